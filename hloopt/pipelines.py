@@ -185,7 +185,7 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 class _Pipelines(Mapping[str, str]):
-    """Texts by name: optimisation levels, what makes ready for a device, XLA's orders; loaded when asked for."""
+    """Texts by name: the optimisation levels, the device's, XLA's orders; loaded when asked for."""
 
     def __getitem__(self, name: str) -> str:
         if name == "device":

@@ -38,7 +38,7 @@ def _moved(match: Match, moved: Instruction, operands: tuple[Instruction, ...]) 
 
 
 def _convert(match: Match, operand: Instruction) -> Instruction:
-    shape = operand.array.with_dtype(match.root.array.dtype)
+    shape = operand.array.with_dtype(match.array.dtype)
     return match.make("convert", operand, shape=shape)
 
 
@@ -48,7 +48,7 @@ def _widens(source: DType, target: DType) -> bool:
 
 def _convert_after(match: Match) -> Instruction | None:
     """Move first, in the narrow type, and widen what arrives."""
-    root, widened = match.root, match.root.operands[0]
+    root, widened = match.root, match.inner
     if not _widens(match.A.array.dtype, root.array.dtype):
         return None
     if not used_once(widened):
@@ -89,7 +89,7 @@ def _convert_after_concatenate(match: Match) -> Instruction | None:
 
 def _convert_after_pad(match: Match) -> Instruction | None:
     """Padding with a value that the narrow type has, where no more is converted than before."""
-    root, widened = match.root, match.root.operands[0]
+    root, widened = match.root, match.inner
     narrow = match.A.array.dtype
     if not _widens(narrow, root.array.dtype) or not used_once(widened):
         return None

@@ -20,7 +20,7 @@ from hloopt.passes.simplify.dimensions import (
 )
 from hloopt.passes.site import is_replaceable
 from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout
-from hloopt.types import ArrayShape, Layout, Literal
+from hloopt.types import ArrayShape, Dims, Layout, Literal
 
 __all__ = ["ReshapeMover"]
 
@@ -35,10 +35,10 @@ class _Move:
     """What equal reshapes or transposes do: from which sizes and layout, to which, in which order."""
 
     opcode: str
-    source: tuple[int, ...]
+    source: Dims
     layout: Layout | None
-    result: tuple[int, ...]
-    permutation: tuple[int, ...]
+    result: Dims
+    permutation: Dims
 
 
 @dataclass
@@ -320,7 +320,7 @@ def _comes_free(operand: Instruction, move: _Move) -> bool:
     return _places(operand, move) is not None
 
 
-def _places(operand: Instruction, move: _Move) -> tuple[int, ...] | None:
+def _places(operand: Instruction, move: _Move) -> Dims | None:
     """Where the dimensions that a broadcast or iota has are before the move."""
     if operand.opcode == "broadcast":
         dims = dimensions(operand)

@@ -35,6 +35,7 @@ from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import callees_first, execution_order, top_level_computations
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
+from hloopt.types import Dims
 
 __all__ = ["Schedule", "ScheduleRecord"]
 
@@ -199,8 +200,8 @@ def _move_to_end(computation: Computation, instruction: Instruction) -> None:
 class _Graph:
     """What comes before and after each instruction, by number and each once."""
 
-    before: tuple[tuple[int, ...], ...]
-    after: tuple[tuple[int, ...], ...]
+    before: tuple[Dims, ...]
+    after: tuple[Dims, ...]
 
 
 def _graph(model: MemoryModel, effects: Effects) -> _Graph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction, edit
 from hloopt.rewrite import Maker
-from hloopt.types import ArrayShape, Shape, array, descending
+from hloopt.types import ArrayShape, Dims, Shape, array, descending
 
 __all__ = ["Site", "is_replaceable", "row_major"]
 
@@ -22,7 +22,7 @@ def is_replaceable(instruction: Instruction) -> bool:
     )
 
 
-def row_major(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
+def row_major(shape: ArrayShape, dims: Dims) -> ArrayShape:
     """The element type with other dimensions, row-major; without a layout where ``shape`` has none."""
     # A scalar's layout is known where nothing is said of layouts, too: readers give it one.
     known = shape.layout is not None or not dims
@@ -42,7 +42,7 @@ class Site(Maker):
             return operand
         return self.make("reshape", operand, shape=shape)
 
-    def transpose(self, operand: Instruction, order: tuple[int, ...]) -> Instruction:
+    def transpose(self, operand: Instruction, order: Dims) -> Instruction:
         """Dimension ``order[k]`` of the operand is dimension ``k`` of the result."""
         if order == tuple(range(len(order))):
             return operand

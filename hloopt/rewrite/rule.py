@@ -35,6 +35,16 @@ class Match(Maker):
     values: Values = field(default_factory=Values)
     floats_are_real: bool = False
 
+    @property
+    def inner(self) -> Instruction:
+        """The root's first operand."""
+        return self.root.operands[0]
+
+    @property
+    def array(self) -> ArrayShape:
+        """The root's shape, which must be an array; raises ``TypeError`` otherwise."""
+        return self.root.array
+
     def refuse(self, reason: str) -> Never | None:  # noqa: RUF020 - mypy lets it be returned
         """Say why the rule does not apply after all: ``return match.refuse("...")``.
 

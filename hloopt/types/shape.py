@@ -20,6 +20,7 @@ __all__ = [
     "UNBOUNDED",
     "ArrayShape",
     "BufferShape",
+    "Dims",
     "Layout",
     "Shape",
     "TupleShape",
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 UNBOUNDED = -1
+
+Dims: TypeAlias = tuple[int, ...]
+"""A number for each of some dimensions: sizes, places, an order."""
 
 
 @dataclass(frozen=True, slots=True)

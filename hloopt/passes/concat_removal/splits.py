@@ -14,7 +14,7 @@ from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, PaddingDim, SliceRange
+from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
 __all__ = [
     "COMBINED",
@@ -45,14 +45,14 @@ class Split:
     """Cut along ``dim`` at ``bounds``: the first is 0, the last the dimension's size."""
 
     dim: int
-    bounds: tuple[int, ...]
+    bounds: Dims
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """Start and limit of each piece."""
         return list(pairwise(self.bounds))
 
-    def also(self, bounds: tuple[int, ...]) -> Split:
+    def also(self, bounds: Dims) -> Split:
         """Cut at these places, too."""
         if set(bounds) <= set(self.bounds):
             return self
@@ -212,7 +212,7 @@ def _dynamic_update_slice(user: Instruction, number: int, split: Split) -> Answe
     return _updated(user, split.dim, tuple(first + bound for bound in split.bounds))
 
 
-def _updated(user: Instruction, dim: int, bounds: tuple[int, ...]) -> Split | None:
+def _updated(user: Instruction, dim: int, bounds: Dims) -> Split | None:
     first, size = start(user, dim), user.array.dims[dim]
     if first is None:
         return None
@@ -234,7 +234,7 @@ def _pad(user: Instruction, number: int, split: Split) -> Answer:
     return _padded(user, split.dim, split.bounds) if number == 0 else None
 
 
-def _padded(user: Instruction, dim: int, bounds: tuple[int, ...]) -> Split | None:
+def _padded(user: Instruction, dim: int, bounds: Dims) -> Split | None:
     entry: PaddingDim = user.attributes["padding"][dim]
     if entry.interior or entry.low < 0 or entry.high < 0:
         return None

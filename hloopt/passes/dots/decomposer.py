@@ -11,7 +11,7 @@ from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import dot_attributes, free_dims
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import DotDims
+from hloopt.types import Dims, DotDims
 
 __all__ = ["DotDecomposer"]
 
@@ -101,8 +101,8 @@ def _decompose(dot: Instruction) -> None:
 def _matrix(
     site: Site,
     operand: Instruction,
-    batch: tuple[int, ...],
-    contracting: tuple[int, ...],
+    batch: Dims,
+    contracting: Dims,
     *,
     last: bool,
 ) -> Instruction:

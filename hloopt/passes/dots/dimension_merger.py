@@ -13,7 +13,7 @@ from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import dot_attributes
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import DotDims
+from hloopt.types import Dims, DotDims
 
 __all__ = ["DotDimensionMerger"]
 
@@ -71,10 +71,10 @@ def _is_mergeable(dot: Instruction) -> bool:
 def _merge(dot: Instruction, dims: DotDims) -> None:
     site, count = Site(dot), len(dims.lhs_batch)
 
-    def merged(at: int, whole: tuple[int, ...]) -> tuple[int, ...]:
+    def merged(at: int, whole: Dims) -> Dims:
         return (*whole[:at], prod(whole[at : at + count]), *whole[at + count :])
 
-    def moved(at: int, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    def moved(at: int, numbers: Dims) -> Dims:
         return tuple(dim - (count - 1) * (dim > at) for dim in numbers)
 
     left, right = dims.lhs_batch[0], dims.rhs_batch[0]

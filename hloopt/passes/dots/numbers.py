@@ -9,7 +9,7 @@ from typing import Any
 from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
 from hloopt.rewrite import own_attributes
-from hloopt.types import ArrayShape, ConvDims, DotDims
+from hloopt.types import ArrayShape, ConvDims, Dims, DotDims
 
 __all__ = [
     "are_matrices",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
+def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> Dims:
     """Dimensions that come back in the result: neither batch nor contracting ones."""
     taken = {*batch, *contracting}
     return tuple(dim for dim in range(rank) if dim not in taken)
@@ -46,7 +46,7 @@ def are_matrices(shape: ArrayShape, groups: Sequence[Sequence[int]]) -> bool:
 def dot_attributes(dot: Instruction, dims: DotDims) -> dict[str, Any]:
     """The attributes of a dot with other dimension numbers; empty lists are left out."""
     attributes = own_attributes(dot)
-    lists: Mapping[str, tuple[int, ...]] = {
+    lists: Mapping[str, Dims] = {
         "lhs_batch_dims": dims.lhs_batch,
         "lhs_contracting_dims": dims.lhs_contracting,
         "rhs_batch_dims": dims.rhs_batch,
@@ -59,7 +59,7 @@ def dot_attributes(dot: Instruction, dims: DotDims) -> dict[str, Any]:
     return attributes
 
 
-def moved_input(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
+def moved_input(dims: ConvDims, order: Dims) -> ConvDims:
     """Dimension d of the input is now dimension ``order[d]``."""
     return _written(
         replace(
@@ -71,7 +71,7 @@ def moved_input(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
     )
 
 
-def moved_kernel(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
+def moved_kernel(dims: ConvDims, order: Dims) -> ConvDims:
     """Dimension d of the kernel is now dimension ``order[d]``."""
     return _written(
         replace(
@@ -83,7 +83,7 @@ def moved_kernel(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
     )
 
 
-def moved_output(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
+def moved_output(dims: ConvDims, order: Dims) -> ConvDims:
     """Dimension d of the output is now dimension ``order[d]``."""
     return _written(
         replace(
@@ -110,7 +110,7 @@ def _written(dims: ConvDims) -> ConvDims:
     return replace(dims, text=f"{lhs}_{rhs}->{out}")
 
 
-def _labels(letters: str, places: tuple[int, int], spatial: tuple[int, ...]) -> str:
+def _labels(letters: str, places: tuple[int, int], spatial: Dims) -> str:
     labels = ["?"] * (len(spatial) + 2)
     for letter, place in zip(letters, places, strict=True):
         labels[place] = letter

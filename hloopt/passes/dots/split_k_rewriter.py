@@ -14,7 +14,7 @@ from hloopt.passes.regions import combiner_computation
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
 from hloopt.targets import find_target
-from hloopt.types import DotDims, PaddingDim
+from hloopt.types import Dims, DotDims, PaddingDim
 
 __all__ = ["SplitKRewriter"]
 
@@ -105,7 +105,7 @@ def _split(dot: Instruction, parts: int, padding: int) -> None:
     site.replace(reduced)
 
 
-def _with(batch: tuple[int, ...], cut: int, place: int) -> tuple[int, ...]:
+def _with(batch: Dims, cut: int, place: int) -> Dims:
     """The batch dimensions of a side whose dimension ``cut`` has become two, the first of them included."""
     moved = [dim + (dim > cut) for dim in batch]
     return (*moved[:place], cut, *moved[place:])

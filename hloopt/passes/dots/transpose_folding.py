@@ -21,7 +21,7 @@ from hloopt.passes.dots.numbers import (
 from hloopt.passes.site import Site, is_replaceable
 from hloopt.rewrite import Pass, PassLog, own_attributes
 from hloopt.rewrite.source_lines import merge_lines
-from hloopt.types import DotDims
+from hloopt.types import Dims, DotDims
 
 __all__ = ["TransposeFolding"]
 
@@ -84,11 +84,11 @@ ENTRY main {
         return changed
 
 
-def _order(instruction: Instruction) -> tuple[int, ...] | None:
+def _order(instruction: Instruction) -> Dims | None:
     """The permutation of a transpose, or None for another instruction."""
     if instruction.opcode != "transpose" or not instruction.is_understood:
         return None
-    order: tuple[int, ...] = instruction.attributes["dimensions"]
+    order: Dims = instruction.attributes["dimensions"]
     return order
 
 

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from hloopt.passes.expand.writer import Term, Writer, plain
-from hloopt.types import ArrayShape, array, dtype
+from hloopt.types import ArrayShape, Dims, array, dtype
 
 __all__ = ["philox_bits", "threefry2x32", "threefry_bits"]
 
@@ -126,9 +126,9 @@ def _advanced(state: Term, amounts: Sequence[int]) -> Term:
 def _joined(
     write: Writer,
     block: Callable[[Term], list[Term]],
-    places: tuple[int, ...],
+    places: Dims,
     split: int,
-    dims: tuple[int, ...],
+    dims: Dims,
 ) -> Term:
     """The words of blocks at ``places`` take turns along dimension ``split``; what is too much goes.
 
@@ -181,13 +181,13 @@ def _row_major_index(write: Writer, shape: ArrayShape, halved: int | None = None
     return write.splat(wide, 0) if index is None else index
 
 
-def _halved(dims: tuple[int, ...], split: int) -> tuple[int, ...]:
+def _halved(dims: Dims, split: int) -> Dims:
     if not dims:
         return (1,)
     return (*dims[:split], -(-dims[split] // 2), *dims[split + 1 :])
 
 
-def _split_dimension(dims: tuple[int, ...]) -> int:
+def _split_dimension(dims: Dims) -> int:
     even = next((axis for axis, size in enumerate(dims) if size % 2 == 0), None)
     if even is not None or not dims:
         return even or 0

@@ -18,6 +18,7 @@ from hloopt.passes.regions import combiner_computation
 from hloopt.rewrite import same_layout
 from hloopt.types import (
     ArrayShape,
+    Dims,
     DType,
     Layout,
     Literal,
@@ -51,7 +52,7 @@ class Term:
         return self.instruction.array
 
     @property
-    def dims(self) -> tuple[int, ...]:
+    def dims(self) -> Dims:
         """The sizes of the dimensions."""
         return self.shape.dims
 
@@ -256,7 +257,7 @@ class Writer:
         self.position = position
         self.module = module
         self.metadata = metadata
-        self.broadcasts: dict[tuple[Instruction, ArrayShape, tuple[int, ...]], Term] = {}
+        self.broadcasts: dict[tuple[Instruction, ArrayShape, Dims], Term] = {}
         self.made: list[Instruction] = []
         self._constants: dict[tuple[ArrayShape, bytes], Term] = {}
 

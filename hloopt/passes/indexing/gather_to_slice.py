@@ -16,7 +16,7 @@ from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import GatherDims, SliceRange
+from hloopt.types import Dims, GatherDims, SliceRange
 
 __all__ = ["GatherToSlice"]
 
@@ -142,9 +142,7 @@ ENTRY main {
         return True
 
 
-def _clamped(
-    starts: Starts, dims: tuple[int, ...], sizes: tuple[int, ...], arrays: KnownArrays
-) -> list[Array | None]:
+def _clamped(starts: Starts, dims: Dims, sizes: Dims, arrays: KnownArrays) -> list[Array | None]:
     """For each operand dimension its clamped starts over the batch, where they are known."""
     batch = starts.batch
     found: list[Array | None] = [np.zeros(batch, np.int64) for _ in dims]
@@ -191,9 +189,7 @@ def _single(
     site.replace(_spread(site, inner, dims.offset_dims, gather))
 
 
-def _spread(
-    site: Site, inner: Instruction, places: tuple[int, ...], gather: Instruction
-) -> Instruction:
+def _spread(site: Site, inner: Instruction, places: Dims, gather: Instruction) -> Instruction:
     """Put dimensions at their places in the result; the rest of the result repeats them."""
     shape = gather.array
     if places == tuple(range(shape.rank)):
@@ -207,7 +203,7 @@ def _spread(
 class _Axis:
     """A dimension of the (merged) operand: what is taken, and which batch dimension moves it, or None."""
 
-    dims: tuple[int, ...]
+    dims: Dims
     offset: int
     stride: int
     count: int
@@ -219,10 +215,10 @@ class _Plan:
     """A strided slice, an axis an operand dimension or a pair of merged ones."""
 
     axes: tuple[_Axis, ...]
-    batch: tuple[int, ...]
+    batch: Dims
 
     @classmethod
-    def of(cls, dims: GatherDims, rows: dict[int, Affine], batch: tuple[int, ...]) -> _Plan | None:
+    def of(cls, dims: GatherDims, rows: dict[int, Affine], batch: Dims) -> _Plan | None:
         """None where a dimension moves with several batch indices, or moves windows of several elements."""
         axes: list[_Axis] = []
         for dim, size in enumerate(dims.slice_sizes):
@@ -238,7 +234,7 @@ class _Plan:
                 axes.append(_Axis((dim,), row.offset, 1, size, None))
         return cls(tuple(axes), batch)
 
-    def fits(self, dims: tuple[int, ...]) -> bool:
+    def fits(self, dims: Dims) -> bool:
         """Whether each batch dimension moves one axis; a pair of neighbours counts as one."""
         seen: set[int] = set()
         for axis in self.merged(dims):
@@ -249,7 +245,7 @@ class _Plan:
             seen.add(axis.moved_by)
         return True
 
-    def merged(self, dims: tuple[int, ...]) -> tuple[_Axis, ...]:
+    def merged(self, dims: Dims) -> tuple[_Axis, ...]:
         """Neighbours moved by one batch dimension as one axis of their product."""
         result: list[_Axis] = []
         for axis in self.axes:

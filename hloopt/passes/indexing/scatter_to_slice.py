@@ -19,7 +19,7 @@ from hloopt.passes.indexing.windows import Affine, Starts, affine, is_inside
 from hloopt.passes.regions import is_liftable, lifted, named_combiner
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import DTYPES, ArrayShape, DType, PaddingDim, ScatterDims, TupleShape
+from hloopt.types import DTYPES, ArrayShape, Dims, DType, PaddingDim, ScatterDims, TupleShape
 
 __all__ = ["ScatterToSlice"]
 
@@ -191,7 +191,7 @@ def _pred(shape: ArrayShape) -> ArrayShape:
     return ArrayShape(DTYPES["pred"], shape.dims, shape.layout)
 
 
-def _window_sizes(operand: ArrayShape, update: ArrayShape, dims: ScatterDims) -> tuple[int, ...]:
+def _window_sizes(operand: ArrayShape, update: ArrayShape, dims: ScatterDims) -> Dims:
     """The window's size in each operand dimension."""
     inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
     window = iter(dims.update_window_dims)
@@ -202,7 +202,7 @@ def _places(
     site: Site,
     scatter: Instruction,
     starts: Starts,
-    sizes: tuple[int, ...],
+    sizes: Dims,
     arrays: KnownArrays,
     values: Values,
 ) -> tuple[list[Instruction], list[Instruction]]:
@@ -257,7 +257,7 @@ class _Row:
 class _Plan:
     """One row for each dimension of the operand after neighbours were merged into ``dims``."""
 
-    dims: tuple[int, ...]
+    dims: Dims
     rows: tuple[_Row, ...]
 
 
@@ -304,7 +304,7 @@ def _plan(
 
 
 def _affine_starts(
-    shape: ArrayShape, sizes: tuple[int, ...], starts: Starts, arrays: KnownArrays
+    shape: ArrayShape, sizes: Dims, starts: Starts, arrays: KnownArrays
 ) -> list[Affine] | None:
     """For each operand dimension its starts, where all are known, affine and inside."""
     batch = starts.batch

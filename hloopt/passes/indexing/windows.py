@@ -12,7 +12,7 @@ from hloopt.interpret.context import Array
 from hloopt.ir import Instruction
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.site import Site, row_major
-from hloopt.types import GatherDims, ScatterDims, SliceRange
+from hloopt.types import Dims, GatherDims, ScatterDims, SliceRange
 
 __all__ = ["Affine", "Starts", "affine", "is_inside"]
 
@@ -29,7 +29,7 @@ class Starts:
 
     indices: Instruction
     vector_dim: int
-    columns: tuple[int, ...]
+    columns: Dims
     batching: tuple[tuple[int, int], ...]
 
     @classmethod
@@ -59,7 +59,7 @@ class Starts:
         cls,
         indices: Instruction,
         vector_dim: int,
-        columns: tuple[int, ...],
+        columns: Dims,
         operand_dims: Sequence[int],
         indices_dims: Sequence[int],
     ) -> Starts:
@@ -68,13 +68,13 @@ class Starts:
         return cls(indices, vector_dim, columns, batching)
 
     @property
-    def batch(self) -> tuple[int, ...]:
+    def batch(self) -> Dims:
         """Sizes of the batch dimensions: those of the indices without that of the vectors."""
         dims = self.indices.array.dims
         return dims[: self.vector_dim] + dims[self.vector_dim + 1 :]
 
     @property
-    def moving(self) -> tuple[int, ...]:
+    def moving(self) -> Dims:
         """Operand dimensions along which windows move: those that follow batch dimensions first."""
         return (*(dim for dim, _ in self.batching), *self.columns)
 
@@ -130,7 +130,7 @@ class Affine:
     """``offset + sum(strides[j] * b[j])`` at batch index b."""
 
     offset: int
-    strides: tuple[int, ...]
+    strides: Dims
 
 
 def affine(values: Array) -> Affine | None:

@@ -8,7 +8,7 @@ from math import prod
 
 from hloopt.analysis.reshapes import factors
 from hloopt.passes.layout_normalization.rewriter import Order, positions
-from hloopt.types import ConvDims, GatherDims, ScatterDims
+from hloopt.types import ConvDims, Dims, GatherDims, ScatterDims
 
 __all__ = ["conv_labels", "gather_order", "regrouped", "scatter_order"]
 
@@ -37,7 +37,7 @@ def conv_labels(labels: ConvDims, lhs: Order, rhs: Order, result: Order) -> Conv
     return replace(moved, text=text)
 
 
-def _labels(letters: str, first: int, second: int, spatial: tuple[int, ...]) -> str:
+def _labels(letters: str, first: int, second: int, spatial: Dims) -> str:
     places = {first: letters[0], second: letters[1]}
     places.update({dimension: str(axis) for axis, dimension in enumerate(spatial)})
     return "".join(places[dimension] for dimension in range(len(places)))
@@ -105,7 +105,7 @@ def scatter_order(
 
 def _woven(
     pattern: Sequence[bool],
-    windows: tuple[int, ...],
+    windows: Dims,
     order: Order,
     dropped: set[int],
     indices: Order,

@@ -12,7 +12,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.passes.reductions.regrouping import plain_reduces, regrouping_obstacle
 from hloopt.passes.site import Site, row_major
 from hloopt.rewrite import Pass, PassLog, own_attributes
-from hloopt.types import PaddingDim
+from hloopt.types import Dims, PaddingDim
 
 __all__ = ["TreeReductionRewriter"]
 
@@ -124,7 +124,7 @@ def _two_steps(
     site: Site,
     inputs: tuple[Instruction, ...],
     inits: tuple[Instruction, ...],
-    dimensions: tuple[tuple[int, ...], tuple[int, ...]],
+    dimensions: tuple[Dims, Dims],
 ) -> tuple[Instruction, ...]:
     attributes = own_attributes(site.root)
     first = site.make("reduce", *inputs, *inits, **(attributes | {"dimensions": dimensions[0]}))

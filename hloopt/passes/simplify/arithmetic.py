@@ -43,7 +43,7 @@ def _constant_right(match: Match) -> Instruction | None:
 
 def _adds_nothing(match: Match) -> bool:
     # -0.0 + 0.0 is 0.0, so only -0.0 is neutral for every float.
-    kind = match.root.array.dtype.kind
+    kind = match.array.dtype.kind
     if match.fast_math or kind in (*INTEGER, PRED) or is_negative_zero(match.Z):
         return True
     return kind == FLOAT and not match.values.of(match.A).negative_zero
@@ -51,12 +51,12 @@ def _adds_nothing(match: Match) -> bool:
 
 def _subtracts_nothing(match: Match) -> bool:
     # x - 0.0 keeps x, whatever its sign; x - -0.0 turns -0.0 into 0.0.
-    return match.fast_math or match.root.array.dtype.kind in INTEGER or is_positive_zero(match.Z)
+    return match.fast_math or match.array.dtype.kind in INTEGER or is_positive_zero(match.Z)
 
 
 def _negates(match: Match) -> bool:
     # 0.0 - 0.0 is 0.0, and -(0.0) is not.
-    return match.fast_math or match.root.array.dtype.kind in INTEGER or is_negative_zero(match.Z)
+    return match.fast_math or match.array.dtype.kind in INTEGER or is_negative_zero(match.Z)
 
 
 def _is_itself_less_itself(match: Match) -> bool:
@@ -71,7 +71,7 @@ def _negated_constant(match: Match) -> Instruction | None:
 
 
 def _zero(match: Match) -> Instruction:
-    return match.splat(match.root.array, 0)
+    return match.splat(match.array, 0)
 
 
 def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
@@ -80,7 +80,7 @@ def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
     def merge(match: Match) -> Instruction | None:
         if not exact_or_fast(match):
             return None
-        shape = match.root.array
+        shape = match.array
         constant = folded(match, opcode, shape, match.C1, match.C2)
         return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
 
@@ -91,7 +91,7 @@ def _constant_less(match: Match) -> Instruction | None:
     """``(C1 - A) + C2`` as ``(C1 + C2) - A``."""
     if not exact_or_fast(match):
         return None
-    shape = match.root.array
+    shape = match.array
     constant = folded(match, "add", shape, match.C1, match.C2)
     return None if constant is None else match.make("subtract", constant, match.A, shape=shape)
 
@@ -100,7 +100,7 @@ def _constant_less_sum(match: Match) -> Instruction | None:
     """``C1 - (A + C2)`` as ``(C1 - C2) - A``."""
     if not exact_or_fast(match):
         return None
-    shape = match.root.array
+    shape = match.array
     constant = folded(match, "subtract", shape, match.C1, match.C2)
     return None if constant is None else match.make("subtract", constant, match.A, shape=shape)
 

@@ -26,7 +26,7 @@ _MOVES = ("broadcast", "reshape", "transpose", "copy")
 
 def _one_bitcast_convert(match: Match) -> Instruction | None:
     """Bits are only named; a pred has more of them than it shows."""
-    shapes = [match.A.array, match.root.operands[0].array, match.root.array]
+    shapes = [match.A.array, match.inner.array, match.array]
     if any(shape.dtype.is_pred for shape in shapes):
         return None
     source, _, result = shapes
@@ -47,7 +47,7 @@ def _bitcast_identity(match: Match) -> bool:
 
 
 def _one_bitcast(match: Match) -> Instruction | None:
-    shapes = (match.A.shape, match.root.operands[0].shape, match.root.shape)
+    shapes = (match.A.shape, match.inner.shape, match.root.shape)
     widths = {shape.dtype.bits if isinstance(shape, ArrayShape) else 0 for shape in shapes}
     if len(widths) != 1 or 0 in widths:
         return None
@@ -64,10 +64,10 @@ def _row_major(shape: ArrayShape) -> bool:
 
 def _bitcast_of_broadcast(match: Match) -> Instruction | None:
     """Where both sides are row-major, a bitcast is a reshape; one value is one in any order."""
-    inner, root = match.root.operands[0].array, match.root.array
+    inner, root = match.inner.array, match.array
     if inner.dtype is not root.dtype or inner.elements != root.elements or not inner.elements:
         return None
-    dims = dimensions(match.root.operands[0])
+    dims = dimensions(match.inner)
     if dims:
         if not (_row_major(inner) and _row_major(root)):
             return None

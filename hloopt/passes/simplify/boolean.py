@@ -23,7 +23,7 @@ _BITS = ("s32", "u8", "pred", "u64")
 
 def _constant(value: int) -> Rewrite:
     def make(match: Match) -> Instruction:
-        return match.splat(match.root.array, value)
+        return match.splat(match.array, value)
 
     return make
 
@@ -31,16 +31,16 @@ def _constant(value: int) -> Rewrite:
 def _keeps_all_bits(match: Match) -> bool:
     """Whether every bit that a value may have is one of the mask's."""
     value, known = scalar_value(match.C), match.values.of(match.A)
-    if value is None or not match.root.array.dtype.is_integer or known.low < 0:
+    if value is None or not match.array.dtype.is_integer or known.low < 0:
         return False
     possible = (1 << int(known.high).bit_length()) - 1
     return possible & ~int(value) == 0
 
 
 def _all_ones(match: Match) -> Instruction:
-    dtype = match.root.array.dtype
+    dtype = match.array.dtype
     return match.splat(
-        match.root.array, -1 if dtype.kind == "signed" else _top(dtype.bits, dtype.is_pred)
+        match.array, -1 if dtype.kind == "signed" else _top(dtype.bits, dtype.is_pred)
     )
 
 
@@ -50,7 +50,7 @@ def _top(bits: int, is_pred: bool) -> int:
 
 def _merged(match: Match) -> Instruction | None:
     """``(A op C1) op C2`` as ``A op (C1 op C2)``."""
-    opcode, shape = match.root.opcode, match.root.array
+    opcode, shape = match.root.opcode, match.array
     inner = match.root.operands[0 if match.C2 is match.root.operands[1] else 1]
     if inner.opcode != opcode:
         return None
@@ -66,7 +66,7 @@ def _other(match: Match) -> Instruction | None:
 
 def _de_morgan(other: str) -> Callable[[Match], Instruction]:
     def rewrite(match: Match) -> Instruction:
-        shape = match.root.array
+        shape = match.array
         return match.make("not", match.make(other, match.A, match.B, shape=shape), shape=shape)
 
     return rewrite

@@ -63,7 +63,7 @@ def _absorbed(match: Match) -> Instruction | None:
     if inner.opcode == match.root.opcode or not is_exact(match):
         return None
     if (
-        match.root.array.dtype.kind == FLOAT
+        match.array.dtype.kind == FLOAT
         and not match.floats_are_real
         and match.values.of(match.B).nan
     ):
@@ -73,7 +73,7 @@ def _absorbed(match: Match) -> Instruction | None:
 
 def _merged(match: Match) -> Instruction | None:
     """``max(max(A, C1), C2)`` as ``max(A, max(C1, C2))``."""
-    opcode, shape = match.root.opcode, match.root.array
+    opcode, shape = match.root.opcode, match.array
     inner = match.P
     if inner.opcode != opcode or not is_exact(match):
         return None
@@ -110,7 +110,7 @@ def _clamp_by_ranges(match: Match) -> Instruction | None:
 
 def _widened(match: Match, bound: Instruction) -> Instruction:
     """A scalar bound for all elements."""
-    shape = match.root.array
+    shape = match.array
     if bound.array.dims == shape.dims:
         return bound
     return match.make("broadcast", bound, shape=shape, dimensions=())
@@ -118,7 +118,7 @@ def _widened(match: Match, bound: Instruction) -> Instruction:
 
 def _clamp_to_one(match: Match) -> Instruction | None:
     """Bounds that are one instruction leave nothing else; a NaN stays."""
-    if match.root.array.dtype.kind == FLOAT and match.values.of(match.A).nan:
+    if match.array.dtype.kind == FLOAT and match.values.of(match.A).nan:
         return None
     return _widened(match, match.P) if has_known_arithmetic(match.root) else None
 

@@ -13,46 +13,46 @@ from hloopt.passes.simplify.dimensions import (
     unmodified_dimensions,
 )
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import ArrayShape
+from hloopt.types import ArrayShape, Dims
 
 __all__ = ["RULES", "SINKING"]
 
 A = var("A")
 
 
-def _broadcast(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+def _broadcast(match: Match, operand: Instruction, dims: Dims) -> Instruction:
     return match.result("broadcast", operand, dimensions=dims)
 
 
 def _broadcast_once(match: Match) -> Instruction:
-    inner, outer = match.root.operands[0], match.root
+    inner, outer = match.inner, match.root
     return _broadcast(match, match.A, tuple(dimensions(outer)[d] for d in dimensions(inner)))
 
 
 def _broadcast_is_reshape(match: Match) -> Instruction | None:
     dims = dimensions(match.root)
-    if match.A.array.elements != match.root.array.elements or list(dims) != sorted(dims):
+    if match.A.array.elements != match.array.elements or list(dims) != sorted(dims):
         return None
-    if match.A.array.rank in (0, match.root.array.rank):  # a scalar is broadcast
+    if match.A.array.rank in (0, match.array.rank):  # a scalar is broadcast
         return None
     return match.result("reshape", match.A)
 
 
 def _broadcast_is_transpose(match: Match) -> Instruction | None:
     dims = dimensions(match.root)
-    if len(dims) != match.root.array.rank or list(dims) == sorted(dims):
+    if len(dims) != match.array.rank or list(dims) == sorted(dims):
         return None
     permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
     return match.result("transpose", match.A, dimensions=permutation)
 
 
 def _broadcast_identity(match: Match) -> bool:
-    rank = match.root.array.rank
+    rank = match.array.rank
     return match.A.array.rank == rank and dimensions(match.root) == tuple(range(rank))
 
 
 def _broadcast_of_reshape(match: Match) -> Instruction | None:
-    reshape, dims = match.root.operands[0], dimensions(match.root)
+    reshape, dims = match.inner, dimensions(match.root)
     before, after = match.A.array.dims, reshape.array.dims
     if 0 in before or not adds_only_ones(before, after):
         return None
@@ -61,14 +61,14 @@ def _broadcast_of_reshape(match: Match) -> Instruction | None:
 
 
 def _broadcast_of_transpose(match: Match) -> Instruction | None:
-    permutation, dims = dimensions(match.root.operands[0]), dimensions(match.root)
+    permutation, dims = dimensions(match.inner), dimensions(match.root)
     moved = {source: dims[d] for d, source in enumerate(permutation)}
     order = tuple(moved[d] for d in range(len(dims)))
     return _broadcast(match, match.A, order) if list(order) == sorted(order) else None
 
 
 def _broadcast_of_iota(match: Match) -> Instruction:
-    inner = match.root.operands[0]
+    inner = match.inner
     dimension = dimensions(match.root)[inner.attributes["iota_dimension"]]
     return match.result("iota", iota_dimension=dimension)
 
@@ -76,7 +76,7 @@ def _broadcast_of_iota(match: Match) -> Instruction:
 def _sorts_equals(match: Match) -> Instruction | None:
     """Along the sorted dimension all elements are one."""
     (dimension,) = dimensions(match.root)
-    operand = match.root.operands[0]
+    operand = match.inner
     return None if dimension in dimensions(operand) else operand
 
 
@@ -85,7 +85,7 @@ class _Repeated:
     """An operand that repeats its elements: what is repeated, and where its dimensions go."""
 
     operand: Instruction
-    dims: tuple[int, ...]
+    dims: Dims
 
     @property
     def source(self) -> Instruction | None:
@@ -119,7 +119,7 @@ def _sink_partly(match: Match) -> Instruction | None:
     if found is None or any(list(entry.dims) != sorted(entry.dims) for entry in found):
         return None
     dims = tuple(sorted({d for entry in found for d in entry.dims}))
-    root = match.root.array
+    root = match.array
     return _computed(match, resized(root, tuple(root.dims[d] for d in dims)), dims)
 
 
@@ -136,7 +136,7 @@ def _operands(root: Instruction) -> list[_Repeated] | None:
     return found or None
 
 
-def _computed(match: Match, inner: ArrayShape, dims: tuple[int, ...]) -> Instruction | None:
+def _computed(match: Match, inner: ArrayShape, dims: Dims) -> Instruction | None:
     root = match.root
     as_many = inner.elements >= root.array.elements
     if as_many and (inner.rank > 0 or root.array.rank == 0 or inner.elements > 1):
@@ -146,9 +146,7 @@ def _computed(match: Match, inner: ArrayShape, dims: tuple[int, ...]) -> Instruc
     return _broadcast(match, match.again(root, *operands, shape=shape), dims)
 
 
-def _before(
-    match: Match, operand: Instruction, inner: ArrayShape, dims: tuple[int, ...]
-) -> Instruction:
+def _before(match: Match, operand: Instruction, inner: ArrayShape, dims: Dims) -> Instruction:
     """An operand without the dimensions that are repeated afterwards."""
     if is_scalar(operand):
         return operand

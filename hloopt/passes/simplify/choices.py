@@ -26,7 +26,7 @@ def _both_same_dims(match: Match) -> bool:
 
 def _single(match: Match) -> Instruction | None:
     """Integers and pred that can have one value only; zeros of floats may differ in sign."""
-    shape, known = match.root.array, match.values.of(match.root)
+    shape, known = match.array, match.values.of(match.root)
     if not known.is_single or not (shape.dtype.is_integer or shape.dtype.is_pred):
         return None
     return match.splat(shape, int(known.low))
@@ -88,7 +88,7 @@ def _shared_operand(match: Match) -> Instruction | None:
         return None
     if not (is_used_here(left) and is_used_here(right)):
         return None
-    shape = match.root.array
+    shape = match.array
     for at in (0, 1):
         if left.operands[at] is right.operands[at]:
             others = (left.operands[1 - at], right.operands[1 - at])

@@ -33,7 +33,7 @@ def _constant_right(match: Match) -> Instruction | None:
 
 
 def _truth(match: Match, value: bool) -> Instruction:
-    return match.splat(match.root.array, value)
+    return match.splat(match.array, value)
 
 
 def _compare_itself(match: Match) -> Instruction | None:
@@ -71,7 +71,7 @@ def _or_not(match: Match, itself: bool) -> Instruction:
 
 def _of_two(match: Match, if_true: bool | None, if_false: bool | None) -> Instruction | None:
     """A comparison whose answer depends on P alone."""
-    if if_true is None or if_false is None or match.P.array.dims != match.root.array.dims:
+    if if_true is None or if_false is None or match.P.array.dims != match.array.dims:
         return None
     if if_true == if_false:
         return _truth(match, if_true)
@@ -86,8 +86,8 @@ def _of_select(match: Match) -> Instruction | None:
 
 
 def _of_converted_pred(match: Match) -> Instruction | None:
-    kind = match.root.operands[0].array.dtype
-    if not is_plain(match.root) or not has_known_arithmetic(match.root.operands[0]):
+    kind = match.inner.array.dtype
+    if not is_plain(match.root) or not has_known_arithmetic(match.inner):
         return None
     if kind.name == "s1":  # true is -1 there
         return None
@@ -98,7 +98,7 @@ def _of_converted_pred(match: Match) -> Instruction | None:
 
 def _inverse(match: Match) -> Instruction | None:
     # not(a < b) is not a >= b where a NaN takes part; equality has no such case.
-    compare = match.root.operands[0]
+    compare = match.inner
     direction = compare.attributes["direction"]
     if match.A.array.dtype.kind not in (*INTEGER, PRED) and direction not in ("EQ", "NE"):
         left, right = map(match.values.of, compare.operands)
@@ -109,9 +109,7 @@ def _inverse(match: Match) -> Instruction | None:
 
 
 def _of_extremum(match: Match) -> Instruction | None:
-    return _extremum_against(
-        match, match.root.operands[0].opcode, match.root.attributes["direction"]
-    )
+    return _extremum_against(match, match.inner.opcode, match.root.attributes["direction"])
 
 
 def _of_mirrored_extremum(match: Match) -> Instruction | None:

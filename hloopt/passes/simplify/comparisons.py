@@ -130,7 +130,7 @@ def _negated_constant(match: Match) -> Instruction | None:
 
 def _narrower(match: Match) -> Instruction | None:
     """Integers widened without loss are compared as they were, where the bound is one of them."""
-    source, wide = match.A.array.dtype, match.root.operands[0].array.dtype
+    source, wide = match.A.array.dtype, match.inner.array.dtype
     value = scalar_value(match.C)
     if source.kind not in INTEGER or wide.kind not in INTEGER or value is None:
         return None

@@ -23,7 +23,7 @@ I = splat(name="I").where(_is_imaginary_unit)  # noqa: E741 - the number
 
 def _from_parts(match: Match) -> Instruction:
     """Numbers put together as JAX does: 0 * B is 0, but for infinities and NaN."""
-    shape = match.root.array
+    shape = match.array
     part = DTYPES["f32" if shape.dtype.name == "c64" else "f64"]
     parts = tuple(
         entry

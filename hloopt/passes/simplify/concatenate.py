@@ -21,7 +21,7 @@ def _concatenate(match: Match, operands: tuple[Instruction, ...]) -> Instruction
 
 
 def _one_operand(match: Match) -> Instruction | None:
-    return match.root.operands[0] if len(match.root.operands) == 1 else None
+    return match.inner if len(match.root.operands) == 1 else None
 
 
 def _without_empty(match: Match) -> Instruction | None:
@@ -100,7 +100,7 @@ def _same_value(left: Instruction, right: Instruction) -> bool:
 def _one_splat(match: Match, run: list[Instruction]) -> Instruction:
     literal = splat_literal(run[0])
     assert literal is not None
-    return match.splat_of(with_dims(match.root.array, _length(match, run)), literal)
+    return match.splat_of(with_dims(match.array, _length(match, run)), literal)
 
 
 def _splats(match: Match) -> Instruction | None:
@@ -128,7 +128,7 @@ def _one_slice(match: Match, run: list[Instruction]) -> Instruction:
     taken[dimension] = SliceRange(taken[dimension].start, ranges(run[-1])[dimension].limit)
     source = run[0].operands[0]
     dims = _length(match, run)
-    if dims == source.array.dims == match.root.array.dims and same_layout(
+    if dims == source.array.dims == match.array.dims and same_layout(
         source.shape, match.root.shape
     ):
         return source
@@ -148,7 +148,7 @@ def _broadcasts(match: Match) -> Instruction | None:
         )
 
     def join(match: Match, run: list[Instruction]) -> Instruction:
-        shape = with_dims(match.root.array, _length(match, run))
+        shape = with_dims(match.array, _length(match, run))
         attributes = {"dimensions": dimensions(run[0])}
         return match.make("broadcast", *run[0].operands, shape=shape, **attributes)
 

@@ -57,12 +57,12 @@ def has_kind(*kinds: str) -> Callable[[Instruction], bool]:
 
 def exact_or_fast(match: Match) -> bool:
     """Whether the root is an integer or pred, where algebra is exact, or ``fast_math`` is on."""
-    return match.fast_math or match.root.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
+    return match.fast_math or match.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
 
 
 def exact_or_real(match: Match) -> bool:
     """Whether the root is an integer or pred, or floats are to be real numbers: never infinite or NaN."""
-    return match.floats_are_real or match.root.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
+    return match.floats_are_real or match.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
 
 
 def real_or_fast(match: Match) -> bool:
@@ -70,7 +70,7 @@ def real_or_fast(match: Match) -> bool:
 
     (a+bi)*(1+0i) computes a*1 - b*0: wrong for infinite b, and it loses signs of zero.
     """
-    return match.fast_math or match.root.array.dtype.kind != COMPLEX
+    return match.fast_math or match.array.dtype.kind != COMPLEX
 
 
 def has_known_arithmetic(instruction: Instruction) -> bool:
@@ -99,7 +99,7 @@ def compared(match: Match, left: Instruction, right: Instruction, direction: str
     """
     attributes = {"direction": direction}
     kept = match.root.attributes.get("type")
-    if kept is not None and left.array.dtype is match.root.operands[0].array.dtype:
+    if kept is not None and left.array.dtype is match.inner.array.dtype:
         attributes["type"] = kept
     return match.result("compare", left, right, **attributes)
 
@@ -111,7 +111,7 @@ def is_used_here(instruction: Instruction) -> bool:
 
 def is_negatable(match: Match) -> bool:
     """Whether ``-x`` is a number: f8e8m0fnu has no sign, and NaN for all of them."""
-    return match.root.array.dtype.name != "f8e8m0fnu"
+    return match.array.dtype.name != "f8e8m0fnu"
 
 
 def is_signed_negatable(match: Match) -> bool:

@@ -70,7 +70,7 @@ def _tuple_constant(match: Match) -> Instruction | None:
 
 
 def _iota_of_one(match: Match) -> Instruction | None:
-    shape = match.root.array
+    shape = match.array
     if shape.elements == 0 or shape.dims[match.root.attributes["iota_dimension"]] != 1:
         return None
     return match.splat(shape, 0)

@@ -161,7 +161,7 @@ def _part(match: Match, result: Instruction, index: int) -> Instruction:
 
 
 def _chosen(match: Match, values: list[Instruction]) -> Instruction:
-    index = match.root.operands[0]
+    index = match.inner
     chosen = values[-1]
     for number in reversed(range(len(values) - 1)):
         condition = index

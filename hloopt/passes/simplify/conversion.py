@@ -51,8 +51,8 @@ def is_lossless(source: DType, target: DType) -> bool:
 
 def _one_convert(match: Match) -> Instruction | None:
     """The middle step may go where it keeps every value, and the rest is one rounding."""
-    source, middle = match.A.array.dtype, match.root.operands[0].array.dtype
-    target = match.root.array.dtype
+    source, middle = match.A.array.dtype, match.inner.array.dtype
+    target = match.array.dtype
     if not is_lossless(source, middle):
         return None
     if source is target:
@@ -65,11 +65,11 @@ def _one_convert(match: Match) -> Instruction | None:
 
 
 def _same_type(match: Match) -> bool:
-    return match.A.array.dtype is match.root.array.dtype
+    return match.A.array.dtype is match.array.dtype
 
 
 def _keeps_format(match: Match) -> bool:
-    exponent, mantissa = _FORMAT.get(match.root.array.dtype.name, (1 << 30, 1 << 30))
+    exponent, mantissa = _FORMAT.get(match.array.dtype.name, (1 << 30, 1 << 30))
     attributes = match.root.attributes
     return bool(attributes["exponent_bits"] >= exponent and attributes["mantissa_bits"] >= mantissa)
 
@@ -145,7 +145,7 @@ def _of_iota(match: Match) -> Instruction | None:
     iota = match.I
     dimension = iota.attributes["iota_dimension"]
     largest = iota.array.dims[dimension] - 1
-    if not all(_has_number(shape.dtype, largest) for shape in (iota.array, match.root.array)):
+    if not all(_has_number(shape.dtype, largest) for shape in (iota.array, match.array)):
         return None
     return match.result("iota", iota_dimension=dimension)
 
@@ -161,7 +161,7 @@ def _has_number(dtype: DType, largest: int) -> bool:
 
 def _order_kept(match: Match) -> Instruction | None:
     """Compare before a conversion that keeps every value and their order."""
-    source, wide = match.A.array.dtype, match.root.operands[0].array.dtype
+    source, wide = match.A.array.dtype, match.inner.array.dtype
     if source is not match.B.array.dtype or not is_lossless(source, wide):
         return None
     if match.root.attributes.get("type") == "TOTALORDER" or source.kind == PRED:

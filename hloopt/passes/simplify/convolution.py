@@ -100,7 +100,7 @@ def _exact(match: Match) -> bool:
     A zero times an infinite or NaN weight is NaN, though, where padding takes no part; and an executor may
     add floats in another order when there are fewer of them.
     """
-    if match.fast_math or match.root.array.dtype.kind in INTEGER:
+    if match.fast_math or match.array.dtype.kind in INTEGER:
         return True
     match.refuse("floats may be added in another order, and infinite ones would meet zeros")
     return False

@@ -8,7 +8,7 @@ from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.passes.simplify.conditions import resized
 from hloopt.rewrite import same_layout
-from hloopt.types import ArrayShape, PaddingDim, SliceRange
+from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
 __all__ = [
     "ELEMENTWISE",
@@ -42,9 +42,9 @@ def is_scalar(instruction: Instruction) -> bool:
     return isinstance(instruction.shape, ArrayShape) and not instruction.shape.dims
 
 
-def dimensions(instruction: Instruction) -> tuple[int, ...]:
+def dimensions(instruction: Instruction) -> Dims:
     """The attribute ``dimensions``; nothing where there is none."""
-    found: tuple[int, ...] = instruction.attributes.get("dimensions", ())
+    found: Dims = instruction.attributes.get("dimensions", ())
     return found
 
 
@@ -82,16 +82,14 @@ def all_users_are(instruction: Instruction, *opcodes: str) -> bool:
     return not instruction.is_root and all(user.opcode in opcodes for user in instruction.users)
 
 
-def common_factors(
-    before: tuple[int, ...], after: tuple[int, ...]
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def common_factors(before: Dims, after: Dims) -> list[tuple[Dims, Dims]]:
     """The smallest groups of neighbouring dimensions that a reshape makes out of each other.
 
     Each pair is the numbers of dimensions before and of those after with the same product; all groups
     together are all dimensions of more than one element, in order.  A dimension of one element goes with
     its left neighbour, or with the first.  No dimension may be 0.
     """
-    groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    groups: list[tuple[Dims, Dims]] = []
     i = j = 0
     while i < len(before) or j < len(after):
         first, second = i, j
@@ -113,7 +111,7 @@ def common_factors(
     return groups
 
 
-def unmodified_dimensions(before: tuple[int, ...], after: tuple[int, ...]) -> dict[int, int]:
+def unmodified_dimensions(before: Dims, after: Dims) -> dict[int, int]:
     """Dimensions that a reshape leaves alone, from their number before to that after.
 
     Both lists are cut where their running products agree; a piece that holds, apart from ones, a single
@@ -142,25 +140,23 @@ def unmodified_dimensions(before: tuple[int, ...], after: tuple[int, ...]) -> di
     return found
 
 
-def adds_only_ones(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+def adds_only_ones(before: Dims, after: Dims) -> bool:
     """Whether a reshape keeps all dimensions, so that a broadcast behind it can do its work."""
     kept = unmodified_dimensions(before, after)
     return only_ones_differ(before, after) and len(kept) == len(before)
 
 
-def dimensions_besides_ones(dims: tuple[int, ...]) -> list[int]:
+def dimensions_besides_ones(dims: Dims) -> list[int]:
     """The numbers of the dimensions that do not have exactly one element."""
     return [number for number, size in enumerate(dims) if size != 1]
 
 
-def only_ones_differ(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+def only_ones_differ(before: Dims, after: Dims) -> bool:
     """Whether two lists of sizes agree apart from ones."""
     return [size for size in before if size != 1] == [size for size in after if size != 1]
 
 
-def before_transpose(
-    permutation: tuple[int, ...], dims: tuple[int, ...], after: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def before_transpose(permutation: Dims, dims: Dims, after: Dims) -> tuple[Dims, Dims] | None:
     """How ``reshape(transpose(x))`` is a ``transpose(reshape(x))``: sizes in between, and permutation.
 
     ``dims`` are the sizes after the transpose, ``after`` those after the reshape.  None unless what the
@@ -170,7 +166,7 @@ def before_transpose(
         return None
     sources = sorted(source for source, size in zip(permutation, dims, strict=True) if size != 1)
     rank = {source: number for number, source in enumerate(sources)}
-    placed: list[tuple[int, int, tuple[int, ...]]] = []
+    placed: list[tuple[int, int, Dims]] = []
     for number, (group, made) in enumerate(common_factors(dims, after)):
         ranks = [rank[permutation[d]] for d in group if dims[d] != 1]
         if ranks and ranks != list(range(ranks[0], ranks[0] + len(ranks))):
@@ -186,7 +182,7 @@ def lies_alike(left: ArrayShape, right: ArrayShape) -> bool:
     return left.dims == right.dims and same_layout(left.with_dtype(right.dtype), right)
 
 
-def with_dims(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
+def with_dims(shape: ArrayShape, dims: Dims) -> ArrayShape:
     """The shape with other sizes: in the same order in memory for the same rank, else row-major."""
     if len(dims) != shape.rank:
         return resized(shape, dims)

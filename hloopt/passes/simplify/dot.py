@@ -10,7 +10,7 @@ from hloopt.passes.regions import named_combiner
 from hloopt.passes.simplify.conditions import exact_or_fast, exact_or_real, resized, scalar_value
 from hloopt.passes.simplify.reduce import is_plain, reduced_dims
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import DotDims, SliceRange
+from hloopt.types import Dims, DotDims, SliceRange
 
 __all__ = ["RULES"]
 
@@ -19,10 +19,10 @@ _MOST_PIECES = 4
 
 
 def _contracts_nothing(match: Match) -> Instruction | None:
-    lhs, dims = match.root.operands[0], DotDims.of(match.root.attributes)
-    if all(lhs.array.dims[d] for d in dims.lhs_contracting) or not match.root.array.elements:
+    lhs, dims = match.inner, DotDims.of(match.root.attributes)
+    if all(lhs.array.dims[d] for d in dims.lhs_contracting) or not match.array.elements:
         return None
-    return match.splat(match.root.array, 0)
+    return match.splat(match.array, 0)
 
 
 def _one_type(dot: Instruction) -> bool:
@@ -31,7 +31,7 @@ def _one_type(dot: Instruction) -> bool:
 
 def _sum_of_batch(match: Match) -> Instruction | None:
     """The sum over batch dimensions of a dot contracts them as well."""
-    root, dot = match.root, match.root.operands[0]
+    root, dot = match.root, match.inner
     zero = scalar_value(root.operands[1])
     if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
         return None
@@ -55,7 +55,7 @@ def _sum_of_batch(match: Match) -> Instruction | None:
 
 def _sum_of_free(match: Match) -> Instruction | None:
     """The sum over dimensions of one operand is the dot of that operand's sum."""
-    root, dot = match.root, match.root.operands[0]
+    root, dot = match.root, match.inner
     zero = scalar_value(root.operands[1])
     if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
         return None
@@ -80,7 +80,7 @@ def _sum_of_free(match: Match) -> Instruction | None:
     return match.result("dot", lhs, rhs, **dot_attributes(dot, changed))
 
 
-def _summed(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+def _summed(match: Match, operand: Instruction, dims: Dims) -> Instruction:
     if not dims:
         return operand
     kept = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dims)
@@ -89,14 +89,14 @@ def _summed(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instru
     return match.make("reduce", *operands, shape=resized(operand.array, kept), **attributes)
 
 
-def _without(dims: tuple[int, ...], dropped: tuple[int, ...]) -> tuple[int, ...]:
+def _without(dims: Dims, dropped: Dims) -> Dims:
     """The same dimensions after those that were dropped are gone."""
     return tuple(dim - sum(gone < dim for gone in dropped) for dim in dims)
 
 
 def _of_concatenate(match: Match) -> Instruction | None:
     """Pieces along a contracted dimension: a sum of dots, worth it where the other side is a constant."""
-    root, joined = match.root, match.root.operands[0]
+    root, joined = match.root, match.inner
     dims = DotDims.of(root.attributes)
     (along,) = joined.attributes["dimensions"]
     if along not in dims.lhs_contracting or match.C.opcode != "constant" or not _one_type(root):
@@ -140,8 +140,8 @@ def _of_one_element(match: Match) -> Instruction | None:
 def _spread(
     match: Match,
     operand: Instruction,
-    batch: tuple[int, ...],
-    contracting: tuple[int, ...],
+    batch: Dims,
+    contracting: Dims,
     places: range,
 ) -> Instruction:
     """An operand without its dimensions of one element, where the result has the others."""
@@ -168,7 +168,7 @@ def _matrices(dot: Instruction) -> bool:
 
 def _left_first(match: Match) -> Instruction | None:
     """(A B) C as A (B C), where that multiplies less."""
-    outer, inner = match.root, match.root.operands[0]
+    outer, inner = match.root, match.inner
     if not (_matrices(outer) and _matrices(inner)) or not (_one_type(outer) and _one_type(inner)):
         return None
     first, second = DotDims.of(inner.attributes), DotDims.of(outer.attributes)

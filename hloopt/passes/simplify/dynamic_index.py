@@ -7,7 +7,7 @@ from hloopt.passes.simplify.conditions import INTEGER, scalar_value
 from hloopt.passes.simplify.conversion import is_lossless
 from hloopt.passes.simplify.dimensions import is_scalar
 from hloopt.rewrite import Match, Rule, op
-from hloopt.types import DType, array
+from hloopt.types import Dims, DType, array
 
 __all__ = ["RULES", "clamped", "joined_starts", "largest", "number", "starts_of"]
 
@@ -50,7 +50,7 @@ def joined_starts(
     match: Match,
     outer: tuple[Instruction, ...],
     inner: tuple[Instruction, ...],
-    sizes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    sizes: tuple[Dims, Dims, Dims],
 ) -> tuple[Instruction, ...] | None:
     """Where a part of a part begins in the whole, each start clamped as before; None out of range.
 

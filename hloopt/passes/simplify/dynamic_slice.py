@@ -44,13 +44,13 @@ def _take(
 
 
 def _first_is_whole(match: Match) -> Instruction | None:
-    operand = match.root.operands[0]
-    return operand if operand.array.dims == match.root.array.dims else None
+    operand = match.inner
+    return operand if operand.array.dims == match.array.dims else None
 
 
 def _constant_starts(match: Match) -> Instruction | None:
-    operand, starts = match.root.operands[0], starts_of(match.root)
-    dims, sizes = operand.array.dims, match.root.array.dims
+    operand, starts = match.inner, starts_of(match.root)
+    dims, sizes = operand.array.dims, match.array.dims
     if not starts:
         return None
     taken: list[SliceRange] = []
@@ -64,35 +64,33 @@ def _constant_starts(match: Match) -> Instruction | None:
 
 def _of_broadcast(match: Match) -> Instruction | None:
     """Cut what is broadcast, in the dimensions it has."""
-    root, dims = match.root, dimensions(match.root.operands[0])
+    root, dims = match.root, dimensions(match.inner)
     starts = starts_of(root)
     if not starts:
         return None
     sizes = tuple(root.array.dims[d] for d in dims)
-    source = _take(match, match.root.operands[0].operands[0], tuple(starts[d] for d in dims), sizes)
+    source = _take(match, match.inner.operands[0], tuple(starts[d] for d in dims), sizes)
     return match.result("broadcast", source, dimensions=dims)
 
 
 def _of_transpose(match: Match) -> Instruction | None:
     root, permutation, starts = (
         match.root,
-        dimensions(match.root.operands[0]),
+        dimensions(match.inner),
         starts_of(match.root),
     )
     if not starts:
         return None
     place = sorted(range(len(permutation)), key=permutation.__getitem__)
     sizes = tuple(root.array.dims[d] for d in place)
-    source = _take(
-        match, match.root.operands[0].operands[0], tuple(starts[d] for d in place), sizes
-    )
+    source = _take(match, match.inner.operands[0], tuple(starts[d] for d in place), sizes)
     return match.result("transpose", source, dimensions=permutation)
 
 
 def _of_reshape(match: Match) -> Instruction | None:
     """Past a reshape that only adds or drops ones."""
     root, starts = match.root, starts_of(match.root)
-    before, after = match.root.operands[0].operands[0].array.dims, match.root.operands[0].array.dims
+    before, after = match.inner.operands[0].array.dims, match.inner.array.dims
     if not starts or 0 in root.array.dims or not only_ones_differ(before, after):
         return None
     place = dict(zip(dimensions_besides_ones(before), dimensions_besides_ones(after), strict=True))
@@ -101,13 +99,13 @@ def _of_reshape(match: Match) -> Instruction | None:
     zero = starts[0] if len(place) == len(before) else match.splat(array(starts[0].array.dtype), 0)
     moved = tuple(starts[place[d]] if d in place else zero for d in range(len(before)))
     sizes = tuple(root.array.dims[place[d]] if d in place else 1 for d in range(len(before)))
-    source = _take(match, match.root.operands[0].operands[0], moved, sizes)
+    source = _take(match, match.inner.operands[0], moved, sizes)
     return match.result("reshape", source)
 
 
 def _of_elementwise(match: Match) -> Instruction | None:
     """Compute only what is taken; nothing else needs the rest."""
-    root, computed, starts = match.root, match.root.operands[0], starts_of(match.root)
+    root, computed, starts = match.root, match.inner, starts_of(match.root)
     if not starts:
         return None
     operands: list[Instruction] = []
@@ -125,7 +123,7 @@ def _of_elementwise(match: Match) -> Instruction | None:
 
 def _of_iota(match: Match) -> Instruction | None:
     """The iota from the clamped start on."""
-    root, iota, starts = match.root, match.root.operands[0], starts_of(match.root)
+    root, iota, starts = match.root, match.inner, starts_of(match.root)
     dimension = iota.attributes["iota_dimension"]
     dim, size = iota.array.dims[dimension], root.array.dims[dimension]
     dtype = iota.array.dtype
@@ -145,7 +143,7 @@ def _of_iota(match: Match) -> Instruction | None:
 
 def _of_dynamic_slice(match: Match) -> Instruction | None:
     """One part out of the whole; each start is clamped as it was."""
-    root, inner = match.root, match.root.operands[0]
+    root, inner = match.root, match.inner
     whole = inner.operands[0]
     sizes = (whole.array.dims, inner.array.dims, root.array.dims)
     starts = joined_starts(match, starts_of(inner), starts_of(root), sizes)
@@ -154,10 +152,10 @@ def _of_dynamic_slice(match: Match) -> Instruction | None:
 
 def _of_slice(match: Match) -> Instruction | None:
     """Out of a slice that cuts only where the start is known, or nothing."""
-    root, inner, starts = match.root, match.root.operands[0], starts_of(match.root)
+    root, inner, starts = match.root, match.inner, starts_of(match.root)
     moved: list[Instruction] = []
     for d, start in enumerate(starts):
-        entry, dim = ranges(inner)[d], match.root.operands[0].operands[0].array.dims[d]
+        entry, dim = ranges(inner)[d], match.inner.operands[0].array.dims[d]
         if entry.size == dim:
             moved.append(start)
             continue
@@ -168,16 +166,12 @@ def _of_slice(match: Match) -> Instruction | None:
         if place > largest(dtype):
             return None
         moved.append(match.splat(array(dtype), place))
-    return (
-        _take(match, match.root.operands[0].operands[0], tuple(moved), root.array.dims)
-        if moved
-        else None
-    )
+    return _take(match, match.inner.operands[0], tuple(moved), root.array.dims) if moved else None
 
 
 def _of_concatenate(match: Match) -> Instruction | None:
     """Where the start along the joined dimension is known, out of one operand."""
-    root, inner, starts = match.root, match.root.operands[0], starts_of(match.root)
+    root, inner, starts = match.root, match.inner, starts_of(match.root)
     if not starts:
         return None
     d = concatenated(inner)
@@ -195,7 +189,7 @@ def _of_concatenate(match: Match) -> Instruction | None:
 
 def _of_dot(match: Match) -> Instruction | None:
     """Multiply only the rows and columns that are taken."""
-    root, dot, starts = match.root, match.root.operands[0], starts_of(match.root)
+    root, dot, starts = match.root, match.inner, starts_of(match.root)
     dims = DotDims.of(dot.attributes)
     if not starts or own_attributes(dot).keys() & {"sparsity", "sparsity_config"}:
         return None
@@ -219,10 +213,10 @@ def _of_dot(match: Match) -> Instruction | None:
 
 def _of_update(match: Match) -> Instruction | None:
     """Reading back what was written at the same place."""
-    updated = match.root.operands[0]
+    updated = match.inner
     _, update, *starts = updated.operands
     same = list(match.root.operands[1:]) == starts
-    return update if same and update.array.dims == match.root.array.dims else None
+    return update if same and update.array.dims == match.array.dims else None
 
 
 RULES = (

@@ -15,7 +15,7 @@ _UPDATE = "dynamic-update-slice"
 
 def _update_is_whole(match: Match) -> Instruction | None:
     update = match.root.operands[1]
-    return update if update.array.dims == match.root.array.dims else None
+    return update if update.array.dims == match.array.dims else None
 
 
 def _update_is_itself(match: Match) -> Instruction | None:
@@ -49,7 +49,7 @@ def _is_pad(match: Match) -> Instruction | None:
 
 def _covers_earlier(match: Match) -> Instruction | None:
     """The part written before is written again, all of it."""
-    root, earlier = match.root, match.root.operands[0]
+    root, earlier = match.root, match.inner
     if not used_once(earlier) or len(root.operands) != len(earlier.operands):
         return None
     pairs = zip(root.operands[2:], earlier.operands[2:], strict=True)

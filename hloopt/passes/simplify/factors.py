@@ -24,14 +24,14 @@ def _may_fold(match: Match) -> bool:
 
 
 def _one_type(match: Match) -> bool:
-    dtype = match.root.array.dtype
+    dtype = match.array.dtype
     return match.A.array.dtype is match.B.array.dtype is dtype
 
 
 def _scaled(match: Match, operand: Instruction) -> Instruction | None:
     """An operand times the constant, if both have the element type of the result."""
     literal = splat_literal(match.C)
-    if literal is None or operand.array.dtype is not match.root.array.dtype:
+    if literal is None or operand.array.dtype is not match.array.dtype:
         return None
     factor = match.splat_of(operand.array, literal)
     return match.make("multiply", operand, factor, shape=operand.array)
@@ -41,7 +41,7 @@ def _on_operand(match: Match) -> Instruction | None:
     """Onto the filter or the input, whichever is smaller, if it is smaller than the result."""
     at = 0 if match.A.array.elements < match.B.array.elements else 1
     smaller = (match.A, match.B)[at]
-    if smaller.array.elements >= match.root.array.elements:
+    if smaller.array.elements >= match.array.elements:
         return None
     return _convolved(match, at)
 

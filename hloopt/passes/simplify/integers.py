@@ -36,7 +36,7 @@ def _number(instruction: Instruction) -> int | None:
 
 
 def _shift(match: Match) -> Instruction | None:
-    exponent, shape = power_of_two(match.N), match.root.array
+    exponent, shape = power_of_two(match.N), match.array
     if exponent is None or exponent == 0:
         return None
     if match.values.of(match.A).low < 0:
@@ -45,7 +45,7 @@ def _shift(match: Match) -> Instruction | None:
 
 
 def _mask(match: Match) -> Instruction | None:
-    exponent, shape = power_of_two(match.N), match.root.array
+    exponent, shape = power_of_two(match.N), match.array
     if exponent is None:
         return None
     if match.values.of(match.A).low < 0:
@@ -60,13 +60,13 @@ def _is_below(match: Match) -> bool:
 
 
 def _zero(match: Match) -> Instruction:
-    return match.splat(match.root.array, 0)
+    return match.splat(match.array, 0)
 
 
 def _one(match: Match) -> Instruction | None:
     if match.values.of(match.A).has_zero:
         return match.refuse("the divisor may be 0")
-    return match.splat(match.root.array, 1)
+    return match.splat(match.array, 1)
 
 
 def _without_multiples(match: Match) -> Instruction | None:
@@ -87,7 +87,7 @@ def _without_multiples(match: Match) -> Instruction | None:
 def _fits_times(match: Match) -> int | None:
     """C where no product ``A * C`` wraps and C is not 0."""
     c, known = _number(match.C), match.values.of(match.A)
-    low, high = integer_limits(match.root.array.dtype)
+    low, high = integer_limits(match.array.dtype)
     if not c or not all(low <= bound * c <= high for bound in (known.low, known.high)):
         return None
     return c
@@ -101,13 +101,13 @@ def _product_rest(match: Match) -> Instruction | None:
     c, n = _fits_times(match), _number(match.N)
     if c is None or not n or c % n:
         return None
-    return match.splat(match.root.array, 0)
+    return match.splat(match.array, 0)
 
 
 def _divided_twice(match: Match) -> Instruction | None:
     """Truncated twice is truncated once; a product beyond the type is larger than any dividend."""
     c1, c2 = _number(match.C1), _number(match.C2)
-    shape = match.root.array
+    shape = match.array
     if c1 is None or c2 is None or c1 <= 0 or c2 <= 0:
         return None
     if c1 * c2 > integer_limits(shape.dtype)[1]:
@@ -127,16 +127,16 @@ def _shifts_nothing(match: Match) -> bool:
 
 def _beyond(match: Match) -> Instruction | None:
     amount = _amount(match.C)
-    if amount is None or amount < match.root.array.dtype.bits:
+    if amount is None or amount < match.array.dtype.bits:
         return None
-    return match.splat(match.root.array, 0)
+    return match.splat(match.array, 0)
 
 
 def _shifted_twice(match: Match) -> Instruction | None:
     """One shift by both amounts; zeros, or copies of the sign, where that is the width or more."""
     first, second = _amount(match.C1), _amount(match.C2)
-    opcode, shape = match.root.opcode, match.root.array
-    if first is None or second is None or match.root.operands[0].opcode != opcode:
+    opcode, shape = match.root.opcode, match.array
+    if first is None or second is None or match.inner.opcode != opcode:
         return None
     bits = shape.dtype.bits
     total = min(first, bits) + min(second, bits)
@@ -154,7 +154,7 @@ def _there_and_back(mask: Callable[[int, int], int]) -> Callable[[Match], Instru
 
     def rewrite(match: Match) -> Instruction | None:
         first, second = _amount(match.C1), _amount(match.C2)
-        shape = match.root.array
+        shape = match.array
         bits = shape.dtype.bits
         if first is None or first != second or first >= bits:
             return None
@@ -169,7 +169,7 @@ def _there_and_back(mask: Callable[[int, int], int]) -> Callable[[Match], Instru
 def _is_not_negative(match: Match) -> bool:
     # The uppermost bit is a sign to an arithmetic shift of unsigned numbers too.
     known = match.values.of(match.A)
-    return known.low >= 0 and known.high < 1 << (match.root.array.dtype.bits - 1)
+    return known.low >= 0 and known.high < 1 << (match.array.dtype.bits - 1)
 
 
 RULES = (

@@ -101,7 +101,7 @@ def _as_one_place(match: Match, first: Instruction, second: Instruction) -> Inst
         for place in places
     ]
     if len(set(wanted)) < 2:
-        return match.splat(match.root.array, bool(wanted and wanted[0]))
+        return match.splat(match.array, bool(wanted and wanted[0]))
     for compare, side in ((first, sides[0]), (second, sides[1])):
         for direction in (compare.attributes["direction"], *_DIRECTIONS):
             if wanted == [_says(direction, side, place) for place in places]:

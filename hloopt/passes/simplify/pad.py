@@ -23,7 +23,7 @@ _NOTHING = PaddingDim(0, 0, 0)
 
 
 def _pads_nothing(match: Match) -> bool:
-    return match.A.array.dims == match.root.array.dims and all(
+    return match.A.array.dims == match.array.dims and all(
         entry == _NOTHING or (not (entry.low or entry.high) and size <= 1)
         for entry, size in zip(paddings(match.root), match.A.array.dims, strict=True)
     )
@@ -33,7 +33,7 @@ def _pads_with_itself(match: Match) -> Instruction | None:
     left, right = splat_literal(match.S), splat_literal(match.root.operands[1])
     if left is None or left != right:
         return None
-    return match.splat_of(match.root.array, left)
+    return match.splat_of(match.array, left)
 
 
 def _pad(
@@ -43,7 +43,7 @@ def _pad(
 
 
 def _of_nothing(match: Match) -> Instruction | None:
-    if match.A.array.elements or not match.root.array.elements:
+    if match.A.array.elements or not match.array.elements:
         return None
     return match.result("broadcast", match.B, dimensions=())
 
@@ -73,8 +73,8 @@ def _cut_first(match: Match) -> Instruction | None:
         rest.append(PaddingDim(max(0, entry.low), max(0, entry.high), entry.interior))
     sizes = tuple(entry.size for entry in taken)
     shape = with_dims(match.A.array, sizes)
-    if shape.dims == match.root.array.dims:
-        shape = match.root.array
+    if shape.dims == match.array.dims:
+        shape = match.array
     cut = match.make("slice", match.A, shape=shape, slice=tuple(taken))
     return (
         cut if all(entry == _NOTHING for entry in rest) else _pad(match, cut, match.B, tuple(rest))
@@ -83,7 +83,7 @@ def _cut_first(match: Match) -> Instruction | None:
 
 def _pad_once(match: Match) -> Instruction | None:
     """Two rims of one value."""
-    inner = match.root.operands[0]
+    inner = match.inner
     values = [inner.operands[1], match.root.operands[1]]
     literals = [splat_literal(value) for value in values]
     if values[0] is not values[1] and (literals[0] is None or literals[0] != literals[1]):
@@ -98,7 +98,7 @@ def _pad_once(match: Match) -> Instruction | None:
 
 def _before_broadcast(match: Match) -> Instruction | None:
     """Pad before repeating, where a dimension that is repeated is not padded."""
-    dims, entries = dimensions(match.root.operands[0]), paddings(match.root)
+    dims, entries = dimensions(match.inner), paddings(match.root)
     if list(dims) != sorted(dims):
         return None
     kept = tuple(d for d in range(len(entries)) if d in dims or entries[d] != _NOTHING)
@@ -106,15 +106,13 @@ def _before_broadcast(match: Match) -> Instruction | None:
         return None
     source = match.A
     if kept != dims:
-        shape = match.root.operands[0].array
+        shape = match.inner.array
         small = resized(shape, tuple(shape.dims[d] for d in kept))
         places = tuple(kept.index(d) for d in dims)
         source = match.make("broadcast", source, shape=small, dimensions=places)
-    sizes = tuple(match.root.array.dims[d] for d in kept)
+    sizes = tuple(match.array.dims[d] for d in kept)
     attributes = {"padding": tuple(entries[d] for d in kept)}
-    padded = match.make(
-        "pad", source, match.B, shape=resized(match.root.array, sizes), **attributes
-    )
+    padded = match.make("pad", source, match.B, shape=resized(match.array, sizes), **attributes)
     return match.result("broadcast", padded, dimensions=kept)
 
 

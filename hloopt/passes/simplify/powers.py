@@ -24,12 +24,12 @@ _FLOATS = ("f32", "f64", "f16", "bf16")
 
 
 def _one(match: Match) -> Instruction:
-    return match.splat(match.root.array, 1)
+    return match.splat(match.array, 1)
 
 
 def _scaled(factor: float) -> Callable[[Match], Instruction]:
     def make(match: Match) -> Instruction:
-        shape = match.root.array
+        shape = match.array
         logarithm = match.make("log", match.A, shape=shape)
         return match.make("multiply", logarithm, match.splat(shape, factor), shape=shape)
 
@@ -38,7 +38,7 @@ def _scaled(factor: float) -> Callable[[Match], Instruction]:
 
 def _log_of_power(match: Match) -> Instruction:
     """``B * log(|A|)``, or 0 where B is: the power is 1 then, of infinities and zeros as well."""
-    shape = match.root.array
+    shape = match.array
     zero = match.splat(shape, 0)
     size = match.make("log", match.make("abs", match.A, shape=shape), shape=shape)
     product = match.make("multiply", match.B, size, shape=shape)
@@ -58,7 +58,7 @@ def _inverse(match: Match) -> Instruction:
 
 def _extremum_of(match: Match) -> Instruction | None:
     """``max(f(A), f(B))`` as ``f(max(A, B))`` for an f that never falls."""
-    inner = match.root.operands[0]
+    inner = match.inner
     if inner.opcode != match.root.operands[1].opcode or match.A is match.B:
         return None
     if not match.fast_math and (inner.opcode not in _STEPS or not is_exact(match)):

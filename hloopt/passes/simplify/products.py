@@ -44,7 +44,7 @@ def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
     def merge(match: Match) -> Instruction | None:
         if not exact_or_fast(match):
             return None
-        shape = match.root.array
+        shape = match.array
         constant = folded(match, opcode, shape, match.C1, match.C2)
         return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
 
@@ -59,9 +59,9 @@ def _two_constants(match: Match) -> bool:
 
 def _one_more(match: Match) -> Instruction | None:
     """``A * C + A`` as ``A * (C + 1)``."""
-    if not exact_or_fast(match) or match.root.array.dtype.kind == PRED:
+    if not exact_or_fast(match) or match.array.dtype.kind == PRED:
         return None
-    shape = match.root.array
+    shape = match.array
     one = match.splat(shape, 1)
     constant = folded(match, "add", shape, match.C, one)
     return None if constant is None else match.make("multiply", match.A, constant, shape=shape)
@@ -73,9 +73,9 @@ def _common_factor(match: Match) -> Instruction | None:
     Of floats a sum may overflow, and products with zero be NaN: XLA does so for powers of two only.
     """
     scaled = match.fast_math and _is_power_of_two(match.A)
-    if not (scaled or exact_or_real(match)) or match.root.array.dtype.kind == PRED:
+    if not (scaled or exact_or_real(match)) or match.array.dtype.kind == PRED:
         return None
-    shape = match.root.array
+    shape = match.array
     total = match.make(match.root.opcode, match.P, match.Q, shape=shape)
     return match.make("multiply", total, match.A, shape=shape)
 
@@ -91,18 +91,18 @@ def _is_power_of_two(instruction: Instruction) -> bool:
 def _by_predicate(match: Match) -> Instruction | None:
     """``convert(P) * A``: 0 * A is 0 where A is finite and has no sign."""
     known = match.values.of(match.A)
-    kind = match.root.array.dtype.kind
+    kind = match.array.dtype.kind
     if kind == PRED or (kind == COMPLEX and not match.fast_math):
         return None
     if kind == FLOAT and not match.fast_math and not (known.is_finite and known.is_non_negative):
         return match.refuse("the other factor may be negative, infinite or NaN")
-    shape = match.root.array
+    shape = match.array
     return match.make("select", match.P, match.A, match.splat(shape, 0), shape=shape)
 
 
 def _smaller_first(match: Match) -> Instruction | None:
     """``(A * C) * broadcast(B)`` as ``A * broadcast(B * C)``, where ``B`` has fewer elements."""
-    small, shape = match.B, match.root.array
+    small, shape = match.B, match.array
     literal = splat_literal(match.C)
     if literal is None or not exact_or_fast(match) or small.array.elements >= shape.elements:
         return None
@@ -116,7 +116,7 @@ def _smaller_first(match: Match) -> Instruction | None:
 
 RULES = (
     Rule("A * 1 => A", A * 1, A, when=real_or_fast),
-    Rule("A * -1 => -A", A * -1, -A, when=lambda match: match.root.array.dtype.kind != COMPLEX),
+    Rule("A * -1 => -A", A * -1, -A, when=lambda match: match.array.dtype.kind != COMPLEX),
     Rule("A * 0 => 0", A * Z, var("Z"), when=_is_times_zero),
     Rule("(-A) * (-B) => A * B", (-A) * (-B), A * B, when=is_negatable),
     Rule(

@@ -29,7 +29,7 @@ _SMALLEST_NORMAL = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
 
 def _times_reciprocal(match: Match) -> Instruction | None:
     """Exact where the reciprocal is: then both round the same real number once."""
-    shape, literal = match.root.array, _constant_of(match.C)
+    shape, literal = match.array, _constant_of(match.C)
     if shape.dtype.kind != FLOAT or shape.dtype.name not in IEEE or literal is None:
         return None
     values = literal.astype(np.float64)
@@ -82,7 +82,7 @@ RULES = (
         "(-A) / (-B) => A / B",
         (-A) / (-B),
         A / B,
-        when=lambda match: is_exact(match) and match.root.array.dtype.kind == FLOAT,
+        when=lambda match: is_exact(match) and match.array.dtype.kind == FLOAT,
     ),
     Rule(
         "A / broadcast(B) => A * broadcast(1 / B)",

@@ -23,7 +23,7 @@ from hloopt.passes.simplify.conditions import (
     scalar_value,
 )
 from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
-from hloopt.types import ArrayShape, TupleShape, array
+from hloopt.types import ArrayShape, Dims, TupleShape, array
 
 __all__ = [
     "RULES",
@@ -43,7 +43,7 @@ def is_plain(root: Instruction) -> bool:
     return len(root.operands) == 2 and isinstance(root.shape, ArrayShape)
 
 
-def reduced_dims(root: Instruction) -> tuple[int, ...]:
+def reduced_dims(root: Instruction) -> Dims:
     """The dimensions a reduce folds, in order."""
     return tuple(sorted(root.attributes["dimensions"]))
 
@@ -85,15 +85,13 @@ def _same_init(left: Instruction, right: Instruction) -> bool:
     return left is right or (literal is not None and literal == splat_literal(right))
 
 
-def fold(
-    match: Match, operand: Instruction, dims: tuple[int, ...], shape: ArrayShape
-) -> Instruction:
+def fold(match: Match, operand: Instruction, dims: Dims, shape: ArrayShape) -> Instruction:
     """The root's fold, of another operand."""
     attributes = {**own_attributes(match.root), "dimensions": dims}
     return match.make("reduce", operand, *match.root.operands[1:], shape=shape, **attributes)
 
 
-def kept_dims(rank: int, reduced: tuple[int, ...]) -> list[int]:
+def kept_dims(rank: int, reduced: Dims) -> list[int]:
     """The dimensions of an array of ``rank`` that a reduce keeps."""
     return [dim for dim in range(rank) if dim not in reduced]
 
@@ -165,7 +163,7 @@ def _reduces_empty(match: Match) -> Instruction | None:
 
 def _reduce_once(match: Match) -> Instruction | None:
     """Floating-point sums in two steps round in between, unless the first adds nothing."""
-    outer, inner = match.root, match.root.operands[0]
+    outer, inner = match.root, match.inner
     if not (is_plain(outer) and is_plain(inner)) or len(inner.users) != 1:
         return None
     opcode = named_combiner(outer.attributes["to_apply"])
@@ -199,7 +197,7 @@ def in_any_order(match: Match) -> bool:
     need ``fast_math``.  Other folds have one order, or none that matters.
     """
     opcode = named_combiner(match.root.attributes["to_apply"])
-    if opcode != "add" or match.fast_math or is_exact(opcode, match.root.array):
+    if opcode != "add" or match.fast_math or is_exact(opcode, match.array):
         return True
     match.refuse("an executor may add floats of another shape in another order")
     return False
@@ -211,7 +209,7 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
     Sums of floats are made in double precision, where the partial sums k x of a type of at most 24
     digits are exact; so one product by an exact n rounds the same number, and + 0 gives the same zero.
     """
-    root, wide = match.root, match.root.operands[0]
+    root, wide = match.root, match.inner
     given, mapped = reduced_dims(root), wide.attributes.get("dimensions", ())
     if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
         return None

@@ -14,6 +14,7 @@ from hloopt.passes.simplify.reduce import (
     reduced_dims,
 )
 from hloopt.rewrite import Match, Rule, op, var
+from hloopt.types import Dims
 
 __all__ = ["RULES"]
 
@@ -23,7 +24,7 @@ _MOST_PIECES = 4
 
 def _of_transpose(match: Match) -> Instruction | None:
     """Fold the transposed array's source; what is left of the transpose comes after."""
-    root, order = match.root, match.root.operands[0].attributes["dimensions"]
+    root, order = match.root, match.inner.attributes["dimensions"]
     if not is_plain(root):
         return None
     reduced = tuple(order[dim] for dim in reduced_dims(root))
@@ -44,7 +45,7 @@ def _of_transpose(match: Match) -> Instruction | None:
     return match.result("transpose", inner, dimensions=back)
 
 
-def _factors(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+def _factors(before: Dims, after: Dims) -> list[tuple[list[int], list[int]]]:
     """Dimensions other than ones, cut where the running products of both sides agree."""
     left = [dim for dim, size in enumerate(before) if size != 1]
     right = [dim for dim, size in enumerate(after) if size != 1]
@@ -89,7 +90,7 @@ def _of_reshape(match: Match) -> Instruction | None:
 
 def _of_concatenate_across(match: Match) -> Instruction | None:
     """Each result folds elements of one piece alone."""
-    root, joined = match.root, match.root.operands[0]
+    root, joined = match.root, match.inner
     (along,) = joined.attributes["dimensions"]
     given = reduced_dims(root)
     if not is_plain(root) or along in given or len(joined.users) != 1:
@@ -110,7 +111,7 @@ def _of_concatenate_across(match: Match) -> Instruction | None:
 
 
 def _of_concatenate_along(match: Match) -> Instruction | None:
-    root, joined = match.root, match.root.operands[0]
+    root, joined = match.root, match.inner
     (along,) = joined.attributes["dimensions"]
     opcode = named_combiner(root.attributes["to_apply"])
     if not is_plain(root) or not opcode or along not in reduced_dims(root):
@@ -133,7 +134,7 @@ def _of_concatenate_along(match: Match) -> Instruction | None:
 
 def _of_broadcast(match: Match) -> Instruction | None:
     """Where equal elements count once, or none is folded: what is left to fold is what was broadcast."""
-    root, wide = match.root, match.root.operands[0]
+    root, wide = match.root, match.inner
     opcode = named_combiner(root.attributes["to_apply"])
     given, mapped = reduced_dims(root), wide.attributes.get("dimensions", ())
     if not is_plain(root) or not wide.array.elements or len(mapped) == wide.array.rank:

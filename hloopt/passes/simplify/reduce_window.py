@@ -87,7 +87,7 @@ def _whole_dimensions(match: Match) -> Instruction | None:
 
 def _of_pad(match: Match) -> Instruction | None:
     """Padding that is the initial value counts as much as none, where that may be taken twice."""
-    root, pad = match.root, match.root.operands[0]
+    root, pad = match.root, match.inner
     literal = splat_literal(match.INIT)
     same = match.B is match.INIT or (literal is not None and literal == splat_literal(match.B))
     if not _is_plain(root) or not same:

@@ -20,7 +20,7 @@ from hloopt.passes.simplify.dimensions import (
     with_dims,
 )
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import PaddingDim, array
+from hloopt.types import Dims, PaddingDim, array
 
 __all__ = ["RULES"]
 
@@ -28,18 +28,18 @@ A, B, S = var("A"), var("B"), var("S", is_scalar)
 
 
 def _same_dims(match: Match) -> bool:
-    return match.A.array.dims == match.root.array.dims
+    return match.A.array.dims == match.array.dims
 
 
 def _scalar_to_array(match: Match) -> Instruction | None:
-    return _broadcast(match, match.S, ()) if match.root.array.dims else None
+    return _broadcast(match, match.S, ()) if match.array.dims else None
 
 
-def _broadcast(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+def _broadcast(match: Match, operand: Instruction, dims: Dims) -> Instruction:
     return match.result("broadcast", operand, dimensions=dims)
 
 
-def _reshaped(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+def _reshaped(match: Match, operand: Instruction, dims: Dims) -> Instruction:
     """The operand with other sizes; what a reshape made is taken from before it."""
     if operand.array.dims == dims:
         return operand
@@ -53,16 +53,16 @@ def _reshaped(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Inst
 
 def _reshape_of_broadcast(match: Match) -> Instruction | None:
     """Broadcast to the new sizes; what has one element and would lose its place is dropped before."""
-    inner, source = match.root.operands[0], match.A
+    inner, source = match.inner, match.A
     if 0 in inner.array.dims:
         return None
-    kept = unmodified_dimensions(inner.array.dims, match.root.array.dims)
+    kept = unmodified_dimensions(inner.array.dims, match.array.dims)
     placed = list(zip(dimensions(inner), source.array.dims, strict=True))
     if any(d not in kept and size != 1 for d, size in placed):
         return None
     dims = tuple(size for d, size in placed if d in kept)
     if len(dims) < len(placed):
-        if source.array.elements == match.root.array.elements:
+        if source.array.elements == match.array.elements:
             if list(dimensions(inner)) != sorted(dimensions(inner)):
                 return None
             return match.result("reshape", source)
@@ -71,10 +71,10 @@ def _reshape_of_broadcast(match: Match) -> Instruction | None:
 
 
 def _reshape_of_iota(match: Match) -> Instruction | None:
-    inner = match.root.operands[0]
+    inner = match.inner
     if 0 in inner.array.dims:
         return None
-    kept = unmodified_dimensions(inner.array.dims, match.root.array.dims)
+    kept = unmodified_dimensions(inner.array.dims, match.array.dims)
     dim = inner.attributes["iota_dimension"]
     if dim not in kept:
         return None
@@ -84,7 +84,7 @@ def _reshape_of_iota(match: Match) -> Instruction | None:
 def _past_transpose(match: Match) -> Instruction | None:
     """Reshape once, before the transpose, where whole groups of dimensions are what it moves."""
     transpose = match.T
-    found = before_transpose(dimensions(transpose), transpose.array.dims, match.root.array.dims)
+    found = before_transpose(dimensions(transpose), transpose.array.dims, match.array.dims)
     if found is None:
         return None
     dims, permutation = found
@@ -121,7 +121,7 @@ def _undone(match: Match) -> Instruction | None:
     return match.again(computed, *operands)
 
 
-def _comes_back(operand: Instruction, dims: tuple[int, ...]) -> bool:
+def _comes_back(operand: Instruction, dims: Dims) -> bool:
     """Whether reshaping to these sizes undoes a reshape, or is part of a broadcast."""
     if operand.opcode == "reshape":
         return operand.operands[0].array.dims == dims
@@ -193,7 +193,7 @@ def _past_update(match: Match) -> Instruction | None:
 
 def _of_copy(match: Match) -> Instruction | None:
     """The copy only reorders memory, which the reshape that reads it does as well."""
-    copy = match.root.operands[0]
+    copy = match.inner
     if not (used_once(copy) and reorders_only(copy)):
         return None
     return match.result("reshape", match.A)

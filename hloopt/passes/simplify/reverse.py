@@ -28,13 +28,13 @@ def _reverse_nothing(match: Match) -> bool:
 
 def _reverse(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
     shape = operand.array
-    if shape.dims == match.root.array.dims:
-        shape = match.root.array.with_dtype(shape.dtype)
+    if shape.dims == match.array.dims:
+        shape = match.array.with_dtype(shape.dtype)
     return match.make("reverse", operand, shape=shape, dimensions=dims)
 
 
 def _reverse_once(match: Match) -> Instruction:
-    inner, outer = set(dimensions(match.root.operands[0])), set(dimensions(match.root))
+    inner, outer = set(dimensions(match.inner)), set(dimensions(match.root))
     return _reverse(match, match.A, tuple(sorted(inner ^ outer)))
 
 
@@ -46,7 +46,7 @@ def _without_ones(match: Match) -> Instruction | None:
 
 def _of_broadcast(match: Match) -> Instruction:
     """Reverse what is repeated, in the dimensions it has."""
-    dims = dimensions(match.root.operands[0])
+    dims = dimensions(match.inner)
     turned = tuple(place for place, d in enumerate(dims) if d in dimensions(match.root))
     source = _reverse(match, match.A, turned) if turned else match.A
     return match.result("broadcast", source, dimensions=dims)
@@ -69,7 +69,7 @@ def _past_elementwise(match: Match) -> Instruction | None:
 
 def _past_reshape(match: Match) -> Instruction | None:
     """Past a reshape that only adds or drops ones."""
-    before, after = match.A.array.dims, match.root.array.dims
+    before, after = match.A.array.dims, match.array.dims
     if 0 in before or not only_ones_differ(before, after):
         return None
     place = dict(zip(dimensions_besides_ones(after), dimensions_besides_ones(before), strict=True))
@@ -98,7 +98,7 @@ def _of_iota(match: Match) -> Instruction | None:
     if not iota.array.dtype.is_integer:
         return None
     last = match.splat(
-        with_dims(match.root.array, iota.array.dims), _wrapped(iota, iota.array.dims[dimension] - 1)
+        with_dims(match.array, iota.array.dims), _wrapped(iota, iota.array.dims[dimension] - 1)
     )
     counted = match.result("iota", iota_dimension=dimension)
     return match.result("subtract", last, counted)

@@ -24,7 +24,7 @@ TRUE, FALSE = splat(1).where(has_kind(PRED)), splat(0).where(has_kind(PRED))
 
 def _same_dims(match: Match) -> bool:
     # A scalar predicate chooses whole arrays: then it is not the result.
-    return match.P.array.dims == match.root.array.dims
+    return match.P.array.dims == match.array.dims
 
 
 def _inverts(match: Match) -> bool:
@@ -47,7 +47,7 @@ def _converted(on_true: int) -> Callable[[Match], Instruction | None]:
     """``select(P, 1, 0)`` as the number that P is."""
 
     def rewrite(match: Match) -> Instruction | None:
-        shape = match.root.array
+        shape = match.array
         if not _same_dims(match) or not has_known_arithmetic(match.root) or shape.dtype.is_pred:
             return None
         if shape.dtype.name == "s1" or not _are_one_and_zero(match, on_true):
@@ -64,7 +64,7 @@ def _converted(on_true: int) -> Callable[[Match], Instruction | None]:
 
 def _are_one_and_zero(match: Match, on_true: int) -> bool:
     one, zero = (match.C1, match.C2) if on_true else (match.C2, match.C1)
-    shape = match.root.array
+    shape = match.array
     return all(
         splat_literal(entry) == computed("convert", shape.dtype, match.splat(match.P.array, number))
         for entry, number in ((one, 1), (zero, 0))
@@ -73,7 +73,7 @@ def _are_one_and_zero(match: Match, on_true: int) -> bool:
 
 def _of_equals(match: Match) -> Instruction | None:
     """``select(A == B, A, B)``: what is equal may still be zeros of two signs."""
-    compare = match.root.operands[0]
+    compare = match.inner
     direction = compare.attributes["direction"]
     if direction not in ("EQ", "NE") or not _elementwise_choice(match):
         return None
@@ -88,17 +88,17 @@ def _of_equals(match: Match) -> Instruction | None:
 
 
 def _elementwise_choice(match: Match) -> bool:
-    compare = match.root.operands[0]
+    compare = match.inner
     return (
-        compare.array.dims == match.root.array.dims
-        and match.A.array.dtype is match.root.array.dtype
+        compare.array.dims == match.array.dims
+        and match.A.array.dtype is match.array.dtype
         and compare.attributes.get("type") != "TOTALORDER"
     )
 
 
 def _as_extremum(match: Match) -> Instruction | None:
     """``select(A > B, A, B)``: the larger, unless a NaN or zeros of two signs take part."""
-    compare = match.root.operands[0]
+    compare = match.inner
     direction = compare.attributes["direction"]
     if direction in ("EQ", "NE") or not _elementwise_choice(match):
         return None

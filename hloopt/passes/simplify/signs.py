@@ -43,7 +43,7 @@ def _is_whole(match: Match) -> bool:
 def _is_finite(match: Match) -> Instruction | None:
     if not match.values.of(match.A).is_finite:
         return None
-    return match.splat(match.root.array, value=True)
+    return match.splat(match.array, value=True)
 
 
 def _is_factor(instruction: Instruction) -> bool:
@@ -65,7 +65,7 @@ def _negated_factor(match: Match) -> Instruction | None:
 def _negated_divisor(match: Match) -> Instruction | None:
     if not is_exact(match):
         return None
-    if match.root.array.dtype.kind in INTEGER:
+    if match.array.dtype.kind in INTEGER:
         return None
     constant = folded(match, "negate", match.C.array, match.C)
     if constant is None:
@@ -75,7 +75,7 @@ def _negated_divisor(match: Match) -> Instruction | None:
 
 def _differences(match: Match) -> bool:
     # A - A is +0, its negation -0.
-    return match.fast_math or match.root.array.dtype.kind in INTEGER
+    return match.fast_math or match.array.dtype.kind in INTEGER
 
 
 def _negated_sum(match: Match) -> Instruction | None:
@@ -112,7 +112,7 @@ RULES = (
         "A * sign(A) => abs(A)",
         A * op("sign", A),
         op("abs", A),
-        when=lambda match: is_exact(match) and match.root.array.dtype.kind != UNSIGNED,
+        when=lambda match: is_exact(match) and match.array.dtype.kind != UNSIGNED,
     ),
     Rule("sign(sign(A)) => sign(A)", op("sign", op("sign", A).bind("B")), B, when=is_exact),
     Rule("floor(A) => A of whole numbers", op(ROUNDED, A), A, when=_is_whole),

@@ -25,7 +25,7 @@ A, B = var("A"), var("B")
 
 def _slice_of_concatenate(match: Match) -> Instruction | None:
     """Take the one operand in which the whole range lies."""
-    found = _piece(match.root.operands[0], ranges(match.root))
+    found = _piece(match.inner, ranges(match.root))
     return None if found is None else sliced(match, *found)
 
 
@@ -92,13 +92,13 @@ def _slice_past_pieces(match: Match) -> Instruction | None:
                 return None
             pieces.append(part(match, *found))
         elif literal is not None:
-            shape = with_dims(operand.array, match.root.array.dims)
+            shape = with_dims(operand.array, match.array.dims)
             pieces.append(match.splat_of(shape, literal))
         elif operand.opcode in _AT_HAND:
             pieces.append(part(match, operand, taken))
         else:
             return match.refuse(f"operand {operand.name} is no concatenate, and no broadcast")
-    shape = with_dims(computed.array, match.root.array.dims)
+    shape = with_dims(computed.array, match.array.dims)
     return match.again(computed, *pieces, shape=shape)
 
 
@@ -108,9 +108,7 @@ _AT_HAND = ("broadcast", "parameter", "get-tuple-element", "iota", "slice", "res
 def _slice_of_pad(match: Match) -> Instruction | None:
     """Where the slice reads data only, read it before the padding."""
     moved: list[SliceRange] = []
-    pads = zip(
-        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
-    )
+    pads = zip(ranges(match.root), paddings(match.inner), match.A.array.dims, strict=True)
     for wanted, padding, size in pads:
         step, count = padding.interior + 1, wanted.size
         first, rest = divmod(wanted.start - padding.low, step)
@@ -124,9 +122,7 @@ def _slice_of_pad(match: Match) -> Instruction | None:
 
 def _slice_of_padding(match: Match) -> Instruction | None:
     """In one dimension nothing but padding is taken."""
-    pads = zip(
-        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
-    )
+    pads = zip(ranges(match.root), paddings(match.inner), match.A.array.dims, strict=True)
     for wanted, padding, size in pads:
         step, last = padding.interior + 1, wanted.start + (wanted.size - 1) * wanted.stride
         end = padding.low + (size - 1) * step
@@ -140,7 +136,7 @@ def _slice_of_padding(match: Match) -> Instruction | None:
 def _slice_before_pad(match: Match) -> Instruction | None:
     """Pad only as far as is taken; the whole is then needed by nobody."""
     inner = match.F
-    if not is_only_sliced(inner) or 0 in match.root.array.dims:
+    if not is_only_sliced(inner) or 0 in match.array.dims:
         return None
     taken: list[SliceRange] = []
     padded: list[PaddingDim] = []
@@ -165,10 +161,10 @@ def _slice_before_pad(match: Match) -> Instruction | None:
 
 def _slice_of_iota(match: Match) -> Instruction | None:
     """The iota from its first number on, in the steps of the slice."""
-    iota = match.root.operands[0]
+    iota = match.inner
     dimension = iota.attributes["iota_dimension"]
     wanted, dtype = ranges(match.root)[dimension], iota.array.dtype
-    shape = match.root.array
+    shape = match.array
     numbers = match.make("iota", shape=shape, iota_dimension=dimension)
     if not wanted.size or (wanted.start == 0 and (wanted.stride == 1 or wanted.size == 1)):
         return numbers

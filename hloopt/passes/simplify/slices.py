@@ -82,11 +82,11 @@ def _is_taken_apart(reshape: Instruction) -> bool:
 
 
 def _same_dims(match: Match) -> bool:
-    return match.A.array.dims == match.root.array.dims
+    return match.A.array.dims == match.array.dims
 
 
 def _slice_once(match: Match) -> Instruction:
-    inner, outer = ranges(match.root.operands[0]), ranges(match.root)
+    inner, outer = ranges(match.inner), ranges(match.root)
     return sliced(match, match.A, tuple(map(_composed, inner, outer)))
 
 
@@ -109,7 +109,7 @@ def _without_stride(match: Match) -> Instruction | None:
 
 def _slice_of_broadcast(match: Match) -> Instruction:
     """Slice what is broadcast, where a dimension of it is cut, and broadcast less."""
-    dims = dimensions(match.root.operands[0])
+    dims = dimensions(match.inner)
     taken = ranges(match.root)
     source = part(match, match.A, tuple(taken[d] for d in dims))
     return match.result("broadcast", source, dimensions=dims)
@@ -141,7 +141,7 @@ def _slice_before_reshape(match: Match) -> Instruction | None:
     inner = match.F
     if not (used_once(inner) or _is_taken_apart(inner)):
         return None
-    if 0 in inner.array.dims or 0 in match.root.array.dims:
+    if 0 in inner.array.dims or 0 in match.array.dims:
         return None
     before, after = match.A.array.dims, inner.array.dims
     taken = [SliceRange(0, size) for size in before]
@@ -160,7 +160,7 @@ def _slice_before_reshape(match: Match) -> Instruction | None:
 def _first_before_reshape(match: Match) -> Instruction | None:
     """The first of the major dimension are the first elements, in whatever dimensions they stand."""
     taken, dims = ranges(match.root), match.F.array.dims
-    count = match.root.array.elements
+    count = match.array.elements
     if not count or any(entry.start or entry.stride != 1 for entry in taken):
         return None
     if [d for d, entry in enumerate(taken) if entry.size != dims[d]] != [0]:

@@ -14,7 +14,7 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
 )
 from hloopt.rewrite import Match, Rule, op, own_attributes, var
-from hloopt.types import DotDims
+from hloopt.types import Dims, DotDims
 
 __all__ = ["RULES"]
 
@@ -26,27 +26,27 @@ def _identity_permutation(match: Match) -> bool:
     return dims == tuple(range(len(dims)))
 
 
-def _composed(inner: tuple[int, ...], outer: tuple[int, ...]) -> tuple[int, ...]:
+def _composed(inner: Dims, outer: Dims) -> Dims:
     return tuple(inner[d] for d in outer)
 
 
-def _transpose(match: Match, operand: Instruction, permutation: tuple[int, ...]) -> Instruction:
+def _transpose(match: Match, operand: Instruction, permutation: Dims) -> Instruction:
     return match.result("transpose", operand, dimensions=permutation)
 
 
 def _transpose_once(match: Match) -> Instruction:
-    inner, outer = dimensions(match.root.operands[0]), dimensions(match.root)
+    inner, outer = dimensions(match.inner), dimensions(match.root)
     return _transpose(match, match.A, _composed(inner, outer))
 
 
-def _moved(broadcast: Instruction, permutation: tuple[int, ...]) -> tuple[int, ...]:
+def _moved(broadcast: Instruction, permutation: Dims) -> Dims:
     """Where a transpose takes the dimensions of a broadcast."""
     place = {old: new for new, old in enumerate(permutation)}
     return tuple(place[d] for d in dimensions(broadcast))
 
 
 def _transpose_of_broadcast(match: Match) -> Instruction | None:
-    dims = _moved(match.root.operands[0], dimensions(match.root))
+    dims = _moved(match.inner, dimensions(match.root))
     if list(dims) != sorted(dims):
         return None
     return match.result("broadcast", match.A, dimensions=dims)
@@ -54,8 +54,8 @@ def _transpose_of_broadcast(match: Match) -> Instruction | None:
 
 def _transpose_before_broadcast(match: Match) -> Instruction | None:
     """Move the few elements that are repeated afterwards."""
-    source, dims = match.A.array, _moved(match.root.operands[0], dimensions(match.root))
-    if list(dims) == sorted(dims) or source.elements >= match.root.array.elements:
+    source, dims = match.A.array, _moved(match.inner, dimensions(match.root))
+    if list(dims) == sorted(dims) or source.elements >= match.array.elements:
         return None
     permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
     sizes = tuple(source.dims[d] for d in permutation)
@@ -64,7 +64,7 @@ def _transpose_before_broadcast(match: Match) -> Instruction | None:
 
 
 def _transpose_of_iota(match: Match) -> Instruction:
-    dimension = match.root.operands[0].attributes["iota_dimension"]
+    dimension = match.inner.attributes["iota_dimension"]
     new = {"iota_dimension": dimensions(match.root).index(dimension)}
     return match.result("iota", **new)
 
@@ -156,7 +156,7 @@ _SWAPPED = {
 
 def _of_copy(match: Match) -> Instruction | None:
     """The copy only reorders memory, which the transpose that reads it does as well."""
-    copy = match.root.operands[0]
+    copy = match.inner
     if not (used_once(copy) and reorders_only(copy)):
         return None
     return _transpose(match, match.A, dimensions(match.root))

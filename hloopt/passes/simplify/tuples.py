@@ -16,7 +16,7 @@ _ENDS: Final = {"recv": ("recv-done", "tuple"), "send": ("send-done", "tuple")}
 
 def _element(match: Match) -> Instruction | None:
     index: int = match.root.attributes["index"]
-    whole = match.root.operands[0]
+    whole = match.inner
     element = whole.operands[index]
     if element.opcode not in _ENDS:
         return element
