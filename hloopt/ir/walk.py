@@ -16,6 +16,7 @@ __all__ = [
     "custom_call_targets",
     "execution_order",
     "has_side_effect",
+    "open_computations",
     "post_order",
     "reachable",
     "region_computations",
@@ -238,3 +239,11 @@ def wrapped_computations(module: Module) -> set[Computation]:
             caller.opcode in _WRAPPERS or caller.opcode not in OPS for caller in computation.callers
         )
     }
+
+
+def open_computations(
+    module: Module, order: Iterable[Computation] | None = None
+) -> Iterator[Computation]:
+    """All computations that are not wrapped, in the module's order or another one."""
+    wrapped = wrapped_computations(module)
+    return (entry for entry in (module if order is None else order) if entry not in wrapped)

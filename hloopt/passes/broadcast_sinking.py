@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.simplify.broadcast import SINKING
 from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
 
@@ -48,9 +48,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation not in wrapped:
-                changed |= apply_rules(computation, _RULES, log)
+        for computation in open_computations(module):
+            changed |= apply_rules(computation, _RULES, log)
         return changed

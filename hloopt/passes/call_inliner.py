@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.ir.walk import callees_first, open_computations
 from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, Shape
@@ -73,12 +73,9 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inline callees first, so that each body is copied once it is final."""
-        wrapped = wrapped_computations(module)
         room = _Room(module)
         changed = False
-        for computation in callees_first(module):
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module, callees_first(module)):
             for instruction in computation:
                 if not log.allows():
                     return changed

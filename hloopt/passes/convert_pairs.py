@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.simplify.conversion import PAIRS, is_lossless
 from hloopt.passes.simplify.dimensions import adds_only_ones, all_users_are, used_once
 from hloopt.rewrite import (
@@ -203,9 +203,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation not in wrapped:
-                changed |= apply_rules(computation, _SET, log)
+        for computation in open_computations(module):
+            changed |= apply_rules(computation, _SET, log)
         return changed

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.regions import is_liftable, lifted
 from hloopt.passes.site import Site
 from hloopt.rewrite import Pass, PassLog, same_layout
@@ -46,11 +46,8 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each instruction once; what is put in its place holds no map."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in list(module):
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module, list(module)):
             for instruction in list(computation):
                 if instruction.opcode == "map" and _may_inline(instruction, log):
                     if not log.allows():

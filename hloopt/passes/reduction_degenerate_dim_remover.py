@@ -13,7 +13,7 @@ from typing import ClassVar
 from hloopt.analysis.layout import is_descending
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import ArrayShape, descending
 
@@ -48,11 +48,8 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each reduce once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module):
             for reduce in list(computation):
                 if reduce.opcode != "reduce" or not _is_plain(reduce):
                     continue

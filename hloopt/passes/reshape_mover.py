@@ -9,7 +9,7 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
     adds_only_ones,
@@ -143,11 +143,8 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Find the trees of a computation in one sweep and move those that gain, until none does."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module):
             if not self.own:
                 changed |= _sink_each(computation, log)
                 continue

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from hloopt.ir import Instruction, edit
+from collections.abc import Iterator
+
+from hloopt.ir import Instruction, Module, edit
+from hloopt.ir.walk import open_computations
 from hloopt.rewrite import Maker
 from hloopt.types import ArrayShape, Dims, Shape, array, descending
 
-__all__ = ["Site", "is_replaceable", "row_major"]
+__all__ = ["Site", "is_replaceable", "row_major", "sites"]
 
 _MARKS = ("sharding", "frontend_attributes")
 
@@ -20,6 +23,14 @@ def is_replaceable(instruction: Instruction) -> bool:
         and not instruction.shape.is_dynamic
         and not any(operand.shape.is_dynamic for operand in instruction.operands)
     )
+
+
+def sites(module: Module, opcode: str) -> Iterator[Instruction]:
+    """The instructions of an opcode that a pass may replace, outside of fusions and asynchronous calls."""
+    for computation in open_computations(module):
+        for instruction in list(computation):
+            if instruction.opcode == opcode and is_replaceable(instruction):
+                yield instruction
 
 
 def row_major(shape: ArrayShape, dims: Dims) -> ArrayShape:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from hloopt.dataclass import dataclass
 from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible
 
@@ -59,11 +59,8 @@ ENTRY main {
         """Operands come first, so that each end of an asynchronous pair meets what its start became."""
         if any(_count(module, name) != 1 for name in ("replica_count", "num_partitions")):
             return False
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module):
             for instruction in list(computation):
                 write = _rule(instruction)
                 if write is None or instruction.computation is None:

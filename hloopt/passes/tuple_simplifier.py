@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.simplify.tuples import RULES
 from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
 
@@ -36,9 +36,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Apply the tuple rules of ``simplify`` where ``simplify`` does."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation not in wrapped:
-                changed |= apply_rules(computation, _RULES, log)
+        for computation in open_computations(module):
+            changed |= apply_rules(computation, _RULES, log)
         return changed

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.rewrite.pass_ import Pass, PassLog
 
 __all__ = ["VariadicOpSplitter"]
@@ -39,11 +39,8 @@ class VariadicOpSplitter(Pass):
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each concatenate once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module):
             for instruction in list(computation):
                 if instruction.opcode != "concatenate" or len(instruction.operands) <= self.most:
                     continue

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from hloopt.analysis.layout import is_descending, reshape_is_bitcast, transpose_is_bitcast
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.walk import top_level_computations, wrapped_computations
+from hloopt.ir.walk import open_computations, top_level_computations
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape
 
@@ -47,11 +47,8 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each instruction that is run by itself."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in top_level_computations(module):
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module, top_level_computations(module)):
             for instruction in computation:
                 if instruction.opcode in _VIEWS and _moves_nothing(instruction):
                     if not log.allows():

@@ -10,6 +10,7 @@ from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import (
     called_computations,
     callees_first,
+    open_computations,
     top_level_computations,
     wrapped_computations,
 )
@@ -76,11 +77,8 @@ class Slot:
 
 def loops_of(module: Module) -> dict[Instruction, Loop]:
     """The loops that may change, by what makes their state: the start and the body's result."""
-    wrapped = wrapped_computations(module)
     found: dict[Instruction, Loop] = {}
-    for computation in top_level_computations(module):
-        if computation in wrapped:
-            continue
+    for computation in open_computations(module, top_level_computations(module)):
         for instruction in computation:
             if instruction.opcode == "while" and _may_change(instruction):
                 found[instruction] = Loop(instruction)

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import dot_attributes, free_dims
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import Dims, DotDims
 
@@ -49,21 +48,15 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each dot once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
+        for instruction in sites(module, "dot"):
+            if _is_canonical(instruction, self.matrices):
                 continue
-            for instruction in list(computation):
-                if instruction.opcode != "dot" or not is_replaceable(instruction):
-                    continue
-                if _is_canonical(instruction, self.matrices):
-                    continue
-                if not log.allows():
-                    return changed
-                log.hit("canonical dot", instruction)
-                _decompose(instruction)
-                changed = True
+            if not log.allows():
+                return changed
+            log.hit("canonical dot", instruction)
+            _decompose(instruction)
+            changed = True
         return changed
 
 

@@ -9,9 +9,8 @@ from typing import ClassVar
 from hloopt.analysis.layout import is_descending
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import dot_attributes
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import Dims, DotDims
 
@@ -40,20 +39,16 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each dot once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
+        for dot in sites(module, "dot"):
+            if not _is_mergeable(dot):
                 continue
-            for dot in list(computation):
-                if dot.opcode != "dot" or not is_replaceable(dot) or not _is_mergeable(dot):
-                    continue
-                if not log.allows():
-                    return changed
-                dims = DotDims.of(dot.attributes)
-                log.hit("merge batch dimensions", dot, f"{len(dims.lhs_batch)} of them")
-                _merge(dot, dims)
-                changed = True
+            if not log.allows():
+                break
+            dims = DotDims.of(dot.attributes)
+            log.hit("merge batch dimensions", dot, f"{len(dims.lhs_batch)} of them")
+            _merge(dot, dims)
+            changed = True
         return changed
 
 

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import dot_attributes
-from hloopt.passes.site import is_replaceable
+from hloopt.passes.site import sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import DotDims
 
@@ -40,21 +39,16 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each dot once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
-            for instruction in computation:
-                if instruction.opcode == "dot" and log.allows():
-                    changed |= self.sort(instruction, log)
+        for dot in sites(module, "dot"):
+            changed |= log.allows() and self.sort(dot, log)
         return changed
 
     def sort(self, dot: Instruction, log: PassLog) -> bool:
         """Sort by the left side, or by the right one where only that comes out consecutive."""
         dims = DotDims.of(dot.attributes)
         pairs = list(zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
-        if not is_replaceable(dot) or not pairs:
+        if not pairs:
             return False
         for side in (0, 1):
             by_side = sorted(pairs, key=lambda pair, side=side: pair[side])  # type: ignore[misc]

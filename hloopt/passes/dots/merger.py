@@ -10,7 +10,7 @@ from hloopt.analysis.reachability import Reachability
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.dots.numbers import free_dims
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog, own_attributes
@@ -66,11 +66,9 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Group the dots of each computation in one walk, then merge group by group."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation not in wrapped:
-                changed |= self.merge_all(computation, log)
+        for computation in open_computations(module):
+            changed |= self.merge_all(computation, log)
         return changed
 
     def merge_all(self, computation: Computation, log: PassLog) -> bool:

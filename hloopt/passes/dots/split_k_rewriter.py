@@ -8,10 +8,9 @@ from typing import ClassVar
 from hloopt.analysis.emitters.dots import accumulator_type, split_k
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import dot_attributes
 from hloopt.passes.regions import combiner_computation
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.targets import find_target
 from hloopt.types import Dims, DotDims, PaddingDim
@@ -51,26 +50,21 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each dot once."""
-        target, wrapped = find_target(self.target), wrapped_computations(module)
+        target = find_target(self.target)
         changed = False
-        for computation in module:
-            if computation in wrapped:
+        for dot in sites(module, "dot"):
+            parts, padding = split_k(dot, target)
+            if parts == 1:
                 continue
-            for dot in list(computation):
-                if dot.opcode != "dot" or not is_replaceable(dot):
-                    continue
-                parts, padding = split_k(dot, target)
-                if parts == 1:
-                    continue
-                kind = dot.array.dtype
-                if not kind.is_integer and not self.fast_math:
-                    log.miss(_STEP, dot, f"sums of {kind.name} round by their order")
-                    continue
-                if not log.allows():
-                    return changed
-                log.hit(_STEP, dot, f"in {parts} parts")
-                _split(dot, parts, padding)
-                changed = True
+            kind = dot.array.dtype
+            if not kind.is_integer and not self.fast_math:
+                log.miss(_STEP, dot, f"sums of {kind.name} round by their order")
+                continue
+            if not log.allows():
+                return changed
+            log.hit(_STEP, dot, f"in {parts} parts")
+            _split(dot, parts, padding)
+            changed = True
         return changed
 
 

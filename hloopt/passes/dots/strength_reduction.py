@@ -8,10 +8,9 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import free_dims
 from hloopt.passes.regions import combiner_computation
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import DTYPES, ArrayShape, DotDims, DType
 
@@ -55,21 +54,15 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each dot once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
-            for instruction in list(computation):
-                if instruction.opcode != "dot" or not is_replaceable(instruction):
-                    continue
-                if not log.allows():
-                    return changed
-                if self.takes(instruction, log):
-                    reason, otherwise = self.why(instruction)
-                    log.hit(_RULE, instruction, reason, otherwise=otherwise)
-                    _reduce(instruction, module)
-                    changed = True
+        for instruction in sites(module, "dot"):
+            if not log.allows():
+                return changed
+            if self.takes(instruction, log):
+                reason, otherwise = self.why(instruction)
+                log.hit(_RULE, instruction, reason, otherwise=otherwise)
+                _reduce(instruction, module)
+                changed = True
         return changed
 
     def takes(self, dot: Instruction, log: PassLog) -> bool:

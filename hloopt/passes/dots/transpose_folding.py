@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.dots.numbers import (
     are_matrices,
     conv_dims,
@@ -67,11 +67,8 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each dot, convolution and transpose once, operands before users."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module):
             for instruction in list(computation):
                 if not is_replaceable(instruction) or not log.allows():
                     continue

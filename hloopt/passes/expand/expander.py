@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.ops import attributes_of
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite import Pass, PassLog
@@ -42,11 +42,8 @@ class Expander(Pass):
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Expand every candidate outside of fusions and asynchronous calls."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module):
             for instruction in computation:
                 if self.is_candidate(instruction):
                     changed |= self._visit(instruction, log)

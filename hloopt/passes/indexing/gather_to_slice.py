@@ -11,10 +11,9 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.context import Array
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import Dims, GatherDims, SliceRange
 
@@ -63,17 +62,12 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each gather once."""
-        arrays, wrapped = KnownArrays(module, self.limit), wrapped_computations(module)
+        arrays = KnownArrays(module, self.limit)
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
-            for instruction in list(computation):
-                if instruction.opcode != "gather" or not is_replaceable(instruction):
-                    continue
-                if not log.allows():
-                    return changed
-                changed |= self.rewrite(instruction, arrays, log)
+        for instruction in sites(module, "gather"):
+            if not log.allows():
+                return changed
+            changed |= self.rewrite(instruction, arrays, log)
         return changed
 
     def rewrite(self, gather: Instruction, arrays: KnownArrays, log: PassLog) -> bool:

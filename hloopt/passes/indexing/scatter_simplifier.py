@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.indexing.canonical import index_matrix
 from hloopt.passes.indexing.windows import Starts
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ScatterDims
 
@@ -51,21 +50,15 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each scatter once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
+        for instruction in sites(module, "scatter"):
+            if _is_canonical(instruction) or not instruction.operands[0].array.elements:
                 continue
-            for instruction in list(computation):
-                if instruction.opcode != "scatter" or not is_replaceable(instruction):
-                    continue
-                if _is_canonical(instruction) or not instruction.operands[0].array.elements:
-                    continue
-                if not log.allows():
-                    return changed
-                log.hit("canonical scatter", instruction)
-                _rewrite(instruction)
-                changed = True
+            if not log.allows():
+                return changed
+            log.hit("canonical scatter", instruction)
+            _rewrite(instruction)
+            changed = True
         return changed
 
 

@@ -13,11 +13,10 @@ from hloopt.errors import UsageError
 from hloopt.interpret.context import Array
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine, is_inside
 from hloopt.passes.regions import is_liftable, lifted, named_combiner
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import DTYPES, ArrayShape, Dims, DType, PaddingDim, ScatterDims, TupleShape
 
@@ -69,18 +68,12 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each scatter once."""
-        arrays, wrapped = KnownArrays(module, self.limit), wrapped_computations(module)
+        arrays, values = KnownArrays(module, self.limit), Values()
         changed = False
-        for computation in module:
-            if computation in wrapped:
-                continue
-            values = Values()
-            for instruction in list(computation):
-                if instruction.opcode != "scatter" or not is_replaceable(instruction):
-                    continue
-                if not log.allows():
-                    return changed
-                changed |= _rewrite(instruction, arrays, values, log)
+        for scatter in sites(module, "scatter"):
+            if not log.allows():
+                break
+            changed |= _rewrite(scatter, arrays, values, log)
         return changed
 
 

@@ -11,7 +11,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.ir.walk import callees_first, open_computations
 from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, whole_uses
 from hloopt.passes.scan_recognition.ranges import identity
 from hloopt.rewrite import Pass, PassLog
@@ -84,11 +84,8 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inner loops first: callees come before their callers."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in callees_first(module):
-            if computation in wrapped:
-                continue
+        for computation in open_computations(module, callees_first(module)):
             for instruction in list(computation):
                 if instruction.opcode == "while" and isinstance(instruction.shape, TupleShape):
                     changed |= self.sink(instruction, log)

@@ -9,7 +9,7 @@ from hloopt.analysis.trip_count import MAX_EVALUATED_TRIPS, trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.loops.counters import asked, counters
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import TupleShape
@@ -60,13 +60,11 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each loop once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation not in wrapped:
-                for instruction in computation:
-                    if instruction.opcode == "while" and log.allows():
-                        changed |= self.annotate(instruction, log)
+        for computation in open_computations(module):
+            for instruction in computation:
+                if instruction.opcode == "while" and log.allows():
+                    changed |= self.annotate(instruction, log)
         return changed
 
     def annotate(self, loop: Instruction, log: PassLog) -> bool:

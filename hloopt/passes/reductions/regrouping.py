@@ -10,27 +10,18 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.pairs import choice_of
 from hloopt.interpret.regions import is_associative
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.regions import IDEMPOTENT, is_exact, is_identity, named_combiner
-from hloopt.passes.site import is_replaceable
+from hloopt.passes.site import sites
 
 __all__ = ["plain_reduces", "regrouping_obstacle"]
 
 
 def plain_reduces(module: Module) -> Iterator[Instruction]:
     """The reduces of row-major arrays of known size, over at least one dimension, that a pass may replace."""
-    wrapped = wrapped_computations(module)
-    for computation in module:
-        if computation in wrapped:
-            continue
-        for instruction in list(computation):
-            if instruction.opcode != "reduce" or not is_replaceable(instruction):
-                continue
-            if not instruction.attributes["dimensions"]:
-                continue
-            inputs = instruction.operands[: len(instruction.operands) // 2]
-            if all(is_descending(one.array) for one in inputs):
-                yield instruction
+    for reduce in sites(module, "reduce"):
+        inputs = reduce.operands[: len(reduce.operands) // 2]
+        if reduce.attributes["dimensions"] and all(is_descending(one.array) for one in inputs):
+            yield reduce
 
 
 def regrouping_obstacle(reduce: Instruction, fast_math: bool) -> str:

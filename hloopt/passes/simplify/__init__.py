@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir.walk import open_computations
 from hloopt.passes.simplify import (
     arithmetic,
     bitcast,
@@ -150,17 +150,15 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
         rules = self._rules()
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation not in wrapped:
-                changed |= apply_rules(
-                    computation,
-                    rules,
-                    log,
-                    fast_math=self.fast_math or self.floats_are_real,
-                    floats_are_real=self.floats_are_real,
-                )
+        for computation in open_computations(module):
+            changed |= apply_rules(
+                computation,
+                rules,
+                log,
+                fast_math=self.fast_math or self.floats_are_real,
+                floats_are_real=self.floats_are_real,
+            )
         return changed
 
     def _rules(self) -> RuleSet:

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import wrapped_computations
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, row_major, sites
 from hloopt.passes.sorting.plain import plain_order, sorted_dim
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import TupleShape, array
@@ -60,28 +59,20 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each sort once."""
-        wrapped = wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
+        for instruction in sites(module, "sort"):
+            if not isinstance(instruction.shape, TupleShape):
                 continue
-            for instruction in list(computation):
-                if instruction.opcode != "sort" or not is_replaceable(instruction):
-                    continue
-                if not isinstance(instruction.shape, TupleShape):
-                    continue
-                order = plain_order(instruction.attributes["to_apply"])
-                if order is None or order.descending:
-                    continue
-                if not _is_permutation(
-                    instruction.operands[order.operand], sorted_dim(instruction)
-                ):
-                    continue
-                if not log.allows():
-                    return changed
-                log.hit("sort of a permutation => scatter", instruction)
-                _scatter(instruction, order.operand, module)
-                changed = True
+            order = plain_order(instruction.attributes["to_apply"])
+            if order is None or order.descending:
+                continue
+            if not _is_permutation(instruction.operands[order.operand], sorted_dim(instruction)):
+                continue
+            if not log.allows():
+                return changed
+            log.hit("sort of a permutation => scatter", instruction)
+            _scatter(instruction, order.operand, module)
+            changed = True
         return changed
 
 

@@ -11,9 +11,8 @@ from hloopt.errors import UsageError
 from hloopt.interpret.comparator import SortKey
 from hloopt.interpret.sort import key_order
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.indexing.known import KnownArrays
-from hloopt.passes.site import Site, is_replaceable
+from hloopt.passes.site import Site, sites
 from hloopt.passes.sorting.plain import plain_order, sorted_dim
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import TupleShape
@@ -61,22 +60,17 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each sort once."""
-        arrays, wrapped = KnownArrays(module, self.limit), wrapped_computations(module)
+        arrays = KnownArrays(module, self.limit)
         changed = False
-        for computation in module:
-            if computation in wrapped:
+        for instruction in sites(module, "sort"):
+            if not log.allows():
+                return changed
+            if _sorted_already(instruction, arrays, log):
+                changed = True
                 continue
-            for instruction in list(computation):
-                if instruction.opcode != "sort" or not is_replaceable(instruction):
-                    continue
-                if not log.allows():
-                    return changed
-                if _sorted_already(instruction, arrays, log):
-                    changed = True
-                    continue
-                sort, fewer = _without_unread(instruction, module, log)
-                changed |= fewer
-                changed |= log.allows() and _without_promise(sort, log)
+            sort, fewer = _without_unread(instruction, module, log)
+            changed |= fewer
+            changed |= log.allows() and _without_promise(sort, log)
         return changed
 
 
