@@ -31,7 +31,6 @@ EXACT = frozenset({"maximum", "minimum", "and", "or", "xor"})
 IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
 """f(x, x) is x."""
 
-_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 _MARKS = ("sharding", "frontend_attributes")
 
 

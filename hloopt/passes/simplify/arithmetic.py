@@ -25,8 +25,6 @@ A, B, P, Q = var("A"), var("B"), var("P"), var("Q")
 Z, C = splat(0, name="Z"), splat(name="C")
 C1, C2 = splat(name="C1"), splat(name="C2")
 
-_NUMBERS = ("f32", "f64", "f16", "bf16", "s32", "u8", "s64")
-_INTEGERS = ("s32", "u32", "s8", "u64")
 _COMMUTATIVE = tuple(name for name, row in OPS.items() if row.commutative)
 
 

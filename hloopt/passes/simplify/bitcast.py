@@ -18,7 +18,7 @@ from hloopt.types import ArrayShape
 
 __all__ = ["RULES"]
 
-A, S = var("A"), var("S", is_scalar)
+A = var("A")
 
 # What may write its result in any order, so that a copy into another order is not needed after it.
 _MOVES = ("broadcast", "reshape", "transpose", "copy")

@@ -18,8 +18,6 @@ Z = splat(0, name="Z")
 ONES = splat(name="ONES").where(is_all_ones)
 LOGIC = ("and", "or", "xor")
 
-_BITS = ("s32", "u8", "pred", "u64")
-
 
 def _constant(value: int) -> Rewrite:
     def make(match: Match) -> Instruction:

@@ -27,9 +27,6 @@ C1, C2 = splat(name="C1"), splat(name="C2")
 LOWEST, HIGHEST = splat(name="L").where(is_lowest), splat(name="H").where(is_highest)
 EXTREMA = ("maximum", "minimum")
 
-_ORDERED = ("f32", "bf16", "s32", "pred", "u64")
-_NUMBERS = ("f32", "bf16", "s32", "u8")
-
 
 def _is_above(upper: ValueRange, lower: ValueRange) -> bool:
     """Whether the maximum is always ``upper``: no smaller, -0.0 beside 0.0 and the NaN of others minded."""

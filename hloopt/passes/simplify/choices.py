@@ -11,13 +11,12 @@ from hloopt.passes.simplify.conditions import (
     is_used_here,
 )
 from hloopt.passes.simplify.folding import computed
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import Literal
 
 __all__ = ["RULES"]
 
 A, B, C, P, Q = var("A"), var("B"), var("C"), var("P"), var("Q")
-C1, C2 = splat(name="C1"), splat(name="C2")
 
 
 def _both_same_dims(match: Match) -> bool:

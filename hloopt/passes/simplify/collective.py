@@ -66,10 +66,6 @@ def _permutes_nothing(match: Match) -> Instruction | None:
     return root.operands[0]
 
 
-_HEAD = (
-    "HloModule m\nadd { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] add(a, b) }\n"
-)
-
 RULES = (
     Rule("all-reduce(A) of single participants => A", op(_GROUPED), _alone),
     Rule(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from hloopt.analysis.value_range import integer_limits
@@ -28,8 +26,6 @@ A, B = var("A"), var("B")
 C, C1, C2 = splat(name="C"), splat(name="C1"), splat(name="C2")
 Z = splat(0, name="Z")
 WHOLE = has_kind(*INTEGER)
-
-_WHOLE: Final = ("s32", "u8", "s64")
 
 
 def _at_the_end(match: Match) -> Instruction | None:

@@ -85,8 +85,6 @@ def _without_elements(match: Match) -> Instruction | None:
     return match.splat(root.array, 0)
 
 
-_ODD = f"{{{', '.join(str(3 + 2 * number) for number in range(66))}}}"
-
 RULES = (
     Rule("f(A) without elements => broadcast(0)", op(EMPTY_OPCODES), _without_elements),
     Rule("constant(C, C, ...) => broadcast(C)", op("constant"), _splat_constant),

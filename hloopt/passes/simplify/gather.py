@@ -169,14 +169,6 @@ def _of_pad(match: Match) -> Instruction | None:
     return match.result("pad", inner, match.B, padding=tuple(after))
 
 
-_BOTH = (
-    "x = $T[4,5] parameter(0)\n j = s32[4,1] parameter(1)\n i = s32[4,1] iota(), iota_dimension=0\n"
-)
-_ROWS = (
-    "offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, "
-    "slice_sizes={1,1}"
-)
-
 RULES = (
     Rule("gather(A, I) of all => broadcast(A)", op("gather"), _takes_all),
     Rule(

@@ -22,8 +22,6 @@ A, B, N = var("A"), var("B"), splat(name="N")
 C, C1, C2 = splat(name="C"), splat(name="C1"), splat(name="C2")
 WHOLE = has_kind(*INTEGER)
 
-_UNSIGNED = ("u32", "u8", "u64")
-_INTEGERS = ("s32", "u32", "s8", "u64")
 _SHIFTS = ("shift-left", "shift-right-logical", "shift-right-arithmetic")
 
 

@@ -20,8 +20,6 @@ A, B = var("A"), var("B")
 Z = splat(0, name="Z")
 REAL = var("A", has_kind(FLOAT))
 
-_FLOATS = ("f32", "f64", "f16", "bf16")
-
 
 def _one(match: Match) -> Instruction:
     return match.splat(match.array, 1)

@@ -22,8 +22,6 @@ __all__ = ["RULES"]
 A, B, C, D = var("A"), var("B"), var("C"), var("D")
 REAL = var("A", has_kind(FLOAT))
 
-_FLOATS = ("f32", "f64", "f16", "bf16")
-_NUMBERS = (*_FLOATS, "s32", "u8", "s64")
 _SMALLEST_NORMAL = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
 
 

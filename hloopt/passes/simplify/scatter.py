@@ -109,10 +109,6 @@ def _counts(match: Match) -> Instruction | None:
     return None
 
 
-_ADD = (
-    "HloModule m\nadd { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] add(a, b) }\n"
-)
-
 RULES = (
     Rule("scatter(A, I, empty) => A", op("scatter"), _changes_nothing),
     Rule("scatter(A, concatenate(0, I), B) => scatter(A, I, B)", op("scatter"), _starts_at_zero),

@@ -20,7 +20,6 @@ __all__ = ["RULES"]
 A, B = var("A"), var("B")
 C = splat(name="C")
 ROUNDED = ("floor", "ceil", "round-nearest-even", "round-nearest-afz")
-_NUMBERS = ("f32", "f64", "f16", "bf16", "s32", "u8", "s64")
 
 
 def _has_no_sign(match: Match) -> bool:

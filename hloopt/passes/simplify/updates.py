@@ -9,19 +9,8 @@ from hloopt.types import ScatterDims
 
 __all__ = ["RULES"]
 
-A, B, P = var("A"), var("B"), var("P")
+A, P = var("A"), var("P")
 UPDATE = op("dynamic-update-slice").one_use.bind("B")
-
-
-_SCATTER = (
-    "HloModule m\nplus { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
-    "ROOT c = $T[] add(a, b) }\n"
-    "ENTRY e { i = s32[3,1] parameter(0)\n u = $T[3,4] parameter(1)\n x = $T[7,4] parameter(2)\n"
-    "z = $T[] constant(0)\n zz = $T[7,4] broadcast(z), dimensions={}\n"
-    "s = $T[7,4] scatter(zz, i, u), update_window_dims={1}, inserted_window_dims={0},"
-    " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus\n"
-    "ROOT r = $T[7,4] add(s, x) }\n"
-)
 
 
 def _part(match: Match, whole: Instruction, update: Instruction) -> Instruction:
