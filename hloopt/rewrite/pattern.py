@@ -31,6 +31,16 @@ Bindings: TypeAlias = Mapping[str, Instruction]
 Test: TypeAlias = Callable[[Instruction], bool]
 
 
+def _binary(opcode: str, *, turned: bool = False) -> Callable[[Pattern, Pattern | float], Pattern]:
+    """The operator of a two-operand op; ``turned`` where the pattern is on the right."""
+
+    def make(pattern: Pattern, other: Pattern | float) -> Pattern:
+        sides = pattern, _lift(other)
+        return op(opcode, *(sides[::-1] if turned else sides))
+
+    return make
+
+
 @dataclass(frozen=True, eq=False)
 class Pattern:
     """What an instruction has to look like; everything left out may be anything.
@@ -64,35 +74,16 @@ class Pattern:
         """How many levels of operands the pattern looks at."""
         return 1 + max((operand.depth() for operand in self.operands or ()), default=0)
 
-    def __add__(self, other: Pattern | float) -> Pattern:
-        return op("add", self, _lift(other))
-
-    def __sub__(self, other: Pattern | float) -> Pattern:
-        return op("subtract", self, _lift(other))
-
-    def __rsub__(self, other: float) -> Pattern:
-        return op("subtract", _lift(other), self)
-
-    def __mul__(self, other: Pattern | float) -> Pattern:
-        return op("multiply", self, _lift(other))
-
-    def __truediv__(self, other: Pattern | float) -> Pattern:
-        return op("divide", self, _lift(other))
-
-    def __rtruediv__(self, other: float) -> Pattern:
-        return op("divide", _lift(other), self)
-
-    def __mod__(self, other: Pattern | float) -> Pattern:
-        return op("remainder", self, _lift(other))
-
-    def __and__(self, other: Pattern | float) -> Pattern:
-        return op("and", self, _lift(other))
-
-    def __or__(self, other: Pattern | float) -> Pattern:
-        return op("or", self, _lift(other))
-
-    def __xor__(self, other: Pattern | float) -> Pattern:
-        return op("xor", self, _lift(other))
+    __add__ = _binary("add")
+    __sub__ = _binary("subtract")
+    __rsub__ = _binary("subtract", turned=True)
+    __mul__ = _binary("multiply")
+    __truediv__ = _binary("divide")
+    __rtruediv__ = _binary("divide", turned=True)
+    __mod__ = _binary("remainder")
+    __and__ = _binary("and")
+    __or__ = _binary("or")
+    __xor__ = _binary("xor")
 
     def __neg__(self) -> Pattern:
         return op("negate", self)

@@ -7,7 +7,7 @@ before the instruction it replaces and carries that one's metadata.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,6 +37,11 @@ Number: TypeAlias = "int | float"
 _MARKS = ("sharding", "frontend_attributes", "statistics", "origin")
 
 
+def _operator(opcode: str, **attributes: str) -> Callable[[Term, Term | Number], Term]:
+    """The method that writes a two-operand op."""
+    return lambda term, other: term.binary(opcode, other, **attributes)
+
+
 class Term:
     """An instruction to compute with; what an operator makes goes where its writer writes."""
 
@@ -61,41 +66,27 @@ class Term:
         """The element type."""
         return self.shape.dtype
 
-    def __add__(self, other: Term | Number) -> Term:
-        return self.binary("add", other)
-
-    def __radd__(self, other: Number) -> Term:
-        return self.binary("add", other)
-
-    def __sub__(self, other: Term | Number) -> Term:
-        return self.binary("subtract", other)
+    __add__ = __radd__ = _operator("add")
+    __sub__ = _operator("subtract")
+    __mul__ = __rmul__ = _operator("multiply")
+    __truediv__ = _operator("divide")
+    __and__ = _operator("and")
+    __or__ = _operator("or")
+    __xor__ = _operator("xor")
+    __lshift__ = _operator("shift-left")
+    __lt__ = _operator("compare", direction="LT")
+    __le__ = _operator("compare", direction="LE")
+    __gt__ = _operator("compare", direction="GT")
+    __ge__ = _operator("compare", direction="GE")
+    # Where the elements are equal, and where not; NaN differs from everything.
+    equals = _operator("compare", direction="EQ")
+    differs = _operator("compare", direction="NE")
 
     def __rsub__(self, other: Number) -> Term:
-        return self.like(other).binary("subtract", self)
-
-    def __mul__(self, other: Term | Number) -> Term:
-        return self.binary("multiply", other)
-
-    def __rmul__(self, other: Number) -> Term:
-        return self.binary("multiply", other)
-
-    def __truediv__(self, other: Term | Number) -> Term:
-        return self.binary("divide", other)
+        return self.like(other) - self
 
     def __rtruediv__(self, other: Number) -> Term:
-        return self.like(other).binary("divide", self)
-
-    def __and__(self, other: Term | Number) -> Term:
-        return self.binary("and", other)
-
-    def __or__(self, other: Term | Number) -> Term:
-        return self.binary("or", other)
-
-    def __xor__(self, other: Term | Number) -> Term:
-        return self.binary("xor", other)
-
-    def __lshift__(self, other: Term | Number) -> Term:
-        return self.binary("shift-left", other)
+        return self.like(other) / self
 
     def __rshift__(self, other: Term | Number) -> Term:
         """Arithmetic for signed integers, logical for the others."""
@@ -107,26 +98,6 @@ class Term:
 
     def __invert__(self) -> Term:
         return self.unary("not")
-
-    def __lt__(self, other: Term | Number) -> Term:
-        return self.compare("LT", other)
-
-    def __le__(self, other: Term | Number) -> Term:
-        return self.compare("LE", other)
-
-    def __gt__(self, other: Term | Number) -> Term:
-        return self.compare("GT", other)
-
-    def __ge__(self, other: Term | Number) -> Term:
-        return self.compare("GE", other)
-
-    def equals(self, other: Term | Number) -> Term:
-        """Where the elements are equal."""
-        return self.compare("EQ", other)
-
-    def differs(self, other: Term | Number) -> Term:
-        """Where the elements are unequal; NaN differs from everything."""
-        return self.compare("NE", other)
 
     def compare(self, direction: str, other: Term | Number) -> Term:
         """A pred for each element."""
