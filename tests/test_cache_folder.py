@@ -14,7 +14,7 @@ import pytest
 from hloopt import cache_folder as module
 from hloopt.cache_folder import cache_folder, own_folder
 from hloopt.runtime.compiled_cache import CompiledCache
-from hloopt.text import cache
+from hloopt.text import tables
 from support import invoke
 
 
@@ -75,6 +75,9 @@ def test_without_a_home_the_system_is_asked(
     assert cache_folder() is None
 
 
+EMPTY = tables.Tables([], [], [], [], {}, {}, [], [], [], {})
+
+
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A cache folder that is not there, and no notes."""
@@ -115,15 +118,15 @@ def test_a_folder_that_others_can_write_to_is_not_used(
     """Nothing is read from it and nothing written; a note says which folder, and why."""
     kept = CompiledCache("things", ".bin")
     entry = kept.get_or_build(["x"], lambda path: path.write_bytes(b"1") and None)
-    cache.write("grammar.json", b"mine")
+    tables._save("grammar.json", EMPTY)
     (tmp_path / where).chmod(mode)
     before = sorted(folder.rglob("*"))
     aside = kept.get_or_build(["x"], lambda path: path.write_bytes(b"2") and None)
     assert (entry.parent, aside.read_bytes()) == (folder / "things", b"2")
     assert folder not in aside.parents
     if where != "a/b/things":
-        assert cache.read("grammar.json") is None
-        cache.write("more.json", b"more")
+        assert tables.load("grammar.json") is None
+        tables._save("more.json", EMPTY)
     assert sorted(folder.rglob("*")) == before
     assert any(told.format(tmp_path / where) in note for note in module.notes())
 
@@ -142,22 +145,19 @@ def test_a_folder_of_another_user_is_not_used(
 ) -> None:
     """Whatever its mode is."""
     assert own_folder(make=True)
-    cache.write("grammar.json", b"theirs")
-    assert cache.read("grammar.json") == b"theirs"
+    tables._save("grammar.json", EMPTY)
+    assert tables.load("grammar.json") == EMPTY
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert own_folder(make=True) is None
-    assert cache.read("grammar.json") is None
+    assert tables.load("grammar.json") is None
     assert module.notes() == (f"the cache is not used: {folder} belongs to another user",)
 
 
-def test_a_file_of_another_user_or_with_another_name_is_not_read(folder: Path) -> None:
-    """The folder is in order; a file in it can be written by others, or was another one."""
-    cache.write("grammar.json", b"mine")
+def test_a_file_that_others_can_write_to_is_not_read(folder: Path) -> None:
+    """The folder is in order; a file in it is not."""
+    tables._save("grammar.json", EMPTY)
     (folder / "grammar.json").chmod(0o622)
-    assert cache.read("grammar.json") is None
-    (folder / "grammar.json").chmod(0o600)
-    (folder / "grammar.json").rename(folder / "expression.json")
-    assert cache.read("expression.json") is None
+    assert tables.load("grammar.json") is None
 
 
 def test_what_is_in_the_place_of_a_folder_is_told(folder: Path) -> None:
@@ -173,7 +173,7 @@ def fill(folder: Path) -> None:
     kept = CompiledCache("native", ".so")
     for number in range(3):
         kept.get_or_build([str(number)], lambda path: path.write_bytes(b"12345") and None)
-    cache.write("grammar-1.json", b"x")
+    tables._save("grammar-1.json", EMPTY)
     (folder / "notes.txt").write_text("of the user's")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -53,19 +52,7 @@ class ArgumentReader(ABC):
         self.depth = 0
         self.told: set[str] = set()
         self.opcodes: set[str] = set()
-        self.parts: Callable[[str, int], re.Match[str] | None] = pattern(
-            "LINE_ROOT?",
-            "_GAP?",
-            "TARGET",
-            "_EQUALS",
-            "LINE_HEAD",
-            "_OPEN",
-            "LINE_ARGUMENTS?",
-            "_CLOSE",
-            "LINE_ATTRIBUTES?",
-            "LINE_METADATA?",
-            "LINE_ATTRIBUTES?",
-        ).match
+        self.parts = pattern("LINE").match
 
     @abstractmethod
     def finish(
@@ -278,7 +265,9 @@ class ArgumentReader(ABC):
         """A name that no instruction of the computation has, and none further down in the text."""
         if scope.reserved is None:
             scope.reserved = {
-                item.name.lstrip("%") if type(item) is InstructionText else item[2].lstrip("%")
+                item.name.lstrip("%")
+                if type(item) is InstructionText
+                else item["target"].lstrip("%")
                 for item, _, _ in self.items(scope)
             }
         taken = scope.computation.by_name

@@ -10,7 +10,7 @@ from typing import Any
 from hloopt.dataclass import dataclass
 from hloopt.ops import OPS, Attribute, Kind, is_attribute, op_of
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
-from hloopt.text.grammar import STARTS, pattern, read
+from hloopt.text.grammar import pattern, read, starts
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText, Unfamiliar
 from hloopt.text.spelling import did_you_mean
@@ -254,12 +254,11 @@ class Row:
 
 
 def _entries(text: str) -> list[AttributeText]:
-    """Where the names and values of LINE_ATTRIBUTES stand; they are cut as that terminal says."""
-    entries = []
-    for match in pattern("_LINE_COMMA", "KEY", "LINE_VALUE").finditer(text):
-        at = match.start(1)
-        entries.append(AttributeText(match[1][:-1], at, match.start(2), match.end(2)))
-    return entries
+    """Where the names and values of LINE_ATTRIBUTES stand."""
+    return [
+        AttributeText(match["key"][:-1], match.start("key"), *match.span("value"))
+        for match in pattern("LINE_ATTRIBUTE").finditer(text)
+    ]
 
 
 def _owners(name: str) -> str:
@@ -288,7 +287,7 @@ def _value(schema: Attribute, text: str) -> Any:
             return metadata
         if name == "control-predecessors":
             return read("names", text)
-        _read_shared(name if name in STARTS else "raw", text)
+        _read_shared(name if name in starts() else "raw", text)
         return Verbatim(text)
     if schema.kind is Kind.COMPUTATION and not text.startswith("{"):
         return [(0, len(text))]

@@ -38,6 +38,7 @@ from hloopt.types import DTYPES, Metadata, Shape, TupleShape, Verbatim
 __all__ = ["BodyReader"]
 
 _DEEPEST_COMPUTATION = 20
+_PARTS = ("root", "target", "head", "arguments", "attributes", "metadata", "more")
 _RESERVED = {
     *DTYPES,
     *("nan", "true", "false", "inf", "HloModule", "ENTRY", "ROOT", "FileLocations", "FileNames"),
@@ -93,8 +94,8 @@ class BodyReader(ArgumentReader):
         self, scope: Scope, match: re.Match[str], more: list[AttributeText] | None, start: int
     ) -> tuple[Instruction, bool]:
         """An ordinary instruction, with further attributes perhaps; ``start`` is where its lines do."""
-        root, name, head_text, arguments, before, metadata, after = match.groups()
-        offset = start + match.start(2)
+        root, name, head_text, arguments, before, metadata, after = match.group(*_PARTS)
+        offset = start + match.start("target")
         if name[0] == "%":
             name = name[1:]
             offset += 1
@@ -105,9 +106,11 @@ class BodyReader(ArgumentReader):
             try:
                 head = read_head(head_text)
             except Problem as problem:
-                raise problem.moved(start + match.start(3)).at_instruction(offset, name) from None
+                raise problem.moved(start + match.start("head")).at_instruction(
+                    offset, name
+                ) from None
             if head.row.unknown:
-                self.known_opcode(head, start + match.end(3) - len(head.opcode))
+                self.known_opcode(head, start + match.end("head") - len(head.opcode))
         found = head.row
         places = None
         if more is None:
@@ -125,19 +128,20 @@ class BodyReader(ArgumentReader):
         if metadata is not None:
             instruction.metadata = Metadata(metadata[metadata.index("{") :], decode_metadata)
         if arguments is not None:
-            self.arguments(scope, instruction, head, arguments, start + match.start(4))
+            self.arguments(scope, instruction, head, arguments, start + match.start("arguments"))
         elif found.role:
-            raise Problem(start + match.end(3) + 1, f"{head.opcode} needs {ROLES[found.role]}")
+            raise Problem(start + match.end("head") + 1, f"{head.opcode} needs {ROLES[found.role]}")
         self.finish(scope, instruction, head, tail, places)
         return instruction, root is not None
 
     def places(self, match: re.Match[str], start: int) -> Places:
-        before, after = match.group(5), match.group(7)
+        before, after = match.group("attributes", "more")
         if before is None:
-            return Places(start + match.start(7) if after else start + match.end(3))
+            return Places(start + match.start("more") if after else start + match.end("head"))
         if after is None:
-            return Places(start + match.start(5))
-        return Places(start + match.start(5), len(before), match.start(7) - match.end(5))
+            return Places(start + match.start("attributes"))
+        gap = match.start("more") - match.end("attributes")
+        return Places(start + match.start("attributes"), len(before), gap)
 
     def tail(self, found: Row, text: str, places: Places, name: str, offset: int) -> Tail:
         try:
@@ -159,12 +163,12 @@ class BodyReader(ArgumentReader):
         """Attributes of which the last ones were not part of an ordinary line."""
         entries = [
             entry.moved(start + match.start(group))
-            for group in (5, 7)
+            for group in ("attributes", "more")
             if match.group(group)
             for entry in read("attributes", match.group(group))
         ]
         entries += [entry.moved(scope.base) for entry in more]
-        twice = match.group(6) and [entry for entry in entries if entry.name == "metadata"]
+        twice = match["metadata"] and [entry for entry in entries if entry.name == "metadata"]
         if twice:
             raise Problem(twice[0].offset, "attribute 'metadata' is given twice", width=8)
         try:

@@ -50,6 +50,7 @@ class Parser:
         self.states = _States(tables)
         self.rules = _Rules(tables, maker)
         self.ends = tables.ends
+        self.sequences = tables.sequences
         self._starts = tables.starts
         self._lexers = _Lexers(tables)
 

@@ -48,7 +48,11 @@ class ModuleReader(BodyReader):
         scope = Scope(computation, items, 0, open=True)
         for number, (item, _, start) in enumerate(self.items(scope)):
             if number:
-                at = begin(item.name) if type(item) is InstructionText else start + item.start(2)
+                at = (
+                    begin(item.name)
+                    if type(item) is InstructionText
+                    else start + item.start("target")
+                )
                 raise Problem(at, "a second instruction, and no computation around them")
         self.body(scope)
         edit.add_computation(module, computation)
@@ -133,16 +137,11 @@ class ModuleReader(BodyReader):
 
     def check_signature(self, parameters: Token) -> None:
         """The parameters' shapes are said again by the body; only their form is looked at here."""
-        blanks, shape_text, at = pattern("SPACE?"), pattern("SHAPE_TEXT"), parameters.find(":")
-        while at >= 0:
-            gap = blanks.match(parameters, at + 1)
-            found = gap and shape_text.match(parameters, gap.end())
-            assert found, "a parameter is a name, a colon, and a shape"
+        for found in pattern("PARAMETER").finditer(parameters):
             try:
-                shape_of(found[0])
+                shape_of(found["shape_text"])
             except Problem as problem:
-                raise problem.moved(begin(parameters) + found.start()) from None
-            at = parameters.find(":", found.end())
+                raise problem.moved(begin(parameters) + found.start("shape_text")) from None
 
     def check_result(self, computation: Computation, declared: Shape | None) -> None:
         """The shape given in front of the body is that of the root."""

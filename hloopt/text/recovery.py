@@ -309,8 +309,8 @@ class _Recovery(TolerantReader):
                 root, name, shape = item.root, str(item.name), item.shape
                 at = scope.base + begin(item.name)
             else:
-                root, name = item[1] is not None, item[2]
-                shape, at = _shape_at(item[3], 0), start + item.start(2)
+                root, name = item["root"] is not None, item["target"]
+                shape, at = _shape_at(item["head"], 0), start + item.start("target")
             if problem.offset == WHOLE:
                 problem.offset = at
             self.add(problem)
@@ -354,5 +354,5 @@ def _shape_at(text: str, at: int) -> Shape | None:
     if match is None:
         return None
     with suppress(Problem):
-        return shape_of(match[1])
+        return shape_of(match[0])
     return None

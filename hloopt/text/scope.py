@@ -51,11 +51,11 @@ HEADS: dict[str, Head] = {}
 
 def read_head(text: str) -> Head:
     """``f32[2]{0} add``; raises ``Problem``."""
-    match = pattern("SHAPE_TEXT?", "_GAP?", "WORD").fullmatch(text)
+    match = pattern("LINE_HEAD").fullmatch(text)
     if match is None:
         head = head_of(*read("head", text))
     else:
-        head = Head(shape_of(match[1]) if match[1] else None, row(match[2]))
+        head = Head(shape_of(match[1]) if match[1] else None, row(match["word"]))
     # Whoever reads an unknown opcode is told so each time.
     if len(text) <= _LONGEST_HEAD and not head.row.unknown:
         if len(HEADS) >= _MOST_HEADS:

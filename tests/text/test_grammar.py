@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,11 +21,13 @@ from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text import attributes, grammar, hints, lalr, tables
 from hloopt.text.grammar import pattern, read
 from hloopt.text.lalr import Parser, Parts, Unexpected
-from hloopt.text.lalr_build import build
+from hloopt.text.lalr_build import build, make_parser
 from hloopt.text.problem import Problem
 from hloopt.text.syntax import Syntax
 from hloopt.text.token import Token
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
+
+STARTS = list(grammar.starts())
 
 
 def test_every_terminal_has_words() -> None:
@@ -47,17 +52,17 @@ def test_every_kind_of_attribute_can_be_read() -> None:
     assert {kind for kind in Kind if kind is not Kind.VERBATIM} == attributes._START_OF.keys()
     every = [*COMMON_ATTRIBUTES, *(entry for op in OPS.values() for entry in op.attributes)]
     own = {entry.name for entry in every if entry.kind is Kind.VERBATIM}
-    assert own - {"control-predecessors"} <= set(grammar.STARTS)
+    assert own - {"control-predecessors"} <= set(grammar.starts())
 
 
 def test_the_grammar_is_found_beside_the_package() -> None:
     """In a checkout it stands at the top level."""
-    assert (grammar.grammar_folder() / "hlo.lark").is_file()
+    assert (tables.grammar_folder() / "hlo.lark").is_file()
 
 
 @cache
 def _built() -> tables.Tables:
-    return build(grammar.grammar_folder() / "hlo.lark", grammar.STARTS)
+    return build(tables.grammar_folder())
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("folder")
 def test_tables_survive_the_cache(built: tables.Tables) -> None:
     """A parser from the cache reads what a fresh one reads, and refuses what that refuses."""
-    tables.save("grammar.json", built)
+    tables._save("grammar.json", built)
     stored = tables.load("grammar.json")
     assert stored is not None
     assert json.dumps(stored) == json.dumps(built)
@@ -99,10 +104,8 @@ class _Trees:
 @cache
 def whole() -> lark.Lark:
     """Lark's own parser of the grammar."""
-    file = grammar.grammar_folder() / "hlo.lark"
-    return lark.Lark.open(
-        str(file), parser="lalr", start=list(grammar.STARTS), maybe_placeholders=False
-    )
+    parser, _ = make_parser(tables.grammar_folder())
+    return parser
 
 
 def test_our_parser_reads_what_larks_reads(
@@ -129,9 +132,7 @@ def described(tree: object) -> object:
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.text(alphabet="{}()[]\"'%,=:/*-0.aft<sT \n", max_size=20), st.sampled_from(grammar.STARTS)
-)
+@given(st.text(alphabet="{}()[]\"'%,=:/*-0.aft<sT \n", max_size=20), st.sampled_from(STARTS))
 def test_our_parser_refuses_what_larks_refuses(text: str, start: str) -> None:
     """At the same place, in the same states: what they know is the same."""
     assert ours(text, start) == theirs(text, start)
@@ -179,7 +180,7 @@ def test_a_damaged_cache_is_ignored(folder: Path, content: bytes, built: tables.
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     assert tables.load("grammar.json") is None
-    tables.save("grammar.json", built)
+    tables._save("grammar.json", built)
     assert tables.load("grammar.json") is not None
     file.write_bytes(file.read_bytes()[:-1])
     assert tables.load("grammar.json") is None
@@ -191,18 +192,50 @@ def test_a_folder_that_cannot_be_written_costs_only_time(
     """Saving into the place of a file does nothing, and everything is worked out again."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "file"))
-    tables.save("grammar.json", built)
+    tables._save("grammar.json", built)
     assert tables.load("grammar.json") is None
 
 
 def test_the_tables_are_named_after_what_they_depend_on(tmp_path: Path) -> None:
-    """Another grammar or other starts: another file."""
+    """Another grammar: another file."""
     (tmp_path / "a.lark").write_text("x")
-    first = tables.file_name(tmp_path, ("a",))
-    assert first == tables.file_name(tmp_path, ("a",))
-    assert first != tables.file_name(tmp_path, ("b",))
+    first = tables._file_name(tmp_path)
+    assert first == tables._file_name(tmp_path)
     (tmp_path / "a.lark").write_text("y")
-    assert first != tables.file_name(tmp_path, ("a",))
+    assert first != tables._file_name(tmp_path)
+
+
+def test_tables_are_the_same_whatever_the_hashes_of_strings(built: tables.Tables) -> None:
+    """A package is built alike each time."""
+    code = (
+        "import sys; from hloopt.text import lalr_build, tables; "
+        "sys.stdout.buffer.write(tables.encoded(lalr_build.build(tables.grammar_folder())))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    made = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, check=True
+    )
+    assert made.stdout == tables.encoded(built)
+
+
+def test_a_sequence_is_taken_apart_by_its_own_parts() -> None:
+    """Its groups are what its definition has, and it fits what the terminal fits."""
+    line = '  ROOT %a.1 = f32[2]{0} add(%b, c), dimensions={0}, metadata={op_name="x"}, k=1'
+    found = pattern("LINE").fullmatch(line)
+    assert found is not None
+    assert found.groupdict() == {
+        "root": "  ROOT",
+        "target": "%a.1",
+        "head": "f32[2]{0} add",
+        "arguments": "%b, c",
+        "attributes": ", dimensions={0}",
+        "metadata": ', metadata={op_name="x"}',
+        "more": ", k=1",
+    }
+    assert pattern("LINES").fullmatch(line)
+    head = pattern("LINE_HEAD").fullmatch("f32[2]{0} add")
+    assert head is not None
+    assert head.groupdict() == {"shape_text": "f32[2]{0}", "word": "add"}
 
 
 LAYOUTS = st.sampled_from(["", "T(8,128)", "T(8,128)(2,1)S(1)", "E(4)", "S(5)", "SC(0:4)M(1)"])
@@ -243,11 +276,8 @@ def test_shapes_survive(shape: object) -> None:
     assert read("head", f"{shape} add")[0] == shape
 
 
-READ = [start for start in grammar.STARTS if start != "line"]  # "line" only names its parts
-
-
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet="{}()[]\"'%,=:/*-0.af \n", max_size=40), st.sampled_from(READ))
+@given(st.text(alphabet="{}()[]\"'%,=:/*-0.af \n", max_size=40), st.sampled_from(STARTS))
 def test_no_text_crashes(text: str, start: str) -> None:
     """Whatever the text: a value or a ``Problem`` at a place inside of it."""
     problem = mistake(start, text)
