@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hloopt.ops._regions import check_combiner
 from hloopt.ops.attributes import (
     CHANNEL,
@@ -267,7 +269,12 @@ _PERMUTE = (
 
 
 def _row(
-    opcode: str, most: int, infer: Infer, attributes: tuple[Attribute, ...], doc: str
+    opcode: str,
+    most: int,
+    infer: Infer,
+    attributes: tuple[Attribute, ...],
+    doc: str,
+    **columns: Any,
 ) -> OpDef:
     return OpDef(
         opcode,
@@ -278,16 +285,29 @@ def _row(
         side_effect=True,
         inferable=False,
         doc=doc,
+        **columns,
     )
 
 
 ROWS = (
     _row("all-gather", MANY, _all_gather, _GATHER, "the group's operands one after another"),
-    _row("all-gather-done", 1, _second_part, (), "wait for an all-gather"),
-    _row("all-gather-start", MANY, _all_gather_start, _GATHER, "start an all-gather"),
-    _row("all-reduce", MANY, _all_reduce, _REDUCE, "the group's operands combined"),
-    _row("all-reduce-done", 1, _all_reduce_done, (), "wait for an all-reduce"),
-    _row("all-reduce-start", MANY, _all_reduce, _REDUCE, "start an all-reduce"),
+    _row("all-gather-done", 1, _second_part, (), "wait for an all-gather", phase="done"),
+    _row(
+        "all-gather-start", MANY, _all_gather_start, _GATHER, "start an all-gather", phase="start"
+    ),
+    _row(
+        "all-reduce", MANY, _all_reduce, _REDUCE, "the group's operands combined", calls="elements"
+    ),
+    _row("all-reduce-done", 1, _all_reduce_done, (), "wait for an all-reduce", phase="done"),
+    _row(
+        "all-reduce-start",
+        MANY,
+        _all_reduce,
+        _REDUCE,
+        "start an all-reduce",
+        phase="start",
+        calls="elements",
+    ),
     _row(
         "all-to-all",
         MANY,
@@ -303,15 +323,31 @@ ROWS = (
         _PERMUTE,
         "the operand of another device, zeros where no pair names this one",
     ),
-    _row("collective-permute-done", 1, _second_part, (), "wait for a collective-permute"),
+    _row(
+        "collective-permute-done",
+        1,
+        _second_part,
+        (),
+        "wait for a collective-permute",
+        phase="done",
+    ),
     _row(
         "collective-permute-start",
         MANY,
         _collective_permute_start,
         (*_PERMUTE, OUTPUT_ALIASING),
         "start a collective-permute",
+        phase="start",
     ),
-    OpDef("partition-id", (0, 0), _FAMILY, _identity_number, doc="the number of this partition"),
+    OpDef(
+        "partition-id",
+        (0, 0),
+        _FAMILY,
+        _identity_number,
+        cheap="always",
+        elemental=True,
+        doc="the number of this partition",
+    ),
     OpDef(
         "ragged-all-to-all",
         (6, 6),
@@ -328,6 +364,15 @@ ROWS = (
         _reduce_scatter,
         (DIMENSIONS, *_REDUCE),
         "the group's operands combined, each device keeps its part",
+        calls="elements",
     ),
-    OpDef("replica-id", (0, 0), _FAMILY, _identity_number, doc="the number of this replica"),
+    OpDef(
+        "replica-id",
+        (0, 0),
+        _FAMILY,
+        _identity_number,
+        cheap="always",
+        elemental=True,
+        doc="the number of this replica",
+    ),
 )

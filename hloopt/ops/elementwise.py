@@ -6,8 +6,6 @@ Subnormal numbers are kept everywhere; XLA's CPU code flushes those of f32 and f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -26,91 +24,25 @@ from hloopt.ops._elementwise_shapes import (
     same_shape,
 )
 from hloopt.ops._erf import erf
+from hloopt.ops._lifting import (
+    Function,
+    both,
+    clamp,
+    complex_too,
+    copy,
+    imag,
+    integer,
+    plain,
+    quiet,
+    real,
+    split,
+    steady,
+)
 from hloopt.ops._steady import STEADY
 from hloopt.ops.attributes import RESULT_ACCURACY
-from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef, ScalarArgs
+from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef
 
 __all__ = ["ROWS", "STEADY", "keeps_bits"]
-
-Array = np.ndarray[Any, Any]
-
-Function = Callable[..., Any]
-
-
-def _quiet(function: Function) -> Function:
-    """HLO's arithmetic has no traps: overflow, NaN and division by zero are results, not warnings.
-
-    ``__wrapped__`` is for an executor that has silenced NumPy for a whole run.
-    """
-
-    @wraps(function)
-    def quiet(args: ScalarArgs, *arrays: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray(function(args, *arrays))
-
-    return quiet
-
-
-def _plain(function: Function) -> Function:
-    """A NumPy function that needs no arguments beside its arrays."""
-
-    def plain(args: ScalarArgs, *arrays: Array) -> Array:
-        return np.asarray(function(*arrays))
-
-    return plain
-
-
-def _split(integers: Function, floats: Function) -> Function:
-    """One function for integers and pred, another for floats and complex numbers."""
-    wrapped = _integers.integer(integers)
-
-    def split(args: ScalarArgs, *arrays: Array) -> Array:
-        function = floats if arrays[0].dtype.kind in "fc" else wrapped
-        return np.asarray(function(args, *arrays))
-
-    return split
-
-
-def _both(function: Function) -> Function:
-    plain = _plain(function)
-    return _split(plain, plain)
-
-
-def _complex_too(reals: Function, complexes: Function) -> Function:
-    """One function for floats, another, of arrays alone, for complex numbers."""
-
-    def either(args: ScalarArgs, *arrays: Array) -> Array:
-        if arrays[0].dtype.kind == "c":
-            return np.asarray(complexes(*arrays))
-        return np.asarray(reals(args, *arrays))
-
-    return either
-
-
-def _steady(opcode: str) -> Function:
-    return _plain(STEADY[opcode])
-
-
-def _integer(function: Function) -> Function:
-    return _integers.integer(function)
-
-
-def _real(args: ScalarArgs, x: Array) -> Array:
-    return x.real
-
-
-def _imag(args: ScalarArgs, x: Array) -> Array:
-    return x.imag if x.dtype.kind == "c" else np.zeros_like(x)
-
-
-def _copy(args: ScalarArgs, x: Array) -> Array:
-    return x if args.operand is args.result else _conversions.convert(args, x)
-
-
-def _clamp(args: ScalarArgs, least: Array, x: Array, greatest: Array) -> Array:
-    if x.dtype.kind == "f":
-        return _floats.minimum(args, _floats.maximum(args, least, x), greatest)
-    return np.minimum(np.maximum(least, x), greatest)
 
 
 _BITS = ("pred", "signed", "unsigned")
@@ -132,35 +64,37 @@ def _row(
     *attributes: Attribute,
     flops: int = 1,
     transcendentals: int = 0,
-    commutative: bool = False,
-    associative: bool = False,
-    identity: object = None,
-    inferable: bool = True,
-    doc: str = "",
+    cheap: str = "always",
+    **columns: Any,
 ) -> OpDef:
+    """``columns``: the other fields of the row."""
     return OpDef(
         opcode,
         (arity, arity),
         "elementwise",
         infer,
         attributes,
-        _quiet(numpy),
+        quiet(numpy),
         flops,
         transcendentals,
-        commutative,
-        associative,
-        identity,
-        inferable=inferable,
-        doc=doc,
+        cheap=cheap,
+        **columns,
     )
 
 
-def _unary(opcode: str, kinds: tuple[str, ...], numpy: Function, doc: str) -> OpDef:
-    return _row(opcode, 1, same_shape(*kinds), numpy, doc=doc)
+def _unary(opcode: str, kinds: tuple[str, ...], numpy: Function, doc: str, **columns: Any) -> OpDef:
+    return _row(opcode, 1, same_shape(*kinds), numpy, doc=doc, **columns)
 
 
 def _transcendental(
-    opcode: str, numpy: Function, doc: str, *, arity: int = 1, kinds: tuple[str, ...] = _INEXACT
+    opcode: str,
+    numpy: Function,
+    doc: str,
+    *,
+    arity: int = 1,
+    kinds: tuple[str, ...] = _INEXACT,
+    cheap: str = "",
+    **columns: Any,
 ) -> OpDef:
     accuracy = (RESULT_ACCURACY,) if arity == 1 else ()
     return _row(
@@ -171,7 +105,9 @@ def _transcendental(
         *accuracy,
         flops=0,
         transcendentals=1,
+        cheap=cheap,
         doc=doc,
+        **columns,
     )
 
 
@@ -182,7 +118,7 @@ def _binary(
     doc: str,
     *,
     algebra: bool = False,
-    identity: object = None,
+    **columns: Any,
 ) -> OpDef:
     """``algebra``: commutative and associative."""
     return _row(
@@ -192,149 +128,220 @@ def _binary(
         numpy,
         commutative=algebra,
         associative=algebra,
-        identity=identity,
         doc=doc,
+        **columns,
     )
 
 
 _ARITHMETIC = (
-    _binary("add", _ALL, _both(np.add), "x + y; or of preds", algebra=True, identity=0),
-    _binary("and", _BITS, _both(np.bitwise_and), "bits of both", algebra=True, identity=-1),
+    _binary(
+        "add", _ALL, both(np.add), "x + y; or of preds", algebra=True, identity=0, modular=True
+    ),
+    _binary(
+        "and",
+        _BITS,
+        both(np.bitwise_and),
+        "bits of both",
+        algebra=True,
+        identity=-1,
+        idempotent=True,
+        bitwise=True,
+        modular=True,
+    ),
     _binary(
         "divide",
         _NUMBERS,
-        _split(_integers.divide, _complex_too(_plain(np.divide), _complex.divide)),
+        split(_integers.divide, complex_too(plain(np.divide), _complex.divide)),
         "x / y",
+        cheap="gpu",
     ),
     _binary(
         "maximum",
         _ORDERED,
-        _split(_plain(np.maximum), _floats.maximum),
+        split(plain(np.maximum), _floats.maximum),
         "the larger; NaN if either is",
         algebra=True,
         identity="lowest",
+        idempotent=True,
     ),
     _binary(
         "minimum",
         _ORDERED,
-        _split(_plain(np.minimum), _floats.minimum),
+        split(plain(np.minimum), _floats.minimum),
         "the smaller; NaN if either is",
         algebra=True,
         identity="highest",
+        idempotent=True,
     ),
     _row(
         "mulhi",
         2,
         same_shape(*_INTEGERS),
-        _integer(_integers.multiply_high),
+        integer(_integers.multiply_high),
         commutative=True,
         doc="the upper half of x * y",
     ),
     _binary(
         "multiply",
         _ALL,
-        _split(_plain(np.multiply), _complex_too(_plain(np.multiply), _complex.multiply)),
+        split(plain(np.multiply), complex_too(plain(np.multiply), _complex.multiply)),
         "x * y; and of preds",
         algebra=True,
         identity=1,
+        modular=True,
     ),
-    _binary("or", _BITS, _both(np.bitwise_or), "bits of either", algebra=True, identity=0),
     _binary(
-        "remainder", _REALS, _split(_integers.remainder, _plain(np.fmod)), "with the sign of x"
+        "or",
+        _BITS,
+        both(np.bitwise_or),
+        "bits of either",
+        algebra=True,
+        identity=0,
+        idempotent=True,
+        bitwise=True,
+        modular=True,
     ),
-    _binary("shift-left", _INTEGERS, _integer(_integers.shift_left), "x * 2^y"),
+    _binary(
+        "remainder",
+        _REALS,
+        split(_integers.remainder, plain(np.fmod)),
+        "with the sign of x",
+        cheap="",
+    ),
+    _binary("shift-left", _INTEGERS, integer(_integers.shift_left), "x * 2^y"),
     _binary(
         "shift-right-arithmetic",
         _INTEGERS,
-        _integer(_integers.shift_right_arithmetic),
+        integer(_integers.shift_right_arithmetic),
         "x / 2^y, copies of the sign come in",
     ),
     _binary(
         "shift-right-logical",
         _INTEGERS,
-        _integer(_integers.shift_right_logical),
+        integer(_integers.shift_right_logical),
         "x / 2^y, zeros come in",
     ),
-    _binary("subtract", _NUMBERS, _both(np.subtract), "x - y"),
-    _binary("xor", _BITS, _both(np.bitwise_xor), "bits of one", algebra=True, identity=0),
+    _binary("subtract", _NUMBERS, both(np.subtract), "x - y", modular=True),
+    _binary(
+        "xor",
+        _BITS,
+        both(np.bitwise_xor),
+        "bits of one",
+        algebra=True,
+        identity=0,
+        bitwise=True,
+        modular=True,
+    ),
     _unary(
         "abs",
         _SIGNED,
-        _split(_plain(np.abs), _complex_too(_plain(np.abs), _complex.absolute)),
+        split(plain(np.abs), complex_too(plain(np.abs), _complex.absolute)),
         "the size",
+        cheap="real",
     ),
-    _unary("ceil", _FLOAT, _plain(np.ceil), "the next integer above"),
+    _unary("ceil", _FLOAT, plain(np.ceil), "the next integer above", integral=True, monotone=True),
     _unary(
         "count-leading-zeros",
         _INTEGERS,
-        _integer(_integers.count_leading_zeros),
+        integer(_integers.count_leading_zeros),
         "zeros above the uppermost bit set",
     ),
-    _unary("floor", _FLOAT, _plain(np.floor), "the next integer below"),
-    _unary("negate", _NUMBERS, _both(np.negative), "-x"),
-    _unary("not", _BITS, _integer(_integers.invert), "all bits turned over"),
-    _unary("popcnt", _INTEGERS, _integer(_integers.population_count), "the number of bits set"),
-    _unary("round-nearest-afz", _FLOAT, _floats.round_away, "to an integer, halves away from zero"),
-    _unary("round-nearest-even", _FLOAT, _plain(np.rint), "to an integer, halves to even"),
+    _unary(
+        "floor", _FLOAT, plain(np.floor), "the next integer below", integral=True, monotone=True
+    ),
+    _unary("negate", _NUMBERS, both(np.negative), "-x", modular=True),
+    _unary(
+        "not", _BITS, integer(_integers.invert), "all bits turned over", bitwise=True, modular=True
+    ),
+    _unary("popcnt", _INTEGERS, integer(_integers.population_count), "the number of bits set"),
+    _unary(
+        "round-nearest-afz",
+        _FLOAT,
+        _floats.round_away,
+        "to an integer, halves away from zero",
+        integral=True,
+        monotone=True,
+    ),
+    _unary(
+        "round-nearest-even",
+        _FLOAT,
+        plain(np.rint),
+        "to an integer, halves to even",
+        integral=True,
+        monotone=True,
+    ),
     _unary(
         "sign",
         _SIGNED,
-        _split(_plain(np.sign), _complex_too(_floats.sign, _complex.sign)),
+        split(plain(np.sign), complex_too(_floats.sign, _complex.sign)),
         "-1, 0 or 1; x / |x|",
+        cheap="real",
+        integral=True,
+        monotone=True,
+        within_one=True,
     ),
 )
 
 _FUNCTIONS = (
-    _transcendental("acos", _steady("acos"), "inverse cosine"),
-    _transcendental("acosh", _steady("acosh"), "inverse hyperbolic cosine"),
-    _transcendental("asin", _steady("asin"), "inverse sine"),
-    _transcendental("asinh", _steady("asinh"), "inverse hyperbolic sine"),
+    _transcendental("acos", steady("acos"), "inverse cosine"),
+    _transcendental("acosh", steady("acosh"), "inverse hyperbolic cosine"),
+    _transcendental("asin", steady("asin"), "inverse sine"),
+    _transcendental("asinh", steady("asinh"), "inverse hyperbolic sine", monotone=True),
     _transcendental(
-        "atan2", _complex_too(_steady("atan2"), _complex.atan2), "the angle of (y, x)", arity=2
+        "atan2", complex_too(steady("atan2"), _complex.atan2), "the angle of (y, x)", arity=2
     ),
-    _transcendental("atanh", _steady("atanh"), "inverse hyperbolic tangent"),
-    _transcendental("cbrt", _steady("cbrt"), "cube root", kinds=_FLOAT),
-    _transcendental("cosine", _steady("cosine"), "cosine"),
-    _transcendental("cosh", _steady("cosh"), "hyperbolic cosine"),
-    _transcendental("erf", _plain(erf), "error function", kinds=_FLOAT),
-    _transcendental("exponential", _steady("exponential"), "e^x"),
+    _transcendental("atanh", steady("atanh"), "inverse hyperbolic tangent"),
+    _transcendental("cbrt", steady("cbrt"), "cube root", monotone=True, kinds=_FLOAT),
+    _transcendental("cosine", steady("cosine"), "cosine", cheap="real", within_one=True),
+    _transcendental("cosh", steady("cosh"), "hyperbolic cosine", cheap="real"),
+    _transcendental(
+        "erf", plain(erf), "error function", monotone=True, within_one=True, kinds=_FLOAT
+    ),
+    _transcendental("exponential", steady("exponential"), "e^x", cheap="gpu", monotone=True),
     _transcendental(
         "exponential-minus-one",
-        _complex_too(_steady("exponential-minus-one"), _complex.expm1),
+        complex_too(steady("exponential-minus-one"), _complex.expm1),
         "e^x - 1",
+        monotone=True,
     ),
-    _transcendental("log", _steady("log"), "natural logarithm"),
+    _transcendental("log", steady("log"), "natural logarithm"),
     _transcendental(
-        "log-plus-one", _complex_too(_steady("log-plus-one"), _complex.log1p), "log(1 + x)"
+        "log-plus-one", complex_too(steady("log-plus-one"), _complex.log1p), "log(1 + x)"
     ),
     _transcendental(
-        "logistic", _complex_too(_floats.logistic, _complex.logistic), "1 / (1 + e^-x)"
+        "logistic",
+        complex_too(_floats.logistic, _complex.logistic),
+        "1 / (1 + e^-x)",
+        monotone=True,
+        within_one=True,
     ),
     _transcendental(
         "power",
-        _split(_integers.power, _complex_too(_steady("power"), _complex.power)),
+        split(_integers.power, complex_too(steady("power"), _complex.power)),
         "x^y; 1 where x is 1 or y is 0",
         arity=2,
         kinds=_NUMBERS,
     ),
-    _transcendental("rsqrt", _complex_too(_floats.rsqrt, _complex.rsqrt), "1 / sqrt(x)"),
-    _transcendental("sine", _steady("sine"), "sine"),
-    _transcendental("sinh", _steady("sinh"), "hyperbolic sine"),
-    _transcendental("sqrt", _complex_too(_plain(np.sqrt), _complex.sqrt), "square root"),
-    _transcendental("tan", _steady("tan"), "tangent"),
-    _transcendental("tanh", _steady("tanh"), "hyperbolic tangent"),
+    _transcendental(
+        "rsqrt", complex_too(_floats.rsqrt, _complex.rsqrt), "1 / sqrt(x)", cheap="gpu"
+    ),
+    _transcendental("sine", steady("sine"), "sine", cheap="real", within_one=True),
+    _transcendental("sinh", steady("sinh"), "hyperbolic sine", cheap="real", monotone=True),
+    _transcendental("sqrt", complex_too(plain(np.sqrt), _complex.sqrt), "square root", cheap="gpu"),
+    _transcendental("tan", steady("tan"), "tangent", cheap="real"),
+    _transcendental("tanh", steady("tanh"), "hyperbolic tangent", monotone=True, within_one=True),
 )
 
 _DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
 _ORDERS = ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
 
 _SELECTION = (
-    _row("clamp", 3, infer_clamp, _integer(_clamp), doc="x moved into [least, greatest]"),
+    _row("clamp", 3, infer_clamp, integer(clamp), doc="x moved into [least, greatest]"),
     _row(
         "compare",
         2,
         infer_compare,
-        _integer(_conversions.compare),
+        integer(_conversions.compare),
         Attribute("direction", Kind.WORD, required=True, words=_DIRECTIONS),
         Attribute("type", Kind.WORD, words=_ORDERS),
         doc="x == y, x < y ... by direction",
@@ -346,18 +353,37 @@ _SELECTION = (
         infer_convert,
         _conversions.convert,
         inferable=False,
+        passes_on=True,
         doc="the value in another element type",
     ),
-    _row("copy", 1, infer_copy, _copy, flops=0, doc="the operand, maybe in another layout"),
-    _row("imag", 1, same_shape(*_INEXACT, result="real"), _imag, doc="the imaginary part"),
+    _row(
+        "copy",
+        1,
+        infer_copy,
+        copy,
+        flops=0,
+        moves="permutes",
+        passes_on=True,
+        doc="the operand, maybe in another layout",
+    ),
+    _row(
+        "imag",
+        1,
+        same_shape(*_INEXACT, result="real"),
+        imag,
+        passes_on=True,
+        doc="the imaginary part",
+    ),
     _row(
         "is-finite",
         1,
         same_shape(*_FLOAT, result="pred"),
-        _plain(np.isfinite),
+        plain(np.isfinite),
         doc="neither infinite nor NaN",
     ),
-    _row("real", 1, same_shape(*_INEXACT, result="real"), _real, doc="the real part"),
+    _row(
+        "real", 1, same_shape(*_INEXACT, result="real"), real, passes_on=True, doc="the real part"
+    ),
     _row(
         "reduce-precision",
         1,
@@ -367,7 +393,7 @@ _SELECTION = (
         Attribute("mantissa_bits", Kind.INT, required=True),
         doc="round to a float type of fewer bits and back",
     ),
-    _row("select", 3, infer_select, _plain(np.where), doc="the second where the first holds"),
+    _row("select", 3, infer_select, plain(np.where), doc="the second where the first holds"),
     _row(
         "stochastic-convert",
         2,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hloopt.ops.opdef import Attribute, Infer, InferArgs, Kind, OpDef
 from hloopt.ops.shapes import (
     TOKEN,
@@ -91,7 +93,12 @@ _TRANSFER = (Attribute("channel_id", Kind.INT), Attribute("is_host_transfer", Ki
 
 
 def _row(
-    opcode: str, operands: int, infer: Infer, attributes: tuple[Attribute, ...], doc: str
+    opcode: str,
+    operands: int,
+    infer: Infer,
+    attributes: tuple[Attribute, ...],
+    doc: str,
+    **columns: Any,
 ) -> OpDef:
     return OpDef(
         opcode,
@@ -102,20 +109,29 @@ def _row(
         side_effect=True,
         inferable=False,
         doc=doc,
+        **columns,
     )
 
 
 ROWS = (
-    _row("infeed", 1, _infeed, (Attribute("infeed_config", Kind.STRING),), "data from the host"),
+    _row(
+        "infeed",
+        1,
+        _infeed,
+        (Attribute("infeed_config", Kind.STRING),),
+        "data from the host",
+        cheap="always",
+    ),
     _row(
         "outfeed",
         2,
         _outfeed,
         (Attribute("outfeed_shape", Kind.SHAPE), Attribute("outfeed_config", Kind.STRING)),
         "data to the host",
+        cheap="always",
     ),
-    _row("recv", 1, _recv, _TRANSFER, "start to receive over a channel"),
-    _row("recv-done", 1, _recv_done, _TRANSFER, "wait for what is received"),
-    _row("send", 2, _send, _TRANSFER, "start to send over a channel"),
-    _row("send-done", 1, _send_done, _TRANSFER, "wait until it is sent"),
+    _row("recv", 1, _recv, _TRANSFER, "start to receive over a channel", phase="start"),
+    _row("recv-done", 1, _recv_done, _TRANSFER, "wait for what is received", phase="done"),
+    _row("send", 2, _send, _TRANSFER, "start to send over a channel", phase="start"),
+    _row("send-done", 1, _send_done, _TRANSFER, "wait until it is sent", phase="done"),
 )

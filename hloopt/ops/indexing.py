@@ -145,6 +145,9 @@ ROWS = (
         _FAMILY,
         _dynamic_slice,
         integers("dynamic_slice_sizes"),
+        moves="indexes",
+        cheap="always",
+        elemental=True,
         doc="a slice whose start is an operand; the start is clamped so that the slice fits",
     ),
     OpDef(
@@ -152,6 +155,10 @@ ROWS = (
         (2, MANY),
         _FAMILY,
         _dynamic_update_slice,
+        moves="indexes",
+        cheap="always",
+        elemental=True,
+        hero=True,
         doc="the operand with a slice replaced; the start is clamped so that the slice fits",
     ),
     OpDef(
@@ -167,6 +174,8 @@ ROWS = (
             *integers("slice_sizes"),
             _SORTED,
         ),
+        moves="indexes",
+        elemental=True,
         doc="slices of the operand at the places an index array names",
     ),
     OpDef(
@@ -175,6 +184,7 @@ ROWS = (
         _FAMILY,
         _get_dimension_size,
         (DIMENSIONS,),
+        elemental=True,
         doc="the size of a dimension, at run time where it is bounded",
     ),
     OpDef(
@@ -191,6 +201,8 @@ ROWS = (
             Attribute("unique_indices", Kind.BOOL),
             TO_APPLY,
         ),
+        calls="elements",
+        hero=True,
         doc="updates combined into the operand at the places an index array names",
     ),
     OpDef(
@@ -208,6 +220,9 @@ ROWS = (
         _slice,
         (Attribute("slice", Kind.SLICES, required=True),),
         inferable=False,
+        moves="selects",
+        cheap="always",
+        elemental=True,
         doc="every stride-th element from start to limit in each dimension",
     ),
 )

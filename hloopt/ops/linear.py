@@ -250,6 +250,8 @@ ROWS = (
             Attribute("convolution_kind", Kind.WORD),
             Attribute("sparsity_config", Kind.VERBATIM),
         ),
+        folds=True,
+        elemental=True,
         doc="a kernel slid over the input, products summed over features",
     ),
     OpDef(
@@ -258,6 +260,8 @@ ROWS = (
         _FAMILY,
         infer_dot,
         DOT,
+        folds=True,
+        elemental=True,
         doc="products summed over contracting dimensions, for each batch index",
     ),
     OpDef(
@@ -281,6 +285,7 @@ ROWS = (
             *integers("lhs_ragged_dims"),
             Attribute("rhs_group_dims", Kind.INTS),
         ),
+        folds=True,
         doc="a dot per group of rows; the third operand has the group sizes",
     ),
     OpDef(
@@ -289,6 +294,7 @@ ROWS = (
         _FAMILY,
         infer_scaled_dot,
         DOT,
+        folds=True,
         doc="a dot of operands that are multiplied by block scales",
     ),
     OpDef(

@@ -121,6 +121,26 @@ class OpDef:
     commutative     op(a, b) == op(b, a), bit for bit but for the payload of a NaN
     associative     for integers and pred exactly; for floats up to rounding
     identity        x such that op(x, a) == a; ``lowest``/``highest`` stand for the type's bounds
+    passes_on       ``numpy`` may give back memory of its operand
+    idempotent      op(a, a) == a
+    bitwise         a bit of the result depends on the same bits of the operands only
+    modular         for integers: the low bits of the result depend on the low bits of the operands only
+    monotone        op(a) <= op(b) for all a <= b that are not NaN; of real numbers, and of all of them
+    integral        the result is an integer, also in a float type
+    within_one      |op(a)| <= 1 for all real a
+    moves           how elements of operands become those of the result, unchanged, by indices that depend
+                    on no value: ``permutes`` them (each once), ``selects`` (some, or one several times) or
+                    ``joins`` (several operands); ``indexes`` where values of operands say which
+    folds           an element of the result is many of the operands', combined
+    aliases         the result is memory of the operands under another name, shape or order of events
+    constrains      computes nothing: only keeps the compiler from moving, merging or removing
+    calls           how the computations it names run: ``sequence`` (step by step, in its place), ``async``
+                    (so, until its done), ``fused`` (as one kernel), ``elements`` (for each element)
+    phase           ``start``, ``update`` or ``done`` of what takes time beside other instructions
+    cheap           when XLA's fusion takes computing it again for cheap: ``always``, for ``real`` numbers,
+                    on a ``gpu``, or never
+    elemental       a thread can compute any one element of the result; beside all elementwise ops
+    hero            XLA's GPU backend has an emitter for kernels around it
     side_effect     never removed or merged (an attribute may add to this: see ``ir.walk.has_side_effect``)
     inferable       the text may leave the result shape out
     """
@@ -136,6 +156,22 @@ class OpDef:
     commutative: bool = False
     associative: bool = False
     identity: object = None
+    passes_on: bool = False
+    idempotent: bool = False
+    bitwise: bool = False
+    modular: bool = False
+    monotone: bool = False
+    integral: bool = False
+    within_one: bool = False
+    moves: str = ""
+    folds: bool = False
+    aliases: bool = False
+    constrains: bool = False
+    calls: str = ""
+    phase: str = ""
+    cheap: str = ""
+    elemental: bool = False
+    hero: bool = False
     side_effect: bool = False
     inferable: bool = True
     doc: str = ""

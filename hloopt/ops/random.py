@@ -76,6 +76,7 @@ ROWS = (
             ),
         ),
         inferable=False,
+        elemental=True,
         doc="random bits that a state determines, and the next state",
     ),
     OpDef(

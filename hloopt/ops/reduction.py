@@ -145,6 +145,8 @@ ROWS = (
         _FAMILY,
         _map,
         (DIMENSIONS_OPTIONAL, TO_APPLY),
+        calls="elements",
+        elemental=True,
         doc="a scalar computation applied to the operands' elements",
     ),
     OpDef(
@@ -153,6 +155,10 @@ ROWS = (
         _FAMILY,
         _reduce,
         (DIMENSIONS, TO_APPLY),
+        calls="elements",
+        folds=True,
+        elemental=True,
+        hero=True,
         doc="fold dimensions with a scalar computation, from an initial value",
     ),
     OpDef(
@@ -168,6 +174,7 @@ ROWS = (
             TO_APPLY,
         ),
         inferable=False,
+        calls="elements",
         doc="fold along a dimension and keep what every step gives",
     ),
 )

@@ -59,6 +59,8 @@ ROWS = (
         _FAMILY,
         _sort,
         (DIMENSIONS, _STABLE, TO_APPLY),
+        calls="elements",
+        hero=True,
         doc="all operands reordered along a dimension by a comparator of scalars",
     ),
     OpDef(

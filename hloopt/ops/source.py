@@ -38,6 +38,8 @@ ROWS = (
         _constant,
         (Attribute("literal", Kind.LITERAL, required=True),),
         inferable=False,
+        cheap="always",
+        elemental=True,
         doc="a value of the module",
     ),
     OpDef(
@@ -47,6 +49,8 @@ ROWS = (
         _iota,
         (Attribute("iota_dimension", Kind.INT, required=True),),
         inferable=False,
+        cheap="always",
+        elemental=True,
         doc="each element is its index along a dimension",
     ),
     OpDef(
@@ -56,6 +60,7 @@ ROWS = (
         declared,
         (Attribute("parameter_number", Kind.INT, required=True),),
         inferable=False,
+        elemental=True,
         doc="an argument of the computation",
     ),
 )

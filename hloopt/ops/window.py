@@ -146,6 +146,9 @@ ROWS = (
         _FAMILY,
         _reduce_window,
         (_WINDOW, TO_APPLY),
+        calls="elements",
+        folds=True,
+        elemental=True,
         doc="fold every window of the input with a scalar computation",
     ),
     OpDef(
@@ -158,6 +161,9 @@ ROWS = (
             Attribute("select", Kind.COMPUTATION, required=True),
             Attribute("scatter", Kind.COMPUTATION, required=True),
         ),
+        calls="elements",
+        folds=True,
+        elemental=True,
         doc="in every window pick an element and combine a source value into its place",
     ),
 )
