@@ -28,22 +28,17 @@ from hloopt.analysis.in_place import InPlace, in_place_pairs
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, callees_first, top_level_computations
+from hloopt.ops.traits import ALIASES, CONTROL_FLOW, TUPLES
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["AliasSet", "Aliasing", "Position", "Value", "analyze_aliasing"]
 
 _Tree: TypeAlias = "int | tuple[_Tree, ...]"
 
-_SAME = frozenset({
-    "bitcast", "opt-barrier", "domain", "add-dependency", "async-update", "all-reduce-done",
-    "recv-done",
-})  # fmt: skip
+_SAME = ALIASES - TUPLES | {"async-update", "all-reduce-done", "recv-done"}
 # done ops whose start has the operands and then the result
 _SECOND = frozenset({"async-done", "all-gather-done", "collective-permute-done"})
 _ASYNC_OPERAND = frozenset({"all-gather-start", "collective-permute-start", "send"})
-
-
-_CALLS = ("while", "conditional", "call", "async-start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +331,7 @@ class _Analysis:
         """Where each value is made, and its bytes: calls and their parameters only hand values on."""
         best: dict[int, tuple[int, Position, int]] = {}
         for (instruction, index, byte_size), number in zip(self.defined, number_of, strict=True):
-            rank = 2 if instruction.opcode in _CALLS else 0
+            rank = 2 if instruction.opcode in CONTROL_FLOW else 0
             if instruction.opcode == "parameter":
                 rank = 0 if instruction.computation is self.module.entry else 1
             if number not in best or rank < best[number][0]:

@@ -6,7 +6,7 @@ in the op table; everything else has a rule here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import ceil, log2, prod
 
 from hloopt.analysis.library_calls import library_flops, result_bytes
@@ -14,6 +14,7 @@ from hloopt.analysis.trip_count import counted_trips
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import ALIASES, CONSTRAINTS, DEVICE_NUMBERS, MOVING, PLUMBING, op_table
 from hloopt.types import ArrayShape, DotDims, Shape, TupleShape, leaves
 
 __all__ = ["Cost", "computation_cost", "instruction_cost", "loop_bytes_read", "module_cost"]
@@ -374,17 +375,12 @@ def _elements(shape: Shape) -> int:
     return shape.element.elements
 
 
-_RULES: dict[str, Callable[[_Analysis, Instruction], Cost]] = {
+_RULES: Mapping[str, Callable[[_Analysis, Instruction], Cost]] = op_table({
     **dict.fromkeys(
-        (
-            "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "domain",
-            "add-dependency", "opt-barrier", "async-done", "async-update",
-            "partition-id", "replica-id",
-        ),
-        _nothing,
+        PLUMBING | ALIASES | CONSTRAINTS | DEVICE_NUMBERS | {"async-done", "async-update"}, _nothing
     ),
     **dict.fromkeys(
-        ("broadcast", "concatenate", "copy", "iota", "pad", "reshape", "reverse", "transpose"), _moves
+        MOVING - {"bitcast", "slice"} | {"iota"}, _moves
     ),
     **dict.fromkeys(("slice", "dynamic-slice"), _slice),
     "async-start": _async,
@@ -406,4 +402,4 @@ _RULES: dict[str, Callable[[_Analysis, Instruction], Cost]] = {
     "sort": _sort,
     "triangular-solve": _triangular_solve,
     "while": _while,
-}  # fmt: skip
+}, otherwise="an elementwise op, or what talks to others: its row has its flops")  # fmt: skip

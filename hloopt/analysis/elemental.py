@@ -7,18 +7,10 @@ from typing import Final
 
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import ELEMENTAL
 
-__all__ = ["ELEMENTAL", "first_not_elemental"]
+__all__ = ["first_not_elemental"]
 
-ELEMENTAL: Final = frozenset({
-    "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "conditional",
-    "constant", "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
-    "get-dimension-size", "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter",
-    "partition-id", "reduce",
-    "reduce-window", "replica-id", "reshape", "reverse", "rng-bit-generator", "select-and-scatter",
-    "slice", "transpose", "tuple",
-})  # fmt: skip
-"""The opcodes beside the elementwise ones; ``codegen/elemental`` has an emitter for each."""
 
 _IN_LOOPS: Final = frozenset({"scatter", "while"})
 """What a thread would take long for, where nothing else is worth a loop in one kernel."""

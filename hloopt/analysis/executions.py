@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import CONTROL_FLOW
 
 __all__ = ["Execution", "executions"]
 
@@ -96,7 +97,7 @@ def _calls(
 
 
 def _called_weight(entry: Instruction, loops: _Trips, weights: dict[Computation, float]) -> float:
-    if entry.opcode not in ("while", "conditional", "call", "async-start"):
+    if entry.opcode not in CONTROL_FLOW:
         return 0.0
     return sum(
         times * weights.get(callee, 0.0)

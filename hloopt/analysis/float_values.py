@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from hloopt.analysis.value_range import UNKNOWN, ValueRange
+from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType, rounded
 
 __all__ = ["FLOAT_RULES", "after_rounding", "rounded_to", "square"]
@@ -267,35 +268,39 @@ def _power(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
     return UNKNOWN
 
 
-FLOAT_RULES: Final[Mapping[str, Rule]] = {
-    "abs": _abs,
-    "add": _add,
-    "atan2": _angle,
-    "cbrt": _cube_root,
-    "ceil": _rounding(np.ceil, np.ceil),
-    "clamp": _clamp,
-    "cosh": _hyperbolic_cosine,
-    "cosine": _wave,
-    "divide": _divide,
-    "erf": _tanh,
-    "exponential": _exponential,
-    "exponential-minus-one": _growth,
-    "floor": _rounding(np.floor, np.floor),
-    "log": _log,
-    "log-plus-one": _log_plus_one,
-    "logistic": _logistic,
-    "maximum": _maximum,
-    "minimum": _minimum,
-    "multiply": _multiply,
-    "negate": _negate,
-    "power": _power,
-    "remainder": _remainder,
-    "round-nearest-afz": _rounding(np.floor, np.ceil),
-    "round-nearest-even": _rounding(np.rint, np.rint),
-    "rsqrt": _rsqrt,
-    "sign": _sign,
-    "sine": _wave,
-    "sqrt": _sqrt,
-    "subtract": _subtract,
-    "tanh": _tanh,
-}
+FLOAT_RULES: Final[Mapping[str, Rule]] = op_table(
+    {
+        "abs": _abs,
+        "add": _add,
+        "atan2": _angle,
+        "cbrt": _cube_root,
+        "ceil": _rounding(np.ceil, np.ceil),
+        "clamp": _clamp,
+        "cosh": _hyperbolic_cosine,
+        "cosine": _wave,
+        "divide": _divide,
+        "erf": _tanh,
+        "exponential": _exponential,
+        "exponential-minus-one": _growth,
+        "floor": _rounding(np.floor, np.floor),
+        "log": _log,
+        "log-plus-one": _log_plus_one,
+        "logistic": _logistic,
+        "maximum": _maximum,
+        "minimum": _minimum,
+        "multiply": _multiply,
+        "negate": _negate,
+        "power": _power,
+        "remainder": _remainder,
+        "round-nearest-afz": _rounding(np.floor, np.ceil),
+        "round-nearest-even": _rounding(np.rint, np.rint),
+        "rsqrt": _rsqrt,
+        "sign": _sign,
+        "sine": _wave,
+        "sqrt": _sqrt,
+        "subtract": _subtract,
+        "tanh": _tanh,
+    },
+    ELEMENTWISE,
+    "any float",
+)

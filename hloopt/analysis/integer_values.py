@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from hloopt.analysis.value_range import ValueRange, anything, integer_limits
 from hloopt.dataclass import dataclass
+from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
 
 __all__ = ["INTEGER_RULES", "integer_range"]
@@ -190,25 +191,29 @@ def _clamp(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
     return None if raised is None else _minimum(bits, (raised, greatest))
 
 
-INTEGER_RULES: Final[Mapping[str, Rule]] = {
-    "abs": _abs,
-    "add": _add,
-    "and": _and,
-    "clamp": _clamp,
-    "count-leading-zeros": _count,
-    "divide": _divide,
-    "maximum": _maximum,
-    "minimum": _minimum,
-    "multiply": _multiply,
-    "negate": _negate,
-    "not": _not,
-    "or": _or,
-    "popcnt": _count,
-    "remainder": _remainder,
-    "shift-left": _shift_left,
-    "shift-right-arithmetic": _shift_right_arithmetic,
-    "shift-right-logical": _shift_right_logical,
-    "sign": _sign,
-    "subtract": _subtract,
-    "xor": _xor,
-}
+INTEGER_RULES: Final[Mapping[str, Rule]] = op_table(
+    {
+        "abs": _abs,
+        "add": _add,
+        "and": _and,
+        "clamp": _clamp,
+        "count-leading-zeros": _count,
+        "divide": _divide,
+        "maximum": _maximum,
+        "minimum": _minimum,
+        "multiply": _multiply,
+        "negate": _negate,
+        "not": _not,
+        "or": _or,
+        "popcnt": _count,
+        "remainder": _remainder,
+        "shift-left": _shift_left,
+        "shift-right-arithmetic": _shift_right_arithmetic,
+        "shift-right-logical": _shift_right_logical,
+        "sign": _sign,
+        "subtract": _subtract,
+        "xor": _xor,
+    },
+    ELEMENTWISE,
+    "any integer",
+)

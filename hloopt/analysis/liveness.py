@@ -11,10 +11,10 @@ from typing import TypeAlias
 from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import CONTROL_FLOW
 
 __all__ = ["Buffer", "Known", "Peak", "called_bytes", "largest_buffers", "live_ranges", "peak"]
 
-_CALLS = ("while", "conditional", "call", "async-start")
 
 Known: TypeAlias = dict[tuple[Computation, bool], int]
 """What called computations need, with their results or without."""
@@ -147,7 +147,7 @@ def called_bytes(instruction: Instruction, known: Known) -> int:
     Results of a call or a branch are in the caller's buffers; a loop's body writes its results beside the
     state that it reads.  ``known`` remembers the bytes.
     """
-    if instruction.opcode not in _CALLS:
+    if instruction.opcode not in CONTROL_FLOW:
         return 0
     most, is_loop = 0, instruction.opcode == "while"
     for called in walk.called_computations(instruction):

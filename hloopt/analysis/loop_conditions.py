@@ -17,6 +17,7 @@ from hloopt.analysis.loop_values import Values, is_counted
 from hloopt.analysis.progressions import first_within_any, limits
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import EXTREMA
 from hloopt.types import DType
 
 __all__ = ["Conditions", "First"]
@@ -176,7 +177,7 @@ class Conditions:
         return _bounded(instruction.opcode, kind, parts)
 
 
-_BOUNDING = frozenset({"minimum", "maximum", "clamp", "convert"})
+_BOUNDING = EXTREMA | {"clamp", "convert"}
 
 
 def _bounded(opcode: str, kind: DType, parts: list[tuple[int, int]]) -> tuple[int, int]:

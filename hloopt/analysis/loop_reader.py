@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import FORWARDING, REARRANGING
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["Frame", "Loop", "Place", "Reader", "Slot", "is_splat_view"]
@@ -63,7 +64,7 @@ class Reader:
                 instruction = instruction.operands[0]
             elif opcode == "tuple" and pending:
                 instruction = instruction.operands[pending.pop()]
-            elif opcode in _SAME or is_splat_view(instruction):
+            elif opcode in FORWARDING or is_splat_view(instruction):
                 instruction = _joined_part(instruction) or instruction.operands[0]
             elif opcode in _CALLS:
                 frame = self._frame(instruction, frame)
@@ -85,8 +86,7 @@ class Reader:
 
 
 _CALLS = {"call": "to_apply", "fusion": "calls"}
-_SAME = frozenset({"copy", "opt-barrier", "add-dependency", "domain"})
-_VIEWS = frozenset({"broadcast", "bitcast", "reshape", "transpose", "slice", "reverse"})
+_VIEWS = REARRANGING - {"copy"}
 
 
 def is_splat_view(instruction: Instruction) -> bool:

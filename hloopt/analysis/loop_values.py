@@ -16,6 +16,7 @@ from hloopt.analysis.loop_reader import Frame, Reader, Slot
 from hloopt.analysis.progressions import wrapped
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
+from hloopt.ops.traits import BITWISE, MODULAR, PICKING
 from hloopt.types import ArrayShape, rounded
 
 __all__ = ["MAX_REGION", "Scalar", "Values", "constant_value"]
@@ -90,8 +91,7 @@ class Values:
 
 
 _EXACT = {"f32": 1 << 24, "f64": 1 << 53}
-_FLOAT_OPS = frozenset({"constant", "add", "subtract", "multiply", "negate", "abs", "maximum", "minimum",
-                        "select", "clamp", "convert"})  # fmt: skip
+_FLOAT_OPS = MODULAR - BITWISE | PICKING | {"abs", "constant", "convert"}
 
 
 def _may_count(instruction: Instruction) -> bool:

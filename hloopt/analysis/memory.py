@@ -17,22 +17,19 @@ from typing import Final, TypeAlias
 from hloopt.analysis.in_place import in_place_pairs, may_overwrite
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import ALIASES, DONES, STARTS, TRANSFERS, op_table
 from hloopt.types import AliasEntry, Shape, TupleShape
 
 __all__ = ["MemoryModel", "Moment", "memory_model"]
 
-_ALIASES = frozenset({
-    "bitcast", "get-tuple-element", "tuple", "while", "opt-barrier", "domain",
-    "add-dependency", "copy-done", "async-done", "async-update", "all-reduce-done",
-    "all-gather-done", "collective-permute-done",
-})  # fmt: skip
-_STARTS: Final = {
+_ALIASES = ALIASES | DONES - TRANSFERS | {"async-update", "while"}
+_STARTS: Final = op_table({
     "async-start": 0, "all-gather-start": 0, "collective-permute-start": 0, "copy-start": 1,
-}  # fmt: skip
+}, STARTS, "nothing they give is their operands")  # fmt: skip
 """The element of what they give that is their operands."""
-_DONES: Final = {
+_DONES: Final = op_table({
     "async-done": 1, "all-gather-done": 1, "collective-permute-done": 1, "copy-done": 0,
-}  # fmt: skip
+}, DONES, "what was started as it is")  # fmt: skip
 """The element of what was started that is the result."""
 _VIEWS = ("tuple", "get-tuple-element", "bitcast")
 

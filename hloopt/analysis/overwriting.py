@@ -18,13 +18,11 @@ from hloopt.analysis.aliasing import Aliasing
 from hloopt.analysis.in_place import in_place_pairs, may_overwrite
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import ALIASES
 from hloopt.types import ArrayShape
 
 __all__ = ["Overwrite", "copied_bytes", "overwrites", "readers_first"]
 
-_VIEWS: Final = frozenset(
-    {"tuple", "get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency"}
-)
 _CONTROL: Final = ("while", "conditional", "call")
 _STEPS: Final = 16
 """Edges that are followed to find what blocks whom, for each edge there is; then bytes alone decide."""
@@ -47,7 +45,7 @@ def overwrites(computation: Computation, aliasing: Aliasing) -> tuple[Overwrite,
     """
     readers: dict[int, dict[Instruction, None]] = {}
     for instruction in computation:
-        if instruction.opcode not in _VIEWS:
+        if instruction.opcode not in ALIASES:
             for operand in instruction.operands:
                 for number in aliasing.numbers(operand):
                     readers.setdefault(number, {})[instruction] = None

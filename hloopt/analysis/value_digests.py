@@ -20,6 +20,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ir.encode import encoded
 from hloopt.ir.normal import normal_attributes, normal_shape
+from hloopt.ops.traits import CONTROL_FLOW, PLUMBING
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["KernelDigests", "ValueDigests", "kernel_digest"]
@@ -27,8 +28,7 @@ __all__ = ["KernelDigests", "ValueDigests", "kernel_digest"]
 _Value: TypeAlias = "bytes | tuple[_Value, ...]"
 _Environment: TypeAlias = dict[Instruction, _Value]
 
-_NO_VALUE: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
-_CALLERS: Final = ("while", "conditional", "call", "async-start")
+_NO_VALUE: Final = PLUMBING | {"bitcast"}
 _IGNORED: Final = frozenset({
     "calls", "kind", "sharding", "frontend_attributes", "output_to_operand_aliasing", "parameter_number",
 })  # fmt: skip
@@ -227,7 +227,7 @@ def _paths_length(module: Module) -> int:
         length[computation] = len(computation) + sum(
             length[callee]
             for entry in computation
-            if entry.opcode in _CALLERS
+            if entry.opcode in CONTROL_FLOW
             for callee in walk.called_computations(entry)
         )
     return length[module.entry]

@@ -32,14 +32,16 @@ from hloopt.analysis.value_range import (
 )
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import IDEMPOTENT, INDEXING, REARRANGING, op_table
 from hloopt.types import ArrayShape, DType
 
 __all__ = ["INVERSE", "MIRRORED", "ValueRange", "Values", "decided"]
 
-_MOVES: Final = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", "bitcast", "gather",
-                 "dynamic-slice", "all-gather", "collective-permute")  # fmt: skip
+_MOVES: Final = (
+    REARRANGING | INDEXING - {"dynamic-update-slice"} | {"all-gather", "collective-permute"}
+)
 _COUNTS: Final = {"partition-id": "num_partitions", "replica-id": "replica_count"}
-_EXTREMA: Final = ("maximum", "minimum", "and", "or")
+_EXTREMA: Final = IDEMPOTENT
 INVERSE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
 MIRRORED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 """By direction: that of the negation (unless a NaN takes part), and that with the operands swapped."""
@@ -336,21 +338,24 @@ def _cut(x: ValueRange, direction: str, other: ValueRange) -> ValueRange | None:
 
 
 _ARITHMETIC: Final = frozenset(INTEGER_RULES) | frozenset(FLOAT_RULES)
-_RULES: Final[Mapping[str, Callable[[Values, Instruction, DType], ValueRange]]] = {
-    **dict.fromkeys(_MOVES, _move),
-    **dict.fromkeys(_COUNTS, _device),
-    "bitcast-convert": _bits,
-    "compare": _compare,
-    "concatenate": _any_of_them,
-    "constant": _constant,
-    "convert": _convert,
-    "dynamic-update-slice": _update,
-    "get-dimension-size": _size,
-    "get-tuple-element": _element,
-    "iota": _iota,
-    "is-finite": _is_finite,
-    "pad": _any_of_them,
-    "reduce": _reduce,
-    "select": _select,
-    "sort": _sorted,
-}
+_RULES: Final[Mapping[str, Callable[[Values, Instruction, DType], ValueRange]]] = op_table(
+    {
+        **dict.fromkeys(_MOVES, _move),
+        **dict.fromkeys(_COUNTS, _device),
+        "bitcast-convert": _bits,
+        "compare": _compare,
+        "concatenate": _any_of_them,
+        "constant": _constant,
+        "convert": _convert,
+        "dynamic-update-slice": _update,
+        "get-dimension-size": _size,
+        "get-tuple-element": _element,
+        "iota": _iota,
+        "is-finite": _is_finite,
+        "pad": _any_of_them,
+        "reduce": _reduce,
+        "select": _select,
+        "sort": _sorted,
+    },
+    otherwise="arithmetic of ranges, or anything of its type",
+)

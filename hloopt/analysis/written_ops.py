@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from hloopt.analysis.code_size import executed_instructions
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize, symbols_of
 from hloopt.ir import Instruction
+from hloopt.ops.traits import ELEMENTAL, op_table
 from hloopt.types import ArrayShape, DotDims, GatherDims
 
 __all__ = [
@@ -316,24 +317,28 @@ def write_other(w: Counter, instruction: Instruction, index: Position, block: Bl
         yield operand, w.anywhere(dims), inner
 
 
-WRITE: Final[Mapping[str, Callable[[Counter, Instruction, Position, Block], Emission]]] = {
-    "add-dependency": _free,
-    "bitcast": _reshape,
-    "broadcast": _broadcast,
-    "concatenate": _concatenate,
-    "constant": _free,
-    "copy": _free,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _update,
-    "gather": _gather,
-    "get-tuple-element": _free,
-    "iota": _iota,
-    "opt-barrier": _free,
-    "pad": _pad,
-    "reduce": _reduce,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "slice": _slice,
-    "transpose": _transpose,
-}
+WRITE: Final[Mapping[str, Callable[[Counter, Instruction, Position, Block], Emission]]] = op_table(
+    {
+        "add-dependency": _free,
+        "bitcast": _reshape,
+        "broadcast": _broadcast,
+        "concatenate": _concatenate,
+        "constant": _free,
+        "copy": _free,
+        "dynamic-slice": _dynamic_slice,
+        "dynamic-update-slice": _update,
+        "gather": _gather,
+        "get-tuple-element": _free,
+        "iota": _iota,
+        "opt-barrier": _free,
+        "pad": _pad,
+        "reduce": _reduce,
+        "reshape": _reshape,
+        "reverse": _reverse,
+        "slice": _slice,
+        "transpose": _transpose,
+    },
+    ELEMENTAL | {"copy"},
+    "a loop (``write_other``), or elementwise",
+)
 """Ops that choose at which index an operand is read, as ``codegen/elemental/`` writes them."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from hloopt.cost_models.counting import OpUsage, elements_of, narrow
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import JOINING, REDUCING
 
 __all__ = ["BodyUsage", "Group"]
 
@@ -23,9 +24,7 @@ _UPDATES: Final = frozenset({"dynamic-update-slice", "scatter", "tuple"})
 _MOVING: Final = frozenset({"copy", "transpose"})
 _RESULT: Final = "result"
 """Stands for the body's root among element-wise use roots: it stays when more is computed behind the root."""
-SPLITTING: Final = frozenset({
-    "concatenate", "dot", "dynamic-update-slice", "pad", "reduce", "reduce-window",
-})  # fmt: skip
+SPLITTING: Final = JOINING | REDUCING - {"select-and-scatter"} | {"dot", "dynamic-update-slice"}
 """Ops after which index computations that were already written are not found again."""
 
 

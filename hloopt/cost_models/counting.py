@@ -18,6 +18,17 @@ from hloopt.analysis.library_calls import library_flops, result_bytes
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import (
+    ALIASES,
+    CONSTRAINTS,
+    CONTROL_FLOW,
+    DEVICE_NUMBERS,
+    INDEXING,
+    PERMUTING,
+    PLUMBING,
+    REARRANGING,
+    op_table,
+)
 from hloopt.types import ArrayShape, DotDims, Shape, leaves
 
 if TYPE_CHECKING:
@@ -304,17 +315,11 @@ def _custom_call(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
     return plain._replace(written=result_bytes(instruction))
 
 
-_RULES: Final[Mapping[str, _Rule]] = MappingProxyType({
-    **dict.fromkeys(
-        (
-            "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "domain",
-            "add-dependency", "opt-barrier", "while", "conditional", "call", "async-start",
-            "async-update", "async-done", "partition-id", "replica-id",
-        ),
-        _nothing,
-    ),
-    **dict.fromkeys(("copy", "reverse", "reshape", "pad", "iota"), _moves),
-    **dict.fromkeys(("broadcast", "slice", "dynamic-slice", "gather"), _part),
+_RULES: Final[Mapping[str, _Rule]] = op_table({
+    **dict.fromkeys(PLUMBING | ALIASES | CONSTRAINTS | DEVICE_NUMBERS | CONTROL_FLOW, _nothing),
+    **dict.fromkeys(("async-done", "async-update"), _nothing),
+    **dict.fromkeys(PERMUTING - {"bitcast", "transpose"} | {"iota", "pad"}, _moves),
+    **dict.fromkeys(REARRANGING - PERMUTING | INDEXING - {"dynamic-update-slice"}, _part),
     "cholesky": _cholesky,
     "concatenate": _concatenate,
     "convolution": _convolution,
@@ -330,4 +335,4 @@ _RULES: Final[Mapping[str, _Rule]] = MappingProxyType({
     "sort": _sort,
     "transpose": _transpose,
     "triangular-solve": _triangular_solve,
-})  # fmt: skip
+}, otherwise="elementwise, or its operands once and flops for its result")  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, Way
 from hloopt.analysis.parallel_loop.host_way import LANES, block_units
-from hloopt.analysis.parallel_loop.thread_plan import MOVING, UNROLLED, ThreadPlan
+from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.body_usage import BodyUsage, Group
 from hloopt.cost_models.counting import Counting, OpUsage, elements_of
@@ -28,6 +28,7 @@ from hloopt.cost_models.host_costs import additions
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import BODIES, MOVING
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, DotDims
 
@@ -37,8 +38,7 @@ _SCALARS: Final = 2.5
 """Additions that end in a clock where each is of a single number: loops of which none waits for the other."""
 
 _GIVEN: Final = ("constant", "get-tuple-element", "parameter")
-_READS: Final = MOVING | {"dynamic-slice"}
-_CALLS: Final = ("while", "conditional", "call", "fusion")
+_READS: Final = MOVING - {"copy"} | {"dynamic-slice"}
 
 
 def whole_loop_ns(way: Way, target: Target) -> float:
@@ -84,7 +84,7 @@ class _Work:
         usage = _Evaluations(computation, self.count, self.kept(computation))
         own = common = 0.0
         for entry in computation:
-            if entry.opcode in _CALLS:
+            if entry.opcode in BODIES:
                 units, block = self.called(entry)
                 own, common = own + units, common + block
             elif entry.opcode != "parameter":
@@ -106,7 +106,7 @@ class _Work:
         found = set(self.stored)
         simple: set[Instruction] = set()
         for value in computation:
-            if value.opcode in _CALLS or self.is_written_out(value):
+            if value.opcode in BODIES or self.is_written_out(value):
                 found.add(value)
             # What compilers take out of a loop: single numbers, unless another loop makes them.
             if value.opcode in _GIVEN or (
@@ -146,7 +146,7 @@ class _Work:
     def count(self, op: Instruction) -> OpUsage:
         """An op by itself; how often its operands are read is what the code of a loop does."""
         operands = op.operands
-        if op.opcode in _CALLS:
+        if op.opcode in BODIES:
             return OpUsage(0, 0, (0,) * len(operands), (1.0,) * len(operands))
         usage = self.usages.op(op)
         if op.opcode == "dot":

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import REARRANGING
 from hloopt.targets import Target
 
 __all__ = ["NOTHING", "UNITS", "Latencies", "Work", "latencies_of", "work_of"]
@@ -214,7 +215,7 @@ def _nearest(name: str) -> str:
 def _amount(shift: Instruction) -> int | None:
     """By how much is shifted, where that is a constant."""
     amount = shift.operands[1]
-    while amount.opcode in ("broadcast", "reshape", "bitcast", "copy"):
+    while amount.opcode in REARRANGING:
         amount = amount.operands[0]
     values = amount.literal.splat if amount.literal is not None else None
     return None if values is None else int(values)

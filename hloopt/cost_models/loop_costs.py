@@ -13,6 +13,18 @@ from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneSplit, L
 from hloopt.cost_models.instructions import NOTHING, UNITS, Latencies, Work, work_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import (
+    ALIASES,
+    FOLDING,
+    HEROES,
+    INDEXING,
+    MOVING,
+    PERMUTING,
+    PLUMBING,
+    RANDOM,
+    SOURCES,
+    op_table,
+)
 from hloopt.targets import Target
 
 __all__ = ["AHEAD_ELEMENTS", "REGISTER_ELEMENTS", "Costs"]
@@ -29,16 +41,16 @@ def _units(**counts: float) -> tuple[float, ...]:
 
 
 # Operands are read where they lie, under another index; the assembler sees constants.
-_FREE: Final = frozenset({
-    "add-dependency", "after-all", "bitcast", "broadcast", "concatenate", "constant", "copy", "domain",
-    "get-tuple-element", "iota", "opt-barrier", "pad", "parameter", "reshape", "reverse", "slice", "transpose",
-    "tuple",
-})  # fmt: skip
+_SAME_ELEMENTS: Final = PERMUTING - {"reverse"}
+_FREE: Final = MOVING | ALIASES | SOURCES | {"after-all"}
 
-_IN_MEMORY: Final = frozenset({
-    "convolution", "custom-call", "dot", "fusion", "get-tuple-element", "parameter", "reduce",
-    "rng-bit-generator", "scatter", "sort",
-})  # fmt: skip
+_IN_MEMORY: Final = (
+    FOLDING
+    | HEROES - MOVING - INDEXING
+    | RANDOM
+    | PLUMBING - {"constant", "tuple"}
+    | {"custom-call", "fusion"}
+)
 
 _ADDRESS: Final = Work(10.0, _units(alu=1, imad=1))
 """An index of the state's becomes an address: clamped, and multiplied with the size of an element."""
@@ -155,7 +167,7 @@ class Costs:
     def reads_state(self, instruction: Instruction, number: int) -> int | None:
         """The element of the state that an operand is, where it is one that does not change."""
         operand = instruction.operands[number]
-        while operand.opcode in ("bitcast", "reshape", "copy", "transpose", "convert"):
+        while operand.opcode in _SAME_ELEMENTS | {"convert"}:
             operand = operand.operands[0]
         if operand.opcode != "get-tuple-element" or operand.operands[0] not in self.states:
             return None
@@ -170,7 +182,7 @@ class Costs:
         if state.opcode != "tuple":
             return None
         found = state.operands[index]
-        while found.opcode in ("bitcast", "reshape", "copy", "transpose"):
+        while found.opcode in _SAME_ELEMENTS:
             found = found.operands[0]
         return found
 
@@ -194,7 +206,7 @@ class Costs:
     def reads_counted(self, instruction: Instruction) -> bool:
         """Whether the first operand is an element of the state of ``is_counted``."""
         operand = instruction.operands[0]
-        while operand.opcode in ("bitcast", "reshape", "copy", "transpose", "convert"):
+        while operand.opcode in _SAME_ELEMENTS | {"convert"}:
             operand = operand.operands[0]
         return (
             operand.opcode == "get-tuple-element"
@@ -343,14 +355,17 @@ def _random(costs: Costs, instruction: Instruction, count: float) -> Work:
     return Work(20 * (add.chain + xor.chain), _units(alu=3 * 20 + 15)) * max(1.0, count / 2)
 
 
-_RULES: Final[Mapping[str, _Rule]] = {
-    "dot": _dot,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "map": _map,
-    "reduce": _reduce,
-    "rng-bit-generator": _random,
-    "scatter": _scatter,
-    "sort": _sort,
-}
+_RULES: Final[Mapping[str, _Rule]] = op_table(
+    {
+        "dot": _dot,
+        "dynamic-slice": _dynamic_slice,
+        "dynamic-update-slice": _dynamic_update_slice,
+        "gather": _gather,
+        "map": _map,
+        "reduce": _reduce,
+        "rng-bit-generator": _random,
+        "scatter": _scatter,
+        "sort": _sort,
+    },
+    otherwise="its flops",
+)

@@ -14,14 +14,12 @@ from hloopt.analysis.parallel_loop import Node, ParallelLoop
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import BODIES, MOVING
 from hloopt.types import TupleShape
 
 __all__ = ["elements_needed"]
 
-_AS_MANY: Final = frozenset({
-    "bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy", "map", "pad", "reshape",
-    "reverse", "transpose",
-})  # fmt: skip
+_AS_MANY: Final = MOVING | {"bitcast-convert", "map"}
 """An element of the result takes one of each operand at most."""
 
 
@@ -93,7 +91,7 @@ class _Needs:
                     number += 1
         elif opcode == "get-tuple-element":
             self.read(instruction, wanted)
-        elif opcode in ("call", "fusion", "while", "conditional"):
+        elif opcode in BODIES:
             self.called(instruction, wanted)
         elif opcode in ("slice", "dynamic-slice", "gather"):
             self.ask_part((operands[0], 0), instruction, most)

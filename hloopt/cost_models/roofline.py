@@ -9,13 +9,13 @@ from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.model import PairCostModel, RunTime
 from hloopt.cost_models.usage import UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import CONTRACTING
 from hloopt.targets.target import Target, Unit
 from hloopt.types import ArrayShape, TupleShape, leaves
 
 __all__ = ["Roofline", "product_of"]
 
 _LIBRARIES: Final = ("__cublas$", "__cudnn$")
-_PRODUCTS: Final = ("dot", "convolution", "ragged-dot", "scaled-dot")
 _NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -116,9 +116,9 @@ def product_of(kernel: Instruction) -> Instruction | None:
     """The matrix product or convolution that a kernel is made for."""
     if kernel.opcode == "fusion":
         body: Computation = kernel.attributes["calls"]
-        return next((entry for entry in body if entry.opcode in _PRODUCTS), None)
+        return next((entry for entry in body if entry.opcode in CONTRACTING), None)
     target = str(kernel.attributes.get("custom_call_target", ""))
-    return kernel if kernel.opcode in _PRODUCTS or target.startswith(_LIBRARIES) else None
+    return kernel if kernel.opcode in CONTRACTING or target.startswith(_LIBRARIES) else None
 
 
 def _flops(cost: Cost) -> int:

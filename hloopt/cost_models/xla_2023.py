@@ -14,6 +14,7 @@ from hloopt.cost_models.model import Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
+from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.targets import Target
 from hloopt.types import TupleShape
 
@@ -25,7 +26,7 @@ _L1_BYTES_PER_CORE: Final = 2048
 _NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 # Clock cycles an element.  An opcode that is named here takes three for the types it does not name.
-_CYCLES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({
+_CYCLES: Final[Mapping[str, Mapping[str, int]]] = op_table({
     "add": {"f64": 120, "c128": 240},
     "divide": {"s32": 80, "f64": 3200, "c128": 20000},
     "exponential": {"f64": 2200},
@@ -35,7 +36,7 @@ _CYCLES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({
     "rsqrt": {"f64": 900},
     "sqrt": {"f64": 1100, "c128": 25000},
     "tanh": {"f32": 30, "f64": 2000},
-})  # fmt: skip
+}, ELEMENTWISE, "as its row says")  # fmt: skip
 _CYCLES_OF_OTHERS: Final[Mapping[str, int]] = MappingProxyType({"f64": 10, "c128": 20})
 
 

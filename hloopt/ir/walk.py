@@ -8,6 +8,7 @@ from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
 from hloopt.ops import OPS
+from hloopt.ops.traits import CONTROL_FLOW, WRAPPING
 
 __all__ = [
     "called_computations",
@@ -23,9 +24,6 @@ __all__ = [
     "top_level_computations",
     "wrapped_computations",
 ]
-
-_CONTROL_FLOW = ("while", "conditional", "call", "async-start")
-_WRAPPERS = ("fusion", "async-start", "async-update", "async-done")
 
 
 def calls_by_attribute(instruction: Instruction) -> dict[str, tuple[Computation, ...]]:
@@ -205,7 +203,7 @@ def top_level_computations(module: Module) -> list[Computation]:
         computation = pending.pop()
         order.append(computation)
         for instruction in computation:
-            if instruction.opcode in _CONTROL_FLOW:
+            if instruction.opcode in CONTROL_FLOW:
                 for called in called_computations(instruction):
                     if called not in seen:
                         seen.add(called)
@@ -219,7 +217,7 @@ def region_computations(module: Module) -> set[Computation]:
         computation
         for computation in module
         if any(
-            caller.opcode not in _CONTROL_FLOW and caller.opcode != "fusion"
+            caller.opcode not in CONTROL_FLOW and caller.opcode != "fusion"
             for caller in computation.callers
         )
     }
@@ -236,7 +234,7 @@ def wrapped_computations(module: Module) -> set[Computation]:
         computation
         for computation in module
         if any(
-            caller.opcode in _WRAPPERS or caller.opcode not in OPS for caller in computation.callers
+            caller.opcode in WRAPPING or caller.opcode not in OPS for caller in computation.callers
         )
     }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hloopt.analysis.elemental import ELEMENTAL, first_not_elemental
+from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 
-__all__ = ["ELEMENTAL", "elemental_problem"]
+__all__ = ["elemental_problem"]
 
 
 def elemental_problem(

@@ -14,7 +14,7 @@ ops that the table calls commutative match in either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, TypeAlias
 
@@ -101,7 +101,7 @@ def var(name: str, *tests: Test) -> Pattern:
     return Pattern(name=name, tests=tests)
 
 
-def op(opcode: str | tuple[str, ...], *operands: Pattern, **attributes: Any) -> Pattern:
+def op(opcode: str | Collection[str], *operands: Pattern, **attributes: Any) -> Pattern:
     """An instruction of one of the opcodes; without operands they may be anything.
 
     ``attributes`` must be there with equal values.

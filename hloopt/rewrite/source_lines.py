@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import BODIES
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.text.attributes import decode_metadata, encode_metadata
 from hloopt.types import Metadata
@@ -21,7 +22,6 @@ MOST_LINES: Final = 64
 """So many lines an instruction names at most: merges into one do not copy longer and longer lists."""
 
 _NOTHING = ("parameter", "constant")
-_BODIES = frozenset(("fusion", "while", "conditional", "call"))
 
 
 def merge_lines(kept: Instruction, gone: Iterable[Instruction]) -> None:
@@ -72,7 +72,7 @@ def kernel_lines(module: Module, kernel: Instruction) -> tuple[str, ...]:
             for entry in (body.root, *reversed(body)):
                 if _computes(entry):
                     found.update(dict.fromkeys(module.user_lines(entry.metadata)))
-            pending += [entry for entry in body if entry.opcode in _BODIES]
+            pending += [entry for entry in body if entry.opcode in BODIES]
     return tuple(found)
 
 

@@ -62,20 +62,14 @@ class Emission:
     @property
     def hero(self) -> Instruction:
         """The hero the tiling is made for: the first one of the emitter's kind."""
-        opcode = _HERO.get(self.kind)
+        opcode = _HERO.get(self.kind, self.kind)
         for root, hero in zip(self.roots, self.heroes, strict=True):
             if hero.opcode == opcode and (opcode != "reduce" or is_real_reduction_hero(root, hero)):
                 return hero
         return self.heroes[0]
 
 
-_HERO: Mapping[str, str] = {
-    "reduction": "reduce",
-    "transpose": "transpose",
-    "concatenate": "concatenate",
-    "scatter": "scatter",
-    "sort": "sort",
-}
+_HERO: Mapping[str, str] = {"reduction": "reduce"}
 
 
 def region_roots(region: Region) -> tuple[Instruction, ...]:

@@ -17,6 +17,7 @@ from hloopt.analysis.hero import is_intermediate, only_intermediates_below
 from hloopt.analysis.region import Region, Result, region_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import HEROES
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, TupleShape
 
@@ -27,13 +28,10 @@ _DECIDE: Final = frozenset({"concatenate", "transpose"})
 _DECIDE_ALONE: Final = frozenset({"dynamic-update-slice", "reduce"})
 """The same, but with ops of one operand only in between."""
 
-_FORMS: Final = frozenset({"dynamic-update-slice", "reduce", "scatter", "sort", "transpose"})
+_FORMS: Final = HEROES - {"concatenate"}
 """Ops that can make a kernel something else than a loop, beside concatenates and copies."""
 
-_ANY_FORM: Final = frozenset({
-    "concatenate", "copy", "dot", "dynamic-update-slice", "reduce", "reduce-window", "scatter", "sort",
-    "transpose",
-})  # fmt: skip
+_ANY_FORM: Final = HEROES | {"copy", "dot", "reduce-window"}
 """Ops without which a kernel of several results is a loop, and nothing keeps it from being unrolled."""
 
 _WIDE: Final = (10, 0)

@@ -10,6 +10,7 @@ from hloopt.analysis.transpose import normal_form
 from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import REDUCING
 from hloopt.targets import Target
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 _BLACKWELL = (10, 0)
-_DROPPING: Final = frozenset({"concatenate", "dot", "reduce", "reduce-window", "sort"})
+_DROPPING: Final = REDUCING - {"select-and-scatter"} | {"concatenate", "dot", "sort"}
 """Ops that may keep a thread from computing several elements."""
 
 

@@ -14,6 +14,7 @@ from hloopt.analysis.parallel_loop.flow import Flow, Value
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.trip_count import trip_bounds
 from hloopt.ir import Computation
+from hloopt.ops.traits import REARRANGING, TRANSCENDENTAL
 from hloopt.types import DType
 
 __all__ = ["Costs"]
@@ -27,14 +28,9 @@ _FUNCTION: Final = 12
 _TRIPS: Final = 16
 """Of a loop whose number of trips is not known."""
 
-_FUNCTIONS = frozenset({
-    "atan2", "cbrt", "cosine", "divide", "erf", "exponential", "exponential-minus-one", "log",
-    "log-plus-one", "logistic", "power", "remainder", "rsqrt", "sine", "sqrt", "tan", "tanh",
-})  # fmt: skip
+_FUNCTIONS = TRANSCENDENTAL | {"divide", "remainder"}
 
-_FREE = frozenset(
-    {"broadcast", "reshape", "bitcast", "slice", "transpose", "reverse", "constant", "iota"}
-)
+_FREE = REARRANGING - {"copy"} | {"constant", "iota"}
 
 
 class Costs:

@@ -30,6 +30,7 @@ from hloopt.analysis.parallel_loop.flow import BODY, CONDITION, Flow, Path, Valu
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import REDUCING
 from hloopt.types import DType
 
 __all__ = ["block_plan"]
@@ -436,7 +437,7 @@ class _Planner:
 _TRIPS_INSIDE: Final = 8
 """How often a loop inside is taken to read what lies around it."""
 
-_SEVERAL = frozenset({"reduce", "reduce-window", "scatter", "conditional", "while"})
+_SEVERAL = REDUCING - {"select-and-scatter"} | {"conditional", "scatter", "while"}
 """Ops that compute all their results at once, or none that is worth storing alone."""
 
 

@@ -15,6 +15,7 @@ from hloopt.analysis.parallel_loop.model import Axes, ParallelLoop, Trips, Way
 from hloopt.analysis.parallel_loop.thread_code import too_long
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
+from hloopt.ops.traits import LIBRARY
 from hloopt.targets import Target
 
 __all__ = ["block_loop", "block_threads", "block_way", "shared_limit"]
@@ -25,10 +26,7 @@ _FINE: Final = 256
 _LONG_BODY: Final = 500
 """Threads of loops with so many instructions need more registers than 1024 of them could have."""
 
-_UNABLE = frozenset({
-    "cholesky", "custom-call", "fft", "rng", "rng-get-and-update-state", "scan",
-    "set-dimension-size", "topk", "triangular-solve",
-})  # fmt: skip
+_UNABLE = LIBRARY | {"scan", "topk"}
 
 
 def block_way(loop: Instruction, target: Target) -> Way:

@@ -15,10 +15,11 @@ from hloopt.analysis.parallel_loop.edges import nodes_of, shape_of
 from hloopt.analysis.parallel_loop.model import Mixing, Node
 from hloopt.analysis.parallel_loop.ties import relations
 from hloopt.ir import Instruction
+from hloopt.ops.traits import TUPLES
 
 __all__ = ["Classes", "Dim", "Mixed"]
 
-_NAMES: Final = frozenset({"parameter", "tuple", "get-tuple-element", "while"})
+_NAMES: Final = TUPLES | {"parameter", "while"}
 
 Dim: TypeAlias = "tuple[Instruction, int, int]"
 """A dimension of a node; one stands for its class."""

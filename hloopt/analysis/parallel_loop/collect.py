@@ -21,13 +21,13 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import ASSOCIATIVE, BODIES, TUPLES
 
-__all__ = ["REDUCERS", "Collected", "Collector"]
+__all__ = ["Collected", "Collector"]
 
-REDUCERS: Final = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 """Reducers that take elements in any order and grouping (sums and products up to rounding)."""
 
-_NEVER: Final = frozenset({"call", "conditional", "fusion", "get-tuple-element", "tuple", "while"})
+_NEVER: Final = BODIES | TUPLES
 """What calls computations, or is no array: nothing after the loop runs these."""
 
 
@@ -95,7 +95,7 @@ class Collector:
             return "it has several results"
         reducer = reduce.attributes["to_apply"]
         opcode = plain_opcode(reducer)
-        if opcode not in REDUCERS:
+        if opcode not in ASSOCIATIVE:
             return f"its reducer {reducer.name} may depend on the order of elements"
         for user in reduce.users:
             if user not in self._streaming or not self._takes(user, reduce):

@@ -11,16 +11,22 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import has_side_effect
+from hloopt.ops.traits import BODIES, FORWARDING, RANDOM, SIZES
 from hloopt.types import ArrayShape, TupleShape, leaves
 
-__all__ = ["SAME", "Graph", "entered", "graph_of", "leaf_count", "nodes_of", "reached", "shape_of"]
+__all__ = [
+    "Graph",
+    "entered",
+    "graph_of",
+    "leaf_count",
+    "nodes_of",
+    "reached",
+    "shape_of",
+]
 
-SAME = frozenset({"copy", "opt-barrier", "add-dependency", "domain"})
 """Ops whose result is their first operand."""
 
-_OPAQUE = frozenset({"rng", "rng-get-and-update-state", "set-dimension-size", "get-dimension-size",
-                     "dynamic-reshape"})  # fmt: skip
-_ENTERED = frozenset({"call", "conditional", "fusion", "while"})
+_OPAQUE = RANDOM - {"rng-bit-generator"} | SIZES
 
 
 def leaf_count(instruction: Instruction) -> int:
@@ -137,7 +143,7 @@ def _problem(instruction: Instruction) -> str:
         return f'{named} calls "{target}", which is not code of this module'
     if instruction.op.family in ("host", "async", "collective") or opcode in _OPAQUE:
         return f"{named} runs outside of kernels"
-    if opcode not in _ENTERED and has_side_effect(instruction):
+    if opcode not in BODIES and has_side_effect(instruction):
         return f"{named} does more than make its result"
     for shape in leaves(instruction.shape):
         if not isinstance(shape, ArrayShape):
@@ -184,7 +190,7 @@ def _pairs(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
             for node in nodes_of(operand):
                 yield node, (instruction, number)
                 number += 1
-    elif opcode in SAME:
+    elif opcode in FORWARDING:
         yield from _whole(instruction.operands[0], instruction)
     elif opcode in ("call", "fusion"):
         (called,) = entered(instruction)

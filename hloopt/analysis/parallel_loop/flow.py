@@ -18,6 +18,7 @@ from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import FORWARDING
 from hloopt.types import ArrayShape, ConvDims, DotDims, ScatterDims, TupleShape, leaves
 
 __all__ = ["ALONE", "BODY", "CONDITION", "Flow", "Path", "Read", "Value"]
@@ -30,8 +31,6 @@ Path: TypeAlias = "tuple[tuple[Instruction, int], ...]"
 
 ALONE: Final = 16
 """Elements of the state of a loop inside that a thread keeps in registers at most."""
-
-_ALIASES = frozenset({"copy", "opt-barrier", "add-dependency", "domain"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class Flow:
                         instruction = operand
                         break
                     leaf -= count
-            elif opcode in _ALIASES:
+            elif opcode in FORWARDING:
                 instruction = instruction.operands[0]
             elif opcode in ("call", "fusion"):
                 path = (*path, (instruction, 0))

@@ -7,19 +7,17 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from hloopt.analysis.parallel_loop.edges import SAME, leaf_count, nodes_of, shape_of
+from hloopt.analysis.parallel_loop.edges import leaf_count, nodes_of, shape_of
 from hloopt.analysis.parallel_loop.model import Node
 from hloopt.analysis.parallel_loop.terms import Scalar, Term, Terms
 from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.normal import normal_attributes
 from hloopt.ops import ScalarArgs
+from hloopt.ops.traits import BODIES, FORWARDING, IDEMPOTENT, INDEXING, REARRANGING, op_table
 from hloopt.types import TupleShape, rounded
 
 __all__ = ["numbers"]
-
-_OPAQUE: Final = frozenset({"call", "conditional", "fusion", "while"})
-_VIEWS: Final = frozenset({"bitcast", "reshape", "reverse", "slice", "transpose"})
 
 
 def numbers(terms: Terms, computation: Computation) -> dict[Node, Term]:
@@ -38,10 +36,10 @@ def numbers(terms: Terms, computation: Computation) -> dict[Node, Term]:
             before = source.shape.first_leaves[instruction.attributes["index"]]
             for node in nodes_of(instruction):
                 found[node] = found[source, before + node[1]]
-        elif instruction.opcode in SAME:
+        elif instruction.opcode in FORWARDING:
             for node in nodes_of(instruction):
                 found[node] = found[instruction.operands[0], node[1]]
-        elif instruction.opcode in _OPAQUE:
+        elif instruction.opcode in BODIES:
             for node in nodes_of(instruction):
                 found[node] = terms.make("opaque", node)
         else:
@@ -213,7 +211,7 @@ def _convert(_: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None
 def _reduce(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
     """Of one and the same value, by a reducer that makes of two equal ones the same."""
     opcode = plain_opcode(one.attributes["to_apply"])
-    alike = opcode in ("and", "or", "maximum", "minimum") and parts[0] in terms.values
+    alike = opcode in IDEMPOTENT and parts[0] in terms.values
     return parts[0] if alike and parts[0] == parts[1] and one.operands[0].array.elements else None
 
 
@@ -229,21 +227,24 @@ def _is_zero(one: Instruction, value: Scalar) -> bool:
     return one.array.dtype.is_float and not np.signbit(value)
 
 
-_RULES: Final[Mapping[str, _Rule]] = {
-    **dict.fromkeys((*_VIEWS, "broadcast", "dynamic-slice", "gather"), _view),
-    "add": _add,
-    "and": _junction,
-    "compare": _compare,
-    "concatenate": _concatenate,
-    "constant": _constant,
-    "convert": _convert,
-    "divide": _divide,
-    "maximum": _extreme,
-    "minimum": _extreme,
-    "multiply": _multiply,
-    "not": _not,
-    "or": _junction,
-    "reduce": _reduce,
-    "select": _select,
-    "subtract": _subtract,
-}
+_RULES: Final[Mapping[str, _Rule]] = op_table(
+    {
+        **dict.fromkeys(REARRANGING - {"copy"} | INDEXING - {"dynamic-update-slice"}, _view),
+        "add": _add,
+        "and": _junction,
+        "compare": _compare,
+        "concatenate": _concatenate,
+        "constant": _constant,
+        "convert": _convert,
+        "divide": _divide,
+        "maximum": _extreme,
+        "minimum": _extreme,
+        "multiply": _multiply,
+        "not": _not,
+        "or": _junction,
+        "reduce": _reduce,
+        "select": _select,
+        "subtract": _subtract,
+    },
+    otherwise="a number of its own",
+)

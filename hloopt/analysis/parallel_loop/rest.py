@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
-from hloopt.analysis.parallel_loop.edges import SAME
 from hloopt.analysis.parallel_loop.model import Axes, Node
 from hloopt.analysis.parallel_loop.numbers import numbers
 from hloopt.analysis.parallel_loop.state import State
@@ -27,13 +26,14 @@ from hloopt.analysis.progressions import limits
 from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import FORWARDING
 
 __all__ = ["Rest", "rest"]
 
 _MOST_CASES: Final = 16
 """Ways in which a unit's own part of a condition may be false; there are more in no loop we know."""
 
-_VIEWS: Final = frozenset({*SAME, "bitcast", "broadcast", "reshape"})
+_VIEWS: Final = frozenset({*FORWARDING, "bitcast", "broadcast", "reshape"})
 _LEADING: Final = {
     ("maximum", False): ("GT", "GE"),
     ("minimum", False): ("LT", "LE"),
@@ -325,7 +325,7 @@ def _term(terms: Terms, found: Mapping[Node, Term], fact: _Fact) -> Term:
 
 
 def _plain(one: Instruction) -> Instruction:
-    while one.opcode in SAME:
+    while one.opcode in FORWARDING:
         one = one.operands[0]
     return one
 

@@ -7,9 +7,10 @@ from functools import cached_property
 
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
-from hloopt.analysis.parallel_loop.edges import SAME, entered, leaf_count
+from hloopt.analysis.parallel_loop.edges import entered, leaf_count
 from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import FORWARDING
 
 __all__ = ["State"]
 
@@ -150,7 +151,7 @@ def _source(
             value = value.operands[0]
         elif opcode == "tuple" and indices:
             value = value.operands[indices.pop()]
-        elif opcode in SAME:
+        elif opcode in FORWARDING:
             value = value.operands[0]
         elif opcode in ("call", "fusion"):
             calls.append(value)

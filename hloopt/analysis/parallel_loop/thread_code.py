@@ -11,7 +11,7 @@ from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW, executed_instruct
 from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop
-from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
+from hloopt.analysis.parallel_loop.thread_plan import IN_LOOPS, UNROLLED, ThreadPlan
 from hloopt.analysis.written_code import Writer
 from hloopt.analysis.written_ops import Ask, Block, Emission, Position, dot_positions
 from hloopt.ir import Computation, Instruction
@@ -133,7 +133,7 @@ class _Trip(Writer):
             yield from self._dot(instruction, index, block)
         elif opcode == "reduce":
             yield from self._reduce(instruction, index, block)
-        elif opcode in ("convolution", "reduce-window", "scatter", "select-and-scatter"):
+        elif opcode in IN_LOOPS:
             self.lines += _WINDOW_LINES
             inner = block.branch(index)
             for operand in instruction.operands:

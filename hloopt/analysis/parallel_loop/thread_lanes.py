@@ -14,10 +14,11 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop.model import Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
-from hloopt.analysis.parallel_loop.thread_plan import MOVING, ThreadPlan
+from hloopt.analysis.parallel_loop.thread_plan import ThreadPlan
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import MOVING
 from hloopt.types import ArrayShape
 
 __all__ = ["LANES", "MOST_HANDED", "LaneSplit", "LaneValues"]
@@ -196,7 +197,7 @@ class LaneValues:
         if instruction.opcode != "dynamic-slice":
             return False
         source = instruction.operands[0]
-        while source.opcode in MOVING:
+        while source.opcode in MOVING - {"copy"}:
             source = source.operands[0]
         return source.opcode == "get-tuple-element"
 

@@ -13,9 +13,10 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import MOVING, REDUCING, SOURCES, TUPLES
 from hloopt.types import ArrayShape, ConvDims, DotDims
 
-__all__ = ["HOISTED", "IN_LOOPS", "MOVING", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
+__all__ = ["HOISTED", "IN_LOOPS", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
 
 UNROLLED: Final = 16
 """So many local elements at most are written out one by one and are in registers; more are in arrays that loops
@@ -36,16 +37,11 @@ _UNROLLED_CODE: Final = 1024
 _REPEATED: Final = 32
 """Operations that storing a value must save a unit in each trip."""
 
-_HARD: Final = frozenset({"divide", "power", "remainder", "sqrt", "rsqrt", "cbrt"})
+_HARD: Final = frozenset({"divide", "remainder"})
 _HARD_COST: Final = 10
-IN_LOOPS: Final = frozenset({"convolution", "reduce-window", "scatter", "select-and-scatter"})
+IN_LOOPS: Final = REDUCING - {"reduce"} | {"convolution", "scatter"}
 """Ops that are written as loops, however few elements they have."""
-_FREE: Final = frozenset(
-    {"parameter", "constant", "iota", "tuple", "get-tuple-element", "copy", "opt-barrier"}
-)
-MOVING: Final = frozenset(
-    {"broadcast", "reshape", "transpose", "slice", "reverse", "concatenate", "pad", "bitcast"}
-)
+_FREE: Final = SOURCES | TUPLES | {"copy", "opt-barrier"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from hloopt.analysis.reshapes import factors
 from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import op_table
 from hloopt.types import ConvDims, DotDims, GatherDims, ScatterDims
 
 __all__ = ["Relation", "relations"]
@@ -252,26 +253,29 @@ def _leading(kept_from_end: int) -> _Rule:
     return rule
 
 
-_RULES: Final[Mapping[str, _Rule]] = {
-    "bitcast": _bitcast,
-    "bitcast-convert": _bitcast_convert,
-    "broadcast": _broadcast,
-    "cholesky": _leading(2),
-    "concatenate": _concatenate,
-    "convolution": _convolution,
-    "dot": _dot,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "map": _elementwise,
-    "pad": _pad,
-    "reduce": _reduce,
-    "reduce-window": _reduce_window,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "scatter": _scatter,
-    "slice": _slice,
-    "sort": _sort,
-    "transpose": _transpose,
-    "triangular-solve": _leading(2),
-}
+_RULES: Final[Mapping[str, _Rule]] = op_table(
+    {
+        "bitcast": _bitcast,
+        "bitcast-convert": _bitcast_convert,
+        "broadcast": _broadcast,
+        "cholesky": _leading(2),
+        "concatenate": _concatenate,
+        "convolution": _convolution,
+        "dot": _dot,
+        "dynamic-slice": _dynamic_slice,
+        "dynamic-update-slice": _dynamic_update_slice,
+        "gather": _gather,
+        "map": _elementwise,
+        "pad": _pad,
+        "reduce": _reduce,
+        "reduce-window": _reduce_window,
+        "reshape": _reshape,
+        "reverse": _reverse,
+        "scatter": _scatter,
+        "slice": _slice,
+        "sort": _sort,
+        "transpose": _transpose,
+        "triangular-solve": _leading(2),
+    },
+    otherwise="each dimension depends on all",
+)

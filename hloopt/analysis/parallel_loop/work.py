@@ -20,14 +20,13 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import JOINING, REARRANGING
 from hloopt.types import DotDims
 
 __all__ = ["Shared", "Work"]
 
-_NOTHING: Final = frozenset({
-    "bitcast", "broadcast", "constant", "iota", "reshape", "reverse", "slice", "transpose",
-})  # fmt: skip
-_ONE_EACH: Final = frozenset({"bitcast-convert", "concatenate", "map", "pad"}) | _NOTHING
+_NOTHING: Final = REARRANGING - {"copy"} | {"constant", "iota"}
+_ONE_EACH: Final = _NOTHING | JOINING | {"bitcast-convert", "map"}
 """An element of the result takes one of each operand at most."""
 
 

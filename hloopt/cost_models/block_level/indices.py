@@ -7,13 +7,13 @@ symbol of its own; a dimension of one element is the index 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.index import Index, Quotient, Remainder, Symbol, delinearize, linearize
 from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
+from hloopt.ops.traits import op_table
 from hloopt.types import ArrayShape
 
 __all__ = ["Place", "is_followed", "own_place", "read_places", "without_ones"]
@@ -134,7 +134,7 @@ def _names(place: Place) -> set[str]:
     return found
 
 
-_STEPS: Final[Mapping[str, _Step]] = MappingProxyType({
+_STEPS: Final[Mapping[str, _Step]] = op_table({
     **dict.fromkeys(("constant", "iota", "parameter"), _nothing),
     **dict.fromkeys(("bitcast", "reshape"), _reshape),
     "broadcast": _broadcast,
@@ -142,4 +142,4 @@ _STEPS: Final[Mapping[str, _Step]] = MappingProxyType({
     "reduce": _reduce,
     "slice": _slice,
     "transpose": _transpose,
-})  # fmt: skip
+}, otherwise="elementwise, or not in a tiling")  # fmt: skip

@@ -17,15 +17,15 @@ from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import INDEXING, MOVING, SOURCES
 from hloopt.targets import Target
 
 __all__ = ["BlockLevelModel", "Tiling", "Untiled"]
 
 # What only decides where something is read computes nothing.
-_INDEXING = frozenset({
-    "bitcast", "broadcast", "constant", "dynamic-slice", "dynamic-update-slice", "gather", "iota", "pad",
-    "parameter", "slice", "transpose", "tuple",
-})  # fmt: skip
+_INDEXING = (
+    MOVING - {"concatenate", "copy", "reshape"} - {"reverse"} | INDEXING | SOURCES | {"tuple"}
+)
 
 
 _NEVER = RunTime(0, 0, 0, inf, 0.0, 0.0, inf)
