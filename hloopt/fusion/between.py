@@ -9,10 +9,11 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.story import Story
 from hloopt.fusion.story_parts import Edge, KernelFacts
 from hloopt.fusion.trail import Node
+from hloopt.ops.traits import PLUMBING
 
 __all__ = ["KeptArray", "kept_arrays"]
 
-_VIEWS = frozenset({"bitcast", "constant", "get-tuple-element", "reshape", "tuple"})
+_VIEWS = PLUMBING - {"parameter"} | {"bitcast", "reshape"}
 """Where they stand alone, they write nothing."""
 
 

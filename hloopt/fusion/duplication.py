@@ -8,18 +8,14 @@ on its own indices, and every other user makes new ones.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from hloopt.cost_models.body_usage import SPLITTING
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.limits import CodeLimits
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
 __all__ = ["Duplication", "RealUsers"]
-
-_INVALIDATES: Final = frozenset({
-    "concatenate", "dot", "dynamic-update-slice", "pad", "reduce", "reduce-window",
-})  # fmt: skip
 
 
 class Duplication:
@@ -82,7 +78,7 @@ def _decide_count(
 ) -> Decision:
     if count > limits.max_duplication:
         return forbid("code-duplication", limit=limits.max_duplication, actual=count)
-    if instruction.opcode not in _INVALIDATES:
+    if instruction.opcode not in SPLITTING:
         return ALLOWED
     if count > limits.max_barrier_emissions:
         return forbid("not-emitted-twice", limit=limits.max_barrier_emissions, actual=count)

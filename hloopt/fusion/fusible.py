@@ -15,6 +15,15 @@ from hloopt.analysis.layout import (
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.windows import window_dims
 from hloopt.ir import Instruction, walk
+from hloopt.ops.traits import (
+    CHEAP,
+    CHEAP_IF_REAL,
+    CHEAP_ON_GPU,
+    INDEXING,
+    MOVING,
+    REDUCING,
+    SEQUENTIAL,
+)
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = [
@@ -29,29 +38,12 @@ __all__ = [
     "repeats_reads",
 ]
 
-_NEVER: Final = frozenset({"domain", "parameter", "while", "conditional", "call"})
-_ALWAYS: Final = frozenset({"fusion", "map", "reduce", "reduce-window"})
+_NEVER: Final = SEQUENTIAL | {"domain", "parameter"}
+_ALWAYS: Final = REDUCING - {"select-and-scatter"} | {"fusion", "map"}
 
-_LOOP: Final = frozenset({
-    "broadcast", "concatenate", "copy", "dynamic-slice", "dynamic-update-slice", "gather", "pad",
-    "reduce-window", "reshape", "reverse", "slice", "transpose",
-})  # fmt: skip
+_LOOP: Final = MOVING - {"bitcast"} | INDEXING | {"reduce-window"}
 _LOOP_PRODUCERS: Final = frozenset({"iota", "constant"})
 
-_CHEAP: Final = frozenset({
-    "add", "and", "bitcast", "bitcast-convert", "broadcast", "ceil", "clamp", "compare", "complex",
-    "concatenate", "constant", "convert", "copy", "copy-done", "copy-start", "count-leading-zeros",
-    "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "floor", "get-tuple-element", "imag",
-    "infeed", "iota", "is-finite", "maximum", "minimum", "mulhi", "multiply", "negate", "not",
-    "opt-barrier", "or", "outfeed", "pad", "partition-id", "popcnt", "real",
-    "reduce-precision", "replica-id", "reshape", "reverse", "round-nearest-afz",
-    "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical",
-    "slice", "stochastic-convert", "subtract", "transpose", "tuple", "xor",
-})  # fmt: skip
-_CHEAP_IF_REAL: Final = frozenset({
-    "abs", "cosine", "cosh", "sign", "sine", "sinh", "tan",
-})  # fmt: skip
-_CHEAP_ON_GPU: Final = frozenset({"divide", "sqrt", "rsqrt", "exponential"})
 _EPILOGUE: Final = frozenset({"convert", "bitcast", "bitcast-convert"})
 
 
@@ -105,14 +97,14 @@ def is_loop_fusible_consumer(instruction: Instruction) -> bool:
 def is_expensive(instruction: Instruction) -> bool:
     """Whether an op is too expensive to compute again in another kernel."""
     opcode = instruction.opcode
-    if opcode in _CHEAP:
+    if opcode in CHEAP:
         return False
     shape = instruction.shape
     kind = shape.dtype if isinstance(shape, ArrayShape) else None
-    if opcode in _CHEAP_IF_REAL:
+    if opcode in CHEAP_IF_REAL:
         source = instruction.operands[0].shape
         return not isinstance(source, ArrayShape) or source.dtype.is_complex
-    if opcode in _CHEAP_ON_GPU and kind is not None and kind.name in ("f32", "f16"):
+    if opcode in CHEAP_ON_GPU and kind is not None and kind.name in ("f32", "f16"):
         return False
     if opcode in ("divide", "remainder"):
         return kind is None or not kind.is_integer or not _is_splat(instruction.operands[1])

@@ -15,16 +15,17 @@ from hloopt.fusion import apply
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.naming import ModuleNames
 from hloopt.ir import Computation, Instruction, Module, edit, walk
+from hloopt.ops.traits import ELEMENTAL, FOLDING, INDEXING, MOVING
 from hloopt.rewrite.pass_ import Pass, PassLog
 
 __all__ = ["FusionWrapper"]
 
 _RUN_ONE_BY_ONE: Final = frozenset({"while", "conditional", "call"})
-_WRAPPED: Final = frozenset({
-    "broadcast", "concatenate", "convolution", "dot", "dynamic-slice", "dynamic-update-slice",
-    "gather", "iota", "map", "pad", "reduce", "reduce-window", "reshape", "reverse", "scatter",
-    "slice", "transpose",
-})  # fmt: skip
+_WRAPPED: Final = (MOVING | INDEXING | FOLDING) & ELEMENTAL - {"bitcast", "select-and-scatter"} | {
+    "iota",
+    "map",
+    "scatter",
+}
 _RUN_OTHERWISE: Final = frozenset({"copy"})
 """Elementwise, but a transfer of memory."""
 

@@ -25,6 +25,7 @@ from hloopt.fusion.scribe import Scribe, fusible_computations, root_opcode
 from hloopt.fusion.state import ConsumerState
 from hloopt.fusion.unfusible import globally_unfusible
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import UPDATING
 from hloopt.rewrite.pass_ import Pass, PassLog
 
 __all__ = ["InstructionFusion"]
@@ -32,7 +33,7 @@ __all__ = ["InstructionFusion"]
 _PLUMBING = frozenset({"parameter", "tuple", "get-tuple-element"})
 """Never fused, and not worth a word each time."""
 _IN_PLACE: Final = tuple(code for code in REASONS if code.startswith("in-place-"))
-_MAKE_TARGETS: Final = frozenset({"bitcast", "dynamic-update-slice", "opt-barrier", "scatter"})
+_MAKE_TARGETS: Final = UPDATING | {"bitcast", "opt-barrier"}
 """Ops by which a fusion may come to update another operand in place."""
 
 

@@ -22,6 +22,7 @@ from hloopt.fusion.fusible import (
 )
 from hloopt.fusion.homes import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import HEROES
 
 __all__ = [
     "Before",
@@ -36,7 +37,7 @@ __all__ = [
     "users_inside",
 ]
 
-_HEROES = frozenset({"fusion", "reduce", "reduce-window", "scatter", "transpose"})
+_HEROES = HEROES - {"concatenate", "dynamic-update-slice", "sort"} | {"fusion", "reduce-window"}
 _SERIAL = re.compile(r"(?:\.\d+|\.clone)+$")
 
 

@@ -20,13 +20,12 @@ from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_effective_scalar
 from hloopt.fusion.fusible import is_expensive, is_fusible
 from hloopt.ir import Instruction
+from hloopt.ops.traits import REARRANGING
 from hloopt.types import ArrayShape
 
 __all__ = ["sunk_into"]
 
-_VIEWS: Final = frozenset({
-    "bitcast", "broadcast", "copy", "dynamic-slice", "reshape", "reverse", "slice", "transpose",
-})  # fmt: skip
+_VIEWS: Final = REARRANGING | {"dynamic-slice"}
 _MOVES: Final = _VIEWS | {"concatenate", "iota", "pad"}
 
 

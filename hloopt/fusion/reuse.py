@@ -6,12 +6,11 @@ from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import REARRANGING
 
 __all__ = ["reused_operands", "reused_parameters", "reuses"]
 
-_USE: Final = frozenset({
-    "bitcast", "concatenate", "copy", "gather", "reshape", "reverse", "slice", "transpose",
-})  # fmt: skip
+_USE: Final = REARRANGING - {"broadcast"} | {"concatenate", "gather"}
 
 
 def reuses(instruction: Instruction, index: int) -> bool:

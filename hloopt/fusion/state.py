@@ -14,10 +14,11 @@ from hloopt.fusion.fusible import is_reduction_epilogue
 from hloopt.fusion.limits import Limits
 from hloopt.fusion.reuse import reused_operands
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import HEROES
 
 __all__ = ["ConsumerState"]
 
-_MAY_BE_HERO: Final = frozenset({"concatenate", "reduce", "scatter", "transpose"})
+_MAY_BE_HERO: Final = HEROES - {"dynamic-update-slice", "sort"}
 
 
 class ConsumerState:

@@ -10,29 +10,42 @@ from typing import Final
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_effective_scalar
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import (
+    BITWISE,
+    EXTREMA,
+    INDEXING,
+    INTEGRAL,
+    REARRANGING,
+    REDUCING,
+    SIZES,
+    TRANSCENDENTAL,
+)
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape
 
 __all__ = ["unsupported", "unsupported_target"]
 
-_NEVER: Final = frozenset({
-    "dynamic-reshape", "dynamic-update-slice", "gather", "ragged-dot", "reduce-window", "scatter",
-    "select-and-scatter", "set-dimension-size",
-})  # fmt: skip
-_MOVES: Final = frozenset({"bitcast", "broadcast", "reshape", "slice", "transpose"})
+_NEVER: Final = (
+    REDUCING - {"reduce"}
+    | SIZES - {"get-dimension-size"}
+    | INDEXING - {"dynamic-slice"}
+    | {"ragged-dot", "scatter"}
+)
+_MOVES: Final = REARRANGING - {"copy", "reverse"}
 
 _F8: Final = frozenset({"f8e5m2", "f8e4m3fn"})
 _FLOATS: Final = frozenset({"bf16", "f16", "f32", "f64"})
 _SIGNED: Final = frozenset({"s8", "s16", "s32", "s64"})
 _TYPES: Final = frozenset({"pred", "s4"}) | _SIGNED | _FLOATS | _F8
 
-_ANY_FLOAT: Final = frozenset({
-    "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "ceil", "cosh", "cosine", "divide", "erf",
-    "exponential", "exponential-minus-one", "floor", "log", "log-plus-one", "power", "reduce-precision",
-    "remainder", "round-nearest-even", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh",
-})  # fmt: skip
-_BITWISE: Final = frozenset({"and", "or", "xor"})
-_ORDERED: Final = frozenset({"add", "compare", "maximum", "minimum", "multiply"})
+_ANY_FLOAT: Final = (
+    TRANSCENDENTAL - {"logistic"}
+    | INTEGRAL - {"round-nearest-afz", "sign"}
+    | {"divide", "reduce-precision", "remainder"}
+)
+_BITWISE: Final = BITWISE - {"not"}
+_ORDERED: Final = EXTREMA | {"add", "compare", "multiply"}
+_ALL_TYPES: Final = frozenset({"abs", "copy"})
 _TERNARY: Final = frozenset({"select", "clamp"})
 
 
@@ -134,8 +147,8 @@ def _elementwise(dtype: str) -> frozenset[str]:
     if dtype == "s4":
         return frozenset()
     if dtype in _F8:
-        return frozenset({"abs", "copy", "reduce-precision", "select"})
-    found = frozenset({"abs", "copy", "negate", "subtract"}) | _ORDERED | _TERNARY
+        return _ALL_TYPES | {"reduce-precision", "select"}
+    found = _ALL_TYPES | {"negate", "subtract"} | _ORDERED | _TERNARY
     if dtype in _SIGNED:
         return found | _BITWISE | {"not", "divide", "remainder"}
     return found | _ANY_FLOAT

@@ -22,15 +22,14 @@ from hloopt.fusion.replay import replay
 from hloopt.fusion.xla_log import Fused, Ineligible, Priced, XlaLog
 from hloopt.fusion.xla_reasons import code_of
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import PLUMBING, SEQUENTIAL
 from hloopt.rewrite.spec import did_you_mean
 
 __all__ = ["Action", "Border", "Moment", "Relation", "XlaStory", "readers"]
 
 Action: TypeAlias = Literal["priced", "refused", "fused"]
 
-_NO_KERNEL: Final = frozenset({
-    "bitcast", "call", "conditional", "constant", "get-tuple-element", "parameter", "tuple", "while",
-})  # fmt: skip
+_NO_KERNEL: Final = PLUMBING | SEQUENTIAL | {"bitcast"}
 _TICK_US: Final = 1e-6
 """Gains are differences of decimal texts."""
 

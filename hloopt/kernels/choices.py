@@ -16,25 +16,20 @@ from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.agreement import disagreement
 from hloopt.kernels.spec import Copy, KernelSpec, Place
+from hloopt.ops.traits import CONTROL_FLOW, FREE
 from hloopt.passes.effects import Effects
 from hloopt.types import ArrayShape
 
 if TYPE_CHECKING:
     from hloopt.kernels.kernel import Kernel
 
-__all__ = ["CALLS", "FREE", "Choice", "Choices", "called", "make_choices"]
+__all__ = ["Choice", "Choices", "called", "make_choices"]
 
 Choice: TypeAlias = "Callable[[Instruction], tuple[Kernel, KernelSpec]]"
 """The kernel of an instruction and how it runs; raises ``UnsupportedError`` where there is none."""
 
-FREE = frozenset({
-    "add-dependency", "after-all", "all-gather-done", "all-reduce-done", "async-done", "async-update",
-    "bitcast", "collective-permute-done", "constant", "copy-done", "domain", "get-tuple-element",
-    "opt-barrier", "parameter", "tuple",
-})  # fmt: skip
 """Instructions that no step runs: their values are others'."""
 
-CALLS = frozenset({"async-start", "call", "conditional", "while"})
 """Instructions that run computations step by step."""
 
 _START = KernelSpec("copy", steps=(Copy(Place("operand", 0), Place("result", 0)),))
@@ -103,7 +98,7 @@ class _Chooser:
         for instruction in reversed(needed):
             if instruction.opcode in FREE or instruction in self.free:
                 self.check(instruction)
-            elif instruction.opcode in CALLS:
+            elif instruction.opcode in CONTROL_FLOW:
                 self.call(instruction)
             else:
                 self.instruction(instruction)

@@ -13,8 +13,9 @@ from hloopt.errors import UsageError
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.buffers.slots import NOTHING, Slots, Spot
-from hloopt.kernels.choices import FREE, Choices, called
+from hloopt.kernels.choices import Choices, called
 from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Place
+from hloopt.ops.traits import FREE
 from hloopt.types import array, dtype
 
 __all__ = ["Draft", "Host", "Kernel", "Loop", "Select", "draft_steps"]

@@ -14,13 +14,14 @@ from importlib.resources import files
 from typing import Final
 
 from hloopt.ops import OPS
+from hloopt.ops.traits import ALIASES, COLLECTIVE, TRANSFERS
 from hloopt.types import DTYPES, DType
 
 __all__ = ["NO_KERNEL", "WITHOUT", "example_text", "opcodes"]
 
 NO_KERNEL: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        ("bitcast", "get-tuple-element", "tuple", "opt-barrier", "domain", "add-dependency"),
+        sorted(ALIASES),
         "another name for memory that is there",
     ),
     **dict.fromkeys(("parameter", "constant"), "memory that is there"),
@@ -36,14 +37,8 @@ NO_KERNEL: Final[Mapping[str, str]] = {
 
 _SEVERAL = "several participants; a device runs one, for whom sole-participant takes it out"
 WITHOUT: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("infeed", "outfeed", "send", "send-done", "recv", "recv-done"), "talks to the host"
-    ),
-    **{
-        row.opcode: _SEVERAL
-        for row in OPS.values()
-        if row.family == "collective" and row.opcode not in ("partition-id", "replica-id")
-    },
+    **dict.fromkeys(sorted(TRANSFERS), "talks to the host"),
+    **dict.fromkeys(sorted(COLLECTIVE), _SEVERAL),
     "rng": "what it draws nobody defines; rng-expander, part of O3, writes a generator in its place",
     "rng-get-and-update-state": "its state outlives the program; a device keeps none",
     "custom-call": "whatever its target does; see hloopt explain of the call",

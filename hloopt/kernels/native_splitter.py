@@ -13,12 +13,13 @@ from hloopt.kernels.families.native_dot import is_quick
 from hloopt.kernels.families.native_reduction import runs_whole
 from hloopt.kernels.nested_reduction_splitter import cuts_of, split_fusions
 from hloopt.kernels.written import read_choice
+from hloopt.ops.traits import CONTROL_FLOW, FOLDING
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["NativeSplitter"]
 
 _PLAIN: Final = frozenset({"parameter", "tuple"})
-_FOLDS: Final = frozenset({"dot", "convolution", "reduce", "reduce-window", "select-and-scatter"})
+_FOLDS: Final = FOLDING - {"ragged-dot", "scaled-dot"}
 # A product inside a product is computed anew for each element of that.
 _AGAIN: Final = 4
 _FREE: Final = frozenset({"parameter", "constant", "iota"})
@@ -76,7 +77,7 @@ ENTRY main {
         body: Computation = fusion.attributes["calls"]
         if read_choice(fusion) is not None or any(one.control_predecessors for one in body):
             return []
-        if any(one.opcode in ("while", "conditional", "call", "async-start") for one in body):
+        if any(one.opcode in CONTROL_FLOW for one in body):
             return []
         again = _asked_again(body)
         heavy = {

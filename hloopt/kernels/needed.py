@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import CONTROL_FLOW, FREE
 from hloopt.types import BufferShape, leaves
 
 __all__ = ["needs_kernel", "selectable"]
 
-_NO_WORK = frozenset({
-    "add-dependency", "after-all", "all-gather-done", "all-reduce-done", "async-done", "async-start",
-    "async-update", "bitcast", "call", "collective-permute-done", "conditional", "constant", "copy-done",
-    "copy-start", "domain", "get-tuple-element", "opt-barrier", "parameter", "tuple", "while",
-})  # fmt: skip
+_NO_WORK = FREE | CONTROL_FLOW | {"copy-start"}
 """Values that are there already, other names for the same bytes, control flow, and plain copies."""
 
 

@@ -15,6 +15,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.families.row_phases import row_phases_problem
 from hloopt.kernels.written import read_choice
 from hloopt.ops.attributes import OUTPUT_ALIASING
+from hloopt.ops.traits import CONTRACTING
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, leaves
 
@@ -25,7 +26,6 @@ __all__ = [
     "steps_in_loops",
 ]
 
-_TILED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 _PLACED: Final = frozenset({"concatenate", "dynamic-update-slice", "pad"})
 _CONFIG: Final = "backend_config"
 
@@ -135,7 +135,7 @@ def _asks(instruction: Instruction, times: float) -> Iterator[tuple[Instruction,
         count = len(instruction.operands) // 2
         for number, operand in enumerate(instruction.operands):
             yield operand, times * _folded(instruction) if number < count else times
-    elif instruction.opcode in _TILED:
+    elif instruction.opcode in CONTRACTING:
         # A tile is loaded once for many elements.
         again = times / max(_elements(instruction), 1)
         for operand in instruction.operands:

@@ -15,6 +15,7 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations, callees_first, wrapped_computations
+from hloopt.ops.traits import SIZES
 from hloopt.passes.constant_arguments import Arguments
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
@@ -24,10 +25,9 @@ __all__ = ["ConstantFolding"]
 
 _FAMILIES = ("elementwise", "movement", "indexing", "reduction", "sort")
 _ALSO = ("dot",)
-# What computes nothing or is cheaper to keep: XLA leaves the same ones alone.
-_NEVER = ("broadcast", "copy", "dynamic-reshape", "get-dimension-size", "set-dimension-size", "scan",
-          "topk")  # fmt: skip
 _MOVING = ("broadcast", "iota")
+# What computes nothing or is cheaper to keep: XLA leaves the same ones alone.
+_NEVER = SIZES | {*_MOVING, "copy", "scan", "topk"}
 _REGIONS = ("call", "while")
 _A_SECOND = 50_000_000
 

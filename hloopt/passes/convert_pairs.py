@@ -8,6 +8,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import open_computations
+from hloopt.ops.traits import PERMUTING
 from hloopt.passes.simplify.conversion import PAIRS, is_lossless
 from hloopt.passes.simplify.dimensions import adds_only_ones, all_users_are, used_once
 from hloopt.rewrite import (
@@ -27,7 +28,7 @@ __all__ = ["RULES", "ConvertPairs"]
 
 A = var("A")
 
-_ONE_OPERAND = ("copy", "reshape", "reverse", "transpose")
+_ONE_OPERAND = PERMUTING - {"bitcast"}
 """Ops that make as many elements as they read."""
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first
+from hloopt.ops.traits import FOLDING, LIBRARY, NOT_MERGEABLE
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
@@ -16,14 +17,11 @@ from hloopt.types import ArrayShape, Literal, Shape, TupleShape, descending
 
 __all__ = ["CommonSubexpressionElimination"]
 
-_NOT_MERGED = ("parameter", "rng", "rng-bit-generator", "rng-get-and-update-state", "opt-barrier",
-               "after-all", "domain", "add-dependency")  # fmt: skip
 _NOT_COMPARED = ("origin", "statistics")
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _MOST_TERMS = 8
 # What costs more than to copy its result.
-_COSTLY = ("dot", "convolution", "fft", "cholesky", "triangular-solve", "reduce", "reduce-window",
-           "select-and-scatter")  # fmt: skip
+_COSTLY = FOLDING - {"ragged-dot", "scaled-dot"} | LIBRARY
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ class _Merger:
 
     def may_merge(self, instruction: Instruction) -> bool:
         return not (
-            instruction.opcode in _NOT_MERGED
+            instruction.opcode in NOT_MERGEABLE
             or instruction.control_predecessors
             or instruction.control_successors
             or self.effects.has(instruction)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import top_level_computations
+from hloopt.ops.traits import TRANSFERS
 from hloopt.passes.free_layouts import free_layouts
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Layout, Shape, TupleShape, descending
@@ -75,7 +76,7 @@ def _choose(module: Module, log: PassLog) -> bool:
     return changed
 
 
-_WANTED = frozenset(("custom-call", "infeed", "recv", "send", "outfeed"))
+_WANTED = TRANSFERS - {"recv-done", "send-done"} | {"custom-call"}
 
 
 def _is_assigned(instruction: Instruction) -> bool:

@@ -9,12 +9,11 @@ import numpy as np
 
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ops.traits import EXACT
 from hloopt.rewrite import Maker
 from hloopt.types import ArrayShape, TupleShape, array
 
 __all__ = [
-    "EXACT",
-    "IDEMPOTENT",
     "combiner_computation",
     "is_exact",
     "is_identity",
@@ -24,12 +23,6 @@ __all__ = [
     "named_combiner",
     "typed",
 ]
-
-EXACT = frozenset({"maximum", "minimum", "and", "or", "xor"})
-"""Folds with these may be grouped and ordered as one likes, for every element type."""
-
-IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
-"""f(x, x) is x."""
 
 _MARKS = ("sharding", "frontend_attributes")
 

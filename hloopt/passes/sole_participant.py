@@ -9,6 +9,7 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
+from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, op_table
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible
 
@@ -197,16 +198,20 @@ def _zeros(instruction: Instruction) -> Instruction | None:
     return made[0]
 
 
-_RULES: Final[Mapping[str, _Write]] = {
-    "all-gather": _operands,
-    "all-gather-start": _operands,
-    "all-reduce": _reduced,
-    "all-reduce-start": _reduced,
-    "all-to-all": _operands,
-    "collective-broadcast": _broadcast,
-    "collective-permute": _permuted,
-    "collective-permute-start": _permuted,
-    "partition-id": _zeros,
-    "reduce-scatter": _reduced,
-    "replica-id": _zeros,
-}
+_RULES: Final[Mapping[str, _Write]] = op_table(
+    {
+        "all-gather": _operands,
+        "all-gather-start": _operands,
+        "all-reduce": _reduced,
+        "all-reduce-start": _reduced,
+        "all-to-all": _operands,
+        "collective-broadcast": _broadcast,
+        "collective-permute": _permuted,
+        "collective-permute-start": _permuted,
+        "partition-id": _zeros,
+        "reduce-scatter": _reduced,
+        "replica-id": _zeros,
+    },
+    COLLECTIVE | DEVICE_NUMBERS,
+    "it stays, or goes with its start",
+)

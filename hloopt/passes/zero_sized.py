@@ -7,6 +7,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import called_computations, wrapped_computations
+from hloopt.ops.traits import NOT_MERGEABLE
 from hloopt.passes.effects import Effects
 from hloopt.passes.site import Site, is_replaceable
 from hloopt.rewrite import Pass, PassLog
@@ -15,8 +16,7 @@ from hloopt.types import ArrayShape
 __all__ = ["ZeroSized"]
 
 _STEP = "no elements => broadcast(0)"
-_NEVER = ("parameter", "constant", "opt-barrier", "domain", "add-dependency", "rng",
-          "rng-bit-generator", "rng-get-and-update-state")  # fmt: skip
+_NEVER = NOT_MERGEABLE | {"constant"}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import MOVING
 from hloopt.types import ArrayShape, descending
 
 __all__ = ["Fragment", "Order", "OrderError", "inputs", "major_part", "order_of", "output"]
@@ -128,7 +129,7 @@ def inputs(node: Instruction, order: Order, free: int | None) -> list[Order]:
         return [order] * len(node.operands)
     if opcode in ("bitcast", "reshape"):
         return [_reshaped(order, node.operands[0].array)]
-    if opcode not in ("transpose", "copy", "broadcast", "slice", "concatenate"):
+    if opcode not in MOVING - {"pad", "reverse"}:
         raise OrderError(opcode)
     groups = _grouped(order, node.array)
     if opcode == "transpose":

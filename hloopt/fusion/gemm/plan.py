@@ -14,6 +14,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.gemm.orders import Order, OrderError, inputs, major_part, order_of, output
 from hloopt.fusion.triton_support import unsupported
 from hloopt.ir import Instruction
+from hloopt.ops.traits import PERMUTING, REDUCING, TUPLES
 from hloopt.passes.dots.numbers import free_dims
 from hloopt.targets import Target
 from hloopt.types import DotDims
@@ -146,7 +147,7 @@ class _Growth:
         return found
 
     def _followed(self, instruction: Instruction, order: Order) -> list[Order]:
-        if instruction.opcode in ("reduce", "pad", "tuple", "get-tuple-element", "iota", "fusion"):
+        if instruction.opcode in TUPLES | REDUCING | {"fusion", "iota", "pad"}:
             raise OrderError(instruction.opcode)
         # Pieces side by side are what a dot reads, and no other Triton kernel.
         if instruction.opcode != "concatenate" and (words := unsupported(instruction, self.target)):
@@ -224,7 +225,7 @@ def _joins(
     user: Instruction, value: Instruction, order: Order, growth: _Growth
 ) -> tuple[str, Order]:
     """Why a user cannot join, or the order of its result."""
-    moves = user.opcode in ("bitcast", "reshape", "transpose", "copy")
+    moves = user.opcode in PERMUTING - {"reverse"}
     if not moves and not user.op.is_elementwise:
         return f"no {user.opcode} behind a dot", ()
     if words := unsupported(user, growth.target):

@@ -21,6 +21,7 @@ from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.priority.facts import Facts, FactsCache
 from hloopt.fusion.scatter import decide_scatter
 from hloopt.ir import Instruction
+from hloopt.ops.traits import INDEXING, MOVING, REDUCING
 
 __all__ = [
     "PairRules",
@@ -30,11 +31,12 @@ __all__ = [
     "no_triton",
 ]
 
-_ELEMENTAL: Final = frozenset({
-    "copy", "iota", "constant", "reduce", "broadcast", "concatenate", "dynamic-slice",
-    "dynamic-update-slice", "gather", "pad", "reduce-window", "reshape", "reverse", "scatter", "slice",
-    "transpose",
-})  # fmt: skip
+_ELEMENTAL: Final = (
+    MOVING - {"bitcast"}
+    | INDEXING
+    | REDUCING - {"select-and-scatter"}
+    | {"constant", "iota", "scatter"}
+)
 
 _LOOPS: Final = frozenset({"loop", "in-place", "memcpy"})
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import PERMUTING, UPDATING
 from hloopt.types import ArrayShape, Literal, SliceRange
 
 __all__ = ["Twins"]
@@ -24,9 +25,9 @@ _MANY: Final = 8
 """Operands that stand for themselves from which on twins among them are put to sleep."""
 _LARGEST: Final = 64
 """Instructions of a producer that is compared with others."""
-_TOLD_APART: Final = frozenset({"bitcast", "constant", "copy", "get-tuple-element", "transpose"})
+_TOLD_APART: Final = PERMUTING - {"reshape", "reverse"} | {"constant", "get-tuple-element"}
 """Ops whose price or rule looks at what is around them."""
-_IN_PLACE: Final = frozenset({"dynamic-update-slice", "scatter"})
+_IN_PLACE: Final = UPDATING
 """Ops beside which it counts where a slice begins."""
 
 _Key: TypeAlias = tuple[Any, ...]

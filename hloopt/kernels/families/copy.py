@@ -9,10 +9,11 @@ from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Copy, KernelSpec, Place, Step, Tile
+from hloopt.ops.traits import FORWARDING
 
 __all__ = ["KERNELS"]
 
-_SAME_BYTES = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
+_SAME_BYTES = FORWARDING | {"bitcast", "reshape"}
 
 
 def _sources(region: Region) -> list[int] | str:

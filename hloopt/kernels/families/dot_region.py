@@ -15,11 +15,12 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.elemental import elemental_problem
+from hloopt.ops.traits import REARRANGING
 
 __all__ = ["HEROES", "Product", "product_of"]
 
 HEROES = frozenset({"dot", "convolution"})
-_MOVES = frozenset({"bitcast", "reshape", "transpose", "reverse", "broadcast"})
+_MOVES = REARRANGING - {"slice"}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from hloopt.kernels.families.reduction_groups import Group, groups_of
 from hloopt.kernels.kernel import NO, YES, Site, Verdict
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import Argument, Place
+from hloopt.ops.traits import ASSOCIATIVE
 from hloopt.types import ArrayShape, DType, dtype, leaves
 
 __all__ = [
@@ -39,8 +40,6 @@ __all__ = [
     "reductions_of",
     "wanted_by_rule",
 ]
-
-_PLAIN = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def plain_reducer(hero: Instruction) -> str:
     computation = hero.attributes["to_apply"]
     root = computation.root
     kind = hero.operands[0].array.dtype
-    if len(hero.operands) != 2 or root.opcode not in _PLAIN or root.array.dtype is not kind:
+    if len(hero.operands) != 2 or root.opcode not in ASSOCIATIVE or root.array.dtype is not kind:
         return ""
     return root.opcode if set(root.operands) == set(computation.parameters) else ""
 

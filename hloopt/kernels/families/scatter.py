@@ -19,6 +19,7 @@ from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
+from hloopt.ops.traits import ASSOCIATIVE, EXACT, op_table
 from hloopt.types import DType, ScatterDims
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
     "scatter_problem",
 ]
 
-NATIVE = MappingProxyType(
+NATIVE = op_table(
     {
         "add": frozenset({"s32", "u32", "u64", "f32", "f64"}),
         "minimum": frozenset({"s32", "u32", "s64", "u64"}),
@@ -39,7 +40,9 @@ NATIVE = MappingProxyType(
         "and": frozenset({"s32", "u32", "u64"}),
         "or": frozenset({"s32", "u32", "u64"}),
         "xor": frozenset({"s32", "u32", "u64"}),
-    }
+    },
+    ASSOCIATIVE,
+    "a loop of compare and swap",
 )
 """Element types for which CUDA has the combiner as one atomic instruction, on every GPU since sm_60."""
 
@@ -169,9 +172,7 @@ def _spec(name: str, site: Site, tile: Tile) -> KernelSpec:
 def _is_any_order_the_same(scatter: Instruction) -> bool:
     kind: DType = scatter.operands[0].array.dtype
     opcode = combiner(scatter)
-    return opcode in ("minimum", "maximum", "and", "or", "xor") or (
-        opcode in ("add", "multiply") and (kind.is_integer or kind.is_pred)
-    )
+    return opcode in EXACT or (opcode in ("add", "multiply") and (kind.is_integer or kind.is_pred))
 
 
 def pairs_in_place(region: Region) -> dict[int, int]:

@@ -14,19 +14,20 @@ from hloopt.analysis.layout import same_layout
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import wrapped_computations
+from hloopt.ops.traits import op_table
 from hloopt.passes.effects import Effects
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["Carry", "Graph", "Node", "build_graph", "is_f32"]
 
 # Operands that hold elements of the result; the others are indices and predicates.
-_MOVING = {
+_MOVING = op_table({
     "broadcast": (0,), "copy": (0,), "dynamic-slice": (0,), "dynamic-update-slice": (0, 1),
     "gather": (0,), "pad": (0, 1), "reshape": (0,), "reverse": (0,), "select": (1, 2),
     "slice": (0,), "transpose": (0,), "negate": (0,), "abs": (0,),
-}  # fmt: skip
+}, otherwise="their elements are not of one operand")  # fmt: skip
 _CHOOSING = ("maximum", "minimum", "clamp")
-_LEFT = ("convert", "bitcast-convert", "reduce-precision", "stochastic-convert")
+_LEFT = ("bitcast-convert", "reduce-precision", "stochastic-convert")
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build
 from hloopt.ops import OPS
+from hloopt.ops.traits import op_table
 from hloopt.passes.concat_removal.edges import is_free, operand_dim
 from hloopt.passes.concat_removal.splits import Split, combiner, start
 from hloopt.types import ArrayShape, Literal, PaddingDim, SliceRange, array
@@ -328,8 +329,8 @@ def _reverse(pieces: Pieces, node: Instruction, dim: int, first: int, limit: int
     return _make(node, node, "reverse", (piece,), node.attributes, shape)
 
 
-_SPECIAL: dict[str, Callable[[Pieces, Instruction, int, int, int], Instruction]] = {
+_SPECIAL: Mapping[str, Callable[[Pieces, Instruction, int, int, int], Instruction]] = op_table({
     "concatenate": _concatenate, "reshape": _reshape, "slice": _slice_piece,
     "dynamic-slice": _dynamic_slice, "dynamic-update-slice": _update, "pad": _pad,
     "reverse": _reverse,
-}  # fmt: skip
+}, otherwise="pointwise, or not cut")  # fmt: skip

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from hloopt.analysis.layout import same_layout
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import INDEXING, JOINING
 from hloopt.passes.concat_removal.edges import is_cut_inside, is_free, operand_dims
 from hloopt.passes.concat_removal.loops import Loop, Slot, loops_of, weights
 from hloopt.passes.concat_removal.splits import READS, Answer, Split, follow, seed
@@ -26,7 +27,7 @@ __all__ = ["Region", "find_regions"]
 
 Node: TypeAlias = Instruction | Slot
 
-_MOVES = ("concatenate", "slice", "dynamic-slice", "pad", "dynamic-update-slice")
+_MOVES = JOINING | INDEXING - {"gather"} | {"slice"}
 
 
 @dataclass

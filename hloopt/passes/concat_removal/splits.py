@@ -6,7 +6,7 @@ too (a ``Split``), it reads one piece or combines them (``READS``), or it needs 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from itertools import pairwise
 from math import prod
@@ -14,19 +14,10 @@ from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import ASSOCIATIVE, op_table
 from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
-__all__ = [
-    "COMBINED",
-    "READS",
-    "Reads",
-    "Split",
-    "combiner",
-    "follow",
-    "region_of",
-    "seed",
-    "start",
-]
+__all__ = ["READS", "Reads", "Split", "combiner", "follow", "region_of", "seed", "start"]
 
 
 class Reads(Enum):
@@ -36,8 +27,6 @@ class Reads(Enum):
 
 
 READS: Final = Reads.PIECES
-
-COMBINED: Final = ("add", "multiply", "and", "or", "xor", "maximum", "minimum")
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ def combiner(user: Instruction, fast_math: bool) -> str:
     """The opcode that may combine partial results of a ``reduce`` in any order, or an empty string."""
     opcode = region_of(user)
     exact = user.array.dtype.is_integer or user.array.dtype.is_pred
-    return opcode if opcode in COMBINED and (exact or fast_math) else ""
+    return opcode if opcode in ASSOCIATIVE and (exact or fast_math) else ""
 
 
 def start(instruction: Instruction, dim: int) -> int | None:
@@ -250,8 +239,8 @@ def _reverse(user: Instruction, number: int, split: Split) -> Answer:
     return Split(split.dim, tuple(size - bound for bound in reversed(split.bounds)))
 
 
-_RULES: Final[dict[str, Callable[[Instruction, int, Split], Answer]]] = {
+_RULES: Final[Mapping[str, Callable[[Instruction, int, Split], Answer]]] = op_table({
     "broadcast": _broadcast, "transpose": _transpose, "reshape": _reshape, "slice": _slice,
     "dynamic-slice": _dynamic_slice, "dynamic-update-slice": _dynamic_update_slice,
     "concatenate": _concatenate, "pad": _pad, "reverse": _reverse,
-}  # fmt: skip
+}, otherwise="elementwise, a reduce, or where a split ends")  # fmt: skip

@@ -11,16 +11,15 @@ from collections.abc import Hashable, Mapping
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations, has_side_effect
+from hloopt.ops.traits import CONSTRAINTS, REARRANGING, SEQUENTIAL, SOURCES, TUPLES
 from hloopt.types import ArrayShape, Literal, TupleShape
 
 __all__ = ["Branch", "branches_of", "is_movable", "is_trivial"]
 
 Key = Hashable
 
-_TRIVIAL = ("parameter", "constant", "iota", "broadcast", "get-tuple-element", "tuple", "reshape",
-            "bitcast", "copy")  # fmt: skip
-_FIXED = ("rng", "rng-bit-generator", "rng-get-and-update-state", "opt-barrier", "after-all",
-          "domain", "add-dependency", "while", "conditional", "call", "custom-call")  # fmt: skip
+_TRIVIAL = SOURCES | TUPLES | REARRANGING - {"reverse", "slice", "transpose"}
+_FIXED = CONSTRAINTS | SEQUENTIAL | {"custom-call"}
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ops.traits import MOVING, PLUMBING, TUPLES
 from hloopt.passes.conditional_simplifier.branches import Branch, is_movable
 from hloopt.rewrite import PassLog
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape, scalar
@@ -12,25 +13,9 @@ __all__ = ["select_instead", "select_of_two"]
 
 _STEP = "compute all branches and select"
 _FAMILIES = ("elementwise", "movement", "source", "tuple", "indexing")
-_NOTHING = (
-    "parameter",
-    "constant",
-    "tuple",
-    "get-tuple-element",
-    "broadcast",
-    "reshape",
-    "bitcast",
-)
-_HANDED_ON = frozenset(("parameter", "get-tuple-element", "tuple"))
-_CHEAP = _HANDED_ON | {
-    "broadcast",
-    "concatenate",
-    "dynamic-slice",
-    "pad",
-    "reduce",
-    "reshape",
-    "slice",
-}
+_NOTHING = PLUMBING | {"bitcast", "broadcast", "reshape"}
+_HANDED_ON = TUPLES | {"parameter"}
+_CHEAP = _HANDED_ON | MOVING - {"bitcast", "reverse", "transpose"} | {"dynamic-slice", "reduce"}
 
 
 def select_of_two(conditional: Instruction, branches: list[Branch], log: PassLog) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from hloopt.analysis.in_place import may_overwrite
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, edit
+from hloopt.ops.traits import CONTROL_FLOW
 from hloopt.passes.copy_insertion.state import Group, Key, State
 from hloopt.passes.copy_insertion.tuples import Index, leaf_of, with_leaves
 
@@ -16,7 +17,6 @@ Slot = Key | str
 FRESH = "fresh"
 """A buffer of its own, in which nothing else is; a ``Key`` stands for the buffer of that parameter."""
 
-_SEVERAL = ("while", "conditional", "call", "async-start")
 _Copy = Callable[[Instruction | None, Instruction, Instruction, str], Instruction | None]
 
 
@@ -93,7 +93,7 @@ def _follows(state: State, before: Group, after: Group) -> bool:
     if before.end != after.start:
         return before.end < after.start
     writer = state.order[after.start]
-    if writer.opcode in _SEVERAL or not all(map(state.is_known, writer.operands)):
+    if writer.opcode in CONTROL_FLOW or not all(map(state.is_known, writer.operands)):
         # Calls write before they have read everything, and so does what a copy was made for.
         return False
     written = [index for index, value in state.leaves(writer) if state.groups[value] is after]

@@ -8,6 +8,7 @@ from hloopt.analysis.aliasing import Aliasing
 from hloopt.analysis.in_place import in_place_pairs
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import ALIASES
 from hloopt.passes.copy_insertion.tuples import Index, indices
 from hloopt.types import ArrayShape, Shape, TupleShape
 
@@ -17,7 +18,6 @@ Key = tuple[int, int]
 """Number of a parameter and of a leaf of it."""
 
 _CONTROL = ("while", "conditional", "call")
-_VIEWS = ("tuple", "get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency")
 
 
 @dataclass(eq=False)
@@ -99,7 +99,7 @@ class State:
         for place in self.aliasing.values[number].positions:
             for reader in place.instruction.users:
                 at = self.position.get(reader, -1)
-                if at <= position or reader.opcode in _VIEWS:
+                if at <= position or reader.opcode in ALIASES:
                     continue
                 if place.index or reader in found or not _only_reads(reader, place.instruction):
                     return None
@@ -117,7 +117,7 @@ class State:
     def _last_uses(self) -> dict[int, int]:
         found: dict[int, int] = {}
         for position, instruction in enumerate(self.order):
-            if instruction.opcode not in _VIEWS:
+            if instruction.opcode not in ALIASES:
                 for operand in instruction.operands:
                     for number in self.aliasing.numbers(operand):
                         found[number] = position

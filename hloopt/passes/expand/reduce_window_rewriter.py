@@ -8,9 +8,10 @@ from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import IDEMPOTENT
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.passes.regions import IDEMPOTENT, is_exact, is_identity, named_combiner
+from hloopt.passes.regions import is_exact, is_identity, named_combiner
 from hloopt.types import ArrayShape, Window, WindowDim
 
 __all__ = ["ReduceWindowRewriter"]

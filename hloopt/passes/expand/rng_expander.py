@@ -7,6 +7,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.interpret import gpu_random, random
 from hloopt.ir import Instruction
+from hloopt.ops.traits import RANDOM
 from hloopt.passes.expand import rolled_threefry
 from hloopt.passes.expand.counter_based import philox_bits, threefry2x32, threefry_bits
 from hloopt.passes.expand.expander import Expander
@@ -37,9 +38,7 @@ class RngExpander(Expander):
     """
 
     name: ClassVar[str] = "rng-expander"
-    opcodes: ClassVar[frozenset[str]] = frozenset(
-        {"rng", "rng-bit-generator", "rng-get-and-update-state", "custom-call", "while"}
-    )
+    opcodes: ClassVar[frozenset[str]] = RANDOM | {"custom-call", "while"}
     example: ClassVar[str] = """\
 HloModule bits
 

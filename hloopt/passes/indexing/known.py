@@ -9,13 +9,12 @@ from hloopt.interpret import EVALUATORS
 from hloopt.interpret.context import Array, array_of
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import MOVING
 from hloopt.types import ArrayShape
 
 __all__ = ["KnownArrays"]
 
-_MOVES = frozenset(
-    {"broadcast", "concatenate", "copy", "iota", "reshape", "reverse", "slice", "transpose"}
-)
+_MOVES = MOVING - {"bitcast", "pad"} | {"iota"}
 
 
 class KnownArrays:

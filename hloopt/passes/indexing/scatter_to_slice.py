@@ -13,6 +13,7 @@ from hloopt.errors import UsageError
 from hloopt.interpret.context import Array
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module
+from hloopt.ops import op_of
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine, is_inside
 from hloopt.passes.regions import is_liftable, lifted, named_combiner
@@ -318,18 +319,20 @@ def _affine_starts(
 
 def _neutral(opcode: str, dtype: DType) -> object:
     """X such that ``opcode(a, x)`` is a, bit for bit, for every a; None where there is none."""
-    integral = dtype.is_integer
-    half = 1 << (dtype.bits - 1)
-    low, high = (-half, half - 1) if dtype.kind == "signed" else (0, 2 * half - 1)
-    if dtype.is_float and dtype.name in ("f16", "bf16", "f32", "f64"):
-        known = {"add": -0.0, "multiply": 1, "maximum": -np.inf, "minimum": np.inf}
-        return known.get(opcode)
-    if integral:
-        numbers = {"add": 0, "multiply": 1, "maximum": low, "minimum": high, "or": 0, "xor": 0}
-        return numbers.get(opcode, low if opcode == "and" and low == -1 else None)
     if dtype.is_pred:
         return {"and": True, "or": False, "xor": False}.get(opcode)
-    return None
+    zero: float = 0
+    low: float
+    high: float
+    if dtype.is_integer:
+        half = 1 << (dtype.bits - 1)
+        low, high = (-half, half - 1) if dtype.kind == "signed" else (0, 2 * half - 1)
+    elif dtype.name in ("f16", "bf16", "f32", "f64"):
+        zero, low, high = -0.0, -np.inf, np.inf
+    else:
+        return None
+    found = op_of(opcode).identity if opcode != "and" else None
+    return {"lowest": low, "highest": high, 0: zero}.get(found, found)
 
 
 def _regular(scatter: Instruction, plan: _Plan, neutral: object) -> None:

@@ -24,13 +24,14 @@ as XLA does, so that their results may differ within rounding.  Everything else 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import callees_first
+from hloopt.ops.traits import BODIES, TUPLES, op_table
 from hloopt.passes.layout_normalization import calls, views
 from hloopt.passes.layout_normalization.rewriter import Rewriter
 from hloopt.passes.layout_normalization.rules import RULES, apply_logically, pointwise
@@ -41,16 +42,16 @@ from hloopt.types import Verbatim
 
 __all__ = ["LayoutNormalization"]
 
-_OWN_RULES: dict[str, Callable[[Rewriter, Instruction], None]] = {
-    "bitcast": views.bitcast,
-    "call": calls.call,
-    "conditional": calls.call,
-    "fusion": calls.call,
-    "parameter": calls.parameter,
-    "reshape": views.reshape,
-    "while": calls.call,
-}
-_ALWAYS = ("bitcast", "parameter", "while", "conditional", "call", "fusion")
+_OWN_RULES: Mapping[str, Callable[[Rewriter, Instruction], None]] = op_table(
+    {
+        **dict.fromkeys(BODIES, calls.call),
+        "bitcast": views.bitcast,
+        "parameter": calls.parameter,
+        "reshape": views.reshape,
+    },
+    otherwise="a rule for logical shapes (``rules.RULES``)",
+)
+_ALWAYS = BODIES | {"bitcast", "parameter"}
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _visit(rewriter: Rewriter, instruction: Instruction, log: PassLog) -> None:
         rule = _OWN_RULES.get(instruction.opcode, apply_logically)
         if instruction.opcode == "reshape":
             rule = apply_logically
-        elif instruction.opcode in ("tuple", "get-tuple-element", "transpose", "constant"):
+        elif instruction.opcode in TUPLES | {"constant", "transpose"}:
             rule = RULES[instruction.opcode]
     rule(rewriter, instruction)
     if not descends(shape):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import op_table
 from hloopt.passes.layout_normalization import contractions
 from hloopt.passes.layout_normalization.rewriter import Order, Rewriter, positions
 from hloopt.passes.layout_normalization.values import (
@@ -263,7 +263,7 @@ def _each_on_its_own(rewriter: Rewriter, instruction: Instruction) -> None:
     rewriter.update(instruction, operands, orders if several else orders[0])
 
 
-RULES: Final[Mapping[str, Rule]] = MappingProxyType({
+RULES: Final[Mapping[str, Rule]] = op_table({
     "add-dependency": _pass_on,
     "all-reduce": _each_on_its_own,
     "broadcast": _broadcast,
@@ -290,4 +290,4 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType({
     "sort": contractions.sort,
     "transpose": _transpose,
     "tuple": _tuple,
-})  # fmt: skip
+}, otherwise="pointwise, or with its own layouts")  # fmt: skip

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import BODIES
 from hloopt.passes.layout_normalization.values import Orders, orders_of, plain_orders
 from hloopt.types import Shape
 
 __all__ = ["Signatures", "is_border", "wraps"]
 
-_FLEXIBLE = ("while", "conditional", "call", "fusion")
 _FAMILIES = ("custom", "host", "async")
 
 _Slot = tuple[Computation, int]
@@ -45,9 +45,9 @@ class Signatures:
         self.logical = logical
         self._fixed: set[Computation] = {module.entry}
         self._above: dict[_Slot, _Slot] = {}
-        calls = [entry for entry in module.instructions() if entry.opcode in _FLEXIBLE]
+        calls = [entry for entry in module.instructions() if entry.opcode in BODIES]
         for instruction in module.instructions():
-            if instruction.opcode not in _FLEXIBLE or not instruction.is_understood:
+            if instruction.opcode not in BODIES or not instruction.is_understood:
                 self._fixed.update(called_computations(instruction))
         for computation in module:
             if any(map(wraps, computation.callers)):

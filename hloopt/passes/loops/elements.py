@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import NOT_MERGEABLE
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops.carried import states, whole_uses
 from hloopt.rewrite.driver import same_layout
@@ -26,8 +27,6 @@ __all__ = [
 ]
 
 _MOST_ROUNDS = 16
-_NOT_EQUAL = frozenset({"parameter", "rng", "rng-bit-generator", "rng-get-and-update-state",
-                        "opt-barrier", "after-all", "domain", "add-dependency"})  # fmt: skip
 
 
 def count(loop: Instruction) -> int:
@@ -240,7 +239,7 @@ class _Numbers:
         if instruction.opcode == "get-tuple-element" and instruction.operands[0] is state:
             index = instruction.attributes["index"]
             return "element", self._classes[index], _shape_key(instruction)
-        if instruction.opcode in _NOT_EQUAL or self._effects.has(instruction):
+        if instruction.opcode in NOT_MERGEABLE or self._effects.has(instruction):
             return instruction
         operands = tuple(found[operand] for operand in instruction.operands)
         if len(operands) == 2 and operands[0] > operands[1] and instruction.op.commutative:

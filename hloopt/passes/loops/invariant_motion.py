@@ -9,6 +9,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, growth_obstacle, remove_unused
@@ -19,9 +20,7 @@ from hloopt.types import ArrayShape, Shape, TupleShape, leaves
 __all__ = ["WhileInvariantMotion"]
 
 _STEP = "move work out of a loop"
-_NEVER = frozenset({"parameter", "opt-barrier", "after-all", "add-dependency", "domain", "rng",
-                    "rng-bit-generator", "rng-get-and-update-state"})  # fmt: skip
-_ARRANGING = frozenset({"bitcast", "broadcast", "copy", "iota", "reshape", "reverse", "transpose"})
+_ARRANGING = REARRANGING - {"slice"} | {"iota"}
 _TUPLES = frozenset({"get-tuple-element", "tuple"})
 _MAYBE_COSTLY = ("control", "custom")
 
@@ -175,7 +174,7 @@ class _Search:
             index = instruction.attributes["index"]
             return elements.is_handed_on(self.loop.attributes["body"], index)
         return (
-            instruction.opcode not in _NEVER
+            instruction.opcode not in NOT_MERGEABLE
             and all(operand in self.invariant for operand in instruction.operands)
             and self.may_move(instruction)
         )

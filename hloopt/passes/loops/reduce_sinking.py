@@ -12,6 +12,7 @@ from hloopt.errors import UsageError
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, open_computations
+from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
 from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, whole_uses
 from hloopt.passes.scan_recognition.ranges import identity
 from hloopt.rewrite import Pass, PassLog
@@ -20,8 +21,7 @@ from hloopt.types import ArrayShape, TupleShape
 __all__ = ["WhileReduceSinking"]
 
 _STEP = "reduce after a loop"
-_COUNTED = frozenset({"add", "multiply", "xor"})
-_ORDERED = frozenset({"and", "maximum", "minimum", "or"})
+_COUNTED = ASSOCIATIVE - IDEMPOTENT
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ ENTRY main {
 def _added(following: Instruction, inside: list[Instruction]) -> Instruction | None:
     """The reduce that the next value of an element is itself and that; nothing else reads either."""
     opcode = following.opcode
-    if opcode not in _COUNTED | _ORDERED or len(inside) != 1 or _ties(following):
+    if opcode not in ASSOCIATIVE or len(inside) != 1 or _ties(following):
         return None
     (read,) = inside
     others = [operand for operand in following.operands if operand is not read]

@@ -29,6 +29,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import ALIASES
 from hloopt.passes.effects import Effects
 from hloopt.passes.rematerialize.peaks import Peaks
 from hloopt.passes.rematerialize.plan import Plan, plan_again
@@ -40,9 +41,7 @@ __all__ = ["Rematerialize"]
 _FAMILIES = ("elementwise", "movement", "indexing", "reduction", "window", "linear", "sort")
 _ALSO = ("iota", "fusion")
 _CONTROL_FLOW = ("while", "conditional", "call")
-_HOLDERS = frozenset({
-    "bitcast", "get-tuple-element", "tuple", "while", "opt-barrier", "domain", "add-dependency",
-})  # fmt: skip
+_HOLDERS = ALIASES | {"while"}
 _STEPS = 5
 
 

@@ -10,9 +10,9 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import region_computations, wrapped_computations
+from hloopt.ops.traits import ASSOCIATIVE, JOINING
 from hloopt.passes.scan_recognition.loops import LoopScan, loop_scans
 from hloopt.passes.scan_recognition.ranges import (
-    OPS_OF_SCANS,
     Description,
     Known,
     describe,
@@ -28,7 +28,7 @@ __all__ = ["ScanRecognition"]
 Form = Literal["inclusive", "exclusive", "reverse"]
 _STEP = "ladder => reduce-window"
 _LOOP = "loop that accumulates => reduce-window"
-_LADDER = (*OPS_OF_SCANS, "slice", "pad", "concatenate", "broadcast", "constant")
+_LADDER = ASSOCIATIVE | JOINING | {"broadcast", "constant", "slice"}
 
 
 @dataclass(frozen=True)

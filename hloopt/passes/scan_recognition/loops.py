@@ -11,7 +11,8 @@ from typing import Literal
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.passes.scan_recognition.ranges import OPS_OF_SCANS, identity
+from hloopt.ops.traits import ASSOCIATIVE
+from hloopt.passes.scan_recognition.ranges import identity
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.types import ArrayShape, TupleShape
 
@@ -132,9 +133,9 @@ class _Body:
         """The element whose new (or, True, old) value is written."""
         old = self.slot(written)
         if old is not None:
-            return (old if self.root.operands[old].opcode in OPS_OF_SCANS else None), True
+            return (old if self.root.operands[old].opcode in ASSOCIATIVE else None), True
         for index, following in enumerate(self.root.operands):
-            if following is written and following.opcode in OPS_OF_SCANS:
+            if following is written and following.opcode in ASSOCIATIVE:
                 return index, False
         return None, False
 

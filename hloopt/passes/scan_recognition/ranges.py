@@ -8,7 +8,7 @@ and the op itself keep arrays described, in whatever order a ladder of them is b
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -16,13 +16,12 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
+from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.types import ArrayShape, DType, PaddingDim, SliceRange
 
-__all__ = ["OPS_OF_SCANS", "Description", "Known", "describe", "identity"]
+__all__ = ["Description", "Known", "describe", "identity"]
 
-OPS_OF_SCANS: Final = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
-_IDEMPOTENT: Final = ("maximum", "minimum", "and", "or")
 
 Numbers: TypeAlias = "np.ndarray[Any, Any]"
 Known: TypeAlias = "dict[Instruction, Description | None]"
@@ -90,7 +89,7 @@ def describe(instruction: Instruction, known: Known, longest: int) -> Descriptio
         return _pad(instruction, known)
     if instruction.opcode == "concatenate":
         return _concatenate(instruction, known)
-    if instruction.opcode in OPS_OF_SCANS:
+    if instruction.opcode in ASSOCIATIVE:
         return _combine(instruction, known)
     return None
 
@@ -208,7 +207,7 @@ def _put_together(
         if not opcodes <= {opcode}:
             return None
         touching = (one.high == other.low) | (other.high == one.low)
-        if opcode in _IDEMPOTENT:
+        if opcode in IDEMPOTENT:
             touching |= (one.low <= other.high) & (other.low <= one.high)
         if not touching[both].all():
             return None

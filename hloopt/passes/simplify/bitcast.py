@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import REARRANGING
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
     dimensions,
@@ -21,7 +22,7 @@ __all__ = ["RULES"]
 A = var("A")
 
 # What may write its result in any order, so that a copy into another order is not needed after it.
-_MOVES = ("broadcast", "reshape", "transpose", "copy")
+_MOVES = REARRANGING - {"bitcast", "reverse", "slice"}
 
 
 def _one_bitcast_convert(match: Match) -> Instruction | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.integer_values import INTEGER_RULES
 from hloopt.ir import Instruction
+from hloopt.ops.traits import DEVICE_NUMBERS, EXTREMA, MODULAR
 from hloopt.passes.simplify.conditions import (
     INTEGER,
     PRED,
@@ -31,10 +33,7 @@ def _single(match: Match) -> Instruction | None:
     return match.splat(shape, int(known.low))
 
 
-_WHOLE_OPS = ("abs", "add", "and", "clamp", "convert", "count-leading-zeros", "divide", "iota", "maximum",
-              "minimum", "multiply", "negate", "not", "or", "partition-id", "popcnt", "remainder",
-              "replica-id", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
-              "subtract", "xor")  # fmt: skip
+_WHOLE_OPS = INTEGER_RULES.keys() | DEVICE_NUMBERS | {"convert", "iota", "select"}
 
 
 def _either(match: Match) -> Instruction | None:
@@ -115,8 +114,7 @@ def _of_chosen_constants(match: Match) -> Instruction | None:
     return match.make("select", predicate, *arms, shape=shape)
 
 
-_COMPUTED = ("add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "and", "or", "xor", "not",
-             "convert")  # fmt: skip
+_COMPUTED = MODULAR | EXTREMA | {"abs", "convert"}
 
 
 RULES = (

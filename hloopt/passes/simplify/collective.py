@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import COLLECTIVE, DONES, STARTS
 from hloopt.rewrite import Match, Rule, op, same_layout
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["RULES"]
 
-_GROUPED = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+_GROUPED = (
+    COLLECTIVE
+    - STARTS
+    - DONES
+    - {"collective-broadcast", "collective-permute", "ragged-all-to-all"}
+)
 
 
 def _all_alone(root: Instruction) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hloopt.analysis.trip_count import trip_count
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import has_side_effect
+from hloopt.ops.traits import PLUMBING
 from hloopt.passes.simplify.conditions import scalar_value
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import ArrayShape, TupleShape
@@ -109,7 +110,7 @@ def _is_free(branch: Computation) -> bool:
             return False
         if "sharding" in instruction.attributes:
             return False
-        if instruction.opcode in ("parameter", "tuple", "get-tuple-element", "constant"):
+        if instruction.opcode in PLUMBING:
             continue
         shape = instruction.shape
         ops += 1

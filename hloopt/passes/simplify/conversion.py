@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import MODULAR, PICKING
 from hloopt.passes.simplify.conditions import (
     COMPLEX,
     FLOAT,
@@ -75,18 +76,15 @@ def _keeps_format(match: Match) -> bool:
 
 
 # Modulo a power of two: the low bits of the result come from the low bits of the operands.
-_MODULAR = ("add", "subtract", "multiply", "negate", "and", "or", "xor", "not")
 # Of no negative number: what does not fit cannot come out.
 _UNSIGNED = ("divide", "remainder")
-# The result is one of the operands, picked by order, sign or a third operand.
-_PICKING = ("maximum", "minimum", "select", "clamp")
 _SIGNS = ("abs", "negate")
 
 
 def _stays_narrow(opcode: str, narrow: DType, wide: DType) -> bool:
     """Whether ``convert(f(convert(A), ...))`` is ``f(A, ...)`` to the last bit, from narrow and back."""
     if narrow.kind in INTEGER and wide.kind in INTEGER and narrow.bits >= 8:
-        if opcode in _MODULAR:
+        if opcode in MODULAR:
             return narrow.bits <= wide.bits
         if opcode in _UNSIGNED:
             return narrow.kind == wide.kind == UNSIGNED and narrow.bits <= wide.bits
@@ -94,7 +92,7 @@ def _stays_narrow(opcode: str, narrow: DType, wide: DType) -> bool:
         return narrow.name in _FORMAT and is_lossless(narrow, wide)
     if narrow.kind == FLOAT or (narrow.kind in INTEGER and narrow.bits >= 8):
         return (
-            opcode in _PICKING
+            opcode in PICKING
             and is_lossless(narrow, wide)
             and (narrow.kind != FLOAT or narrow.name in _FORMAT)
         )
@@ -205,7 +203,7 @@ PAIRS = (
     Rule("convert(convert(A)) => convert(A)", op("convert", op("convert", A)), _one_convert),
     Rule(
         "convert(f(convert(A), convert(B))) => f(A, B)",
-        op("convert", op((*_MODULAR, *_UNSIGNED, *_PICKING, *_SIGNS[:1])).bind("F").one_use),
+        op("convert", op((*MODULAR, *_UNSIGNED, *PICKING, *_SIGNS[:1])).bind("F").one_use),
         _narrow,
     ),
 )

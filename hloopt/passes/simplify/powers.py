@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import INTEGRAL, MONOTONE
 from hloopt.passes.simplify.conditions import (
     FLOAT,
     exact_or_fast,
@@ -59,16 +60,11 @@ def _extremum_of(match: Match) -> Instruction | None:
     inner = match.inner
     if inner.opcode != match.root.operands[1].opcode or match.A is match.B:
         return None
-    if not match.fast_math and (inner.opcode not in _STEPS or not is_exact(match)):
+    if not match.fast_math and (inner.opcode not in INTEGRAL or not is_exact(match)):
         return match.refuse(f"{inner.opcode} is rounded, maybe not always the same way")
     extremum = match.result(match.root.opcode, match.A, match.B)
     return match.result(inner.opcode, extremum, **inner.attributes)
 
-
-_STEPS = ("floor", "ceil", "round-nearest-even", "round-nearest-afz", "sign")
-# Functions of all real numbers that never fall; those of some would meet others' NaN.
-_RISING = (*_STEPS, "exponential", "exponential-minus-one", "tanh", "logistic", "cbrt", "erf", "sinh",
-           "asinh")  # fmt: skip
 
 RULES = (
     Rule(
@@ -135,12 +131,12 @@ RULES = (
     ),
     Rule(
         "max(f(A), f(B)) => f(max(A, B))",
-        op("maximum", op(_RISING, A).one_use, op(_RISING, B).one_use),
+        op("maximum", op(MONOTONE, A).one_use, op(MONOTONE, B).one_use),
         _extremum_of,
     ),
     Rule(
         "min(f(A), f(B)) => f(min(A, B))",
-        op("minimum", op(_RISING, A).one_use, op(_RISING, B).one_use),
+        op("minimum", op(MONOTONE, A).one_use, op(MONOTONE, B).one_use),
         _extremum_of,
     ),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import IDEMPOTENT, REARRANGING
 from hloopt.passes.regions import (
-    IDEMPOTENT,
     combiner_computation,
     is_exact,
     is_liftable,
@@ -70,7 +70,7 @@ def is_neutral(match: Match, opcode: str, init: Instruction, values: Instruction
 
 def _is_sum_from_zero(values: Instruction) -> bool:
     """Whether the elements are sums that began with +0: in every order these end with +0, never with -0."""
-    while values.opcode in ("reshape", "transpose", "broadcast", "slice", "reverse", "copy"):
+    while values.opcode in REARRANGING - {"bitcast"}:
         values = values.operands[0]
     return (
         values.opcode == "reduce"

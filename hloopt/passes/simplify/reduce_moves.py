@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.passes.regions import IDEMPOTENT, is_exact, named_combiner
+from hloopt.ops.traits import IDEMPOTENT
+from hloopt.passes.regions import is_exact, named_combiner
 from hloopt.passes.simplify.conditions import resized
 from hloopt.passes.simplify.reduce import (
     fold,

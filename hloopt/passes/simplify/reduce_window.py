@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloopt.ir import Instruction
-from hloopt.passes.regions import IDEMPOTENT, is_liftable, lifted, named_combiner
+from hloopt.ops.traits import IDEMPOTENT
+from hloopt.passes.regions import is_liftable, lifted, named_combiner
 from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, INTEGER, resized, scalar_value
 from hloopt.passes.simplify.reduce import is_neutral
 from hloopt.rewrite import Match, Rule, op, splat_literal, var

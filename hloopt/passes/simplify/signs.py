@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import INTEGRAL
 from hloopt.passes.simplify.conditions import (
     INTEGER,
     UNSIGNED,
@@ -19,7 +20,7 @@ __all__ = ["RULES"]
 
 A, B = var("A"), var("B")
 C = splat(name="C")
-ROUNDED = ("floor", "ceil", "round-nearest-even", "round-nearest-afz")
+ROUNDED = INTEGRAL - {"sign"}
 
 
 def _has_no_sign(match: Match) -> bool:

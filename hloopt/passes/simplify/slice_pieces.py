@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import PERMUTING, REARRANGING, SOURCES
 from hloopt.passes.regions import is_exact, named_combiner
 from hloopt.passes.simplify.conditions import resized, scalar_value
 from hloopt.passes.simplify.dimensions import (
@@ -102,7 +103,7 @@ def _slice_past_pieces(match: Match) -> Instruction | None:
     return match.again(computed, *pieces, shape=shape)
 
 
-_AT_HAND = ("broadcast", "parameter", "get-tuple-element", "iota", "slice", "reshape", "constant")
+_AT_HAND = SOURCES | REARRANGING - PERMUTING | {"get-tuple-element", "reshape"}
 
 
 def _slice_of_pad(match: Match) -> Instruction | None:
