@@ -21,7 +21,6 @@ from hloopt.ops import OPS
 from hloopt.text.numbers import literal_text
 from hloopt.text.printer import _tables, header_text, value_text
 from hloopt.text.strict import ALWAYS_WRITTEN
-from hloopt.text.strings import quote
 from hloopt.types import (
     DTYPES,
     ArrayShape,
@@ -33,6 +32,7 @@ from hloopt.types import (
     Window,
     without_layout,
 )
+from hloopt.types.strings import quote
 
 __all__ = ["FREEDOMS", "respell"]
 

@@ -9,8 +9,8 @@ from hloopt.proto.annotations import METADATA
 from hloopt.proto.messages import new
 from hloopt.proto.problem import Problem
 from hloopt.proto.tokens import Tokens
-from hloopt.text.strings import unquote
 from hloopt.types import Metadata
+from hloopt.types.strings import unquote
 
 __all__ = [
     "write_aliasing",

@@ -9,7 +9,7 @@ from typing import Any
 from hloopt.proto.messages import decode, text
 from hloopt.proto.problem import Problem
 from hloopt.text.attributes import encode_metadata
-from hloopt.text.strings import quote
+from hloopt.types.strings import quote
 
 __all__ = [
     "METADATA",

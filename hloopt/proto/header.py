@@ -77,7 +77,7 @@ def _recovery(proto: Any) -> str:
     """Pairs of arrays, and the module that makes the first of the second where they differ."""
     from hloopt.proto.reader import read_module
     from hloopt.text.printer import print_module
-    from hloopt.text.strings import quote
+    from hloopt.types.strings import quote
 
     parts = []
     for entry in proto.entries:

@@ -7,8 +7,8 @@ from hloopt.proto.entry import Entry, Target
 from hloopt.proto.messages import text
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row
-from hloopt.text.strings import unquote
 from hloopt.types import Verbatim
+from hloopt.types.strings import unquote
 
 __all__ = ["BACKEND_CONFIG"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hloopt.proto.problem import Problem
-from hloopt.text.strings import unquote
+from hloopt.types.strings import unquote
 
 __all__ = ["Tokens"]
 

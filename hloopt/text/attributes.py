@@ -14,8 +14,8 @@ from hloopt.text.grammar import pattern, read, starts
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText, Unfamiliar
 from hloopt.text.spelling import did_you_mean
-from hloopt.text.strings import quote
 from hloopt.types import Metadata, Verbatim, stray_key
+from hloopt.types.strings import quote
 
 __all__ = [
     "PHASES",

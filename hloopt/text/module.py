@@ -22,9 +22,9 @@ from hloopt.text.records import (
 )
 from hloopt.text.scope import Scope
 from hloopt.text.spelling import did_you_mean
-from hloopt.text.strings import unquote
 from hloopt.text.token import Token
 from hloopt.types import Shape, compatible
+from hloopt.types.strings import unquote
 
 __all__ = ["ModuleReader"]
 

@@ -14,7 +14,6 @@ from hloopt.ir.normal import DEBUGGING
 from hloopt.ir.verbatim import without_metadata
 from hloopt.ir.walk import callees_first
 from hloopt.text.numbers import literal_text
-from hloopt.text.strings import quote
 from hloopt.types import (
     AliasEntry,
     ArrayShape,
@@ -32,6 +31,7 @@ from hloopt.types import (
     attribute_name,
     without_layout,
 )
+from hloopt.types.strings import quote
 
 __all__ = [
     "PrintOptions",

@@ -8,7 +8,6 @@ from typing import Any
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin, end
-from hloopt.text.strings import unquote
 from hloopt.text.token import Token
 from hloopt.types import (
     AliasEntry,
@@ -23,6 +22,7 @@ from hloopt.types import (
     Window,
     WindowDim,
 )
+from hloopt.types.strings import unquote
 
 __all__ = ["ValueRules"]
 
