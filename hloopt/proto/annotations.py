@@ -8,7 +8,7 @@ from typing import Any
 
 from hloopt.proto.messages import decode, text
 from hloopt.proto.problem import Problem
-from hloopt.text.attributes import encode_metadata
+from hloopt.types import Metadata
 from hloopt.types.strings import quote
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "aliasing_text",
     "frontend_text",
     "json_or_string",
-    "metadata_text",
     "origin_text",
+    "read_metadata",
     "replication_text",
     "statistics_text",
 ]
@@ -40,7 +40,7 @@ METADATA = (
 )
 
 
-def metadata_text(data: bytes, warnings: list[str]) -> str:
+def read_metadata(data: bytes, warnings: list[str]) -> Metadata:
     """``{op_name="..." stack_frame_id=3}``; empty braces for metadata that says nothing."""
     proto = decode("OpMetadata", data, warnings)
     known = {field.name: value for field, value in proto.ListFields()}
@@ -58,7 +58,7 @@ def metadata_text(data: bytes, warnings: list[str]) -> str:
         told = f"metadata has a field {name}, which has no text form; it is left out"
         if told not in warnings:
             warnings.append(told)
-    return encode_metadata(fields)
+    return Metadata.of(fields)
 
 
 # A value that is a dictionary stands without quotes: balanced braces, strings skipped.

@@ -12,7 +12,7 @@ from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import no_collection
 from hloopt.ops import MANY, op_of
 from hloopt.proto import header
-from hloopt.proto.annotations import metadata_text
+from hloopt.proto.annotations import read_metadata
 from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import calls
 from hloopt.proto.entry import Entry, Reading
@@ -21,7 +21,6 @@ from hloopt.proto.order import sorted_by_needs
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row
 from hloopt.proto.schema import fields
-from hloopt.text.attributes import decode_metadata
 from hloopt.types import DTYPES, Metadata
 
 __all__ = ["read_module"]
@@ -231,8 +230,8 @@ class _ModuleReader:
 
     def metadata(self, data: bytes) -> Metadata | None:
         if data not in self._metadata:
-            found = metadata_text(data, self.reading.warnings)
-            self._metadata[data] = None if found == "{}" else Metadata(found, decode_metadata)
+            found = read_metadata(data, self.reading.warnings)
+            self._metadata[data] = found if found.fields else None
         return self._metadata[data]
 
     def legal(self, name: str, what: str) -> str:

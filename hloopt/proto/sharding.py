@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hloopt.proto.annotations import metadata_text
+from hloopt.proto.annotations import read_metadata
 from hloopt.proto.messages import decode, text
 from hloopt.proto.problem import Problem
 from hloopt.proto.words import word_of
@@ -56,7 +56,7 @@ def _tiles(proto: Any) -> Iterator[str]:
 
 
 def _metadata(several: Iterable[bytes], warnings: list[str]) -> Iterator[str]:
-    texts = [metadata_text(data, warnings) for data in several]
+    texts = [read_metadata(data, warnings).text for data in several]
     if len(texts) == 1:
         yield f"metadata={texts[0]}"
     elif texts:

@@ -13,7 +13,6 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import BODIES
 from hloopt.rewrite.pattern import splat_literal
-from hloopt.text.attributes import decode_metadata, encode_metadata
 from hloopt.types import Metadata
 
 __all__ = ["MOST_LINES", "kernel_lines", "lines_text", "merge_lines"]
@@ -44,8 +43,8 @@ def merge_lines(kept: Instruction, gone: Iterable[Instruction]) -> None:
     first = mine or next(other for other in others if module.user_lines(other))
     if len(lines) > 1 or not module.user_lines(first):
         file = ",".join([*lines][:MOST_LINES])
-        text = encode_metadata(_with_file(first.fields, file))
-        first = Metadata(text, decode_metadata, first.own)
+        own, first = first.own, Metadata.of(_with_file(first.fields, file))
+        first.own = own
     kept.metadata = first
 
 

@@ -14,8 +14,7 @@ from hloopt.text.grammar import pattern, read, starts
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText, Unfamiliar
 from hloopt.text.spelling import did_you_mean
-from hloopt.types import Metadata, Verbatim, stray_key
-from hloopt.types.strings import quote
+from hloopt.types import METADATA_TEXTS, Metadata, Verbatim, stray_key
 
 __all__ = [
     "PHASES",
@@ -23,7 +22,6 @@ __all__ = [
     "Row",
     "Tail",
     "decode_metadata",
-    "encode_metadata",
     "read_header_attribute",
     "row",
 ]
@@ -64,11 +62,7 @@ _HEADER = {
 _KEPT_AS_TEXT = {"frontend_attributes", "origin_recovery_table", "raw"}
 # Kept as text, and of a form that grows from one XLA to the next.
 _EVOLVING = {"sharding", "origin", "origin_recovery_table", "statistics"}
-_METADATA_TEXTS = {
-    *("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"),
-    "metadata_payload",
-}
-_METADATA = _METADATA_TEXTS | {
+_METADATA = METADATA_TEXTS | {
     *("source_line", "source_end_line", "source_column", "source_end_column"),
     *("stack_frame_id", "size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes"),
     "profile_type",
@@ -321,18 +315,6 @@ def decode_metadata(text: str) -> Mapping[str, Any]:
     """The sub-attributes of ``{op_name="..." ...}``."""
     fields: dict[str, Any] = read("metadata", text)
     return fields
-
-
-def encode_metadata(fields: Mapping[str, Any]) -> str:
-    """``{op_name="..." stack_frame_id=3}``: what ``decode_metadata`` reads."""
-    parts = []
-    for name, value in fields.items():
-        if name in _METADATA_TEXTS:
-            value = quote(value)
-        elif isinstance(value, tuple):
-            value = f"{{{','.join(map(str, value))}}}"
-        parts.append(f"{name}={value}")
-    return f"{{{' '.join(parts)}}}"
 
 
 def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Unfamiliar | None]:

@@ -1,6 +1,7 @@
 """Frozen values: element types, shapes, layouts, literals, attribute records."""
 
 from hloopt.types.attrs import (
+    METADATA_TEXTS,
     AliasEntry,
     ConvDims,
     DotDims,
@@ -37,6 +38,7 @@ from hloopt.types.shape import (
 
 __all__ = [
     "DTYPES",
+    "METADATA_TEXTS",
     "UNBOUNDED",
     "AliasEntry",
     "ArrayShape",

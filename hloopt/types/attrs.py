@@ -32,8 +32,10 @@ from dataclasses import field
 from typing import Any
 
 from hloopt.dataclass import dataclass
+from hloopt.types.strings import quote
 
 __all__ = [
+    "METADATA_TEXTS",
     "AliasEntry",
     "ConvDims",
     "DotDims",
@@ -53,6 +55,13 @@ __all__ = [
 
 
 _STRAY = "?"
+METADATA_TEXTS = frozenset(
+    (
+        *("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"),
+        "metadata_payload",
+    )
+)
+"""The sub-attributes of ``metadata`` that are strings."""
 
 
 def stray_key(name: str) -> str:
@@ -174,29 +183,37 @@ class AliasEntry:
 
 
 class Metadata:
-    """``metadata={op_name="..." stack_frame_id=3}``: kept as text, decoded when asked for.
+    """``metadata={op_name="..." stack_frame_id=3}``: its text, and its fields or what decodes them when asked.
 
     ``own`` is what the instruction had before it named lines of others, too; else this itself.
     """
 
-    __slots__ = ("_decode", "_fields", "own", "text")
+    __slots__ = ("_fields", "own", "text")
 
     def __init__(
-        self,
-        text: str,
-        decode: Callable[[str], Mapping[str, Any]],
-        own: Metadata | None = None,
+        self, text: str, fields: Callable[[str], Mapping[str, Any]] | Mapping[str, Any]
     ) -> None:
         self.text = text
-        self.own = self if own is None else own
-        self._decode = decode
-        self._fields: Mapping[str, Any] | None = None
+        self.own = self
+        self._fields = fields
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Metadata:
+        """The metadata that has these fields."""
+        parts = []
+        for name, value in fields.items():
+            if name in METADATA_TEXTS:
+                value = quote(value)
+            elif isinstance(value, tuple):
+                value = f"{{{','.join(map(str, value))}}}"
+            parts.append(f"{name}={value}")
+        return cls(f"{{{' '.join(parts)}}}", fields)
 
     @property
     def fields(self) -> Mapping[str, Any]:
         """The sub-attributes: ``op_name``, ``op_type``, ``source_file``, ``stack_frame_id`` ..."""
-        if self._fields is None:
-            self._fields = self._decode(self.text)
+        if callable(self._fields):
+            self._fields = self._fields(self.text)
         return self._fields
 
     def __eq__(self, other: object) -> bool:
