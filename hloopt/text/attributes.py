@@ -14,7 +14,14 @@ from hloopt.text.grammar import pattern, read, starts
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText, Unfamiliar
 from hloopt.text.spelling import did_you_mean
-from hloopt.types import METADATA_TEXTS, Metadata, Verbatim, stray_key
+from hloopt.types import (
+    METADATA_TEXTS,
+    FrontendAttributes,
+    MeshGroups,
+    Metadata,
+    Verbatim,
+    stray_key,
+)
 
 __all__ = [
     "PHASES",
@@ -24,6 +31,7 @@ __all__ = [
     "decode_metadata",
     "read_header_attribute",
     "row",
+    "verbatim",
 ]
 
 _START_OF = {
@@ -281,13 +289,12 @@ def _value(schema: Attribute, text: str) -> Any:
             return metadata
         if name == "control-predecessors":
             return read("names", text)
-        _read_shared(name if name in starts() else "raw", text)
-        return Verbatim(text)
+        return verbatim(name, text)
     if schema.kind is Kind.COMPUTATION and not text.startswith("{"):
         return [(0, len(text))]
     value = _read_shared(_START_OF[schema.kind], text)
-    if value is Verbatim:
-        return Verbatim(text)
+    if isinstance(value, MeshGroups):
+        return Verbatim(text, value)
     if schema.kind is Kind.COMPUTATION:
         return [value]
     if schema.words and value not in schema.words:
@@ -298,6 +305,14 @@ def _value(schema: Attribute, text: str) -> Any:
             notes=(f"it can be {', '.join(schema.words)}",),
         )
     return value
+
+
+def verbatim(name: str, text: str) -> Verbatim:
+    """Text that is kept, beside what the rule of an attribute's name makes of it; raises ``Problem``."""
+    value = _read_shared(name if name in starts() else "raw", text)
+    if name == "frontend_attributes":
+        value = FrontendAttributes(tuple((key, text[start:end]) for key, start, end in value))
+    return Verbatim(text, value)
 
 
 @lru_cache(maxsize=_MOST_TAILS)
@@ -325,15 +340,13 @@ def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Unfamil
         message = f"a module has no attribute {entry.name!r}{did_you_mean(entry.name, _HEADER)}"
         return Verbatim(value_text), Unfamiliar(entry.offset, len(entry.name), message)
     try:
-        value = read(start, value_text)
+        value = verbatim(start, value_text) if start in _KEPT_AS_TEXT else read(start, value_text)
     except Problem as problem:
         problem = problem.moved(entry.start)
         if start not in _EVOLVING or value_text[0] != "{":
             raise problem from None
         message = f"{start}=: {problem.message}"
         return Verbatim(value_text), Unfamiliar(problem.offset, problem.width, message)
-    if start in _KEPT_AS_TEXT:
-        return Verbatim(value_text), None
     short = _SHORT_ALIAS.search(value_text) if start == "input_output_alias" else None
     if short is None:
         return value, None

@@ -19,7 +19,6 @@ from hloopt.types import (
     ArrayShape,
     BufferShape,
     ConvDims,
-    IotaList,
     Literal,
     PaddingDim,
     Shape,
@@ -253,8 +252,6 @@ def value_text(value: Any) -> str:
         return _shaped_literal(value)
     if kind is ConvDims:
         return str(value.text)
-    if kind is IotaList:
-        return _iota_text(value)
     return str(value)
 
 
@@ -287,11 +284,6 @@ def _frozen_tuple_text(values: tuple[Any, ...]) -> str:
     if isinstance(first, (ArrayShape, TupleShape, BufferShape)):
         return f"{{{', '.join(map(str, values))}}}"
     return f"{{{','.join(map(value_text, values))}}}"
-
-
-def _iota_text(iota: IotaList) -> str:
-    order = f"T({','.join(map(str, iota.permutation))})" if iota.permutation else ""
-    return f"[{','.join(map(str, iota.dims))}]<=[{','.join(map(str, iota.reshape))}]{order}"
 
 
 @lru_cache(maxsize=10_000)

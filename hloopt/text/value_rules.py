@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from math import isinf, prod
+from math import isinf
 from typing import Any
 
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin, end
+from hloopt.text.sharding_rules import ShardingRules
 from hloopt.text.token import Token
 from hloopt.types import (
     AliasEntry,
     ConvDims,
-    IotaList,
+    Origin,
+    OriginalArray,
+    OriginTree,
     PaddingDim,
+    Recovery,
     Shape,
     SliceRange,
     Text,
     TupleShape,
-    Verbatim,
     Window,
     WindowDim,
 )
@@ -27,8 +30,11 @@ from hloopt.types.strings import unquote
 __all__ = ["ValueRules"]
 
 
-class ValueRules:
-    """Values of attributes; those that are kept as text have no method."""
+_DEEPEST = 64
+
+
+class ValueRules(ShardingRules):
+    """Values of attributes."""
 
     def integer(self, parts: list[Token]) -> int:
         return integer(parts[0])
@@ -54,63 +60,6 @@ class ValueRules:
 
     def group_list(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
         return tuple(parts)
-
-    def sharding_part(self, parts: list[Any]) -> None:
-        integers([part for part in parts if isinstance(part, Token) and part.type.endswith("INT")])
-
-    def mesh_groups(self, parts: list[Any]) -> type[Verbatim]:
-        names, axes = parts
-        for name, token in axes:
-            if name not in names and not (name.isdecimal() and int(name[:9]) < len(names)):
-                raise Problem(begin(token), f"the mesh has no axis {name!r}", width=len(token))
-        return Verbatim
-
-    def mesh(self, parts: list[Any]) -> list[str]:
-        """The names of the axes; each of their positions is one device."""
-        axes = [part for part in parts if isinstance(part, tuple)]
-        sizes = prod(size for _, size, _ in axes)
-        listed = parts[-1] if parts and isinstance(parts[-1], int) else 0
-        if listed and listed != sizes:
-            _, _, last = axes[-1]
-            message = f"the mesh has {sizes} positions, device_ids= lists {listed} devices"
-            raise Problem(begin(last), message, width=len(last))
-        return [name for name, _, _ in axes]
-
-    def mesh_axis(self, parts: list[Token]) -> tuple[str, int, Token]:
-        return unquote(parts[0]), integer(parts[1]), parts[0]
-
-    def device_ids(self, parts: list[Any]) -> int:
-        """How many there are; 0 where they are one number for all."""
-        if isinstance(parts[0], tuple):
-            return prod(parts[0])
-        return prod(parts[0].dims) if isinstance(parts[0], IotaList) else len(parts)
-
-    def axes(self, parts: list[tuple[str, Token] | None]) -> list[tuple[str, Token]]:
-        return [part for part in parts if part is not None]
-
-    def axis(self, parts: list[Token]) -> tuple[str, Token] | None:
-        return (unquote(parts[0]), parts[0]) if parts else None
-
-    def iota(self, parts: list[Any]) -> IotaList:
-        dims, reshape, *order = parts
-        if not dims or not reshape:
-            raise Problem(0, "a list of devices needs the sizes of its dimensions: [2,4]<=[8]")
-        if (least := min(*dims, *reshape)) < 0:
-            raise Problem(0, f"a list of devices has no dimension of {least}")
-        if len(reshape) > 1 and not order:
-            raise Problem(0, f"[{_listed(reshape)}] needs an order of its dimensions, T(...)")
-        if order and (len(reshape) == 1 or sorted(order[0]) != list(range(len(reshape)))):
-            message = (
-                f"T({_listed(order[0])}) is no order of the dimensions of [{_listed(reshape)}]"
-            )
-            raise Problem(0, message)
-        return IotaList(*parts)
-
-    def dims(self, parts: list[Token]) -> tuple[int, ...]:
-        return integers(parts)
-
-    def transposed(self, parts: list[Token]) -> tuple[int, ...]:
-        return integers(parts)
 
     def slices(self, parts: list[SliceRange]) -> tuple[SliceRange, ...]:
         return tuple(parts)
@@ -205,6 +154,8 @@ class ValueRules:
     def input_output_alias(self, parts: list[AliasEntry]) -> tuple[AliasEntry, ...]:
         return tuple(parts)
 
+    output_to_operand_aliasing = input_output_alias
+
     def donor(self, parts: list[Any]) -> tuple[int, tuple[int, ...]]:
         return integer(parts[0]), parts[1]
 
@@ -217,9 +168,67 @@ class ValueRules:
     def flags(self, parts: list[bool]) -> tuple[bool, ...]:
         return tuple(parts)
 
+    parameter_replication = flags
 
-def _listed(sizes: tuple[int, ...]) -> str:
-    return ",".join(map(str, sizes))
+    def frontend_attribute(self, parts: list[Any]) -> tuple[str, int, int]:
+        name, value = parts
+        return str(name), *(value if isinstance(value, tuple) else (begin(value), end(value)))
+
+    def origin(self, parts: list[OriginTree]) -> Origin | None:
+        level: list[OriginTree] = parts
+        for _ in range(_DEEPEST):
+            level = [inner for tree in level if isinstance(tree, tuple) for inner in tree]
+        if level:
+            raise Problem(0, f"an origin is nested more than {_DEEPEST} levels deep")
+        return Origin(parts[0]) if parts else None
+
+    def synthetic_origin(self, parts: list[Token]) -> Origin:
+        return Origin()
+
+    def original_tuple(self, parts: list[OriginTree]) -> OriginTree:
+        return tuple(parts)
+
+    def original(self, parts: list[Any]) -> OriginalArray:
+        return OriginalArray(unquote(parts[0]), *parts[1:]) if parts else OriginalArray()
+
+    def origin_recovery_table(self, parts: list[Recovery]) -> tuple[Recovery, ...]:
+        return tuple(parts)
+
+    def recovery(self, parts: list[Any]) -> Recovery:
+        old, new, *module = parts
+        return Recovery(old, new, *map(unquote, module))
+
+    def operand_precision(self, parts: list[Token]) -> tuple[str, ...]:
+        return tuple(map(str, parts))
+
+    def result_accuracy(self, parts: list[Any]) -> tuple[tuple[str, str], ...]:
+        """Names and numbers of tolerances, or the name of the mode."""
+        return tuple(parts) if isinstance(parts[0], tuple) else (("mode", str(parts[0])),)
+
+    def tolerance(self, parts: list[Token]) -> tuple[str, str]:
+        return str(parts[0]), str(parts[1])
+
+    def statistics(self, parts: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple(parts)
+
+    statistic = tolerance
+
+    def sparsity_config(
+        self, parts: list[tuple[str, dict[str, tuple[int, ...]]]]
+    ) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Numbers by side and by name: of ``rhs={sparsity=1x2}`` 1 and 2."""
+        return dict(parts)
+
+    def sparsity(self, parts: list[Token]) -> tuple[str, dict[str, tuple[int, ...]]]:
+        side, *fields = parts
+        keys, values = fields[::2], fields[1::2]
+        numbers = [tuple(column[0] for column in _columns(value)) for value in values]
+        return side[:-1], {key[:-1]: value for key, value in zip(keys, numbers, strict=True)}
+
+    def backend_config(self, parts: list[Any]) -> None:
+        """Taken as it is."""
+
+    raw = backend_config
 
 
 def _columns(token: Token) -> list[tuple[int, ...]]:

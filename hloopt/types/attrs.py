@@ -16,7 +16,7 @@ window, padding     ``Window``, ``tuple[PaddingDim, ...]``
 computations        ``Computation``, or a tuple of them (in ``hloopt.ir``)
 literal, shape      ``Literal``, ``Shape``, tuple of shapes
 metadata            ``Metadata`` (decoded when asked)
-all the rest        ``Verbatim``: checked by the grammar, printed back as it was
+all the rest        ``Verbatim``: printed back as it was, beside the record the grammar made
 ==================  ===========================================================
 
 An attribute of another op has a key that no reader asks for (``stray_key``), so that its text is never taken
@@ -27,22 +27,30 @@ for a value of one of these types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.types.strings import quote
+from hloopt.types.strings import quote, unquote
 
 __all__ = [
     "METADATA_TEXTS",
     "AliasEntry",
     "ConvDims",
     "DotDims",
+    "FrontendAttributes",
     "GatherDims",
     "IotaList",
     "Metadata",
+    "Origin",
+    "OriginTree",
+    "OriginalArray",
     "PaddingDim",
+    "Recovery",
     "ScatterDims",
     "SliceRange",
     "Text",
@@ -50,10 +58,12 @@ __all__ = [
     "Window",
     "WindowDim",
     "attribute_name",
+    "record_of",
     "stray_key",
 ]
 
 
+_T = TypeVar("_T")
 _STRAY = "?"
 METADATA_TEXTS = frozenset(
     (
@@ -82,12 +92,90 @@ class Text(str):
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A value whose text is kept: sharding, JSON, frontend attributes, origin, statistics ..."""
+    """A value whose text is kept: sharding, JSON, frontend attributes, origin, statistics ...
+
+    ``value`` is the record of what the text says; None where the form is not known, or not looked into.
+    """
 
     text: str
+    value: Any = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, record: Any) -> Verbatim:
+        """A record and the text that it prints."""
+        return cls(str(record), record)
 
     def __str__(self) -> str:
         return self.text
+
+
+def record_of(attributes: Mapping[str, Any], name: str, kind: type[_T]) -> _T | None:
+    """What a value that is kept as text says; None where there is none, or of another form."""
+    value = attributes.get(name)
+    record = value.value if isinstance(value, Verbatim) else None
+    return record if isinstance(record, kind) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendAttributes:
+    """``{a="1",b={...}}``: names and values, each ``written`` as the text has it."""
+
+    written: tuple[tuple[str, str], ...] = ()
+
+    @staticmethod
+    def of(attributes: Mapping[str, Any]) -> FrontendAttributes:
+        """Those of an instruction or a module; empty where there are none."""
+        return record_of(attributes, "frontend_attributes", FrontendAttributes) or _NO_FRONTEND
+
+    def get(self, name: str) -> str | None:
+        """A value: that of a string, or the text in braces."""
+        text = dict(self.written).get(name)
+        return unquote(text) if text is not None and text[:1] in "\"'" else text
+
+    def __str__(self) -> str:
+        return f"{{{','.join(f'{name}={text}' for name, text in self.written)}}}"
+
+
+_NO_FRONTEND = FrontendAttributes()
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalArray:
+    """``{"name" {0}}``: an array of the module before all passes, or ``{}`` for none."""
+
+    name: str = ""
+    index: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        index = f" {{{','.join(map(str, self.index))}}}" if self.index else ""
+        return f"{{{quote(self.name)}{index}}}" if self.name else "{}"
+
+
+OriginTree: TypeAlias = "OriginalArray | tuple[OriginTree, ...]"
+"""The original arrays in the tree of a shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """``origin={({"a"}, {"b" {0}})}``: which arrays a value was; without a tree that of a synthetic call."""
+
+    tree: OriginTree | None = None
+
+    def __str__(self) -> str:
+        return f"{{{_tree_text(self.tree)}}}" if self.tree is not None else "{[synthetic_call]}"
+
+
+def _tree_text(tree: OriginTree) -> str:
+    return f"({', '.join(map(_tree_text, tree))})" if isinstance(tree, tuple) else str(tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """``{"a"} : {"b"}, "HloModule ..."``: an array, another one, and the module that makes it of that."""
+
+    old: OriginalArray
+    new: OriginalArray
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +256,20 @@ class IotaList:
     reshape: tuple[int, ...]
     permutation: tuple[int, ...] = ()
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers in their order, as many as ``reshape`` has; raises ``ValueError`` for no permutation."""
+        numbers = np.arange(math.prod(self.reshape)).reshape(self.reshape)
+        return tuple(numbers.transpose(self.permutation or None).ravel().tolist())
+
+    def __str__(self) -> str:
+        order = f"T({_listed(self.permutation)})" if self.permutation else ""
+        return f"[{_listed(self.dims)}]<=[{_listed(self.reshape)}]{order}"
+
 
 @dataclass(frozen=True, slots=True)
 class AliasEntry:
-    """``{0}: (1, {}, may-alias)``: an output index that shares a parameter's buffer.
+    """``{0}: (1, {}, may-alias)``: an output index that shares the buffer of a parameter, or of an operand.
 
     ``kind`` is ``may-alias``, ``must-alias`` or empty where the text has none.
     """
@@ -180,6 +278,11 @@ class AliasEntry:
     parameter: int
     parameter_index: tuple[int, ...] = ()
     kind: str = ""
+
+    def __str__(self) -> str:
+        kind = f", {self.kind}" if self.kind else ""
+        index = f"{{{_listed(self.parameter_index)}}}"
+        return f"{{{_listed(self.output_index)}}}: ({self.parameter}, {index}{kind})"
 
 
 class Metadata:
@@ -297,3 +400,7 @@ class ScatterDims:
             attributes.get("scatter_indices_batching_dims", ()),
             attributes["index_vector_dim"],
         )
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
