@@ -96,9 +96,9 @@ def _pairs(instruction: Instruction) -> Iterator[InPlace]:
             yield InPlace(number, (), (number,) if count > 1 else ())
     elif opcode == "fusion" and "output_to_operand_aliasing" not in instruction.attributes:
         yield from _fusion_pairs(instruction.attributes["calls"])
-    elif "output_to_operand_aliasing" in instruction.attributes:
-        for entry in aliases(instruction) or ():
-            yield InPlace(entry.operand, entry.operand_index, entry.output_index)
+    else:
+        for entry in aliases(instruction):
+            yield InPlace(entry.parameter, entry.parameter_index, entry.output_index)
 
 
 def _fusion_pairs(body: Computation) -> Iterator[InPlace]:

@@ -7,18 +7,17 @@ The modes are those of XLA (``GetCollectiveOpGroupMode``): ids are replicas of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 from math import prod
 
 import numpy as np
 
 from hloopt.ir import Instruction
-from hloopt.types import IotaList
+from hloopt.types import AxisRef, IotaList, Mesh, MeshGroups
 from hloopt.verify.devices import Groups, group_mode, replica_groups
-from hloopt.verify.sharding_text import Mesh
 
-__all__ = ["Group", "check_groups", "check_pairs", "groups_of", "links", "listed_groups"]
+__all__ = ["Group", "check_groups", "check_pairs", "cut", "groups_of", "links", "listed_groups"]
 
 Group = tuple[int, ...]
 
@@ -29,31 +28,31 @@ def listed_groups(groups: Groups) -> tuple[Group, ...]:
     Raises ``ValueError`` for a mesh that cannot be cut so.
     """
     if isinstance(groups, IotaList):
-        ids = np.arange(prod(groups.reshape)).reshape(groups.reshape)
-        if groups.permutation:
-            ids = ids.transpose(groups.permutation)
-        return _rows(ids.reshape(-1, groups.dims[-1]))
-    if isinstance(groups, Mesh):
-        return _along_axes(groups)
+        return _rows(np.array(groups.numbers).reshape(-1, groups.dims[-1]))
+    if isinstance(groups, MeshGroups):
+        # One group for each place in the axes that are not used; its members follow the used ones.
+        dims, (used,) = cut(groups.mesh, [groups.axes])
+        kept = [axis for axis in range(len(dims)) if axis not in used]
+        ids = np.array(groups.mesh.devices).reshape(dims).transpose([*kept, *used])
+        return _rows(ids.reshape(-1, prod(dims[axis] for axis in used)))
     return groups
 
 
-def _along_axes(mesh: Mesh) -> tuple[Group, ...]:
-    """One group for each place in the axes that are not used; its members follow the used ones.
+def cut(mesh: Mesh, uses: Sequence[Sequence[AxisRef]]) -> tuple[list[int], list[list[int]]]:
+    """The dimensions of a mesh whose axes are cut into their parts, and which of them each list uses.
 
-    A use ``'x':(2)4`` is a part of an axis: 2 before it, 4 its own size.
+    Raises ``ValueError`` for axes that it has not, and parts that do not divide them.
     """
-    for name, _, _ in mesh.uses:
-        if name not in mesh.sizes:
-            raise ValueError(f"the mesh has no axis '{name}'")
+    sizes = mesh.sizes
+    spans: dict[str, list[tuple[int, int]]] = {name: [(1, size)] for name, size in mesh.axes}
+    for use in chain(*uses):
+        if use.name not in sizes:
+            raise ValueError(f"the mesh has no axis '{use.name}'")
+        spans[use.name].append(_span(use, sizes))
     dims: list[int] = []
     parts: dict[tuple[str, int], int] = {}
-    for axis, size in mesh.sizes.items():
-        cuts = {1, size}
-        for name, before, own in mesh.uses:
-            if name == axis:
-                cuts |= {before, before * own if own else size}
-        edges = sorted(cuts)
+    for axis, size in mesh.axes:
+        edges = sorted({edge for span in spans[axis] for edge in span})
         if (edges[0], edges[-1]) != (1, size) or any(
             after % before for before, after in pairwise(edges)
         ):
@@ -61,19 +60,20 @@ def _along_axes(mesh: Mesh) -> tuple[Group, ...]:
         for before, after in pairwise(edges):
             parts[axis, before] = len(dims)
             dims.append(after // before)
-    used = [
-        parts[name, edge]
-        for name, before, own in mesh.uses
-        for edge in _edges(parts, name, before, before * (own or mesh.sizes[name] // before))
-    ]
-    devices = np.arange(mesh.count) if mesh.devices is None else np.array(mesh.devices)
-    kept = [axis for axis in range(len(dims)) if axis not in used]
-    ids = devices.reshape(dims).transpose([*kept, *used])
-    return _rows(ids.reshape(-1, prod(dims[axis] for axis in used)))
+    used = []
+    for axes in uses:
+        found = []
+        for use in axes:
+            first, end = _span(use, sizes)
+            found += [
+                parts[key] for key in sorted(parts) if key[0] == use.name and first <= key[1] < end
+            ]
+        used.append(found)
+    return dims, used
 
 
-def _edges(parts: dict[tuple[str, int], int], name: str, first: int, end: int) -> list[int]:
-    return sorted(edge for axis, edge in parts if axis == name and first <= edge < end)
+def _span(use: AxisRef, sizes: Mapping[str, int]) -> tuple[int, int]:
+    return use.before, use.before * use.size if use.size else sizes[use.name]
 
 
 def _rows(ids: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[Group, ...]:

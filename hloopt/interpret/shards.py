@@ -10,25 +10,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array, Context, Value, array_of
+from hloopt.interpret.groups import cut
 from hloopt.interpret.permutation import meet
 from hloopt.ir import Instruction, Module
-from hloopt.types import ArrayShape, TupleShape, Verbatim, leaves
-from hloopt.verify.readings import frontend
-from hloopt.verify.sharding_text import read_sharding
+from hloopt.types import (
+    ArrayShape,
+    AxisRef,
+    FrontendAttributes,
+    Mesh,
+    Sharding,
+    TupleShape,
+    leaves,
+)
 
 __all__ = ["INWARD", "OUTWARD", "check_shards", "is_boundary", "shards", "tilings"]
 
 INWARD = ("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape")
 OUTWARD = ("SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape")
 
-_REPLICATED = re.compile(r"\s*\{\s*replicated\b")
 _MESH = re.compile(r"(\w+)\s*=\s*#sdy\.mesh<\[([^\]]*)\](?:,\s*device_ids\s*=\s*\[([^\]]*)\])?>")
 _AXIS = re.compile(r'"([^"]*)"\s*(?:=\s*|:\s*\()?(\d+)?(?:\)\s*(\d+))?')
 _VALUE = re.compile(r"<@(\w+),\s*\[((?:\{[^{}]*\}[^,\[\]{}]*,?\s*)*)\]")
@@ -66,7 +71,7 @@ def tilings(instruction: Instruction, partitions: int) -> list[Tiling]:
         holder = instruction.operands[0] if target in INWARD else instruction
         return [_of_tiles(holder, _rank(instruction.operands[0]), partitions)]
     name = "xla.sdy.in_shardings" if target in INWARD else "xla.sdy.out_shardings"
-    found = _VALUE.findall(_plain(frontend(instruction).get(name, "")))
+    found = _VALUE.findall(_plain(FrontendAttributes.of(instruction.attributes).get(name)))
     if len(found) != len(instruction.operands):
         raise ValueError(
             f"{name} has {len(found)} shardings for {len(instruction.operands)} operands"
@@ -84,77 +89,45 @@ def _rank(operand: Instruction) -> int:
     return operand.shape.rank if isinstance(operand.shape, ArrayShape) else 0
 
 
-def _plain(text: str) -> str:
-    return text.replace("\\", "")
+def _plain(text: str | None) -> str:
+    """A value in braces has the quotes in it escaped as those of a string are."""
+    return (text or "").replace("\\", "")
 
 
 def _of_tiles(holder: Instruction, rank: int, partitions: int) -> Tiling:
     """``sharding={devices=[2,4]<=[8]}``; what is replicated is one part, which each has."""
-    value = holder.attributes.get("sharding")
-    text = value.text if isinstance(value, Verbatim) else str(value or "")
-    if _REPLICATED.match(text):
+    sharding = Sharding.of(holder.attributes)
+    if sharding is not None and sharding.word == "replicated":
         whole = (0,) * rank
         own = tuple((partition,) for partition in range(partitions))
         return Tiling((1,) * rank, (whole,) * partitions, own)
-    sharding = read_sharding(text) if text else None
-    if sharding is None or sharding.tiles is None or sharding.elements is not None:
-        raise ValueError(f"sharding={text or '{}'} of {holder.name} does not say how it is cut")
-    tiles = sharding.tiles
+    text = f"sharding={holder.attributes.get('sharding', '{}')} of {holder.name}"
+    tiles = sharding.tiles if sharding is not None else None
+    if tiles is None:
+        raise ValueError(f"{text} does not say how it is cut")
     if len(tiles.dims) - tiles.subgroups != rank:
-        raise ValueError(f"sharding={text} of {holder.name} is not one of {rank} dimensions")
-    if tiles.devices is None:
-        ids = np.arange(prod(tiles.iota)).reshape(tiles.iota)
-        devices = (ids.transpose(tiles.permutation) if tiles.permutation else ids).ravel()
-    else:
-        devices = np.array(tiles.devices)
-    return _tiling([int(device) for device in devices], tiles.dims, [[at] for at in range(rank)])
+        raise ValueError(f"{text} is not one of {rank} dimensions")
+    return _tiling(tiles.devices, tiles.dims, [[at] for at in range(rank)])
 
 
-def _of_mesh(mesh: _Mesh | None, name: str, dims: str, rank: int) -> Tiling:
+def _of_mesh(mesh: Mesh | None, name: str, dims: str, rank: int) -> Tiling:
     r"""``[{"x"}, {"y":(1)2}]``: the axes that cut each dimension, the slow ones first."""
     if mesh is None:
         raise ValueError(f"the module has no mesh '{name}'")
     cuts = [
         [
-            (axis, int(before or 1), int(own) if own else None)
+            AxisRef(axis, int(before or 1), int(own) if own else None)
             for axis, before, own in _AXIS.findall(text)
         ]
         for text in _DIMENSION.findall(dims)
     ]
     if len(cuts) != rank:
         raise ValueError(f"a sharding of {len(cuts)} dimensions for an array of {rank}")
-    whole = dict(mesh.axes)
-    for axis in (use[0] for cut in cuts for use in cut):
-        if axis not in whole:
-            raise ValueError(f"the mesh has no axis '{axis}'")
-    sizes: list[int] = []
-    parts: dict[tuple[str, int], int] = {}
-    for axis, size in mesh.axes:
-        edges = {1, size}
-        for name_, before, own in (use for cut in cuts for use in cut):
-            if name_ == axis:
-                edges |= {before, before * own if own else size}
-        ordered = sorted(edges)
-        if (ordered[0], ordered[-1]) != (1, size) or any(
-            after % before for before, after in pairwise(ordered)
-        ):
-            raise ValueError(f"axis '{axis}' of {size} cannot be cut at {ordered}")
-        for at, edge in enumerate(ordered[:-1]):
-            parts[axis, edge] = len(sizes)
-            sizes.append(ordered[at + 1] // edge)
-    used = [
-        [
-            parts[key]
-            for axis, before, own in cut
-            for key in sorted(parts)
-            if key[0] == axis and before <= key[1] < (before * own if own else whole[axis])
-        ]
-        for cut in cuts
-    ]
-    return _tiling(mesh.devices, tuple(sizes), used)
+    sizes, used = cut(mesh, cuts)
+    return _tiling(mesh.devices, sizes, used)
 
 
-def _tiling(devices: Sequence[int], dims: tuple[int, ...], used: list[list[int]]) -> Tiling:
+def _tiling(devices: Sequence[int], dims: Sequence[int], used: list[list[int]]) -> Tiling:
     """Devices in a grid, of whose dimensions each dimension of the array uses some."""
     if prod(dims) != len(devices) or sorted(devices) != list(range(len(devices))):
         raise ValueError("the devices are not numbered from 0")
@@ -175,23 +148,17 @@ def _tiling(devices: Sequence[int], dims: tuple[int, ...], used: list[list[int]]
     return Tiling(counts, tuple(places), tuple(rests))
 
 
-@dataclass(frozen=True, slots=True)
-class _Mesh:
-    axes: tuple[tuple[str, int], ...]
-    devices: tuple[int, ...]
-
-
-def _meshes(module: Module | None) -> dict[str, _Mesh]:
+def _meshes(module: Module | None) -> dict[str, Mesh]:
     """The meshes of ``frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=4]>}}``."""
-    value = module.attributes.get("frontend_attributes") if module is not None else None
-    text = _plain(value.text) if isinstance(value, Verbatim) else ""
-    found = {}
-    for name, axes, ids in _MESH.findall(text):
-        sizes = tuple((axis, int(size or 1)) for axis, size, _ in _AXIS.findall(axes))
-        count = prod(size for _, size in sizes)
-        devices = tuple(map(int, ids.split(","))) if ids.strip() else tuple(range(count))
-        found[name] = _Mesh(sizes, devices)
-    return found
+    attributes = module.attributes if module is not None else {}
+    text = _plain(FrontendAttributes.of(attributes).get("xla.sdy.meshes"))
+    return {
+        name: Mesh(
+            tuple((axis, int(size or 1)) for axis, size, _ in _AXIS.findall(axes)),
+            tuple(map(int, ids.split(","))) if ids.strip() else None,
+        )
+        for name, axes, ids in _MESH.findall(text)
+    }
 
 
 # ---- in and out ---------------------------------------------------------------------------------

@@ -21,21 +21,20 @@ from hloopt.interpret.control import zeros
 from hloopt.interpret.failures import failure
 from hloopt.interpret.participants import Participant
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, Shape, TupleShape, Verbatim
+from hloopt.types import ArrayShape, FrontendAttributes, Shape, TupleShape
 
 __all__ = ["check_transfer", "pairs_of", "recv", "recv_done", "send", "send_done"]
 
-_PAIRS = re.compile(r'_xla_send_recv_source_target_pairs="?(\{(?:\s*\{[^{}]*\}\s*,?)*\s*\})"?')
+_PAIRS = "_xla_send_recv_source_target_pairs"
 _PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 def pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...] | None:
     """The (source, target) pairs of a send or recv; None where it has none."""
-    value = instruction.attributes.get("frontend_attributes")
-    found = _PAIRS.search(value.text) if isinstance(value, Verbatim) else None
-    if found is None:
+    found = FrontendAttributes.of(instruction.attributes).get(_PAIRS)
+    if found is None or "{" not in found:
         return None
-    return tuple((int(source), int(target)) for source, target in _PAIR.findall(found[1]))
+    return tuple((int(source), int(target)) for source, target in _PAIR.findall(found))
 
 
 def _own_id(instruction: Instruction, participant: Participant) -> tuple[int, int]:

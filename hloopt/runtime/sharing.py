@@ -7,19 +7,14 @@ partitioned, but has regions for one device, is about whole arrays: all partitio
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from math import prod
-
-import numpy as np
 
 from hloopt.interpret.shards import is_boundary
 from hloopt.ir import Instruction, Module
-from hloopt.types import Verbatim, leaves
-from hloopt.verify.sharding_text import Tiles, read_sharding
+from hloopt.types import Sharding, Tiles, leaves, record_of
 
 __all__ = ["data_keys", "is_about_whole_arrays"]
-
-_REPLICATED = re.compile(r"\{\s*replicated\b")
 
 
 def is_about_whole_arrays(module: Module) -> bool:
@@ -49,47 +44,30 @@ def data_keys(
     ]
 
 
-def _text(parameter: Instruction, name: str) -> str:
-    value = parameter.attributes.get(name)
-    return value.text if isinstance(value, Verbatim) else str(value or "")
-
-
-def _replicated(parameter: Instruction, count: int) -> list[bool]:
+def _replicated(parameter: Instruction, count: int) -> Sequence[bool]:
     """Of each leaf whether replicas share it."""
-    marks = re.findall(r"true|false", _text(parameter, "parameter_replication"))
-    if len(marks) != count:
-        return [False] * count
-    return [mark == "true" for mark in marks]
+    marks = record_of(parameter.attributes, "parameter_replication", tuple)
+    return marks if marks is not None and len(marks) == count else [False] * count
 
 
 def _partition_keys(parameter: Instruction, count: int, partitions: int) -> list[tuple[int, ...]]:
     """Of each leaf, for each partition, the first one that has the same data."""
-    text = _text(parameter, "sharding").strip()
     own = tuple(range(partitions))
-    if _REPLICATED.match(text):
-        return [(0,) * partitions] * count
-    sharding = read_sharding(text) if text else None
+    sharding = Sharding.of(parameter.attributes)
     if sharding is None:
         return [own] * count
-    elements = sharding.elements if sharding.elements is not None else (sharding,)
-    if len(elements) != count:
+    if sharding.word == "replicated":
+        return [(0,) * partitions] * count
+    if len(sharding.leaves) != count:
         return [own] * count
-    known = "last_tile_dims" not in text  # among those are manual dimensions, where data differ
-    return [
-        _tile_keys(element.tiles, partitions) or own if known and element.tiles is not None else own
-        for element in elements
-    ]
+    return [(leaf.tiles and _tile_keys(leaf.tiles, partitions)) or own for leaf in sharding.leaves]
 
 
 def _tile_keys(tiles: Tiles, partitions: int) -> tuple[int, ...] | None:
     """The first device of each device's tile, or None where the tiles are not those of all partitions."""
-    if tiles.devices is None:
-        ids = np.arange(prod(tiles.iota)).reshape(tiles.iota)
-        if tiles.permutation:
-            ids = ids.transpose(tiles.permutation)
-        devices = ids.ravel().tolist()
-    else:
-        devices = list(tiles.devices)
+    if tiles.last_dims is not None:  # among them are manual dimensions, where data differ
+        return None
+    devices = tiles.devices
     if sorted(devices) != list(range(partitions)) or prod(tiles.dims) != partitions:
         return None
     alike = prod(tiles.dims[len(tiles.dims) - tiles.subgroups :])

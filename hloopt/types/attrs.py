@@ -28,7 +28,7 @@ for a value of one of these types.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias, TypeVar
 
@@ -127,10 +127,17 @@ class FrontendAttributes:
         """Those of an instruction or a module; empty where there are none."""
         return record_of(attributes, "frontend_attributes", FrontendAttributes) or _NO_FRONTEND
 
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Names and values: those of strings, or the texts in braces."""
+        for name, text in self.written:
+            yield name, unquote(text) if text[:1] in "\"'" else text
+
     def get(self, name: str) -> str | None:
-        """A value: that of a string, or the text in braces."""
-        text = dict(self.written).get(name)
-        return unquote(text) if text is not None and text[:1] in "\"'" else text
+        """The value of a name."""
+        return dict(self.items()).get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
 
     def __str__(self) -> str:
         return f"{{{','.join(f'{name}={text}' for name, text in self.written)}}}"
@@ -176,6 +183,10 @@ class Recovery:
     old: OriginalArray
     new: OriginalArray
     module: str = ""
+
+    def __str__(self) -> str:
+        module = f",\n  {quote(self.module)}" if self.module else ""
+        return f"{self.old} : {self.new}{module}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +289,11 @@ class AliasEntry:
     parameter: int
     parameter_index: tuple[int, ...] = ()
     kind: str = ""
+
+    @staticmethod
+    def listed(entries: tuple[AliasEntry, ...]) -> Verbatim:
+        """The value of ``output_to_operand_aliasing``."""
+        return Verbatim(f"{{{', '.join(map(str, entries))}}}", entries)
 
     def __str__(self) -> str:
         kind = f", {self.kind}" if self.kind else ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.ir import Computation, Instruction
-from hloopt.types import ArrayShape, BufferShape, Shape, TupleShape, compatible
+from hloopt.types import ArrayShape, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
 from hloopt.verify.places import Fault
-from hloopt.verify.readings import aliases, braces, frontend
+from hloopt.verify.readings import aliases, braces
 
 __all__ = ["BufferChecks"]
 
@@ -65,7 +65,7 @@ class BufferChecks:
         if opcode == "custom-call":
             yield from self._custom_call(instruction)
             return
-        if opcode == "call" and _STREAM in frontend(instruction):
+        if opcode == "call" and _STREAM in FrontendAttributes.of(instruction.attributes):
             return
         if opcode == "parameter":
             module = instruction.computation and instruction.computation.module
@@ -88,13 +88,10 @@ class BufferChecks:
             yield Fault(call, "buffer", message)
 
     def _general_message(self, call: Instruction) -> str:
-        pairs = aliases(call)
-        if pairs is None:
-            return ""
         given: dict[tuple[int, Index], int] = {}
         made: dict[Index, int] = {}
-        for pair in pairs:
-            place = pair.operand, pair.operand_index
+        for pair in aliases(call):
+            place = pair.parameter, pair.parameter_index
             given[place] = given.get(place, 0) + 1
             made[pair.output_index] = made.get(pair.output_index, 0) + 1
         for number, operand in enumerate(call.operands):
@@ -197,6 +194,6 @@ def _form_message(call: Instruction, target: str) -> str:
     if not compatible(array, buffer.element):
         return f"{target} makes {given} to {shape}; their arrays must be equal"
     pairs = aliases(call)
-    if pairs is not None and len(pairs) != 1:
+    if len(pairs) != 1:
         return f"{target} has one pair in output_to_operand_aliasing=, not {len(pairs)}"
     return ""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from hloopt.ir import Instruction, walk
 from hloopt.ops import OPS
-from hloopt.types import BufferShape, Shape, TupleShape, compatible
+from hloopt.types import AliasEntry, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
 from hloopt.verify.chains import thread_faults
 from hloopt.verify.places import Fault
-from hloopt.verify.readings import OutputAlias, aliases, braces, frontend, part_of
+from hloopt.verify.readings import aliases, braces, part_of
 
 __all__ = ["CALLING", "calling_faults"]
 
@@ -32,7 +32,7 @@ def calling_faults(instruction: Instruction) -> Iterator[Fault]:
     if opcode == "fusion":
         yield from _fusion_faults(instruction)
     elif opcode == "call" and instruction.attributes.get("is_composite"):
-        message = _composite_message(frontend(instruction))
+        message = _composite_message(FrontendAttributes.of(instruction.attributes))
         if message:
             yield Fault(instruction, "composite", message)
     elif opcode == "custom-call":
@@ -64,13 +64,13 @@ def _fusion_faults(fusion: Instruction) -> Iterator[Fault]:
             )
 
 
-def _composite_message(attributes: dict[str, str]) -> str:
+def _composite_message(attributes: FrontendAttributes) -> str:
     if not attributes.get("composite.name"):
         return "is_composite=true needs composite.name in frontend_attributes="
     if attributes.get("composite.attributes") == "":
         return "composite.attributes in frontend_attributes= is empty; none are {}"
-    version = attributes.get("composite.version", "0")
-    if not (version.isascii() and version.isdigit()):
+    version = attributes.get("composite.version")
+    if version is not None and not (version.isascii() and version.isdigit()):
         return f"composite.version={version!r} in frontend_attributes= is not a version number"
     return ""
 
@@ -97,7 +97,9 @@ def _aliases_message(instruction: Instruction) -> str:
     found = aliases(instruction)
     if not found:
         return ""
-    skips = instruction.opcode == "custom-call" and _SKIPS_SHAPES in frontend(instruction)
+    skips = instruction.opcode == "custom-call" and (
+        _SKIPS_SHAPES in FrontendAttributes.of(instruction.attributes)
+    )
     # What is pinned and unpinned becomes a buffer, and a state holds arrays where operands are buffers.
     plain = (
         instruction.attributes.get("custom_call_target") in ("Pin", "Unpin")
@@ -110,16 +112,14 @@ def _aliases_message(instruction: Instruction) -> str:
     return ""
 
 
-def _alias_message(
-    instruction: Instruction, entry: OutputAlias, *, plain: bool, skips: bool
-) -> str:
+def _alias_message(instruction: Instruction, entry: AliasEntry, *, plain: bool, skips: bool) -> str:
     operands = instruction.operands
-    if not 0 <= entry.operand < len(operands):
-        return f"there is no operand {entry.operand} among {len(operands)}"
-    operand = operands[entry.operand].shape
-    given = part_of(operand, entry.operand_index)
+    if not 0 <= entry.parameter < len(operands):
+        return f"there is no operand {entry.parameter} among {len(operands)}"
+    operand = operands[entry.parameter].shape
+    given = part_of(operand, entry.parameter_index)
     if given is None:
-        return f"{braces(entry.operand_index)} is not in operand {entry.operand} of shape {operand}"
+        return f"{braces(entry.parameter_index)} is not in operand {entry.parameter} of shape {operand}"
     result = part_of(instruction.shape, entry.output_index)
     if result is None:
         return f"{braces(entry.output_index)} is not in the result {instruction.shape}"
@@ -129,8 +129,8 @@ def _alias_message(
         given, result = _plain(given), _plain(result)
     if not compatible(given, result):
         return (
-            f"{braces(entry.output_index)} of the result is {result}, {braces(entry.operand_index)} "
-            f"of operand {entry.operand} is {given}"
+            f"{braces(entry.output_index)} of the result is {result}, {braces(entry.parameter_index)} "
+            f"of operand {entry.parameter} is {given}"
         )
     return ""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.ir import Computation, Instruction
-from hloopt.types import compatible
+from hloopt.types import FrontendAttributes, compatible
 from hloopt.verify.places import Fault
-from hloopt.verify.readings import frontend
 
 __all__ = ["CHAINED", "ChainChecks", "thread_faults"]
 
@@ -143,7 +142,7 @@ class ChainChecks:
         if next(iter(called.callers), start) is not start:
             return  # told where it is called first
         others = [one for one in called if one is not called.root and one.opcode != "parameter"]
-        if not others or _GROUP in frontend(start):
+        if not others or _GROUP in FrontendAttributes.of(start.attributes):
             return
         if all(one.opcode in _TRANSFERS for one in called):
             return

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 from hloopt.ir import Instruction, Module
-from hloopt.types import ArrayShape, IotaList, Shape, TupleShape, Verbatim
+from hloopt.types import ArrayShape, IotaList, MeshGroups, Shape, TupleShape, record_of
 from hloopt.verify.places import Fault
-from hloopt.verify.sharding_text import Mesh, read_mesh
 
 __all__ = ["DeviceChecks", "Groups", "group_mode", "replica_groups"]
 
 _GLOBAL = ("all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "reduce-scatter")
 _UNEVEN = ("all-reduce", "all-reduce-start")
-Groups = tuple[tuple[int, ...], ...] | IotaList | Mesh
+Groups = tuple[tuple[int, ...], ...] | IotaList | MeshGroups
 
 
 class DeviceChecks:
@@ -173,14 +172,14 @@ def group_mode(instruction: Instruction) -> str:
 def replica_groups(instruction: Instruction) -> Groups | None:
     """The groups as they are written; None for a form that is not known."""
     value = instruction.attributes.get("replica_groups", ())
-    if isinstance(value, Verbatim):
-        return read_mesh(value.text)
-    return value if isinstance(value, tuple | IotaList) else None
+    if isinstance(value, tuple | IotaList):
+        return value
+    return record_of(instruction.attributes, "replica_groups", MeshGroups)
 
 
 def _listed(groups: Groups) -> tuple[str, int]:
-    if isinstance(groups, Mesh):
-        return "", groups.count
+    if isinstance(groups, MeshGroups):
+        return "", groups.mesh.count
     if isinstance(groups, IotaList):
         count = prod(groups.dims)
         if count != prod(groups.reshape) or count < 1:
@@ -215,8 +214,8 @@ def _group_size(groups: Groups) -> int:
     """Devices in a group; 0 where the module's counts decide."""
     if isinstance(groups, IotaList):
         return groups.dims[-1] if groups.dims else 0
-    if isinstance(groups, Mesh):
-        return prod(size or groups.sizes.get(name, 1) for name, _, size in groups.uses)
+    if isinstance(groups, MeshGroups):
+        return prod(axis.size or groups.mesh.sizes.get(axis.name, 1) for axis in groups.axes)
     return len(groups[0]) if groups else 0
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from hloopt.ir import Instruction
 from hloopt.ir.module import StackTables
-from hloopt.types import Metadata, Shape, TupleShape, leaves
+from hloopt.types import Metadata, Origin, OriginTree, Shape, TupleShape, leaves, record_of
 from hloopt.verify.places import Fault
-from hloopt.verify.readings import Tree, flags, origin
 
 __all__ = ["NoteChecks"]
 
@@ -22,7 +20,6 @@ class NoteChecks:
 
     def __init__(self, tables: StackTables) -> None:
         self._frames = tables.frames
-        self._origins: dict[str, tuple[Tree] | None] = {}
 
     def frame_faults(self, instruction: Instruction, metadata: Metadata) -> Iterator[Fault]:
         """A stack frame that the tables do not have; modules without tables name frames of others."""
@@ -40,13 +37,13 @@ class NoteChecks:
 
     def replication_faults(self, instruction: Instruction) -> Iterator[Fault]:
         """A flag for each array."""
-        count = flags(instruction.attributes["parameter_replication"])
+        flags = record_of(instruction.attributes, "parameter_replication", tuple)
         arrays = sum(1 for _ in leaves(instruction.shape))
-        if count is not None and count != arrays:
+        if flags is not None and len(flags) != arrays:
             yield Fault(
                 instruction,
                 "parameter-replication",
-                f"parameter_replication= has {count} flags, {instruction.shape} has {arrays} leaves",
+                f"parameter_replication= has {len(flags)} flags, {instruction.shape} has {arrays} leaves",
             )
 
     def accuracy_faults(self, instruction: Instruction) -> Iterator[Fault]:
@@ -60,20 +57,18 @@ class NoteChecks:
 
     def origin_faults(self, instruction: Instruction) -> Iterator[Fault]:
         """The tree of an origin is that of the shape."""
-        value: Any = instruction.attributes["origin"]
-        text = str(value)
-        if text not in self._origins:
-            self._origins[text] = origin(value)
-        tree = self._origins[text]
-        if tree is not None and not _same_tree(tree[0], instruction.shape):
+        origin = record_of(instruction.attributes, "origin", Origin)
+        if origin is None or origin.tree is None:
+            return
+        if not _same_tree(origin.tree, instruction.shape):
             yield Fault(
                 instruction,
                 "origin",
-                f"origin={value} does not have the tree of {instruction.shape}",
+                f"origin={instruction.attributes['origin']} does not have the tree of {instruction.shape}",
             )
 
 
-def _same_tree(tree: Tree, shape: Shape) -> bool:
-    if tree is None or not isinstance(shape, TupleShape):
-        return tree is None and not isinstance(shape, TupleShape)
+def _same_tree(tree: OriginTree, shape: Shape) -> bool:
+    if not isinstance(tree, tuple) or not isinstance(shape, TupleShape):
+        return not isinstance(tree, tuple) and not isinstance(shape, TupleShape)
     return len(tree) == len(shape.elements) and all(map(_same_tree, tree, shape.elements))

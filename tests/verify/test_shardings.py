@@ -204,7 +204,7 @@ PAIRS = [
         "{mesh['x'=2,'y'=2,device_ids=(3,2,1<>)], [{'x'}, {'y'}]}",
         ",0",
         "",
-        "the mesh has 4 devices, 3 are listed",
+        "the mesh has 4 positions, 3 devices are listed",
     ),
     case(
         "a mesh has each device once",
