@@ -7,14 +7,13 @@ both, whatever else the body holds.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import filterfalse
 from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.types import Verbatim
+from hloopt.types import AliasEntry, record_of
 
 __all__ = [
     "Alias",
@@ -30,7 +29,6 @@ __all__ = [
 ]
 
 _ALIASING: Final = "output_to_operand_aliasing"
-_ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{([\d,\s]*)\}\s*(,[^()]*)?\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +36,34 @@ class Alias:
     """Part of a fusion's result that lies in the buffer of (part of) an operand.
 
     output, index  tuple indices in the result and in the operand
-    rest           what the text says behind them
+    kind           ``may-alias``, ``must-alias`` or empty
     """
 
     output: tuple[int, ...]
     operand: Instruction
     index: tuple[int, ...]
-    rest: str = ""
+    kind: str = ""
 
 
 def aliases(fusion: Instruction) -> list[Alias]:
     """What ``output_to_operand_aliasing`` says, by operands rather than their numbers."""
-    value = fusion.attributes.get(_ALIASING)
-    if not isinstance(value, Verbatim):
-        return []
     return [
-        Alias(_integers(output), fusion.operands[int(number)], _integers(index), rest or "")
-        for output, number, index, rest in _ALIAS.findall(value.text)
+        Alias(
+            entry.output_index, fusion.operands[entry.parameter], entry.parameter_index, entry.kind
+        )
+        for entry in record_of(fusion.attributes, _ALIASING, tuple) or ()
     ]
 
 
 def set_aliases(fusion: Instruction, pairs: list[Alias]) -> None:
     """Write the pairs whose operands the fusion has; the attribute goes where none is left."""
     numbers = {operand: at for at, operand in enumerate(fusion.operands)} if pairs else {}
-    parts = [
-        f"{_braces(pair.output)}: ({numbers[pair.operand]}, {_braces(pair.index)}{pair.rest})"
+    entries = tuple(
+        AliasEntry(pair.output, numbers[pair.operand], pair.index, pair.kind)
         for pair in pairs
         if pair.operand in numbers
-    ]
-    edit.set_attribute(fusion, _ALIASING, Verbatim(f"{{{', '.join(parts)}}}") if parts else None)
+    )
+    edit.set_attribute(fusion, _ALIASING, AliasEntry.listed(entries) if entries else None)
 
 
 def has_tuple_root(instruction: Instruction) -> bool:
@@ -232,11 +229,3 @@ class _Parameters:
                 edit.append(self._body, known)
             edit.add_operands(self._fusion, (operand,))
         return known
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.replace(",", " ").split())
-
-
-def _braces(index: tuple[int, ...]) -> str:
-    return f"{{{','.join(map(str, index))}}}"

@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
@@ -140,9 +138,9 @@ def _normal_item(value: Any) -> Any:
 @lru_cache(maxsize=_CACHED)
 def _normal_text(name: str, value: Verbatim) -> Verbatim:
     if name == "frontend_attributes":
-        return Verbatim(sorted_entries(value.text))
+        return Verbatim(sorted_entries(value))
     if name in ("sharding", "domain"):
-        return Verbatim(one_spelling(without_metadata(value.text)))
+        return Verbatim(one_spelling(without_metadata(value)))
     return Verbatim(one_spelling(value.text))
 
 
@@ -163,8 +161,5 @@ def _groups(groups: IotaList) -> tuple[tuple[int, ...], ...] | IotaList:
     agree = count == math.prod(groups.reshape) and 0 < count <= _MOST_DEVICES
     if not agree or sorted(groups.permutation or axes) != list(axes):
         return groups
-    devices = np.arange(count).reshape(groups.reshape)
-    if groups.permutation:
-        devices = devices.transpose(groups.permutation)
-    rows = devices.reshape(groups.dims[0], -1).tolist()
-    return tuple(map(tuple, rows))
+    numbers, size = groups.numbers, count // groups.dims[0]
+    return tuple(numbers[at : at + size] for at in range(0, count, size))

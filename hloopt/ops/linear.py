@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from hloopt.ops._dots import infer_dot, infer_ragged_dot, infer_scaled_dot, product_type
 from hloopt.ops._windows import window_of, windowed
 from hloopt.ops.attributes import DOT, integers
@@ -19,11 +17,10 @@ from hloopt.ops.shapes import (
     result,
     size_agrees,
 )
-from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, TupleShape, Verbatim, dtype
+from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, TupleShape, dtype, record_of
 
 __all__ = ["ROWS"]
 
-_SPARSITY = re.compile(r"\brhs\s*=\s*\{[^{}]*\bsparsity\s*=\s*(\d+)x(\d+)")
 _COMPLEX = {"f32": dtype("c64"), "f64": dtype("c128")}
 _REAL = {"c64": dtype("f32"), "c128": dtype("f64")}
 
@@ -150,13 +147,11 @@ def _check_groups(
 
 def _sparsity(args: InferArgs) -> int:
     """How many input features a stored feature of the kernel stands for: N of ``1xN``."""
-    config = args.attributes.get("sparsity_config")
-    if not isinstance(config, Verbatim):
+    config = record_of(args.attributes, "sparsity_config", dict) or {}
+    found = config.get("rhs", {}).get("sparsity", ())
+    if len(found) != 2:
         return 1
-    found = _SPARSITY.search(config.text)
-    if found is None:
-        return 1
-    kept, whole = int(found[1]), int(found[2])
+    kept, whole = map(int, found)
     if kept != 1 or whole < 1:
         raise error(args, f"sparsity={kept}x{whole} of the kernel must keep 1 of N features")
     return whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar, Final
 
 from hloopt.dataclass import dataclass
@@ -11,7 +10,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, open_computations
 from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog, same_layout
-from hloopt.types import ArrayShape, Shape
+from hloopt.types import ArrayShape, FrontendAttributes, Shape
 
 __all__ = ["CallInliner", "inline_call", "inlining_obstacle"]
 
@@ -22,7 +21,7 @@ _GROWTH: Final = 100
 _ROOM: Final = 10_000
 """Instructions that a module may have after copying, however few it came with."""
 
-_NOT_INLINEABLE = re.compile(r'inlineable\s*=\s*"?false|_xla_compute_type|_xla_stream_annotation')
+_NOT_INLINEABLE = ("_xla_compute_type", "_xla_stream_annotation")
 
 
 @dataclass(frozen=True)
@@ -142,9 +141,9 @@ class _Room:
 def inlining_obstacle(call: Instruction, caller: Computation) -> str:
     """Why the body of a call cannot take its place, or nothing."""
     callee = _callee(call)
-    marks = call.attributes.get("frontend_attributes")
+    marks = FrontendAttributes.of(call.attributes)
     shapes = zip(callee.parameter_shapes, call.operands, strict=True)
-    if marks is not None and _NOT_INLINEABLE.search(str(marks)):
+    if marks.get("inlineable") == "false" or any(name in marks for name in _NOT_INLINEABLE):
         return "its frontend_attributes say so"
     if callee.execution_thread != caller.execution_thread:
         return f"{callee.name} runs on another thread"

@@ -139,7 +139,7 @@ class _Printer:
         if not self.layouts and isinstance(value, (ArrayShape, TupleShape, BufferShape)):
             return _logical_text(value)
         if not self.metadata and name in _SHARDINGS and isinstance(value, Verbatim):
-            return without_metadata(value.text)
+            return without_metadata(value)
         return value_text(value)
 
     def computation(self, computation: Computation) -> str:

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from hloopt.ir import Computation, Instruction
 from hloopt.text.attributes import Row
-from hloopt.types import ArrayShape, Shape, TupleShape, compatible, leaves
+from hloopt.types import ArrayShape, Shape, TupleShape, compatible, leaves, record_of
 
 __all__ = ["ALWAYS_WRITTEN", "objections"]
 
@@ -32,12 +32,10 @@ def objections(instruction: Instruction, row: Row) -> Iterator[str]:
     check = _CHECKS.get(instruction.opcode)
     if check is not None:
         yield from check(instruction, row)
-    replication = instruction.attributes.get("parameter_replication")
-    if replication is not None:
-        flags = replication.text.count("true") + replication.text.count("false")
-        count = sum(1 for _ in leaves(instruction.shape))
-        if flags != count:
-            yield f"parameter_replication= has {flags} flags, {instruction.shape} has {count} leaves"
+    flags = record_of(instruction.attributes, "parameter_replication", tuple)
+    count = sum(1 for _ in leaves(instruction.shape)) if flags is not None else 0
+    if flags is not None and len(flags) != count:
+        yield f"parameter_replication= has {len(flags)} flags, {instruction.shape} has {count} leaves"
 
 
 def _async_start(instruction: Instruction, row: Row) -> Iterator[str]:

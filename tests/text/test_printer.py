@@ -250,7 +250,7 @@ def test_to_text_takes_the_options() -> None:
 def test_a_sharding_loses_its_metadata_only() -> None:
     """Without metadata, that in a sharding or a domain goes, and nothing else of it."""
     module = parse_module(
-        'e { p = f32[2] parameter(0), sharding={devices=[2]<=[2] metadata={{op_name="}"} {op_name="b"}}}'
+        'e { p = f32[2] parameter(0), sharding={devices=[2]<=[2] metadata={{op_name="}"}, {op_name="b"}}}'
         ' q = (f32[2], f32[2]) tuple(p, p), sharding={{replicated metadata={op_name="a"}}, {maximal device=1}}'
         ' ROOT d = f32[2] domain(p), domain={kind="sharding",'
         ' entry={maximal device=0 metadata={op_name="a"}}, exit={replicated}} }'

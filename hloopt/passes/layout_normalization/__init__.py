@@ -38,7 +38,7 @@ from hloopt.passes.layout_normalization.rules import RULES, apply_logically, poi
 from hloopt.passes.layout_normalization.signatures import Signatures, wraps
 from hloopt.passes.layout_normalization.values import Whole, descends, plain_orders
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import Verbatim
+from hloopt.types import Sharding
 
 __all__ = ["LayoutNormalization"]
 
@@ -98,8 +98,10 @@ def _concerns(instruction: Instruction) -> bool:
 
 
 def _is_sharded(instruction: Instruction) -> bool:
-    sharding = instruction.attributes.get("sharding")
-    return isinstance(sharding, Verbatim) and "devices=" in sharding.text
+    sharding = Sharding.of(instruction.attributes)
+    if sharding is None:
+        return "sharding" in instruction.attributes
+    return any(leaf.tiles or leaf.named for leaf in sharding.leaves)
 
 
 def _normalize(rewriter: Rewriter, log: PassLog) -> bool:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hloopt.ir import Instruction, edit
-from hloopt.types import TupleShape, Verbatim
+from hloopt.types import Sharding, TupleShape, Verbatim
 
 __all__ = ["by_element", "element_shardings", "keep_shardings"]
 
 
 def by_element(instruction: Instruction) -> bool:
-    """Whether each element of a tuple has a sharding of its own."""
-    return str(instruction.attributes.get("sharding", "")).startswith("{{")
+    """Whether each element of a tuple has a sharding of its own, or may have one."""
+    sharding = Sharding.of(instruction.attributes)
+    return "sharding" in instruction.attributes if sharding is None else bool(sharding.elements)
 
 
-def element_shardings(instruction: Instruction) -> list[str] | None:
+def element_shardings(instruction: Instruction) -> tuple[Sharding, ...] | None:
     """The shardings of the elements; None where there is not one for each of them."""
-    parts = _parts(str(instruction.attributes["sharding"])[1:-1])
-    shape = instruction.shape
-    if not isinstance(shape, TupleShape) or len(parts) != len(shape.elements):
+    sharding, shape = Sharding.of(instruction.attributes), instruction.shape
+    parts = sharding.elements if sharding is not None else None
+    if parts is None or not isinstance(shape, TupleShape) or len(parts) != len(shape.elements):
         return None
     if any(isinstance(element, TupleShape) for element in shape.elements):
         return None
@@ -29,25 +30,7 @@ def element_shardings(instruction: Instruction) -> list[str] | None:
 def keep_shardings(instruction: Instruction, kept: Collection[int]) -> None:
     """Leave out the shardings of all other elements; to be called while the shape still has them."""
     if by_element(instruction):
-        parts = element_shardings(instruction) or []
-        text = ", ".join(part for index, part in enumerate(parts) if index in kept)
-        edit.set_attribute(instruction, "sharding", Verbatim(f"{{{text}}}") if text else None)
-
-
-def _parts(text: str) -> list[str]:
-    """A list in braces by its commas; those within braces, brackets or strings do not count."""
-    found, start, depth, quoted = [], 0, 0, False
-    for position, character in enumerate(text):
-        if quoted:
-            quoted = character != '"' or text[position - 1] == "\\"
-        elif character == '"':
-            quoted = True
-        elif character in "{[(":
-            depth += 1
-        elif character in "}])":
-            depth -= 1
-        elif character == "," and depth == 0:
-            found.append(text[start:position].strip())
-            start = position + 1
-    found.append(text[start:].strip())
-    return [part for part in found if part and not part.startswith("/*")]
+        parts = element_shardings(instruction) or ()
+        left = tuple(part for index, part in enumerate(parts) if index in kept)
+        sharding = Verbatim.of(Sharding(elements=left)) if left else None
+        edit.set_attribute(instruction, "sharding", sharding)

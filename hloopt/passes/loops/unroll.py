@@ -18,7 +18,7 @@ from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import TupleShape, Verbatim
+from hloopt.types import FrontendAttributes, TupleShape, Verbatim
 
 __all__ = ["WhileUnroll"]
 
@@ -116,7 +116,7 @@ ENTRY main {
 
     def unroll(self, loop: Instruction, effects: Effects, log: PassLog) -> bool:
         """Write out one loop, if that is possible and within the limits."""
-        if _MARK in str(loop.attributes.get("frontend_attributes", "")):
+        if _MARK in FrontendAttributes.of(loop.attributes):
             return False
         trips = trip_count(loop)
         body: Computation = loop.attributes["body"]
@@ -236,12 +236,9 @@ def _unroll_partly(loop: Instruction, trips: int, factor: int) -> None:
     for number in range(1, factor):
         edit.set_operands(root, tuple(once.copy(root, root.operands, _named("unroll", number))))
     once.settle()
-    old = loop.attributes.get("frontend_attributes")
-    inner = str(old)[1:-1] if old is not None else ""
-    mark = f'{_MARK}="{factor}"'
-    edit.set_attribute(
-        loop, "frontend_attributes", Verbatim(f"{{{inner},{mark}}}" if inner else f"{{{mark}}}")
-    )
+    written = FrontendAttributes.of(loop.attributes).written
+    marked = FrontendAttributes((*written, (_MARK, f'"{factor}"')))
+    edit.set_attribute(loop, "frontend_attributes", Verbatim.of(marked))
     _rewrite_config(loop, rest, trips // factor, factor)
 
 
