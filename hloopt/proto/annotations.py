@@ -1,31 +1,47 @@
-"""What instructions carry along, from protos to the text HLO has for it."""
+"""What instructions carry along, as protos, both ways."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hloopt.proto.messages import decode, text
+from hloopt.proto.entry import said
+from hloopt.proto.messages import decode, new, text
 from hloopt.proto.problem import Problem
-from hloopt.types import Metadata
+from hloopt.types import (
+    AliasEntry,
+    FrontendAttributes,
+    Metadata,
+    Origin,
+    OriginalArray,
+    OriginTree,
+    Verbatim,
+)
 from hloopt.types.strings import quote
 
 __all__ = [
-    "METADATA",
-    "aliasing_text",
-    "frontend_text",
     "json_or_string",
-    "origin_text",
+    "read_aliasing",
+    "read_array",
+    "read_frontend",
     "read_metadata",
-    "replication_text",
-    "statistics_text",
+    "read_origin",
+    "read_replication",
+    "read_statistics",
+    "write_aliasing",
+    "write_array",
+    "write_frontend",
+    "write_metadata",
+    "write_origin",
+    "write_replication",
+    "write_statistics",
 ]
 
 _DEEPEST = 64
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # In the order of the text.
-METADATA = (
+_METADATA = (
     "op_type",
     "op_name",
     "source_file",
@@ -38,6 +54,7 @@ METADATA = (
     "scheduling_name",
     "stack_frame_id",
 )
+_NUMBERS = ("size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes")
 
 
 def read_metadata(data: bytes, warnings: list[str]) -> Metadata:
@@ -45,7 +62,7 @@ def read_metadata(data: bytes, warnings: list[str]) -> Metadata:
     proto = decode("OpMetadata", data, warnings)
     known = {field.name: value for field, value in proto.ListFields()}
     fields: dict[str, Any] = {}
-    for name in METADATA:
+    for name in _METADATA:
         value = known.pop(name, None)
         if value:
             is_text, is_int = isinstance(value, bytes), isinstance(value, int)
@@ -59,6 +76,25 @@ def read_metadata(data: bytes, warnings: list[str]) -> Metadata:
         if told not in warnings:
             warnings.append(told)
     return Metadata.of(fields)
+
+
+def write_metadata(metadata: Metadata) -> Any:
+    """An ``OpMetadata``; raises ``Problem`` for a field the proto has not."""
+    proto = new("OpMetadata")
+    for name, value in metadata.fields.items():
+        if name == "metadata_payload":
+            proto.metadata_payload.value = _bytes(str(value))
+        elif isinstance(value, tuple):
+            proto.profile_type.extend(value)
+        elif name in _METADATA or name in _NUMBERS:
+            setattr(proto, name, _bytes(value) if isinstance(value, str) else value)
+        else:
+            raise Problem(f"metadata has a field {name!r}, the proto has none", "metadata")
+    return proto
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("utf-8", "surrogateescape")
 
 
 # A value that is a dictionary stands without quotes: balanced braces, strings skipped.
@@ -86,14 +122,19 @@ def json_or_string(value: str) -> str:
     return value if is_braced(value) else quote(value)
 
 
-def frontend_text(proto: Any) -> str:
-    """``{key="value",key2={...}}``, sorted by keys, or an empty text where there are none."""
+def read_frontend(proto: Any) -> Verbatim | None:
+    """``{key="value",key2={...}}``, sorted by keys, or None where there are none."""
     pairs = sorted((text(entry.key), text(entry.value)) for entry in proto.map)
-    if not pairs:
-        return ""
     for key, _ in pairs:
         _check_key(key, "frontend_attributes")
-    return f"{{{','.join(f'{key}={json_or_string(value)}' for key, value in pairs)}}}"
+    written = tuple((key, json_or_string(value)) for key, value in pairs)
+    return Verbatim.of(FrontendAttributes(written)) if pairs else None
+
+
+def write_frontend(proto: Any, value: Verbatim) -> None:
+    """``{key="value",key2={...}}`` into a ``FrontendAttributes``."""
+    for key, inner in said("frontend_attributes", value, FrontendAttributes).items():
+        proto.map.add(key=_bytes(key), value=_bytes(inner))
 
 
 def _check_key(key: str, field: str) -> None:
@@ -102,70 +143,106 @@ def _check_key(key: str, field: str) -> None:
         raise Problem(f"{key!r} cannot stand before a value", field)
 
 
-def statistics_text(proto: Any) -> str:
-    """``{visualizing_index=0,name=1.5}``, or an empty text where there are none."""
+def read_statistics(proto: Any) -> Verbatim | None:
+    """``{visualizing_index=0,name=1.5}``, or None where there are none."""
     if not proto.statistics:
-        return ""
-    parts = [f"visualizing_index={proto.stat_index_to_visualize}"]
+        return None
+    found = [("visualizing_index", str(proto.stat_index_to_visualize))]
     for entry in proto.statistics:
         _check_key(text(entry.stat_name), "statistics_viz")
-        parts.append(f"{text(entry.stat_name)}={entry.stat_val:.6g}")
-    return f"{{{','.join(parts)}}}"
+        found.append((text(entry.stat_name), f"{entry.stat_val:.6g}"))
+    return Verbatim(f"{{{','.join(f'{key}={value}' for key, value in found)}}}", tuple(found))
 
 
-def replication_text(proto: Any) -> str:
+def write_statistics(proto: Any, value: Verbatim) -> None:
+    """``{visualizing_index=0,name=1.5}`` into a ``StatisticsViz``."""
+    for name, number in said("statistics", value, tuple):
+        if name == "visualizing_index":
+            proto.stat_index_to_visualize = int(number)
+        else:
+            proto.statistics.add(stat_name=_bytes(name), stat_val=float(number))
+
+
+def read_replication(proto: Any) -> Verbatim | None:
     """``{true,false}``."""
-    flags = proto.replicated_at_leaf_buffers
-    return f"{{{','.join('true' if flag else 'false' for flag in flags)}}}" if flags else ""
+    flags = tuple(proto.replicated_at_leaf_buffers)
+    words = ("true" if flag else "false" for flag in flags)
+    return Verbatim(f"{{{','.join(words)}}}", flags) if flags else None
 
 
-def aliasing_text(entries: Sequence[Any]) -> str:
+def write_replication(proto: Any, value: Verbatim) -> None:
+    """``{true,false}`` into a ``ParameterReplication``."""
+    proto.replicated_at_leaf_buffers.extend(said("parameter_replication", value, tuple))
+
+
+def read_aliasing(entries: Sequence[Any]) -> Verbatim | None:
     """``{{0}: (1, {})}``: parts of the result in the buffers of operands."""
-    parts = [
-        f"{_braces(entry.output_shape_index)}: "
-        f"({entry.operand_index}, {_braces(entry.operand_shape_index)})"
+    found = tuple(
+        AliasEntry(
+            tuple(entry.output_shape_index), entry.operand_index, tuple(entry.operand_shape_index)
+        )
         for entry in entries
-    ]
-    return f"{{{', '.join(parts)}}}" if parts else ""
+    )
+    return AliasEntry.listed(found) if found else None
 
 
-def _braces(index: Sequence[int]) -> str:
-    return f"{{{','.join(map(str, index))}}}"
+def write_aliasing(entries: Any, value: Verbatim) -> None:
+    """``{{0}: (1, {})}`` into the list of ``OutputOperandAliasing``; kinds have no field."""
+    for alias in said("output_to_operand_aliasing", value, tuple):
+        entries.add(
+            output_shape_index=alias.output_index,
+            operand_index=alias.parameter,
+            operand_shape_index=alias.parameter_index,
+        )
 
 
 # ---- where values come from -------------------------------------------------------------------------
 
 
-def origin_text(proto: Any) -> str:
+def read_origin(proto: Any) -> Verbatim | None:
     """``{({"a"}, {"b" {0}})}``: for every leaf the array of the first module it is."""
-    if proto.is_synthetic_call:
-        return "{[synthetic_call]}"
     leaves = {tuple(entry.shape_index): entry for entry in proto.elements}
-    if not leaves:
-        return ""
-    return f"{{{''.join(_tree(leaves, (), 0))}}}"
+    if not leaves and not proto.is_synthetic_call:
+        return None
+    return Verbatim.of(Origin(None if proto.is_synthetic_call else _tree(leaves, (), 0)))
 
 
-def array_text(proto: Any) -> str:
+def write_origin(proto: Any, value: Verbatim) -> None:
+    """``{({"a"}, {"b" {0}})}`` into an ``OriginalValue``."""
+    tree = said("origin", value, Origin).tree
+    if tree is None:
+        proto.is_synthetic_call = True
+    else:
+        _write_tree(proto, tree, ())
+
+
+def read_array(proto: Any) -> OriginalArray:
     """``{"name" {0}}``: an array of the first module, or ``{}``."""
-    if not proto.instruction_name:
-        return "{}"
-    index = f" {{{','.join(map(str, proto.shape_index))}}}" if proto.shape_index else ""
-    return f"{{{quote(text(proto.instruction_name))}{index}}}"
+    return OriginalArray(text(proto.instruction_name), tuple(proto.shape_index))
 
 
-def _tree(leaves: dict[tuple[int, ...], Any], index: tuple[int, ...], depth: int) -> Iterator[str]:
+def write_array(proto: Any, array: OriginalArray) -> None:
+    """``{"name" {0}}`` into an ``OriginalArray``."""
+    proto.instruction_name = _bytes(array.name)
+    proto.shape_index.extend(array.index)
+
+
+def _tree(leaves: dict[tuple[int, ...], Any], index: tuple[int, ...], depth: int) -> OriginTree:
     if depth > _DEEPEST:
         raise Problem(f"nested more than {_DEEPEST} levels deep", "elements")
     if index in leaves:
-        yield array_text(leaves[index].original_array)
-        return
+        return read_array(leaves[index].original_array)
     below = [key[depth] for key in leaves if len(key) > depth and key[:depth] == index]
     if not below or min(below) < 0 or max(below) > len(leaves):
         raise Problem(f"no element for {index}", "elements")
-    yield "("
-    for number in range(max(below) + 1):
-        if number:
-            yield ", "
-        yield from _tree(leaves, (*index, number), depth + 1)
-    yield ")"
+    return tuple(_tree(leaves, (*index, number), depth + 1) for number in range(max(below) + 1))
+
+
+def _write_tree(proto: Any, tree: OriginTree, index: tuple[int, ...]) -> None:
+    if isinstance(tree, tuple):
+        for number, part in enumerate(tree):
+            _write_tree(proto, part, (*index, number))
+        return
+    element = proto.elements.add()
+    element.shape_index.extend(index)
+    write_array(element.original_array, tree)

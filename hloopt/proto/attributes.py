@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from hloopt.ops import op_of
 from hloopt.proto import groups, windows
-from hloopt.proto.annotation_texts import (
+from hloopt.proto.annotations import (
+    read_aliasing,
+    read_frontend,
+    read_origin,
+    read_replication,
+    read_statistics,
     write_aliasing,
     write_frontend,
     write_origin,
     write_replication,
     write_statistics,
-)
-from hloopt.proto.annotations import (
-    aliasing_text,
-    frontend_text,
-    origin_text,
-    replication_text,
-    statistics_text,
 )
 from hloopt.proto.entry import Entry, Target
 from hloopt.proto.messages import text
@@ -59,37 +56,26 @@ _DIMENSIONS = integers("dimensions")
 _DIMENSIONS_OPTIONAL = integers("dimensions", optional=True)
 
 
-def _verbatim(name: str, field: str, kind: str, read: Any, write: Any) -> Row:
-    """An attribute our attributes keep as text."""
-
-    def taken(message: Any) -> Verbatim | None:
-        found = read(message)
-        return Verbatim(found) if found else None
-
-    return of_message(name, field, kind, taken, lambda message, value: write(message, value.text))
-
-
-_FRONTEND = _verbatim(
-    "frontend_attributes",
-    "frontend_attributes",
-    "FrontendAttributes",
-    frontend_text,
-    write_frontend,
-)
-_STATISTICS = _verbatim(
-    "statistics",
-    "statistics_viz",
-    "StatisticsViz",
-    statistics_text,
-    write_statistics,
-)
-_ORIGIN = _verbatim("origin", "original_value", "OriginalValue", origin_text, write_origin)
-_REPLICATION = _verbatim(
-    "parameter_replication",
-    "parameter_replication",
-    "ParameterReplication",
-    replication_text,
-    write_replication,
+_FRONTEND, _STATISTICS, _ORIGIN, _REPLICATION = (
+    of_message(*row)
+    for row in (
+        (
+            "frontend_attributes",
+            "frontend_attributes",
+            "FrontendAttributes",
+            read_frontend,
+            write_frontend,
+        ),
+        ("statistics", "statistics_viz", "StatisticsViz", read_statistics, write_statistics),
+        ("origin", "original_value", "OriginalValue", read_origin, write_origin),
+        (
+            "parameter_replication",
+            "parameter_replication",
+            "ParameterReplication",
+            read_replication,
+            write_replication,
+        ),
+    )
 )
 
 # Behind those of the opcode and the computations it calls.
@@ -104,11 +90,10 @@ def _aliasing() -> Row:
     field = "output_operand_aliasing"
 
     def read(entry: Entry) -> Verbatim | None:
-        found = aliasing_text(entry.proto.output_operand_aliasing)
-        return Verbatim(found) if found else None
+        return read_aliasing(entry.proto.output_operand_aliasing)
 
     def write(target: Target, value: Verbatim) -> None:
-        write_aliasing(target.proto.output_operand_aliasing, value.text)
+        write_aliasing(target.proto.output_operand_aliasing, value)
 
     return Row("output_to_operand_aliasing", (field,), read, write)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hloopt.ir import Computation, Instruction
 from hloopt.proto.messages import decode, new
 from hloopt.proto.problem import Problem
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
-from hloopt.types import Shape
+from hloopt.text.attributes import verbatim
+from hloopt.text.problem import Problem as TextProblem
+from hloopt.types import Shape, Verbatim
 
-__all__ = ["Entry", "Reading", "Target", "Writing"]
+__all__ = ["Entry", "Reading", "Target", "Writing", "kept", "said"]
+
+_T = TypeVar("_T")
 
 
 class Reading:
@@ -38,6 +42,24 @@ class Reading:
         if value is None:
             value = self._known[key] = decode(kind, data, self.warnings)
         return value
+
+
+def kept(name: str, text: str) -> Verbatim:
+    """An attribute that keeps its text, made of the text; raises ``Problem``."""
+    try:
+        return verbatim(name, text)
+    except TextProblem as problem:
+        raise Problem(f"{name}={text}: {problem.message}") from None
+
+
+def said(name: str, value: Verbatim, kind: type[_T]) -> _T:
+    """What an attribute that keeps its text says; raises ``Problem`` for a form that is not known."""
+    record = value.value
+    if record is None:  # made as a text
+        record = kept(name, value.text).value
+    if not isinstance(record, kind):
+        raise Problem(f"{name}={value} has no form that the proto has fields for")
+    return record
 
 
 class Entry:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from typing import Any
 
-from hloopt.proto.entry import Entry, Target
+from hloopt.proto.entry import Entry, Target, kept, said
 from hloopt.proto.messages import new
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row, numbers_in, of_message
-from hloopt.proto.sharding import mesh_axes_text
-from hloopt.proto.sharding_text import write_mesh_axes
+from hloopt.proto.sharding import read_mesh_groups, write_mesh_groups
 from hloopt.proto.words import TRANSPOSES, number_of, word_of
-from hloopt.types import IotaList, TupleShape, Verbatim, leaves
+from hloopt.types import IotaList, MeshGroups, TupleShape, Verbatim, leaves
 
 __all__ = [
     "CHANNEL_ID",
@@ -59,7 +56,8 @@ def _replica_groups() -> Row:
     def read(entry: Entry) -> Any:
         proto = entry.proto
         if proto.HasField("mesh_axes_replica_group_list"):
-            return Verbatim(mesh_axes_text(entry.message("MeshAxesReplicaGroupList", fields[3])))
+            groups = entry.message("MeshAxesReplicaGroupList", fields[3])
+            return Verbatim.of(read_mesh_groups(groups))
         if proto.HasField("iota_collective_device_list"):
             return _iota(entry.message("IotaReplicaGroupList", fields[2]))
         if not proto.HasField("collective_device_list"):
@@ -71,7 +69,7 @@ def _replica_groups() -> Row:
 
     def write(target: Target, value: Any) -> None:
         if isinstance(value, Verbatim):
-            made = write_mesh_axes(value.text)
+            made = write_mesh_groups(said("replica_groups", value, MeshGroups))
             target.proto.mesh_axes_replica_group_list = made.SerializeToString()
         elif isinstance(value, IotaList):
             made = new("IotaReplicaGroupList")
@@ -263,10 +261,8 @@ TRIANGULAR = (
 
 # ---- sparse convolutions ----------------------------------------------------------------------------
 
-_SPARSITY = re.compile(r"(lhs|rhs)=\{([^{}]*)\}")
 
-
-def _sparsity_text(proto: Any) -> Verbatim | None:
+def _read_sparsity(proto: Any) -> Verbatim | None:
     parts = []
     for side in ("lhs", "rhs"):
         if proto.HasField(side):
@@ -275,28 +271,21 @@ def _sparsity_text(proto: Any) -> Verbatim | None:
                 f"{side}={{sparsity={found.num_non_zero}x{found.block_size} "
                 f"dimension={found.dimension} stride={found.stride}}}"
             )
-    return Verbatim(f"{{{' '.join(parts)}}}") if parts else None
+    return kept("sparsity_config", f"{{{' '.join(parts)}}}") if parts else None
 
 
 def _write_sparsity(proto: Any, value: Verbatim) -> None:
-    for side, inside in _SPARSITY.findall(value.text):
+    for side, fields in said("sparsity_config", value, dict).items():
         part = getattr(proto, side)
         part.SetInParent()
-        for name, found in _fields(inside):
-            if name == "sparsity":
-                part.num_non_zero, part.block_size = map(int, found.split("x"))
-            else:
-                setattr(part, name, int(found))
-
-
-def _fields(inside: str) -> Iterator[tuple[str, str]]:
-    for pair in inside.replace(",", " ").split():
-        name, _, value = pair.partition("=")
-        if name not in {"sparsity", "dimension", "stride"}:
-            raise Problem(f"the proto has no field for {name!r} of a sparsity_config")
-        yield name, value
+        for name, numbers in fields.items():
+            names = ("num_non_zero", "block_size") if name == "sparsity" else (name,)
+            if len(numbers) != len(names):
+                raise Problem(f"{name}= of a sparsity_config has {len(numbers)} numbers")
+            for field, number in zip(names, numbers, strict=True):
+                setattr(part, field, number)
 
 
 SPARSITY = of_message(
-    "sparsity_config", "sparsity_config", "SparsityConfig", _sparsity_text, _write_sparsity
+    "sparsity_config", "sparsity_config", "SparsityConfig", _read_sparsity, _write_sparsity
 )

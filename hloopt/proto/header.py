@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hloopt.ir import Module
-from hloopt.proto.annotations import array_text, frontend_text
+from hloopt.proto.annotations import read_array, read_frontend
 from hloopt.proto.entry import Reading
 from hloopt.proto.messages import decode, text
 from hloopt.proto.problem import Problem
 from hloopt.proto.words import ALIAS_KINDS, word_of
-from hloopt.types import AliasEntry, Shape, Verbatim
+from hloopt.types import AliasEntry, Recovery, Shape, Verbatim
 
 __all__ = ["read_header"]
 
@@ -50,12 +50,11 @@ def read_header(proto: Any, module: Module, reading: Reading) -> None:
         attributes["buffer_donor"] = donors
     if proto.HasField("host_program_shape"):
         attributes["entry_computation_layout"] = _layout(proto.host_program_shape, reading)
-    frontend = frontend_text(proto.frontend_attributes)
-    if frontend:
-        attributes["frontend_attributes"] = Verbatim(frontend)
+    frontend = read_frontend(proto.frontend_attributes)
+    if frontend is not None:
+        attributes["frontend_attributes"] = frontend
     if proto.original_value_recovery_table.entries:
-        table = _recovery(proto.original_value_recovery_table)
-        attributes["origin_recovery_table"] = Verbatim(table)
+        attributes["origin_recovery_table"] = _recovery(proto.original_value_recovery_table)
     _stack_tables(proto.stack_frame_index, module)
     for field, value in proto.ListFields():
         if field.name not in _SEEN and value:
@@ -73,20 +72,22 @@ def _layout(data: bytes, reading: Reading) -> tuple[tuple[Shape, ...], Shape]:
         raise problem.within("host_program_shape") from None
 
 
-def _recovery(proto: Any) -> str:
+def _recovery(proto: Any) -> Verbatim:
     """Pairs of arrays, and the module that makes the first of the second where they differ."""
     from hloopt.proto.reader import read_module
     from hloopt.text.printer import print_module
-    from hloopt.types.strings import quote
 
-    parts = []
-    for entry in proto.entries:
-        pair = f"{array_text(entry.old_original_array)} : {array_text(entry.new_original_array)}"
-        if entry.recovery_module:
-            printed = print_module(read_module(entry.recovery_module, "recovery_module"))
-            pair += f",\n  {quote(printed)}"
-        parts.append(f"  {pair}\n")
-    return "{\n" + "".join(parts) + "}"
+    found = tuple(
+        Recovery(
+            read_array(entry.old_original_array),
+            read_array(entry.new_original_array),
+            print_module(read_module(entry.recovery_module, "recovery_module"))
+            if entry.recovery_module
+            else "",
+        )
+        for entry in proto.entries
+    )
+    return Verbatim("{\n" + "".join(f"  {entry}\n" for entry in found) + "}", found)
 
 
 def _stack_tables(proto: Any, module: Module) -> None:

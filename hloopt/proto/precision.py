@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from hloopt.proto.entry import Entry, Target
+from hloopt.proto.entry import Entry, Target, kept, said
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row, of_message
 from hloopt.proto.words import ALGORITHMS, PRECISIONS, number_of, word_of
@@ -21,11 +20,11 @@ def _precision() -> Row:
         numbers = entry.message(_KIND, _FIELD).operand_precision
         if not any(numbers):
             return None
-        words = (word_of(PRECISIONS, number, _FIELD) for number in numbers)
-        return Verbatim(f"{{{','.join(words)}}}")
+        words = tuple(word_of(PRECISIONS, number, _FIELD) for number in numbers)
+        return Verbatim(f"{{{','.join(words)}}}", words)
 
     def write(target: Target, value: Verbatim) -> None:
-        words = value.text.strip("{}").replace(",", " ").split()
+        words = said("operand_precision", value, tuple)
         numbers = [number_of(PRECISIONS, word) for word in words]
         target.message(_KIND, _FIELD).operand_precision.extend(numbers)
 
@@ -44,28 +43,25 @@ def _algorithm() -> Row:
 
 
 _MODES = {0: "default", 1: "highest"}
-_TOLERANCE = re.compile(r"(atol|rtol|ulps)=([^,{}\s]+)")
 
 
 def _accuracy(proto: Any) -> Verbatim | None:
     if proto.HasField("tolerance"):
         part = proto.tolerance
-        return Verbatim(
-            f"{{tolerance={{atol={part.atol:.6g},rtol={part.rtol:.6g},ulps={part.ulps}}}}}"
-        )
-    return Verbatim(f"{{mode={word_of(_MODES, proto.mode, 'mode')}}}") if proto.mode else None
+        text = f"{{tolerance={{atol={part.atol:.6g},rtol={part.rtol:.6g},ulps={part.ulps}}}}}"
+        return kept("result_accuracy", text)
+    mode = word_of(_MODES, proto.mode, "mode")
+    return kept("result_accuracy", f"{{mode={mode}}}") if proto.mode else None
 
 
 def _write_accuracy(proto: Any, value: Verbatim) -> None:
-    if "tolerance" not in value.text:
-        proto.mode = number_of(_MODES, value.text.strip("{} ").partition("=")[2].strip())
-        return
-    proto.tolerance.SetInParent()
-    found = _TOLERANCE.findall(value.text)
-    if not found:
-        raise Problem(f"result_accuracy={value.text} names no tolerance")
-    for name, amount in found:
-        setattr(proto.tolerance, name, int(amount) if name == "ulps" else float(amount))
+    for name, amount in said("result_accuracy", value, tuple):
+        if name == "mode":
+            proto.mode = number_of(_MODES, amount)
+        elif name in ("atol", "rtol", "ulps"):
+            setattr(proto.tolerance, name, int(amount) if name == "ulps" else float(amount))
+        else:
+            raise Problem(f"the proto has no field for the tolerance {name!r}")
 
 
 OPERAND_PRECISION = _precision()

@@ -1,135 +1,207 @@
-"""Shardings, from protos to the text HLO has for them."""
+"""Shardings and meshes as protos, both ways."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from math import prod
 from typing import Any
 
-from hloopt.proto.annotations import read_metadata
-from hloopt.proto.messages import decode, text
+from hloopt.proto.annotations import read_metadata, write_metadata
+from hloopt.proto.messages import decode, new, text
 from hloopt.proto.problem import Problem
-from hloopt.proto.words import word_of
+from hloopt.proto.words import number_of, word_of
+from hloopt.types import (
+    AxisRef,
+    DimSharding,
+    IotaList,
+    Mesh,
+    MeshGroups,
+    Metadata,
+    NamedSharding,
+    Sharding,
+    Tiles,
+)
 
-__all__ = ["MAXIMAL", "OTHER", "TUPLE", "TYPES", "mesh_axes_text", "read"]
+__all__ = ["read", "read_mesh_groups", "write_mesh_groups", "write_sharding"]
 
-MAXIMAL, TUPLE, OTHER = 1, 2, 3
-TYPES = {0: "replicated", 1: "maximal", 4: "manual", 5: "unknown", 6: "unreduced"}
-_DEEPEST = 64
-
-
-def read(data: bytes, warnings: list[str]) -> str:
-    """The text of the sharding in the bytes of an ``OpSharding``; raises ``Problem``."""
-    return _text(decode("OpSharding", data, warnings), warnings, 0)
+_MAXIMAL, _TUPLE, _OTHER = 1, 2, 3
+_TYPES = {0: "replicated", 1: "maximal", 4: "manual", 5: "unknown", 6: "unreduced"}
+_GROUPS = ("shard_as", "shard_like")
+_AXES = ("replicated", "unreduced", "manual")
 
 
-def _text(proto: Any, warnings: list[str], depth: int) -> str:
+def read(data: bytes, warnings: list[str]) -> Sharding:
+    """The sharding in the bytes of an ``OpSharding``; raises ``Problem``."""
+    return _read(decode("OpSharding", data, warnings), warnings, nested=False)
+
+
+def _read(proto: Any, warnings: list[str], *, nested: bool) -> Sharding:
     if proto.HasField("named_sharding"):
-        return _named(proto.named_sharding, warnings)
-    if proto.type == TUPLE:
-        if depth >= _DEEPEST:
-            raise Problem(f"a sharding is nested more than {_DEEPEST} levels deep")
-        inner = (_text(part, warnings, depth + 1) for part in proto.tuple_shardings)
-        return f"{{{', '.join(inner)}}}"
-    parts = [*_tiles(proto)] if proto.type == OTHER else [word_of(TYPES, proto.type, "type")]
-    if proto.type == MAXIMAL:
-        if len(proto.tile_assignment_devices) != 1:
-            raise Problem("a maximal sharding has one device", "tile_assignment_devices")
-        parts.append(f"device={proto.tile_assignment_devices[0]}")
-    if proto.is_shard_group:
-        word = "shard_like" if proto.shard_group_type else "shard_as"
-        parts.append(f"{word} {proto.shard_group_id}")
-    parts += _metadata(proto.metadata, warnings)
-    return f"{{{' '.join(parts)}}}"
+        return _read_named(proto.named_sharding, warnings)
+    if proto.type == _TUPLE:
+        if nested:
+            raise Problem("a tuple has one sharding for each of its leaves, no tuples of them")
+        inner = (_read(part, warnings, nested=True) for part in proto.tuple_shardings)
+        return Sharding(elements=tuple(inner))
+    if proto.type == _MAXIMAL and len(proto.tile_assignment_devices) != 1:
+        raise Problem("a maximal sharding has one device", "tile_assignment_devices")
+    return Sharding(
+        "" if proto.type == _OTHER else word_of(_TYPES, proto.type, "type"),
+        proto.tile_assignment_devices[0] if proto.type == _MAXIMAL else None,
+        _read_tiles(proto) if proto.type == _OTHER else None,
+        group=(_GROUPS[bool(proto.shard_group_type)], proto.shard_group_id)
+        if proto.is_shard_group
+        else None,
+        metadata=_read_metadata(proto.metadata, warnings),
+    )
 
 
-def _tiles(proto: Any) -> Iterator[str]:
-    dims = f"devices={_brackets(proto.tile_assignment_dimensions)}"
+def _read_tiles(proto: Any) -> Tiles:
+    dims = tuple(proto.tile_assignment_dimensions)
+    ids: tuple[int, ...] | IotaList = tuple(proto.tile_assignment_devices)
     if proto.iota_reshape_dims:
-        yield dims + _iota(proto.iota_reshape_dims, proto.iota_transpose_perm)
+        ids = _read_iota(dims, proto.iota_reshape_dims, proto.iota_transpose_perm)
+    last = tuple(word_of(_TYPES, kind, "last_tile_dims") for kind in proto.last_tile_dims)
+    return Tiles(dims, ids, proto.replicate_on_last_tile_dim, last or None)
+
+
+def _read_iota(dims: Iterable[int], reshape: Iterable[int], order: Iterable[int]) -> IotaList:
+    permutation = tuple(order)
+    return IotaList(tuple(dims), tuple(reshape), permutation if len(permutation) > 1 else ())
+
+
+def _read_metadata(several: Iterable[bytes], warnings: list[str]) -> tuple[Metadata, ...]:
+    return tuple(read_metadata(data, warnings) for data in several)
+
+
+def write_sharding(sharding: Sharding) -> Any:
+    """An ``OpSharding``; raises ``Problem`` for what it has no fields for."""
+    proto = new("OpSharding")
+    if sharding.elements is not None:
+        proto.type = _TUPLE
+        proto.tuple_shardings.extend(map(write_sharding, sharding.elements))
+        return proto
+    if sharding.named is not None:
+        _write_named(proto.named_sharding, sharding.named)
+        _write_metadata(proto.named_sharding.metadata, sharding.metadata)
+        return proto
+    if sharding.word:
+        proto.type = number_of(_TYPES, sharding.word)
+    if sharding.tiles is not None:
+        proto.type = _OTHER
+        _write_tiles(proto, sharding.tiles)
+    if sharding.device is not None:
+        proto.type = _MAXIMAL
+        proto.tile_assignment_dimensions.append(1)
+        proto.tile_assignment_devices.append(sharding.device)
+    if sharding.group is not None:
+        word, number = sharding.group
+        proto.is_shard_group = True
+        proto.shard_group_id = number
+        proto.shard_group_type = _GROUPS.index(word)
+    _write_metadata(proto.metadata, sharding.metadata)
+    return proto
+
+
+def _write_tiles(proto: Any, tiles: Tiles) -> None:
+    proto.tile_assignment_dimensions.extend(tiles.dims)
+    if isinstance(tiles.ids, IotaList):
+        proto.iota_reshape_dims.extend(tiles.ids.reshape)
+        order = tiles.ids.permutation or range(len(tiles.ids.reshape))
+        proto.iota_transpose_perm.extend(order)
     else:
-        yield dims + ",".join(map(str, proto.tile_assignment_devices))
-    if proto.replicate_on_last_tile_dim:
-        yield "last_tile_dim_replicate"
-    if proto.last_tile_dims:
-        words = (word_of(TYPES, kind, "last_tile_dims") for kind in proto.last_tile_dims)
-        yield f"last_tile_dims={{{', '.join(words)}}}"
+        proto.tile_assignment_devices.extend(tiles.ids)
+    proto.replicate_on_last_tile_dim = tiles.replicated_last
+    proto.last_tile_dims.extend(number_of(_TYPES, word) for word in tiles.last_dims or ())
 
 
-def _metadata(several: Iterable[bytes], warnings: list[str]) -> Iterator[str]:
-    texts = [read_metadata(data, warnings).text for data in several]
-    if len(texts) == 1:
-        yield f"metadata={texts[0]}"
-    elif texts:
-        yield f"metadata={{{', '.join(texts)}}}"
-
-
-def _brackets(numbers: Iterable[int]) -> str:
-    return f"[{','.join(map(str, numbers))}]"
-
-
-def _iota(dims: Iterable[int], order: Any) -> str:
-    transposed = f"T({','.join(map(str, order))})" if len(order) > 1 else ""
-    return f"<={_brackets(dims)}{transposed}"
+def _write_metadata(several: Any, metadata: Iterable[Metadata]) -> None:
+    several.extend(write_metadata(one).SerializeToString() for one in metadata)
 
 
 # ---- meshes -----------------------------------------------------------------------------------------
 
 
-def _named(proto: Any, warnings: list[str]) -> str:
-    mesh = proto.mesh
-    parts = [f"mesh[{_mesh_axes(mesh)}]", *_device_ids(mesh)]
-    if not mesh.axes and mesh.device_ids:  # the sharding of one device
-        parts = [f"maximal_mesh[device_ids={mesh.device_ids[0]}]"]
-    dims = ", ".join(_dimension(mesh, dim) for dim in proto.dim_shardings)
-    parts.append(f"[{dims}]" if dims or mesh.axes or mesh.device_ids else "replicated")
-    for word, axes in (
-        ("replicated", proto.replicated_axes),
-        ("unreduced", proto.unreduced_axes),
-        ("manual", proto.manual_axes),
-    ):
+def read_mesh_groups(proto: Any) -> MeshGroups:
+    """The groups of a ``MeshAxesReplicaGroupList``; raises ``Problem``."""
+    mesh = _read_mesh(proto.mesh)
+    return MeshGroups(mesh, _read_axes(mesh, proto.axes))
+
+
+def write_mesh_groups(groups: MeshGroups) -> Any:
+    """A ``MeshAxesReplicaGroupList``."""
+    proto = new("MeshAxesReplicaGroupList")
+    _write_mesh(proto.mesh, groups.mesh)
+    _write_axes(proto.axes, groups.mesh, groups.axes)
+    return proto
+
+
+def _read_named(proto: Any, warnings: list[str]) -> Sharding:
+    mesh = _read_mesh(proto.mesh)
+    dims = tuple(
+        DimSharding(_read_axes(mesh, dim.axes), not dim.is_closed) for dim in proto.dim_shardings
+    )
+    others: list[tuple[str, tuple[AxisRef, ...]]] = []
+    for word in _AXES:
+        axes = _read_axes(mesh, getattr(proto, f"{word}_axes"))
         if axes:
-            parts.append(f"{word}={{{_axes(mesh, axes)}}}")
-    parts += _metadata(proto.metadata, warnings)
-    return f"{{{', '.join(parts)}}}"
+            others.append((word, axes))
+    whole = not (dims or mesh.axes or mesh.device_ids)
+    if whole:  # a mesh without axes shards nothing
+        others.insert(0, ("replicated", ()))
+    named = NamedSharding(mesh, None if whole else dims, tuple(others))
+    return Sharding(named=named, metadata=_read_metadata(proto.metadata, warnings))
 
 
-def _mesh(mesh: Any) -> str:
-    return f"mesh[{','.join(filter(None, (_mesh_axes(mesh), *_device_ids(mesh))))}]"
+def _write_named(proto: Any, named: NamedSharding) -> None:
+    proto.SetInParent()
+    _write_mesh(proto.mesh, named.mesh)
+    for dim in named.dims or ():
+        made = proto.dim_shardings.add(is_closed=not dim.is_open)
+        _write_axes(made.axes, named.mesh, dim.axes)
+    if named.reduction:
+        raise Problem(f"the proto has no field for unreduced={named.reduction}", "sharding")
+    for word, axes in named.others:
+        _write_axes(getattr(proto, f"{word}_axes"), named.mesh, axes)
 
 
-def _mesh_axes(mesh: Any) -> str:
-    return ",".join(f"'{text(axis.name)}'={axis.size}" for axis in mesh.axes)
+def _read_mesh(proto: Any) -> Mesh:
+    ids: tuple[int, ...] | IotaList | None = tuple(proto.device_ids) or None
+    if proto.HasField("iota_transform"):
+        iota = proto.iota_transform
+        ids = _read_iota((prod(iota.reshape_dims),), iota.reshape_dims, iota.transpose_perm)
+    return Mesh(tuple((text(axis.name), axis.size) for axis in proto.axes), ids)
 
 
-def _device_ids(mesh: Any) -> Iterator[str]:
-    if mesh.HasField("iota_transform"):
-        iota = mesh.iota_transform
-        order = _iota(iota.reshape_dims, iota.transpose_perm).removeprefix("<=")
-        yield f"device_ids=({order})"
-    elif mesh.device_ids:
-        yield f"device_ids=({','.join(map(str, mesh.device_ids))})"
+def _write_mesh(proto: Any, mesh: Mesh) -> None:
+    proto.SetInParent()
+    for name, size in mesh.axes:
+        proto.axes.add(name=name.encode("utf-8", "surrogateescape"), size=size)
+    ids = mesh.device_ids
+    if isinstance(ids, IotaList):
+        proto.iota_transform.reshape_dims.extend(ids.reshape)
+        proto.iota_transform.transpose_perm.extend(ids.permutation)
+    else:
+        proto.device_ids.extend(ids or ())
 
 
-def _dimension(mesh: Any, dim: Any) -> str:
-    axes = _axes(mesh, dim.axes)
-    if dim.is_closed:
-        return f"{{{axes}}}"
-    return f"{{{axes}, ?}}" if axes else "{?}"
+def _read_axes(mesh: Mesh, axes: Iterable[Any]) -> tuple[AxisRef, ...]:
+    found = []
+    for axis in axes:
+        if not 0 <= axis.mesh_axis_index < len(mesh.axes):
+            raise Problem(f"the mesh has no axis {axis.mesh_axis_index}", "mesh_axis_index")
+        part = axis.sub_axis_info
+        sizes = (part.pre_size, part.size) if axis.HasField("sub_axis_info") else ()
+        found.append(AxisRef(mesh.axes[axis.mesh_axis_index][0], *sizes))
+    return tuple(found)
 
 
-def _axes(mesh: Any, axes: Iterable[Any]) -> str:
-    return ", ".join(_axis(mesh, axis) for axis in axes)
-
-
-def _axis(mesh: Any, axis: Any) -> str:
-    if not 0 <= axis.mesh_axis_index < len(mesh.axes):
-        raise Problem(f"the mesh has no axis {axis.mesh_axis_index}", "mesh_axis_index")
-    name = f"'{text(mesh.axes[axis.mesh_axis_index].name)}'"
-    if axis.HasField("sub_axis_info"):
-        return f"{name}:({axis.sub_axis_info.pre_size}){axis.sub_axis_info.size}"
-    return name
-
-
-def mesh_axes_text(proto: Any) -> str:
-    """``mesh['x'=2] {'x'}``: the groups of a collective named by the axes of a mesh."""
-    return f"{_mesh(proto.mesh)} {{{','.join(_axis(proto.mesh, axis) for axis in proto.axes)}}}"
+def _write_axes(several: Any, mesh: Mesh, axes: Iterable[AxisRef]) -> None:
+    names = [name for name, _ in mesh.axes]
+    for axis in axes:
+        if axis.name not in names:
+            raise Problem(f"the mesh has no axis {axis.name!r}", "sharding")
+        proto = several.add(mesh_axis_index=names.index(axis.name))
+        if axis.size is not None:
+            proto.sub_axis_info.pre_size = axis.before
+            proto.sub_axis_info.size = axis.size

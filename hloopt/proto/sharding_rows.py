@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from hloopt.proto import sharding
-from hloopt.proto.entry import Entry, Target
+from hloopt.proto.entry import Entry, Target, said
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row
-from hloopt.proto.sharding_text import write_sharding
-from hloopt.types import Verbatim
+from hloopt.types import Domain, Sharding, Verbatim
 
 __all__ = ["DOMAIN", "SHARDING"]
 
@@ -18,23 +15,21 @@ def _sharding() -> Row:
     def read(entry: Entry) -> Verbatim | None:
         if not entry.proto.HasField("sharding"):
             return None
-        return Verbatim(_text(entry, "sharding"))
+        return Verbatim.of(_read(entry, "sharding"))
 
     def write(target: Target, value: Verbatim) -> None:
-        target.proto.sharding = target.writing.once(write_sharding, value.text)
+        found = said("sharding", value, Sharding)
+        target.proto.sharding = target.writing.once(sharding.write_sharding, found)
 
     return Row("sharding", ("sharding",), read, write)
 
 
-def _text(entry: Entry, field: str) -> str:
+def _read(entry: Entry, field: str) -> Sharding:
     try:
-        found: str = entry.reading.once(sharding.read, getattr(entry.proto, field))
+        found: Sharding = entry.reading.once(sharding.read, getattr(entry.proto, field))
     except Problem as problem:
         raise problem.within(field) from None
     return found
-
-
-_DOMAIN = re.compile(r"""\{\s*kind=(["']).*?\1\s*,\s*entry=(.*),\s*exit=(.*)\}""", re.DOTALL)
 
 
 def _domain() -> Row:
@@ -42,15 +37,12 @@ def _domain() -> Row:
     fields = ("domain_exit_sharding", "domain_entry_sharding")
 
     def read(entry: Entry) -> Verbatim:
-        before, after = (_text(entry, field) for field in fields)
-        return Verbatim(f'{{kind="sharding", entry={before}, exit={after}}}')
+        return Verbatim.of(Domain("sharding", *(_read(entry, field) for field in fields)))
 
     def write(target: Target, value: Verbatim) -> None:
-        match = _DOMAIN.fullmatch(value.text)
-        if match is None:
-            raise Problem(f"domain={value.text} has no shardings")
-        for field, part in zip(fields, match.groups()[1:], strict=True):
-            setattr(target.proto, field, target.writing.once(write_sharding, part.strip()))
+        found = said("domain", value, Domain)
+        for field, part in zip(fields, (found.entry, found.exit), strict=True):
+            setattr(target.proto, field, target.writing.once(sharding.write_sharding, part))
 
     return Row("domain", fields, read, write, always=True)
 

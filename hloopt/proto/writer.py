@@ -6,16 +6,15 @@ from typing import Any
 
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.proto.annotation_texts import write_array, write_frontend, write_metadata
+from hloopt.proto.annotations import write_array, write_frontend, write_metadata
 from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import called_by
-from hloopt.proto.entry import Target, Writing
+from hloopt.proto.entry import Target, Writing, said
 from hloopt.proto.messages import new
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row
-from hloopt.proto.tokens import Tokens
 from hloopt.proto.words import ALIAS_KINDS, number_of
-from hloopt.types import Metadata, Shape, attribute_name
+from hloopt.types import Metadata, Shape, Verbatim, attribute_name
 
 __all__ = ["module_proto"]
 
@@ -111,9 +110,9 @@ class _ModuleWriter:
         for number, index in attributes.get("buffer_donor", ()):
             proto.buffer_donor.entries.add(parameter_number=number, parameter_shape_index=index)
         if "frontend_attributes" in attributes:
-            write_frontend(proto.frontend_attributes, attributes["frontend_attributes"].text)
+            write_frontend(proto.frontend_attributes, attributes["frontend_attributes"])
         if "origin_recovery_table" in attributes:
-            table = attributes["origin_recovery_table"].text
+            table = attributes["origin_recovery_table"]
             write_recovery(proto.original_value_recovery_table, table)
         self.stack_tables(proto)
 
@@ -244,22 +243,18 @@ def _unique_names(module: Module) -> dict[Instruction, str]:
     return found
 
 
-def write_recovery(proto: Any, text: str) -> None:
+def write_recovery(proto: Any, value: Verbatim) -> None:
     """``{ {"a"} : {"b"}, "HloModule ..." ... }`` into an ``OriginalValueRecoveryTable``."""
     from hloopt.text.parser import parse_module
 
-    tokens = Tokens(text)
-    tokens.expect("{")
-    while not tokens.accept("}"):
+    for row in said("origin_recovery_table", value, tuple):
         entry = proto.entries.add()
         entry.SetInParent()
-        write_array(entry.old_original_array, tokens)
-        tokens.expect(":")
-        write_array(entry.new_original_array, tokens)
-        if tokens.accept(","):
-            module = parse_module(tokens.string(), "recovery_module")
+        write_array(entry.old_original_array, row.old)
+        write_array(entry.new_original_array, row.new)
+        if row.module:
+            module = parse_module(row.module, "recovery_module")
             entry.recovery_module = module_proto(module).SerializeToString()
-    tokens.end()
 
 
 def _name(module: Module) -> str:
