@@ -27,6 +27,7 @@ from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.problem import unsupported
+from hloopt.ops.traits import PLUMBING
 from hloopt.types import ArrayShape, leaves
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ class Elements:
 
         It is computed whether it is needed or not, so it must be one that the array has.
         """
-        if at.instruction.opcode in ("constant", "parameter", "tuple", "get-tuple-element"):
+        if at.instruction.opcode in PLUMBING:
             return None
         shape = list(leaves(at.instruction.shape))[at.leaf]
         if not isinstance(shape, ArrayShape) or any(

@@ -13,11 +13,11 @@ from hloopt.codegen.elements import At, Elements
 from hloopt.codegen.scalars import convert, scalar_op
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import ASSOCIATIVE
 from hloopt.types import DType, dtype
 
 __all__ = ["Reducer"]
 
-_PLAIN = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 _WIDENED = frozenset({"add", "multiply"})
 
 
@@ -34,7 +34,7 @@ class Reducer:
         root = self.computation.root
         if (
             len(self.dtypes) != 1
-            or root.opcode not in _PLAIN
+            or root.opcode not in ASSOCIATIVE
             or root.array.dtype is not self.dtypes[0]
         ):
             return ""

@@ -23,6 +23,7 @@ from hloopt.interpret.reshaping import result_sizes
 from hloopt.interpret.sizes import marks
 from hloopt.interpret.window import output_size
 from hloopt.ir import Instruction
+from hloopt.ops.traits import op_table
 from hloopt.types import ArrayShape, GatherDims, ScatterDims, Shape, TupleShape, Window, compatible
 
 __all__ = [
@@ -352,19 +353,22 @@ def _are_sizes(shapes: Sequence[Shape], of: Shape) -> bool:
     )
 
 
-EVALUATORS: Mapping[str, Evaluator] = {
-    "broadcast": _broadcast,
-    "dynamic-reshape": _dynamic_reshape,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "get-dimension-size": _get_dimension_size,
-    "pad": _pad,
-    "reshape": _reshape,
-    "scatter": _scatter,
-    "set-dimension-size": _set_dimension_size,
-    "slice": _slice,
-}
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    {
+        "broadcast": _broadcast,
+        "dynamic-reshape": _dynamic_reshape,
+        "dynamic-slice": _dynamic_slice,
+        "dynamic-update-slice": _dynamic_update_slice,
+        "gather": _gather,
+        "get-dimension-size": _get_dimension_size,
+        "pad": _pad,
+        "reshape": _reshape,
+        "scatter": _scatter,
+        "set-dimension-size": _set_dimension_size,
+        "slice": _slice,
+    },
+    otherwise="its own evaluator is right for actual sizes, too",
+)
 
 GUARDS: Mapping[str, Guard] = {
     "select-and-scatter": _guard_select_and_scatter,

@@ -7,7 +7,7 @@ meets itself: it keeps what it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from hloopt.interpret.groups import Group, groups_of
 from hloopt.interpret.permutation import meet, permute, permute_start
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.ir import Instruction
+from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, op_table
 from hloopt.types import DType, TupleShape
 
 __all__ = [
@@ -274,20 +275,23 @@ def _all_reduce_done(instruction: Instruction, operands: _Operands, context: Con
     return operands[0]
 
 
-EVALUATORS: dict[str, Evaluator] = {
-    "all-gather": _all_gather,
-    "all-gather-done": _done,
-    "all-gather-start": _all_gather_start,
-    "all-reduce": _all_reduce,
-    "all-reduce-done": _all_reduce_done,
-    "all-reduce-start": _all_reduce,
-    "all-to-all": _all_to_all,
-    "collective-broadcast": _broadcast,
-    "collective-permute": permute,
-    "collective-permute-done": _done,
-    "collective-permute-start": permute_start,
-    "partition-id": _partition_id,
-    "ragged-all-to-all": _ragged_all_to_all,
-    "reduce-scatter": _reduce_scatter,
-    "replica-id": _replica_id,
-}
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    {
+        "all-gather": _all_gather,
+        "all-gather-done": _done,
+        "all-gather-start": _all_gather_start,
+        "all-reduce": _all_reduce,
+        "all-reduce-done": _all_reduce_done,
+        "all-reduce-start": _all_reduce,
+        "all-to-all": _all_to_all,
+        "collective-broadcast": _broadcast,
+        "collective-permute": permute,
+        "collective-permute-done": _done,
+        "collective-permute-start": permute_start,
+        "partition-id": _partition_id,
+        "ragged-all-to-all": _ragged_all_to_all,
+        "reduce-scatter": _reduce_scatter,
+        "replica-id": _replica_id,
+    },
+    COLLECTIVE | DEVICE_NUMBERS,
+)

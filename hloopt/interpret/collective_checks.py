@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hloopt.interpret.context import Check
 from hloopt.interpret.groups import check_groups, check_pairs, groups_of, listed_groups
 from hloopt.interpret.transfers import check_transfer
 from hloopt.ir import Instruction
+from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, DONES, op_table
 from hloopt.types import UNBOUNDED, ArrayShape, IotaList, TupleShape, compatible, leaves
 from hloopt.verify.devices import replica_groups
 
@@ -75,22 +76,25 @@ def _check_pairs(instruction: Instruction) -> str | None:
     return _check_devices(instruction)
 
 
-CHECKS: dict[str, Check] = {
-    "all-gather": _check_groups,
-    "all-gather-start": _check_groups,
-    "all-reduce": _check_groups,
-    "all-reduce-start": _check_groups,
-    "all-to-all": _check_groups,
-    "collective-broadcast": _check_groups,
-    "collective-permute": _check_pairs,
-    "collective-permute-start": _check_pairs,
-    "partition-id": _check_devices,
-    "ragged-all-to-all": _check_groups,
-    "recv": lambda instruction: check_transfer(instruction, 1, 1),
-    "reduce-scatter": _check_groups,
-    "replica-id": _check_devices,
-    "send": lambda instruction: check_transfer(instruction, 1, 1),
-}
+CHECKS: Mapping[str, Check] = op_table(
+    {
+        "all-gather": _check_groups,
+        "all-gather-start": _check_groups,
+        "all-reduce": _check_groups,
+        "all-reduce-start": _check_groups,
+        "all-to-all": _check_groups,
+        "collective-broadcast": _check_groups,
+        "collective-permute": _check_pairs,
+        "collective-permute-start": _check_pairs,
+        "partition-id": _check_devices,
+        "ragged-all-to-all": _check_groups,
+        "recv": lambda instruction: check_transfer(instruction, 1, 1),
+        "reduce-scatter": _check_groups,
+        "replica-id": _check_devices,
+        "send": lambda instruction: check_transfer(instruction, 1, 1),
+    },
+    COLLECTIVE - DONES | DEVICE_NUMBERS | {"recv", "send"},
+)
 """Why an instruction cannot be run by the only participant, or None."""
 
 

@@ -6,12 +6,15 @@ computation runs as soon as it has all its operands, which no program can tell f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.failures import failure
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import SEQUENTIAL, WRAPPING, op_table
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["CHECKS", "EVALUATORS", "branch_number", "branches", "check_progress", "zeros"]
@@ -187,14 +190,17 @@ def _async_done(instruction: Instruction, operands: tuple[Value, ...], context: 
     return started[1]
 
 
-EVALUATORS: dict[str, Evaluator] = {
-    "async-done": _async_done,
-    "async-start": _async_start,
-    "async-update": _async_update,
-    "call": _call,
-    "conditional": _conditional,
-    "fusion": _fusion,
-    "while": _while,
-}
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    {
+        "async-done": _async_done,
+        "async-start": _async_start,
+        "async-update": _async_update,
+        "call": _call,
+        "conditional": _conditional,
+        "fusion": _fusion,
+        "while": _while,
+    },
+    SEQUENTIAL | WRAPPING,
+)
 
 CHECKS: dict[str, Check] = {"async-done": _check_async_done, "async-start": _check_async_start}

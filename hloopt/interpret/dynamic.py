@@ -16,6 +16,15 @@ from hloopt.interpret.reshaping import ambiguous
 from hloopt.interpret.sizes import aligned, checked, drops_marks, is_dynamic, marks, ties
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import (
+    ALL,
+    COLLECTIVE,
+    CONTRACTING,
+    DEVICE_NUMBERS,
+    FORWARDING,
+    LIBRARY,
+    op_table,
+)
 from hloopt.types import (
     UNBOUNDED,
     ArrayShape,
@@ -58,7 +67,7 @@ def obstacle(instruction: Instruction) -> str | None:
         if any(isinstance(leaf, ArrayShape) and UNBOUNDED in leaf.dims for leaf in leaves(shape)):
             return f"unbounded dimensions ({shape}) have no evaluation"
     opcode = instruction.opcode
-    if not (instruction.op.is_elementwise or opcode in _EVALUATED):
+    if opcode in _NOT_EVALUATED or opcode not in ALL:
         told = next(shape for shape in shapes if shape.is_dynamic)
         return f"{opcode} of dynamic dimensions ({told}) has no evaluation"
     for source, target in _passed(instruction):
@@ -68,20 +77,14 @@ def obstacle(instruction: Instruction) -> str | None:
     return check(instruction) if check is not None else None
 
 
-# Their evaluators take sizes from the operands, or are in ``bounded``.
-_EVALUATED = frozenset(
-    {
-        "add-dependency", "after-all", "all-reduce", "all-reduce-done", "all-reduce-start",
-        "async-done", "async-start", "async-update", "batch-norm-grad", "batch-norm-inference",
-        "batch-norm-training", "bitcast-convert", "broadcast", "call", "cholesky", "concatenate",
-        "conditional", "constant", "convolution", "copy", "copy-done", "copy-start", "custom-call",
-        "domain", "dot", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
-        "get-dimension-size", "get-tuple-element", "infeed", "iota", "map", "opt-barrier", "outfeed",
-        "pad", "parameter", "recv", "recv-done", "reduce", "reduce-window", "reshape", "reverse", "rng",
-        "rng-bit-generator", "scatter", "select-and-scatter", "send", "send-done", "set-dimension-size",
-        "slice", "sort", "topk", "transpose", "triangular-solve", "tuple", "while",
-    }
-)  # fmt: skip
+# Evaluators of all others take sizes from the operands, or are in ``bounded``.
+_NOT_EVALUATED = (
+    COLLECTIVE - {"all-reduce", "all-reduce-done", "all-reduce-start"}
+    | DEVICE_NUMBERS
+    | CONTRACTING - {"convolution", "dot"}
+    | LIBRARY - {"cholesky", "triangular-solve"}
+    | {"bitcast", "rng-get-and-update-state", "scan"}
+)
 
 
 def _passed(instruction: Instruction) -> Iterator[tuple[Shape, Shape]]:
@@ -94,7 +97,7 @@ def _passed(instruction: Instruction) -> Iterator[tuple[Shape, Shape]]:
     elif opcode == "tuple":
         assert isinstance(shape, TupleShape)
         yield from zip(given, shape.elements, strict=True)
-    elif opcode in ("add-dependency", "copy", "domain", "opt-barrier"):
+    elif opcode in FORWARDING:
         yield given[0], shape
     elif opcode in ("call", "fusion"):
         (called,) = called_computations(instruction)
@@ -158,10 +161,13 @@ def _check_custom_call(instruction: Instruction) -> str | None:
     return f"custom call to {target} of dynamic dimensions has no evaluation"
 
 
-_CHECKS: Mapping[str, Check] = {
-    "convolution": _check_convolution,
-    "custom-call": _check_custom_call,
-    "reduce-window": _check_reduce_window,
-    "reshape": ambiguous,
-    "scatter": _check_scatter,
-}
+_CHECKS: Mapping[str, Check] = op_table(
+    {
+        "convolution": _check_convolution,
+        "custom-call": _check_custom_call,
+        "reduce-window": _check_reduce_window,
+        "reshape": ambiguous,
+        "scatter": _check_scatter,
+    },
+    otherwise="dynamic operands are as good as others",
+)

@@ -5,61 +5,72 @@ Nobody's program has all of them, and loading what it does not have takes longer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import Generic, TypeVar
 
 from hloopt.interpret import elementwise
 from hloopt.interpret.context import Check, Evaluator
+from hloopt.ops.traits import (
+    ALL,
+    COLLECTIVE,
+    CONSTRAINTS,
+    DEVICE_NUMBERS,
+    DONES,
+    INDEXING,
+    MOVING,
+    RANDOM,
+    SEQUENTIAL,
+    SIZES,
+    TRANSFERS,
+    TUPLES,
+    WRAPPING,
+    op_table,
+)
 
 __all__ = ["CHECKED", "CHECKS", "COLLECTIVES", "EVALUATED", "EVALUATORS", "ByFamily"]
 
 _Row = TypeVar("_Row")
 
-EVALUATED = {
-    "bitcast": "bitcast bitcast-convert",
-    "collective": """
-        all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all
-        collective-broadcast collective-permute collective-permute-done collective-permute-start
-        partition-id ragged-all-to-all reduce-scatter replica-id""",
-    "control": "async-done async-start async-update call conditional fusion while",
-    "convolution": "convolution",
-    "custom_calls": "custom-call",
-    "distributions": "rng",
-    "feeds": "infeed outfeed recv recv-done send send-done",
-    "fft": "fft",
-    "indexing": "dynamic-slice dynamic-update-slice gather scatter",
-    "linalg": "cholesky triangular-solve",
-    "linear": "dot",
-    "movement": "broadcast concatenate copy dynamic-reshape iota pad reshape reverse slice transpose",
-    "normalization": "batch-norm-grad batch-norm-inference batch-norm-training",
-    "ragged": "ragged-dot scaled-dot",
-    "random": "rng-bit-generator rng-get-and-update-state",
-    "reduction": "map reduce",
-    "scan": "scan",
-    "sort": "sort topk",
-    "tuples": """
-        add-dependency after-all copy-done copy-start domain get-dimension-size get-tuple-element
-        opt-barrier set-dimension-size tuple""",
-    "window": "reduce-window select-and-scatter",
+EVALUATED: Mapping[str, Collection[str]] = {
+    "bitcast": ("bitcast", "bitcast-convert"),
+    "collective": COLLECTIVE | DEVICE_NUMBERS,
+    "control": SEQUENTIAL | WRAPPING,
+    "convolution": ("convolution",),
+    "custom_calls": ("custom-call",),
+    "distributions": ("rng",),
+    "feeds": TRANSFERS,
+    "fft": ("fft",),
+    "indexing": INDEXING | {"scatter"},
+    "linalg": ("cholesky", "triangular-solve"),
+    "linear": ("dot",),
+    "movement": MOVING - {"bitcast"} | {"dynamic-reshape", "iota"},
+    "normalization": ("batch-norm-grad", "batch-norm-inference", "batch-norm-training"),
+    "ragged": ("ragged-dot", "scaled-dot"),
+    "random": RANDOM - {"rng"},
+    "reduction": ("map", "reduce"),
+    "scan": ("scan",),
+    "sort": ("sort", "topk"),
+    "tuples": TUPLES | CONSTRAINTS | SIZES - {"dynamic-reshape"} | {"copy-done", "copy-start"},
+    "window": ("reduce-window", "select-and-scatter"),
 }
 """Module -> the opcodes in its ``EVALUATORS``.  Those of ``elementwise`` are the table's own."""
 
-CHECKED = {
-    "bitcast": "bitcast",
-    "collective_checks": """
-        all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast
-        collective-permute collective-permute-start partition-id ragged-all-to-all recv reduce-scatter
-        replica-id send""",
-    "control": "async-done async-start",
-    "convolution": "convolution",
-    "custom_calls": "custom-call",
-    "fft": "fft",
-    "linalg": "triangular-solve",
-    "linear": "dot",
-    "ragged": "ragged-dot scaled-dot",
-    "random": "rng-bit-generator",
-    "tuples": "set-dimension-size",
+COLLECTIVES = COLLECTIVE - DONES | DEVICE_NUMBERS | {"recv", "send"}
+"""What is not the same for each participant."""
+
+CHECKED: Mapping[str, Collection[str]] = {
+    "bitcast": ("bitcast",),
+    "collective_checks": COLLECTIVES,
+    "control": ("async-done", "async-start"),
+    "convolution": ("convolution",),
+    "custom_calls": ("custom-call",),
+    "fft": ("fft",),
+    "linalg": ("triangular-solve",),
+    "linear": ("dot",),
+    "ragged": ("ragged-dot", "scaled-dot"),
+    "random": ("rng-bit-generator",),
+    "tuples": ("set-dimension-size",),
 }
 """Module -> the opcodes in its ``CHECKS``."""
 
@@ -74,13 +85,13 @@ class ByFamily(Mapping[str, _Row], Generic[_Row]):
         self,
         package: str,
         table: str,
-        families: Mapping[str, str],
+        families: Mapping[str, Collection[str]],
         known: Mapping[str, _Row] | None = None,
     ) -> None:
         self._package = package
         self._table = table
         self._family = {
-            opcode: family for family, opcodes in families.items() for opcode in opcodes.split()
+            opcode: family for family, opcodes in families.items() for opcode in sorted(opcodes)
         }
         self._known: dict[str, _Row] = {
             opcode: row for opcode, row in (known or {}).items() if opcode not in self._family
@@ -104,9 +115,10 @@ class ByFamily(Mapping[str, _Row], Generic[_Row]):
         return len(self._opcodes)
 
 
-EVALUATORS: Mapping[str, Evaluator] = ByFamily(
-    __package__, "EVALUATORS", EVALUATED, elementwise.EVALUATORS
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    ByFamily(__package__, "EVALUATORS", EVALUATED, elementwise.EVALUATORS),
+    ALL - {"constant", "parameter"},
 )
-CHECKS: Mapping[str, Check] = ByFamily(__package__, "CHECKS", CHECKED)
-COLLECTIVES = frozenset(CHECKED["collective_checks"].split())
-"""What is not the same for each participant."""
+CHECKS: Mapping[str, Check] = op_table(
+    ByFamily(__package__, "CHECKS", CHECKED), otherwise="nothing to check before anything runs"
+)

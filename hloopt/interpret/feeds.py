@@ -7,7 +7,7 @@ which is the order that the passes keep, and that tokens ask for.  ``recv`` take
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from hloopt.interpret.context import Array, Context, Evaluator, Value
 from hloopt.interpret.failures import failure
 from hloopt.interpret.values import flatten_results, from_storage
 from hloopt.ir import Instruction
+from hloopt.ops.traits import TRANSFERS, op_table
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["EVALUATORS"]
@@ -106,11 +107,14 @@ def _channel(instruction: Instruction) -> int:
     return int(instruction.attributes.get("channel_id") or 0)
 
 
-EVALUATORS: dict[str, Evaluator] = {
-    "infeed": _infeed,
-    "outfeed": _outfeed,
-    "recv": _recv,
-    "recv-done": _recv_done,
-    "send": _send,
-    "send-done": _send_done,
-}
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    {
+        "infeed": _infeed,
+        "outfeed": _outfeed,
+        "recv": _recv,
+        "recv-done": _recv_done,
+        "send": _send,
+        "send-done": _send_done,
+    },
+    TRANSFERS,
+)

@@ -12,6 +12,7 @@ from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of,
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.ir import Instruction
+from hloopt.ops.traits import INDEXING, op_table
 from hloopt.types import GatherDims, ScatterDims
 
 __all__ = [
@@ -263,9 +264,12 @@ def _scatter(instruction: Instruction, values: tuple[Value, ...], context: Conte
     return results[0] if count == 1 else tuple(results)
 
 
-EVALUATORS: Mapping[str, Evaluator] = {
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter,
-}
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    {
+        "dynamic-slice": _dynamic_slice,
+        "dynamic-update-slice": _dynamic_update_slice,
+        "gather": _gather,
+        "scatter": _scatter,
+    },
+    INDEXING | {"scatter"},
+)

@@ -12,6 +12,7 @@ import numpy as np
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.elementwise import convert
 from hloopt.ir import Instruction
+from hloopt.ops.traits import MOVING, op_table
 from hloopt.types import DType, PaddingDim, SliceRange
 
 __all__ = ["EVALUATORS", "broadcast", "concatenate", "iota", "pad", "place", "slices"]
@@ -138,15 +139,18 @@ def _copy(instruction: Instruction, values: tuple[Value, ...], context: Context)
     return convert(value, operand.array.dtype, instruction.array.dtype, context)
 
 
-EVALUATORS: Mapping[str, Evaluator] = {
-    "broadcast": _broadcast,
-    "concatenate": _concatenate,
-    "copy": _copy,
-    "dynamic-reshape": _reshape,
-    "iota": _iota,
-    "pad": _pad,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "slice": _slice,
-    "transpose": _transpose,
-}
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    {
+        "broadcast": _broadcast,
+        "concatenate": _concatenate,
+        "copy": _copy,
+        "dynamic-reshape": _reshape,
+        "iota": _iota,
+        "pad": _pad,
+        "reshape": _reshape,
+        "reverse": _reverse,
+        "slice": _slice,
+        "transpose": _transpose,
+    },
+    MOVING - {"bitcast"} | {"dynamic-reshape", "iota"},
+)

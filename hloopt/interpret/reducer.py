@@ -12,7 +12,7 @@ select-and-scatter add one update after the other and round each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,21 +23,25 @@ from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.interpret.regions import combiner, is_associative, passed
 from hloopt.interpret.scalars import Step, scalar_function
 from hloopt.ir import Computation
+from hloopt.ops.traits import ASSOCIATIVE, op_table
 from hloopt.types import DType
 
 __all__ = ["Apply", "Reducer", "reducer_of"]
 
 Apply: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], list[Array]]
 
-_UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add,
-    "and": np.bitwise_and,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "multiply": np.multiply,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
+_UFUNCS: Mapping[str, np.ufunc] = op_table(
+    {
+        "add": np.add,
+        "and": np.bitwise_and,
+        "maximum": np.maximum,
+        "minimum": np.minimum,
+        "multiply": np.multiply,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    },
+    ASSOCIATIVE,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from hloopt.interpret.context import (
 )
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import ASSOCIATIVE, BITWISE, EXTREMA, PLUMBING, op_table
 from hloopt.types import ArrayShape, DType, TupleShape, leaves
 
 __all__ = ["LIFTED", "combiner", "is_associative", "liftable", "only_orders", "passed"]
@@ -104,23 +105,24 @@ def _while(instruction: Instruction, values: tuple[Value, ...], context: Context
     return state
 
 
-LIFTED: Mapping[str, Evaluator] = {
-    "bitcast": _bits,
-    "bitcast-convert": _bits,
-    "broadcast": _identity,
-    "call": _call,
-    "conditional": _conditional,
-    "fusion": _call,
-    "iota": _zeros,
-    "map": _map,
-    "opt-barrier": _identity,
-    "reshape": _identity,
-    "transpose": _identity,
-    "while": _while,
-}
+LIFTED: Mapping[str, Evaluator] = op_table(
+    {
+        "bitcast": _bits,
+        "bitcast-convert": _bits,
+        "broadcast": _identity,
+        "call": _call,
+        "conditional": _conditional,
+        "fusion": _call,
+        "iota": _zeros,
+        "map": _map,
+        "opt-barrier": _identity,
+        "reshape": _identity,
+        "transpose": _identity,
+        "while": _while,
+    },
+    otherwise="elementwise, or evaluated for one element after another",
+)
 """Structural ops of regions, on arrays that stand for many scalars."""
-
-_PLAIN = frozenset({"constant", "copy", "get-tuple-element", "parameter", "tuple"})
 
 
 def passed(computation: Computation, arrays: Sequence[Array], context: Context) -> Sequence[Array]:
@@ -138,12 +140,9 @@ def _lifts(instruction: Instruction) -> bool:
     if any(not isinstance(leaf, ArrayShape) or leaf.dims for leaf in leaves(instruction.shape)):
         return False
     opcode = instruction.opcode
-    if opcode in _PLAIN or instruction.op.is_elementwise:
+    if opcode in PLUMBING or instruction.op.is_elementwise:
         return True
     return opcode in LIFTED and all(map(liftable, called_computations(instruction)))
-
-
-_NAMED = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
 def combiner(computation: Computation) -> str | None:
@@ -165,7 +164,7 @@ def combiner(computation: Computation) -> str | None:
     root = _behind_convert(result, dtype, "f32")
     if root in parameters and root.array.dtype is result.array.dtype:
         return ("first", "second")[parameters.index(root)]
-    if root.opcode not in _NAMED:
+    if root.opcode not in ASSOCIATIVE:
         return None
     operands = [_behind_convert(operand, "f32", dtype) for operand in root.operands]
     if operands not in (parameters, parameters[::-1]):
@@ -197,23 +196,7 @@ def _behind_copies(instruction: Instruction) -> Instruction:
     return instruction
 
 
-_ORDER_OPS = frozenset(
-    {
-        "and",
-        "compare",
-        "copy",
-        "get-tuple-element",
-        "maximum",
-        "minimum",
-        "not",
-        "or",
-        "parameter",
-        "select",
-        "tuple",
-        "xor",
-    }
-)
-_LOGICAL = frozenset({"and", "or", "xor", "not"})
+_ORDER_OPS = PLUMBING - {"constant"} | BITWISE | EXTREMA | {"compare", "copy", "select"}
 _MOST_TRIPLES = 1 << 21
 
 
@@ -238,7 +221,7 @@ def only_orders(computation: Computation) -> bool:
         opcode = instruction.opcode
         if opcode not in _ORDER_OPS:
             return False
-        if opcode in _LOGICAL and not instruction.array.dtype.is_pred:
+        if opcode in BITWISE and not instruction.array.dtype.is_pred:
             return False
     count = len(computation.parameters) // 2
     shapes = computation.parameter_shapes

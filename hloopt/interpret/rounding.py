@@ -35,6 +35,7 @@ from hloopt.interpret.markers import MARKERS
 from hloopt.interpret.perturbation import nudged, smeared, unit_roundoff
 from hloopt.interpret.regions import combiner, only_orders
 from hloopt.ir import Instruction
+from hloopt.ops.traits import ELEMENTWISE, TRANSCENDENTAL, WITHIN_ONE, op_table
 from hloopt.types import ArrayShape, ConvDims, DotDims, leaves, of_numpy
 
 __all__ = ["Rounding", "moved", "moved_inputs"]
@@ -161,29 +162,31 @@ def _is_power(array: Array) -> Array:
     return np.asarray(bits & np.uint64((1 << 52) - 1) == 0)
 
 
-_INVERSES: Final[Mapping[str, Callable[..., Array]]] = {
-    "add": lambda a, b, r: a + b == r,
-    "subtract": lambda a, b, r: a - b == r,
-    "multiply": lambda a, b, r: a * b == r,
-    "divide": lambda a, b, r: r * b == a,
-    "sqrt": lambda a, r: r * r == a,
-    "convert": lambda a, r: a == r,
-}
-_EXACT_WIDE: Final[Mapping[str, Callable[..., Array]]] = {
-    "add": _exact_sum,
-    "subtract": lambda a, b, r: _exact_sum(a, -b, r),
-    "multiply": _exact_product,
-    "divide": lambda a, b, r: _is_power(b) | (a == 0) | (r == np.rint(r)) & (r * b == a),
-    "sqrt": lambda a, r: (a == 0) | _short(r),
-    "convert": lambda a, r: np.ones(r.shape, np.bool_) if a.dtype.itemsize < 8 else a == r,
-}
-_BOUNDED: Final = frozenset({"cosine", "erf", "logistic", "sine", "tanh"})
-_FUNCTIONS: Final = frozenset(
+_INVERSES: Final[Mapping[str, Callable[..., Array]]] = op_table(
     {
-        "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosh", "exponential",
-        "exponential-minus-one", "log", "log-plus-one", "power", "rsqrt", "sinh", "tan",
-    }
-)  # fmt: skip
+        "add": lambda a, b, r: a + b == r,
+        "subtract": lambda a, b, r: a - b == r,
+        "multiply": lambda a, b, r: a * b == r,
+        "divide": lambda a, b, r: r * b == a,
+        "sqrt": lambda a, r: r * r == a,
+        "convert": lambda a, r: a == r,
+    },
+    ELEMENTWISE,
+    "exact, or a function that is not the inverse of arithmetic",
+)
+_EXACT_WIDE: Final[Mapping[str, Callable[..., Array]]] = op_table(
+    {
+        "add": _exact_sum,
+        "subtract": lambda a, b, r: _exact_sum(a, -b, r),
+        "multiply": _exact_product,
+        "divide": lambda a, b, r: _is_power(b) | (a == 0) | (r == np.rint(r)) & (r * b == a),
+        "sqrt": lambda a, r: (a == 0) | _short(r),
+        "convert": lambda a, r: np.ones(r.shape, np.bool_) if a.dtype.itemsize < 8 else a == r,
+    },
+    ELEMENTWISE,
+    "as ``_INVERSES`` has it",
+)
+_BOUNDED: Final = TRANSCENDENTAL & WITHIN_ONE
 
 
 def _magnitudes(value: Value) -> Value:
@@ -419,25 +422,28 @@ def _members(one: Instruction, *_: object) -> float:
     return 2.0
 
 
-_WAYS: Final[Mapping[str, _Way]] = {
-    **dict.fromkeys((*_INVERSES, *_BOUNDED, *_FUNCTIONS), _elementwise),
-    "all-reduce": partial(_fold, terms=_members),
-    "all-reduce-start": partial(_fold, terms=_members),
-    "batch-norm-grad": _operands,
-    "batch-norm-inference": _operands,
-    "batch-norm-training": _operands,
-    "cholesky": partial(_operands, move=_over_matrix),
-    "convolution": partial(_sum, terms=_kernel_size),
-    "custom-call": _custom_call,
-    "dot": partial(_sum, terms=_contracted),
-    "fft": _transform,
-    "ragged-dot": _operands,
-    "reduce": partial(_fold, terms=_reduced),
-    "reduce-scatter": partial(_fold, terms=_members),
-    "reduce-window": partial(_fold, terms=_counted),
-    "scaled-dot": _operands,
-    "scan": _picked,
-    "scatter": partial(_fold, terms=_counted, stepwise=True),
-    "select-and-scatter": _picked,
-    "triangular-solve": _operands,
-}
+_WAYS: Final[Mapping[str, _Way]] = op_table(
+    {
+        **dict.fromkeys((*_INVERSES, *TRANSCENDENTAL), _elementwise),
+        "all-reduce": partial(_fold, terms=_members),
+        "all-reduce-start": partial(_fold, terms=_members),
+        "batch-norm-grad": _operands,
+        "batch-norm-inference": _operands,
+        "batch-norm-training": _operands,
+        "cholesky": partial(_operands, move=_over_matrix),
+        "convolution": partial(_sum, terms=_kernel_size),
+        "custom-call": _custom_call,
+        "dot": partial(_sum, terms=_contracted),
+        "fft": _transform,
+        "ragged-dot": _operands,
+        "reduce": partial(_fold, terms=_reduced),
+        "reduce-scatter": partial(_fold, terms=_members),
+        "reduce-window": partial(_fold, terms=_counted),
+        "scaled-dot": _operands,
+        "scan": _picked,
+        "scatter": partial(_fold, terms=_counted, stepwise=True),
+        "select-and-scatter": _picked,
+        "triangular-solve": _operands,
+    },
+    otherwise="exact",
+)

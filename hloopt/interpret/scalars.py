@@ -16,6 +16,7 @@ import numpy as np
 from hloopt.interpret.context import Array, Context, array_of
 from hloopt.interpret.elementwise import bound
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import BITWISE, MODULAR, op_table
 from hloopt.types import ArrayShape, DType, leaves
 
 __all__ = ["FEW_LANES", "Step", "folded", "running", "scalar_function"]
@@ -60,9 +61,11 @@ def _elements(columns: Sequence[Array], lane: tuple[int, ...]) -> Iterator[tuple
     return zip(*(column[place] for column in columns), strict=True)
 
 
-_BINARY = {"add": "+", "and": "&", "multiply": "*", "or": "|", "subtract": "-", "xor": "^"}
+_BINARY = op_table(
+    {"add": "+", "and": "&", "multiply": "*", "or": "|", "subtract": "-", "xor": "^"},
+    MODULAR - {"negate", "not"},
+)
 _DIRECTIONS = {"EQ": "==", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<", "NE": "!="}
-_LOGICAL = frozenset({"and", "or", "xor", "not"})
 # Their scalars compute in float32 and round once, as the op on arrays does.
 _FLOATS = frozenset({"bf16", "f16", "f32", "f64"})
 
@@ -159,9 +162,9 @@ def _written_out(
     kind = instruction.operands[-1].array.dtype
     number = kind.name in _FLOATS or (kind.is_integer and kind.bits >= 8)
     logical = kind.is_pred or (kind.is_integer and kind.bits >= 8)
-    if opcode in _LOGICAL and logical:
+    if opcode in BITWISE and logical:
         return f"~{operands[0]}" if opcode == "not" else f" {_BINARY[opcode]} ".join(operands)
-    if opcode in _BINARY and number and opcode not in _LOGICAL:
+    if opcode in _BINARY and number and opcode not in BITWISE:
         return f" {_BINARY[opcode]} ".join(operands)
     if opcode == "select":
         return f"{operands[1]} if {operands[0]} else {operands[2]}"

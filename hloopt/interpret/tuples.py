@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.control import zeros
 from hloopt.ir import Instruction
+from hloopt.ops.traits import CONSTRAINTS, SIZES, TUPLES, op_table
 from hloopt.types import TupleShape
 
 __all__ = ["CHECKS", "EVALUATORS"]
@@ -72,17 +75,20 @@ def _check_set_dimension_size(instruction: Instruction) -> str | None:
     return f"dimension {dimension} of {instruction.shape} may be set to a size other than {bound}"
 
 
-EVALUATORS: dict[str, Evaluator] = {
-    "add-dependency": _first,
-    "after-all": _after_all,
-    "copy-done": _copy_done,
-    "copy-start": _copy_start,
-    "domain": _first,
-    "get-dimension-size": _get_dimension_size,
-    "get-tuple-element": _get_tuple_element,
-    "opt-barrier": _first,
-    "set-dimension-size": _first,
-    "tuple": _tuple,
-}
+EVALUATORS: Mapping[str, Evaluator] = op_table(
+    {
+        "add-dependency": _first,
+        "after-all": _after_all,
+        "copy-done": _copy_done,
+        "copy-start": _copy_start,
+        "domain": _first,
+        "get-dimension-size": _get_dimension_size,
+        "get-tuple-element": _get_tuple_element,
+        "opt-barrier": _first,
+        "set-dimension-size": _first,
+        "tuple": _tuple,
+    },
+    TUPLES | CONSTRAINTS | SIZES - {"dynamic-reshape"} | {"copy-done", "copy-start"},
+)
 
 CHECKS: dict[str, Check] = {"set-dimension-size": _check_set_dimension_size}

@@ -6,25 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from hloopt.ir import Computation
+from hloopt.ops import OPS
 from hloopt.proto.problem import Problem
 from hloopt.types import ArrayShape, Shape
 
 __all__ = ["CALLS", "called_by", "calls"]
 
-# In the order of the text; the number is the place in the proto's list.
 CALLS: dict[str, tuple[tuple[str, int], ...]] = {
-    "while": (("condition", 1), ("body", 0)),
-    "select-and-scatter": (("select", 0), ("scatter", 1)),
-    "fusion": (("calls", 0),),
-    "async-start": (("calls", 0),),
-    **dict.fromkeys(
-        (
-            *("all-reduce", "all-reduce-start", "call", "map", "reduce", "reduce-scatter"),
-            *("reduce-window", "scan", "scatter", "sort"),
-        ),
-        (("to_apply", 0),),
-    ),
+    opcode: tuple((name, place) for place, name in enumerate(row.computation_attributes()))
+    for opcode, row in OPS.items()
+    if row.calls and opcode != "conditional"
 }
+"""In the order of the text; the number is the place in the proto's list."""
+CALLS["while"] = (("condition", 1), ("body", 0))
 _BRANCHES = (("true_computation", 0), ("false_computation", 1))
 # XLA finds them through the operand; the proto of older versions repeats them.
 _REPEATED = ("async-update", "async-done")

@@ -6,6 +6,7 @@ from typing import Any
 
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import op_table
 from hloopt.proto.annotations import write_array, write_frontend, write_metadata
 from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import called_by
@@ -21,12 +22,15 @@ __all__ = ["module_proto"]
 # XLA numbers the instructions of a computation in the lower half of an id, computations in the upper.
 _COMPUTATION = 32
 # Messages that XLA wants to be there, even when they say nothing.
-_ALWAYS = {
-    "convolution": ("window", "convolution_dimension_numbers"),
-    "dot": ("dot_dimension_numbers",),
-    "reduce-window": ("window",),
-    "select-and-scatter": ("window",),
-}
+_ALWAYS = op_table(
+    {
+        "convolution": ("window", "convolution_dimension_numbers"),
+        "dot": ("dot_dimension_numbers",),
+        "reduce-window": ("window",),
+        "select-and-scatter": ("window",),
+    },
+    otherwise="none",
+)
 # What XLA takes for an attribute that is not there, where that is not the field's zero.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "custom-call": {"api_version": "API_VERSION_ORIGINAL"},

@@ -30,6 +30,7 @@ from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection import choose
 from hloopt.kernels.selection.candidate import Candidate, candidates, packing_problem
 from hloopt.kernels.spec import KernelSpec
+from hloopt.ops.traits import RANDOM, TRANSFERS
 from hloopt.report.console import table
 from hloopt.targets import Target
 from hloopt.targets.host import HOST
@@ -84,10 +85,7 @@ def coverage(target: Target, wanted: Collection[str] | None = None) -> list[Cove
 
 
 # What talks to the host, has a state, or does what its target says: no text is right for all of it.
-_CALLED: Final = frozenset({
-    "custom-call", "infeed", "outfeed", "recv", "recv-done", "rng", "rng-get-and-update-state", "send",
-    "send-done",
-})  # fmt: skip
+_CALLED: Final = TRANSFERS | RANDOM - {"rng-bit-generator"} | {"custom-call"}
 
 
 def _is_native(target: Target) -> bool:

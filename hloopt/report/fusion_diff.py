@@ -16,6 +16,7 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import PLUMBING
 from hloopt.report.console import table
 from hloopt.report.cost import KernelCost, Totals, kernel_costs, totals
 from hloopt.report.differences import differences_json, show_differences
@@ -398,7 +399,7 @@ def computes(kernel: Instruction) -> str:
     counts = Counter(
         entry.opcode
         for entry in kernel.attributes["calls"]
-        if entry.opcode not in ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+        if entry.opcode not in PLUMBING | {"bitcast"}
     )
     named = [f"{count} {name}" if count > 1 else name for name, count in counts.most_common(4)]
     rest = len(counts) - len(named)

@@ -7,37 +7,41 @@ too: a label, or a position.  A parameter used as an index in several places get
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import REARRANGING, op_table
 from hloopt.runtime.origins import Place, by_table, entry_places
 from hloopt.types import GatherDims, ScatterDims
 
 __all__ = ["index_ranges"]
 
 # Through which operands an element of the result comes unchanged, or moved by a wrap-around correction.
-_TRANSPARENT: dict[str, tuple[int, ...]] = {
-    "add": (0, 1),
-    "bitcast": (0,),
-    "broadcast": (0,),
-    "clamp": (1,),
-    "convert": (0,),
-    "copy": (0,),
-    "dynamic-slice": (0,),
-    "maximum": (0, 1),
-    "minimum": (0, 1),
-    "opt-barrier": (0,),
-    "reshape": (0,),
-    "reverse": (0,),
-    "select": (1, 2),
-    "slice": (0,),
-    "subtract": (0,),
-    "transpose": (0,),
-}
+_TRANSPARENT: Mapping[str, tuple[int, ...]] = op_table(
+    {
+        "add": (0, 1),
+        "bitcast": (0,),
+        "broadcast": (0,),
+        "clamp": (1,),
+        "convert": (0,),
+        "copy": (0,),
+        "dynamic-slice": (0,),
+        "maximum": (0, 1),
+        "minimum": (0, 1),
+        "opt-barrier": (0,),
+        "reshape": (0,),
+        "reverse": (0,),
+        "select": (1, 2),
+        "slice": (0,),
+        "subtract": (0,),
+        "transpose": (0,),
+    },
+    otherwise="it makes numbers of its own",
+)
 
 # An iota seen through these counts the same numbers.
-_SAME_NUMBERS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
+_SAME_NUMBERS = REARRANGING - {"reverse", "slice"} | {"convert"}
 
 
 def index_ranges(module: Module) -> dict[Place, int]:

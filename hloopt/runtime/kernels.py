@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from hloopt.analysis.views import moves_nothing
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import CONTROL_FLOW, DEVICE_NUMBERS, FREE
 
 __all__ = ["computation_kernels", "is_kernel", "module_kernels"]
 
-_NO_WORK = frozenset({
-    "add-dependency", "after-all", "all-gather-done", "all-reduce-done", "async-done", "async-start",
-    "async-update", "bitcast", "call", "collective-permute-done", "conditional", "constant", "copy-done",
-    "domain", "get-dimension-size", "get-tuple-element", "opt-barrier", "parameter", "partition-id",
-    "replica-id", "tuple", "while",
-})  # fmt: skip
+_NO_WORK = FREE | CONTROL_FLOW | DEVICE_NUMBERS | {"get-dimension-size"}
 
 
 def is_kernel(instruction: Instruction) -> bool:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from hloopt.interpret.control import branches
 from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import op_table
 
 __all__ = ["MOVES", "Place", "Through", "by_table", "entry_places", "moved_from"]
 
@@ -21,28 +22,31 @@ Place: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
 Through: TypeAlias = "Callable[[Instruction], Sequence[Instruction] | None]"
 """The operands an op is followed through; None ends the way: it makes values of its own."""
 
-MOVES: Mapping[str, tuple[int, ...]] = {
-    "all-gather": (0,),
-    "all-to-all": (0,),
-    "bitcast": (0,),
-    "broadcast": (0,),
-    "collective-permute": (0,),
-    "constant": (),
-    "convert": (0,),
-    "copy": (0,),
-    "dynamic-slice": (0,),
-    "gather": (0,),
-    "iota": (),
-    "negate": (0,),
-    "opt-barrier": (0,),
-    "pad": (0,),
-    "reduce-precision": (0,),
-    "reshape": (0,),
-    "reverse": (0,),
-    "select": (1, 2),
-    "slice": (0,),
-    "transpose": (0,),
-}
+MOVES: Mapping[str, tuple[int, ...]] = op_table(
+    {
+        "all-gather": (0,),
+        "all-to-all": (0,),
+        "bitcast": (0,),
+        "broadcast": (0,),
+        "collective-permute": (0,),
+        "constant": (),
+        "convert": (0,),
+        "copy": (0,),
+        "dynamic-slice": (0,),
+        "gather": (0,),
+        "iota": (),
+        "negate": (0,),
+        "opt-barrier": (0,),
+        "pad": (0,),
+        "reduce-precision": (0,),
+        "reshape": (0,),
+        "reverse": (0,),
+        "select": (1, 2),
+        "slice": (0,),
+        "transpose": (0,),
+    },
+    otherwise="it makes values of its own",
+)
 """Ops whose elements are, but for sign and rounding, elements of these operands."""
 
 # From farther away than this many steps nothing is said to be moved.

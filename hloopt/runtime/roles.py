@@ -14,6 +14,7 @@ import numpy as np
 
 from hloopt.interpret.drawn import Role
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ops.traits import ASSOCIATIVE, BITWISE, op_table
 from hloopt.runtime.index_ranges import index_ranges
 from hloopt.runtime.origins import MOVES, Place, Through, by_table, entry_places, moved_from
 from hloopt.types import ArrayShape, ConvDims, DotDims
@@ -153,7 +154,7 @@ def _keeps_sign(instruction: Instruction) -> Sequence[Instruction] | None:
     Of ``1 - b ** t``, by which Adam corrects its moments, that is ``t``.
     """
     opcode, operands = instruction.opcode, instruction.operands
-    if opcode in ("add", "divide", "maximum", "minimum", "multiply"):
+    if opcode in ASSOCIATIVE - BITWISE | {"divide"}:
         if operands[0] is operands[1] or (opcode == "maximum" and any(map(_is_fixed, operands))):
             return None
         return operands
@@ -196,24 +197,30 @@ def _random_bits(instruction: Instruction) -> Sequence[Instruction]:
 
 
 _PRODUCTS = frozenset({"convolution", "dot", "ragged-dot"})
-_OF_POSITIVES = {
-    "batch-norm-grad": 3,
-    "batch-norm-inference": 4,
-    "log": 0,
-    "log-plus-one": 0,
-    "rsqrt": 0,
-    "sqrt": 0,
-}
-_KEEP_SIGN = {
-    **{opcode: numbers for opcode, numbers in MOVES.items() if opcode != "negate"},
-    "cbrt": (0,),
-    "clamp": (1,),
-    "dynamic-update-slice": (0, 1),
-    "power": (0,),
-    "reduce": (0,),
-    "rsqrt": (0,),
-    "sqrt": (0,),
-}
+_OF_POSITIVES = op_table(
+    {
+        "batch-norm-grad": 3,
+        "batch-norm-inference": 4,
+        "log": 0,
+        "log-plus-one": 0,
+        "rsqrt": 0,
+        "sqrt": 0,
+    },
+    otherwise="it is defined for all numbers",
+)
+_KEEP_SIGN = op_table(
+    {
+        **{opcode: numbers for opcode, numbers in MOVES.items() if opcode != "negate"},
+        "cbrt": (0,),
+        "clamp": (1,),
+        "dynamic-update-slice": (0, 1),
+        "power": (0,),
+        "reduce": (0,),
+        "rsqrt": (0,),
+        "sqrt": (0,),
+    },
+    otherwise="its sign says nothing of its operands",
+)
 # (a + a^T) / 2 is how a matrix is made symmetric before it is factored.
 _KEEP_DEFINITE = {**MOVES, "add": (0, 1), "divide": (0,), "multiply": (0, 1)}
 _FACTORED = re.compile(r"lapack_[sdcz](getrf|potrf|trsm)_ffi")

@@ -75,8 +75,6 @@ _METADATA = METADATA_TEXTS | {
     *("stack_frame_id", "size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes"),
     "profile_type",
 }
-# Ops that have an op of their own for their start and their end: nothing is wrapped.
-_OWN_PHASES = {"all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"}
 
 # The arguments of parameter and constant stand in the op table beside the attributes.
 _ARGUMENTS = {"literal", "parameter_number"}
@@ -273,9 +271,12 @@ def _owners(name: str) -> str:
 
 
 def _unwrapped(word: str) -> tuple[str | None, str]:
-    """``negate-start`` is ``async-start`` around ``negate``; other opcodes stand for themselves."""
+    """``negate-start`` is ``async-start`` around ``negate``; other opcodes stand for themselves.
+
+    Ops that have an op of their own for their end are not wrapped.
+    """
     inner, _, phase = word.rpartition("-")
-    if word in OPS or phase not in PHASES or inner not in OPS or inner in _OWN_PHASES:
+    if word in OPS or phase not in PHASES or inner not in OPS or f"{inner}-done" in OPS:
         return None, word
     return inner, f"async-{phase}"
 

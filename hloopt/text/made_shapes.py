@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from hloopt.ir import Instruction
 from hloopt.ir.normal import normal_shape
+from hloopt.ops.traits import TRANSFERS, op_table
 from hloopt.types import ArrayShape, Layout, Shape, TupleShape, array, descending
 
 __all__ = ["MADE", "made_otherwise", "with_layout"]
@@ -36,13 +37,16 @@ def _token(instruction: Instruction) -> Shape:
     return _TOKEN
 
 
-MADE: dict[str, Callable[[Instruction], Shape | None]] = {
-    "outfeed": _token,
-    "recv": _awaited,
-    "recv-done": _received,
-    "send": _started,
-    "send-done": _token,
-}
+MADE: Mapping[str, Callable[[Instruction], Shape | None]] = op_table(
+    {
+        "outfeed": _token,
+        "recv": _awaited,
+        "recv-done": _received,
+        "send": _started,
+        "send-done": _token,
+    },
+    TRANSFERS - {"infeed"},
+)
 """How XLA's parser makes the shapes of these opcodes; None where it cannot."""
 
 

@@ -6,21 +6,17 @@ instruction; everything else is left to ``hloopt.verify``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeGuard
 
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import ASYNC, INDEXING, op_table
 from hloopt.text.attributes import Row
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible, leaves, record_of
 
 __all__ = ["ALWAYS_WRITTEN", "objections"]
 
-ALWAYS_WRITTEN = frozenset(
-    (
-        *("async-done", "async-update", "copy-done", "copy-start"),
-        *("dynamic-slice", "dynamic-update-slice", "reduce-precision"),
-    )
-)
+ALWAYS_WRITTEN = ASYNC | INDEXING - {"gather"} | {"reduce-precision"}
 """Ops whose shape XLA wants to see although the operands determine it."""
 
 _MAIN_THREAD = "main"
@@ -179,26 +175,29 @@ def _channel(instruction: Instruction, row: Row) -> Iterator[str]:
             yield f"channel_id= is {own}, that of %{before.name} is {other}"
 
 
-_CHECKS: dict[str, Callable[[Instruction, Row], Iterator[str]]] = {
-    "all-gather": _one_dimension,
-    "all-gather-start": _one_dimension,
-    "all-to-all": _one_dimension,
-    "async-done": _async_next,
-    "async-start": _async_start,
-    "async-update": _async_next,
-    "broadcast": _broadcast,
-    "collective-permute": _permute,
-    "collective-permute-start": _permute,
-    "concatenate": _one_dimension,
-    "conditional": _conditional,
-    "custom-call": _custom_call,
-    "get-dimension-size": _one_dimension,
-    "recv-done": _channel,
-    "reduce": _halves,
-    "reduce-scatter": _one_dimension,
-    "reduce-window": _halves,
-    "send-done": _channel,
-    "set-dimension-size": _one_dimension,
-    "sort": _one_dimension,
-    "tuple": _tuple,
-}
+_CHECKS: Mapping[str, Callable[[Instruction, Row], Iterator[str]]] = op_table(
+    {
+        "all-gather": _one_dimension,
+        "all-gather-start": _one_dimension,
+        "all-to-all": _one_dimension,
+        "async-done": _async_next,
+        "async-start": _async_start,
+        "async-update": _async_next,
+        "broadcast": _broadcast,
+        "collective-permute": _permute,
+        "collective-permute-start": _permute,
+        "concatenate": _one_dimension,
+        "conditional": _conditional,
+        "custom-call": _custom_call,
+        "get-dimension-size": _one_dimension,
+        "recv-done": _channel,
+        "reduce": _halves,
+        "reduce-scatter": _one_dimension,
+        "reduce-window": _halves,
+        "send-done": _channel,
+        "set-dimension-size": _one_dimension,
+        "sort": _one_dimension,
+        "tuple": _tuple,
+    },
+    otherwise="nothing beyond shape inference",
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import CONTROL_FLOW
 from hloopt.types import ArrayShape, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
 from hloopt.verify.places import Fault
 from hloopt.verify.readings import aliases, braces
@@ -17,7 +18,7 @@ __all__ = ["BufferChecks"]
 Index = tuple[int, ...]
 
 _PASS_ON = ("get-tuple-element", "tuple")
-_CALLERS = ("async-start", "call", "conditional", "custom-call", "fusion", "while")
+_CALLERS = CONTROL_FLOW | {"custom-call", "fusion"}
 _COUNTED = ("custom-call", "parameter", "while")
 _STREAM = "_xla_stream_annotation"
 

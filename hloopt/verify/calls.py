@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hloopt.ir import Instruction, walk
 from hloopt.ops import OPS
+from hloopt.ops.traits import WRAPPING
 from hloopt.types import AliasEntry, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
 from hloopt.verify.chains import thread_faults
 from hloopt.verify.places import Fault
@@ -20,7 +21,7 @@ _SKIPS_SHAPES = "xla_skip_custom_call_alias_shape_check"
 
 
 # Backends run these on threads of their own.
-_OWN_THREADS = ("async-done", "async-start", "async-update", "call", "custom-call")
+_OWN_THREADS = WRAPPING - {"fusion"} | {"call", "custom-call"}
 
 
 def calling_faults(instruction: Instruction) -> Iterator[Fault]:

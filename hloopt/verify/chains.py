@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import DONES, STARTS, TRANSFERS, op_table
 from hloopt.types import FrontendAttributes, compatible
 from hloopt.verify.places import Fault
 
@@ -14,30 +15,38 @@ _MAIN = "main"
 _THREAD = "async_execution_thread"
 
 # What begins, and who may use it; what goes on or ends, and what it may be given.
-_USERS: dict[str, tuple[str, ...]] = {
-    "all-reduce-start": ("all-reduce-done",),
-    "async-start": ("async-update", "async-done"),
-    "async-update": ("async-update", "async-done"),
-    "collective-permute-start": ("collective-permute-done",),
-    "copy-start": ("copy-done",),
-    "recv": ("recv-done", "tuple"),
-    "send": ("send-done", "tuple"),
-}
-_OPERANDS: dict[str, tuple[str, ...]] = {
-    "all-reduce-done": ("all-reduce-start",),
-    "async-done": ("async-start", "async-update"),
-    "async-update": ("async-start", "async-update"),
-    "collective-permute-done": ("collective-permute-start",),
-    "copy-done": ("copy-start",),
-    "recv-done": ("recv", "get-tuple-element"),
-    "send-done": ("send", "get-tuple-element"),
-}
+_USERS: Mapping[str, tuple[str, ...]] = op_table(
+    {
+        "all-reduce-start": ("all-reduce-done",),
+        "async-start": ("async-update", "async-done"),
+        "async-update": ("async-update", "async-done"),
+        "collective-permute-start": ("collective-permute-done",),
+        "copy-start": ("copy-done",),
+        "recv": ("recv-done", "tuple"),
+        "send": ("send-done", "tuple"),
+    },
+    STARTS | {"async-update"},
+    "any use is allowed",
+)
+_OPERANDS: Mapping[str, tuple[str, ...]] = op_table(
+    {
+        "all-reduce-done": ("all-reduce-start",),
+        "async-done": ("async-start", "async-update"),
+        "async-update": ("async-start", "async-update"),
+        "collective-permute-done": ("collective-permute-start",),
+        "copy-done": ("copy-start",),
+        "recv-done": ("recv", "get-tuple-element"),
+        "send-done": ("send", "get-tuple-element"),
+    },
+    DONES | {"async-update"},
+    "shape inference checks it",
+)
 
-CHAINED = tuple(_USERS | _OPERANDS)
+CHAINED = tuple({**_USERS, **_OPERANDS})
 """The opcodes that ``ChainChecks`` looks at."""
 
 # What an async-start may wrap beside a single op: transfers, and what passes their parts on.
-_TRANSFERS = ("send", "recv", "bitcast", "parameter", "tuple")
+_TRANSFERS = STARTS & TRANSFERS | {"bitcast", "parameter", "tuple"}
 _PARTS = ("parameter", "get-tuple-element")
 _GROUP = "_collectives_group"
 

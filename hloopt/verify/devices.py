@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 from hloopt.ir import Instruction, Module
+from hloopt.ops import OPS
 from hloopt.types import ArrayShape, IotaList, MeshGroups, Shape, TupleShape, record_of
 from hloopt.verify.places import Fault
 
 __all__ = ["DeviceChecks", "Groups", "group_mode", "replica_groups"]
 
-_GLOBAL = ("all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "reduce-scatter")
+_GLOBAL = frozenset(opcode for opcode, row in OPS.items() if row.attribute("use_global_device_ids"))
 _UNEVEN = ("all-reduce", "all-reduce-start")
 Groups = tuple[tuple[int, ...], ...] | IotaList | MeshGroups
 

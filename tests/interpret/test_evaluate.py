@@ -237,7 +237,7 @@ def test_a_chain_of_calls_and_a_long_computation_need_no_deep_stack():
 @pytest.mark.parametrize(("table", "families"), [("EVALUATORS", EVALUATED), ("CHECKS", CHECKED)])
 def test_the_modules_of_opcodes_are_those_that_have_them(table, families):
     """The lists that say what to load name all that the modules of the room hold, and nothing else."""
-    listed = {family: set(opcodes.split()) for family, opcodes in families.items()}
+    listed = {family: set(opcodes) for family, opcodes in families.items()}
     held = {
         info.name: getattr(import_module(f"hloopt.interpret.{info.name}"), table, {}).keys()
         & OPS.keys()
@@ -251,7 +251,7 @@ def test_the_modules_of_opcodes_are_those_that_have_them(table, families):
 
 def test_all_families_are_one_table():
     """It holds what is listed and the elementwise ops; an unknown opcode is in none."""
-    listed = {opcode for opcodes in EVALUATED.values() for opcode in opcodes.split()}
+    listed = {opcode for opcodes in EVALUATED.values() for opcode in opcodes}
     assert set(EVALUATORS) == listed | elementwise.EVALUATORS.keys()
     assert len(EVALUATORS) == len(list(EVALUATORS))
     assert EVALUATORS["copy"] is movement.EVALUATORS["copy"]

@@ -9,6 +9,7 @@ from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
 from hloopt.codegen.scalars import literal
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import ELEMENTAL, op_table
 from hloopt.types import Shape, TupleShape, leaves
 
 __all__ = ["EMITTERS", "call_frame"]
@@ -76,13 +77,17 @@ def _size(e: Elements, instruction: Instruction, index: _Position, leaf: int) ->
     return literal(instruction.operands[0].array.dims[dimension], instruction.array.dtype)
 
 
-EMITTERS: Final[Mapping[str, Emit]] = {
-    "map": _map,
-    "call": _call,
-    "fusion": _call,
-    "get-tuple-element": _element,
-    "get-dimension-size": _size,
-    "tuple": _tuple,
-    "partition-id": _first,
-    "replica-id": _first,
-}
+EMITTERS: Final[Mapping[str, Emit]] = op_table(
+    {
+        "map": _map,
+        "call": _call,
+        "fusion": _call,
+        "get-tuple-element": _element,
+        "get-dimension-size": _size,
+        "tuple": _tuple,
+        "partition-id": _first,
+        "replica-id": _first,
+    },
+    ELEMENTAL,
+    "in another module of this folder",
+)

@@ -20,6 +20,7 @@ from hloopt.codegen.scope import Scope
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.problem import unsupported
+from hloopt.ops.traits import PLUMBING, REARRANGING
 from hloopt.types import ArrayShape, leaves
 
 __all__ = ["EMITTERS", "PREDICATED", "branch_frame", "branch_tests"]
@@ -28,7 +29,7 @@ PREDICATED: Final = 16
 """Branches of so many cheap instructions at most are all computed, and one result is chosen."""
 
 _Position = tuple[Index, ...]
-_FREE: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "copy"})
+_FREE: Final = PLUMBING | {"copy"}
 
 
 def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
@@ -115,9 +116,7 @@ def _is_cheap(branch: Computation) -> bool:
     )
 
 
-_MOVING: Final = frozenset(
-    {"broadcast", "reshape", "slice", "transpose", "bitcast", "reverse", "iota", "concatenate"}
-)
+_MOVING: Final = REARRANGING - {"copy"} | {"concatenate", "iota"}
 
 
 def _together(

@@ -9,6 +9,7 @@ from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Emit
 from hloopt.codegen.scalars import convert
 from hloopt.ir import Instruction
+from hloopt.ops.traits import ELEMENTAL, op_table
 from hloopt.types import dtype
 
 __all__ = ["EMITTERS"]
@@ -159,15 +160,19 @@ def _same(e: Elements, instruction: Instruction, index: _Position, leaf: int) ->
     return (yield At(instruction.operands[0], index, leaf))
 
 
-EMITTERS: Final[Mapping[str, Emit]] = {
-    "broadcast": _broadcast,
-    "reshape": _reshape,
-    "transpose": _transpose,
-    "slice": _slice,
-    "reverse": _reverse,
-    "pad": _pad,
-    "concatenate": _concatenate,
-    "iota": _iota,
-    "opt-barrier": _same,
-    "add-dependency": _same,
-}
+EMITTERS: Final[Mapping[str, Emit]] = op_table(
+    {
+        "broadcast": _broadcast,
+        "reshape": _reshape,
+        "transpose": _transpose,
+        "slice": _slice,
+        "reverse": _reverse,
+        "pad": _pad,
+        "concatenate": _concatenate,
+        "iota": _iota,
+        "opt-barrier": _same,
+        "add-dependency": _same,
+    },
+    ELEMENTAL,
+    "in another module of this folder",
+)

@@ -9,17 +9,22 @@ from hloopt.codegen.elements import Emission
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.ir import Computation
 from hloopt.kernels.families.scatter import NATIVE
+from hloopt.ops.traits import ASSOCIATIVE, op_table
 
 __all__ = ["combine_atomically"]
 
-_FUNCTIONS: Mapping[str, str] = {
-    "add": "atomicAdd",
-    "minimum": "atomicMin",
-    "maximum": "atomicMax",
-    "and": "atomicAnd",
-    "or": "atomicOr",
-    "xor": "atomicXor",
-}
+_FUNCTIONS: Mapping[str, str] = op_table(
+    {
+        "add": "atomicAdd",
+        "minimum": "atomicMin",
+        "maximum": "atomicMax",
+        "and": "atomicAnd",
+        "or": "atomicOr",
+        "xor": "atomicXor",
+    },
+    ASSOCIATIVE,
+    "a loop of compare and swap",
+)
 
 
 def combine_atomically(

@@ -21,6 +21,7 @@ from hloopt.codegen.types import register_type
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.families.sweeps import WARP
+from hloopt.ops.traits import ASSOCIATIVE, op_table
 from hloopt.types import ArrayShape, DType, leaves
 
 __all__ = [
@@ -37,15 +38,18 @@ __all__ = [
     "tree",
 ]
 
-_HINTS = {
-    "add": "sum",
-    "multiply": "product",
-    "maximum": "largest",
-    "minimum": "least",
-    "and": "all",
-    "or": "any",
-    "xor": "parity",
-}
+_HINTS = op_table(
+    {
+        "add": "sum",
+        "multiply": "product",
+        "maximum": "largest",
+        "minimum": "least",
+        "and": "all",
+        "or": "any",
+        "xor": "parity",
+    },
+    ASSOCIATIVE,
+)
 
 
 @dataclass(frozen=True)

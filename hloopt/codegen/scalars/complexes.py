@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from hloopt.codegen.device import Uses, library
 from hloopt.codegen.scalars.integers import Rule
+from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
 
 __all__ = ["COMPLEXES"]
@@ -45,32 +46,36 @@ def _of_library(name: str) -> Rule:
     return rule
 
 
-COMPLEXES: Mapping[str, Rule] = {
-    "abs": _absolute,
-    "acos": _of_library("acos"),
-    "acosh": _of_library("acosh"),
-    "add": _by_parts("+"),
-    "asin": _of_library("asin"),
-    "asinh": _of_library("asinh"),
-    "atan2": _of_library("atan2"),
-    "atanh": _of_library("atanh"),
-    "cosh": _of_library("cosh"),
-    "cosine": _of_library("cosine"),
-    "divide": _of_library("divide"),
-    "exponential": _of_library("exponential"),
-    "exponential-minus-one": _of_library("exponential_minus_one"),
-    "log": _of_library("log"),
-    "log-plus-one": _of_library("log_plus_one"),
-    "logistic": _of_library("logistic"),
-    "multiply": _of_library("multiply"),
-    "negate": _negate,
-    "power": _of_library("power"),
-    "rsqrt": _of_library("rsqrt"),
-    "sign": _of_library("sign"),
-    "sine": _of_library("sine"),
-    "sinh": _of_library("sinh"),
-    "sqrt": _of_library("sqrt"),
-    "subtract": _by_parts("-"),
-    "tan": _of_library("tan"),
-    "tanh": _of_library("tanh"),
-}
+COMPLEXES: Mapping[str, Rule] = op_table(
+    {
+        "abs": _absolute,
+        "acos": _of_library("acos"),
+        "acosh": _of_library("acosh"),
+        "add": _by_parts("+"),
+        "asin": _of_library("asin"),
+        "asinh": _of_library("asinh"),
+        "atan2": _of_library("atan2"),
+        "atanh": _of_library("atanh"),
+        "cosh": _of_library("cosh"),
+        "cosine": _of_library("cosine"),
+        "divide": _of_library("divide"),
+        "exponential": _of_library("exponential"),
+        "exponential-minus-one": _of_library("exponential_minus_one"),
+        "log": _of_library("log"),
+        "log-plus-one": _of_library("log_plus_one"),
+        "logistic": _of_library("logistic"),
+        "multiply": _of_library("multiply"),
+        "negate": _negate,
+        "power": _of_library("power"),
+        "rsqrt": _of_library("rsqrt"),
+        "sign": _of_library("sign"),
+        "sine": _of_library("sine"),
+        "sinh": _of_library("sinh"),
+        "sqrt": _of_library("sqrt"),
+        "subtract": _by_parts("-"),
+        "tan": _of_library("tan"),
+        "tanh": _of_library("tanh"),
+    },
+    ELEMENTWISE,
+    "not for complex numbers, or in ``table.py``",
+)

@@ -15,6 +15,7 @@ from hloopt.codegen.scalars.forms import (
     wrapped,
 )
 from hloopt.codegen.types import register_type
+from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
 
 __all__ = ["INTEGERS", "PREDS", "Rule"]
@@ -168,30 +169,34 @@ def _clamp(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
     return f"({inner} < {greatest} ? {inner} : {greatest})"
 
 
-INTEGERS: Mapping[str, Rule] = {
-    "abs": _absolute,
-    "add": _ring("+"),
-    "and": _bitwise("&"),
-    "clamp": _clamp,
-    "count-leading-zeros": _leading_zeros,
-    "divide": _called("divide"),
-    "maximum": _chosen(">"),
-    "minimum": _chosen("<"),
-    "mulhi": _multiply_high,
-    "multiply": _ring("*"),
-    "negate": _negate,
-    "not": _invert,
-    "or": _bitwise("|"),
-    "popcnt": _population,
-    "power": _power,
-    "remainder": _called("remainder"),
-    "shift-left": _shift_left,
-    "shift-right-arithmetic": _shift_right_arithmetic,
-    "shift-right-logical": _shift_right_logical,
-    "sign": _sign,
-    "subtract": _ring("-"),
-    "xor": _bitwise("^"),
-}
+INTEGERS: Mapping[str, Rule] = op_table(
+    {
+        "abs": _absolute,
+        "add": _ring("+"),
+        "and": _bitwise("&"),
+        "clamp": _clamp,
+        "count-leading-zeros": _leading_zeros,
+        "divide": _called("divide"),
+        "maximum": _chosen(">"),
+        "minimum": _chosen("<"),
+        "mulhi": _multiply_high,
+        "multiply": _ring("*"),
+        "negate": _negate,
+        "not": _invert,
+        "or": _bitwise("|"),
+        "popcnt": _population,
+        "power": _power,
+        "remainder": _called("remainder"),
+        "shift-left": _shift_left,
+        "shift-right-arithmetic": _shift_right_arithmetic,
+        "shift-right-logical": _shift_right_logical,
+        "sign": _sign,
+        "subtract": _ring("-"),
+        "xor": _bitwise("^"),
+    },
+    ELEMENTWISE,
+    "not for integers, or in ``table.py``",
+)
 
 
 def _logical(form: str) -> Rule:
@@ -202,14 +207,18 @@ def _logical(form: str) -> Rule:
 
 
 # Both sides of && and || are values already, so that nothing is skipped.
-PREDS: Mapping[str, Rule] = {
-    "add": _logical("{} || {}"),
-    "and": _logical("{} && {}"),
-    "clamp": _logical("({0} || {1}) && {2}"),
-    "maximum": _logical("{} || {}"),
-    "minimum": _logical("{} && {}"),
-    "multiply": _logical("{} && {}"),
-    "not": _logical("!{}"),
-    "or": _logical("{} || {}"),
-    "xor": _logical("{} != {}"),
-}
+PREDS: Mapping[str, Rule] = op_table(
+    {
+        "add": _logical("{} || {}"),
+        "and": _logical("{} && {}"),
+        "clamp": _logical("({0} || {1}) && {2}"),
+        "maximum": _logical("{} || {}"),
+        "minimum": _logical("{} && {}"),
+        "multiply": _logical("{} && {}"),
+        "not": _logical("!{}"),
+        "or": _logical("{} || {}"),
+        "xor": _logical("{} != {}"),
+    },
+    ELEMENTWISE,
+    "not for preds, or in ``table.py``",
+)

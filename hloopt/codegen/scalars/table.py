@@ -16,6 +16,7 @@ from hloopt.errors import UnsupportedError
 from hloopt.ir import Instruction
 from hloopt.kernels.problem import unsupported
 from hloopt.ops.elementwise import keeps_bits
+from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType, dtype
 
 __all__ = ["elementwise", "expression", "scalar_op", "scalar_problem"]
@@ -145,19 +146,23 @@ def _stochastic_convert(
     )
 
 
-_SPECIALS: Mapping[str, _Special] = {
-    "bitcast-convert": _reinterpret,
-    "compare": _compare,
-    "complex": _complex,
-    "convert": _convert,
-    "copy": _convert,
-    "imag": _imag,
-    "is-finite": _finite,
-    "real": _real,
-    "reduce-precision": _reduce_precision,
-    "select": _select,
-    "stochastic-convert": _stochastic_convert,
-}
+_SPECIALS: Mapping[str, _Special] = op_table(
+    {
+        "bitcast-convert": _reinterpret,
+        "compare": _compare,
+        "complex": _complex,
+        "convert": _convert,
+        "copy": _convert,
+        "imag": _imag,
+        "is-finite": _finite,
+        "real": _real,
+        "reduce-precision": _reduce_precision,
+        "select": _select,
+        "stochastic-convert": _stochastic_convert,
+    },
+    ELEMENTWISE | {"bitcast-convert"},
+    "by the kind of its type",
+)
 
 
 def scalar_problem(

@@ -17,6 +17,7 @@ from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.elementwise import STEADY, keeps_bits
+from hloopt.ops.traits import ELEMENTWISE, PASSING_ON, op_table
 from hloopt.runtime.numpy import block_limits
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.choosing import MANY, mask_code, select_code, where
@@ -52,27 +53,31 @@ _NUMBERS = _REALS | _COMPLEX
 
 # opcode -> ufunc (or what takes ``out=`` like one) and the element types for which the op's row does
 # nothing else.
-_UFUNCS: Mapping[str, tuple[Function, frozenset[str]]] = {
-    **{opcode: (function, _FLOATS) for opcode, function in STEADY.items()},
-    "abs": (np.absolute, _REALS),
-    "add": (np.add, _NUMBERS | {"pred"}),
-    "and": (np.bitwise_and, _BITS),
-    "ceil": (np.ceil, _FLOATS),
-    "divide": (np.divide, _FLOATS),
-    "floor": (np.floor, _FLOATS),
-    "maximum": (np.maximum, _BITS),
-    "minimum": (np.minimum, _BITS),
-    "multiply": (np.multiply, _REALS | {"pred"}),
-    "negate": (np.negative, _NUMBERS),
-    "not": (np.invert, _BITS),
-    "or": (np.bitwise_or, _BITS),
-    "sign": (np.sign, _INTEGERS),
-    "remainder": (np.fmod, _FLOATS),
-    "round-nearest-even": (np.rint, _FLOATS),
-    "sqrt": (np.sqrt, _FLOATS),
-    "subtract": (np.subtract, _NUMBERS),
-    "xor": (np.bitwise_xor, _BITS),
-}
+_UFUNCS: Mapping[str, tuple[Function, frozenset[str]]] = op_table(
+    {
+        **{opcode: (function, _FLOATS) for opcode, function in STEADY.items()},
+        "abs": (np.absolute, _REALS),
+        "add": (np.add, _NUMBERS | {"pred"}),
+        "and": (np.bitwise_and, _BITS),
+        "ceil": (np.ceil, _FLOATS),
+        "divide": (np.divide, _FLOATS),
+        "floor": (np.floor, _FLOATS),
+        "maximum": (np.maximum, _BITS),
+        "minimum": (np.minimum, _BITS),
+        "multiply": (np.multiply, _REALS | {"pred"}),
+        "negate": (np.negative, _NUMBERS),
+        "not": (np.invert, _BITS),
+        "or": (np.bitwise_or, _BITS),
+        "sign": (np.sign, _INTEGERS),
+        "remainder": (np.fmod, _FLOATS),
+        "round-nearest-even": (np.rint, _FLOATS),
+        "sqrt": (np.sqrt, _FLOATS),
+        "subtract": (np.subtract, _NUMBERS),
+        "xor": (np.bitwise_xor, _BITS),
+    },
+    ELEMENTWISE,
+    "the function of its row",
+)
 _COMPARISONS: Mapping[str, np.ufunc] = {
     "EQ": np.equal,
     "NE": np.not_equal,
@@ -81,8 +86,6 @@ _COMPARISONS: Mapping[str, np.ufunc] = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
-# Their functions may hand an operand back as it is.
-_PASSING = frozenset({"convert", "copy", "imag", "real"})
 
 
 def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
@@ -223,7 +226,7 @@ def _by_row(instruction: Instruction, context: Context, kinds: list[DType]) -> _
         function = _without_args(quick)
     args = ScalarArgs(kinds[-1], instruction.array.dtype, instruction.attributes)
     carrier = context.carrier(instruction.array.dtype)
-    view = instruction.opcode in _PASSING
+    view = instruction.opcode in PASSING_ON
     stored = keeps_bits(instruction.opcode, instruction.attributes, kinds[-1])
     if stored or all(context.carrier(kind) == kind.compute for kind in kinds):
         return _Lowered(
@@ -380,17 +383,21 @@ def _itself(array: Any) -> Any:
     return array
 
 
-_SPECIAL: Mapping[str, Callable[[Instruction, Context, Known], _Lowered | None]] = {
-    "clamp": _clamp,
-    "compare": _compare,
-    "convert": _convert,
-    "divide": _divided,
-    "is-finite": _is_finite,
-    "maximum": _extremum,
-    "minimum": _extremum,
-    "remainder": _divided,
-    "select": _select,
-    "shift-left": _shift,
-    "shift-right-arithmetic": _shift,
-    "shift-right-logical": _shift,
-}
+_SPECIAL: Mapping[str, Callable[[Instruction, Context, Known], _Lowered | None]] = op_table(
+    {
+        "clamp": _clamp,
+        "compare": _compare,
+        "convert": _convert,
+        "divide": _divided,
+        "is-finite": _is_finite,
+        "maximum": _extremum,
+        "minimum": _extremum,
+        "remainder": _divided,
+        "select": _select,
+        "shift-left": _shift,
+        "shift-right-arithmetic": _shift,
+        "shift-right-logical": _shift,
+    },
+    ELEMENTWISE,
+    "a ufunc, or the function of its row",
+)

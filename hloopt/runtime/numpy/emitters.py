@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from hloopt.interpret.families import ByFamily
+from hloopt.ops.traits import LIBRARY, MOVING, op_table
 from hloopt.runtime.numpy.movement import Emitter
 
 __all__ = ["EMITTERS", "PLANNED"]
 
-PLANNED: Final = {
-    "convolution": "convolution",
-    "custom_calls": "custom-call",
-    "dot": "dot",
-    "dynamic_slices": "dynamic-slice dynamic-update-slice",
-    "gathering": "gather",
-    "linear": "cholesky fft triangular-solve",
-    "movement": "bitcast broadcast concatenate iota reshape reverse slice transpose",
-    "padding": "pad",
-    "random_bits": "rng-bit-generator",
-    "reduction": "reduce",
-    "reinterpreting": "bitcast-convert",
-    "scattering": "scatter",
-    "sorting": "sort topk",
-    "windows": "reduce-window select-and-scatter",
+PLANNED: Final[Mapping[str, Collection[str]]] = {
+    "convolution": ("convolution",),
+    "custom_calls": ("custom-call",),
+    "dot": ("dot",),
+    "dynamic_slices": ("dynamic-slice", "dynamic-update-slice"),
+    "gathering": ("gather",),
+    "linear": LIBRARY,
+    "movement": MOVING - {"copy", "pad"} | {"iota"},
+    "padding": ("pad",),
+    "random_bits": ("rng-bit-generator",),
+    "reduction": ("reduce",),
+    "reinterpreting": ("bitcast-convert",),
+    "scattering": ("scatter",),
+    "sorting": ("sort", "topk"),
+    "windows": ("reduce-window", "select-and-scatter"),
 }
 """Module -> the opcodes in its ``EMITTERS``."""
 
-EMITTERS: Mapping[str, Emitter] = ByFamily(__package__, "EMITTERS", PLANNED)
+EMITTERS: Mapping[str, Emitter] = op_table(
+    ByFamily(__package__, "EMITTERS", PLANNED),
+    otherwise="the interpreter evaluates it, or a line is its name",
+)
 """A module is loaded for the first of its ops: most programs have few of them."""

@@ -13,15 +13,14 @@ from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import clone_computation, splat
 from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import BODIES, FORWARDING, TUPLES
 from hloopt.runtime.numpy.loop_places import WHOLE, Needs, Variable
 from hloopt.types import ArrayShape, Shape, SliceRange, TupleShape, leaves
 
 __all__ = ["LoopClone", "by_index", "clone_loop"]
 
 _Values: TypeAlias = "dict[Variable, Instruction]"
-_NAMES = frozenset(
-    {"add-dependency", "copy", "domain", "get-tuple-element", "opt-barrier", "tuple"}
-)
+_NAMES = FORWARDING | TUPLES
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class _Cutter:
                 for leaf, place in self.needs.variables.get(instruction, ()):
                     if place != WHOLE and by_index(instruction, place):
                         found[instruction, leaf, place] = None
-                if instruction.opcode in ("call", "conditional", "fusion", "while"):
+                if instruction.opcode in BODIES:
                     called = [one for one in called_computations(instruction) if one not in seen]
                     seen.update(called)
                     pending += called

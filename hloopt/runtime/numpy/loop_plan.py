@@ -10,6 +10,7 @@ from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.dataclass import dataclass
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
+from hloopt.ops.traits import IDEMPOTENT, SOURCES
 from hloopt.passes.scan_recognition.ranges import identity
 from hloopt.runtime.numpy.loop_places import WHOLE, Needs, needs
 from hloopt.types import ArrayShape
@@ -23,7 +24,6 @@ _ROUNDED: Final = 16
 """Units of a block are a multiple of this: rows of blocks begin where vectors do."""
 
 _ONCE: Final = frozenset({"add", "multiply", "xor"})
-_IDEMPOTENT: Final = frozenset({"and", "maximum", "minimum", "or"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _problem(reduce: Instruction) -> str:
     if not isinstance(reduce.shape, ArrayShape):
         return f"reduce {reduce.name} has a tuple for its result"
     name = combiner(reduce.attributes["to_apply"])
-    if name in _IDEMPOTENT:
+    if name in IDEMPOTENT:
         return ""
     if name not in _ONCE:
         return f"parts of reduce {reduce.name} cannot be told to add up to the whole"
@@ -188,7 +188,7 @@ class _Work:
 def _work(found: Needs) -> _Work:
     own, same, calls = 0, 0, 0
     for instruction, pairs in found.variables.items():
-        if instruction.opcode in ("parameter", "constant", "iota", "broadcast"):
+        if instruction.opcode in SOURCES | {"broadcast"}:
             continue
         for leaf, place in pairs:
             if (instruction, leaf) in found.sources:

@@ -11,6 +11,7 @@ import numpy as np
 from hloopt.interpret.movement import iota
 from hloopt.interpret.tiling import is_tiled, order
 from hloopt.ir import Instruction
+from hloopt.ops.traits import MOVING, op_table
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import SCALARS, Code
 from hloopt.runtime.numpy.values import Slots
@@ -188,13 +189,16 @@ def _iota(builder: Builder, instruction: Instruction, operands: Sequence[int]) -
     return builder.constant(builder.context.round(count, shape.dtype).reshape(dims))
 
 
-EMITTERS: Mapping[str, Emitter] = {
-    "bitcast": _bitcast,
-    "broadcast": _broadcast,
-    "concatenate": _concatenate,
-    "iota": _iota,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "slice": _slice,
-    "transpose": _transpose,
-}
+EMITTERS: Mapping[str, Emitter] = op_table(
+    {
+        "bitcast": _bitcast,
+        "broadcast": _broadcast,
+        "concatenate": _concatenate,
+        "iota": _iota,
+        "reshape": _reshape,
+        "reverse": _reverse,
+        "slice": _slice,
+        "transpose": _transpose,
+    },
+    MOVING - {"copy", "pad"} | {"iota"},
+)

@@ -21,6 +21,7 @@ import numpy as np
 
 from hloopt.ops._erf import erf as steady_erf
 from hloopt.ops.elementwise import STEADY
+from hloopt.ops.traits import TRANSCENDENTAL, op_table
 from hloopt.runtime.numpy.plan import Function
 
 __all__ = ["MOST_ULP", "QUICK"]
@@ -167,26 +168,30 @@ def _steady_rsqrt(x: Array) -> Array:
     return np.asarray(1.0 / np.sqrt(x))
 
 
-_LOOPS: Mapping[str, np.ufunc] = {
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan2": np.arctan2,
-    "atanh": np.arctanh,
-    "cbrt": np.cbrt,
-    "cosh": np.cosh,
-    "cosine": np.cos,
-    "exponential": np.exp,
-    "exponential-minus-one": np.expm1,
-    "log": np.log,
-    "log-plus-one": np.log1p,
-    "power": np.power,
-    "sine": np.sin,
-    "sinh": np.sinh,
-    "tan": np.tan,
-    "tanh": np.tanh,
-}
+_LOOPS: Mapping[str, np.ufunc] = op_table(
+    {
+        "acos": np.arccos,
+        "acosh": np.arccosh,
+        "asin": np.arcsin,
+        "asinh": np.arcsinh,
+        "atan2": np.arctan2,
+        "atanh": np.arctanh,
+        "cbrt": np.cbrt,
+        "cosh": np.cosh,
+        "cosine": np.cos,
+        "exponential": np.exp,
+        "exponential-minus-one": np.expm1,
+        "log": np.log,
+        "log-plus-one": np.log1p,
+        "power": np.power,
+        "sine": np.sin,
+        "sinh": np.sinh,
+        "tan": np.tan,
+        "tanh": np.tanh,
+    },
+    TRANSCENDENTAL,
+    "by passes (``QUICK``), or the function of its row is quick",
+)
 
 QUICK: Mapping[str, Function] = {
     **{opcode: _own_loop(ufunc, STEADY[opcode]) for opcode, ufunc in _LOOPS.items()},

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.ir import Instruction
+from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.runtime.numpy.plan import Code
 from hloopt.types import DType
 
@@ -27,23 +28,27 @@ _REALS = _FLOATS | _INTEGERS
 _BITS = _INTEGERS | {"pred"}
 
 # opcode -> an expression and the element types, of all operands and the result, for which it is the op.
-_OPERATORS: Mapping[str, tuple[str, frozenset[str]]] = {
-    "abs": ("abs({0})", _SIGNED | _FLOATS),
-    "add": ("{0} + {1}", _REALS),
-    "and": ("{0} & {1}", _BITS),
-    "ceil": ("{ceil}({0})", _FLOATS),
-    "divide": ("{0} / {1}", _FLOATS),
-    "floor": ("{floor}({0})", _FLOATS),
-    "maximum": ("{0} if {0} > {1} else {1}", _INTEGERS),
-    "minimum": ("{0} if {0} < {1} else {1}", _INTEGERS),
-    "multiply": ("{0} * {1}", _REALS),
-    "negate": ("-{0}", _REALS),
-    "not": ("~{0}", _BITS),
-    "or": ("{0} | {1}", _BITS),
-    "sqrt": ("{sqrt}({0})", _FLOATS),
-    "subtract": ("{0} - {1}", _REALS),
-    "xor": ("{0} ^ {1}", _BITS),
-}
+_OPERATORS: Mapping[str, tuple[str, frozenset[str]]] = op_table(
+    {
+        "abs": ("abs({0})", _SIGNED | _FLOATS),
+        "add": ("{0} + {1}", _REALS),
+        "and": ("{0} & {1}", _BITS),
+        "ceil": ("{ceil}({0})", _FLOATS),
+        "divide": ("{0} / {1}", _FLOATS),
+        "floor": ("{floor}({0})", _FLOATS),
+        "maximum": ("{0} if {0} > {1} else {1}", _INTEGERS),
+        "minimum": ("{0} if {0} < {1} else {1}", _INTEGERS),
+        "multiply": ("{0} * {1}", _REALS),
+        "negate": ("-{0}", _REALS),
+        "not": ("~{0}", _BITS),
+        "or": ("{0} | {1}", _BITS),
+        "sqrt": ("{sqrt}({0})", _FLOATS),
+        "subtract": ("{0} - {1}", _REALS),
+        "xor": ("{0} ^ {1}", _BITS),
+    },
+    ELEMENTWISE,
+    "a call of a function",
+)
 _FUNCTIONS: Mapping[str, np.ufunc] = {"ceil": np.ceil, "floor": np.floor, "sqrt": np.sqrt}
 _COMPARED: Mapping[str, str] = {
     "EQ": "==",
@@ -159,16 +164,20 @@ def _shifted(instruction: Instruction, kinds: Sequence[DType], known: Known) -> 
     return None
 
 
-_SPECIAL: Mapping[str, Callable[[Instruction, Sequence[DType], Known], Code | None]] = {
-    "clamp": _clamp,
-    "compare": _compare,
-    "convert": _convert,
-    "divide": _divided,
-    "maximum": _extremum,
-    "minimum": _extremum,
-    "remainder": _divided,
-    "select": _select,
-    "shift-left": _shifted,
-    "shift-right-arithmetic": _shifted,
-    "shift-right-logical": _shifted,
-}
+_SPECIAL: Mapping[str, Callable[[Instruction, Sequence[DType], Known], Code | None]] = op_table(
+    {
+        "clamp": _clamp,
+        "compare": _compare,
+        "convert": _convert,
+        "divide": _divided,
+        "maximum": _extremum,
+        "minimum": _extremum,
+        "remainder": _divided,
+        "select": _select,
+        "shift-left": _shifted,
+        "shift-right-arithmetic": _shifted,
+        "shift-right-logical": _shifted,
+    },
+    ELEMENTWISE,
+    "an operator, or a call of a function",
+)

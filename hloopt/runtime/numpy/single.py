@@ -8,6 +8,7 @@ from typing import Any
 from hloopt.interpret import EVALUATORS
 from hloopt.interpret.host import Host
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import BODIES
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.compiler import Compiler
 from hloopt.runtime.numpy.loop_plan import Blocking
@@ -35,7 +36,7 @@ class SingleInstructions(Compiler):
         must not be written into.  What operands that are constants hold is known when the function is made.
         Raises ``UnsupportedError`` for an instruction without evaluation.
         """
-        if EVALUATORS.get(instruction.opcode) is None and instruction.opcode not in _CALLING:
+        if EVALUATORS.get(instruction.opcode) is None and instruction.opcode not in BODIES:
             raise self.unsupported(instruction, f"{instruction.opcode} has no evaluation")
         builder = Builder(self)
         given = [builder.slots(operand.shape) for operand in instruction.operands]
@@ -55,6 +56,3 @@ class SingleInstructions(Compiler):
         if operand.opcode != "constant":
             return slots
         return self._constant(builder, operand)
-
-
-_CALLING = frozenset({"fusion", "call", "while", "conditional"})

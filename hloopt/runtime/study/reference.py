@@ -12,6 +12,7 @@ from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.executions import executions
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import CONTROL_FLOW, PLUMBING
 from hloopt.runtime.study.cells import Checked
 from hloopt.types import ArrayShape, leaves
 
@@ -177,7 +178,7 @@ def work(module: Module) -> int:
     weights: dict[Instruction, int] = {}
 
     def weight(entry: Instruction) -> float:
-        cost = instruction_cost(entry) if entry.opcode not in _CONTROL else None
+        cost = instruction_cost(entry) if entry.opcode not in CONTROL_FLOW else None
         size = sum(leaf.elements for leaf in leaves(entry.shape) if isinstance(leaf, ArrayShape))
         done = cost.flops + cost.transcendentals if cost is not None else 0
         weights[entry] = 0 if entry.opcode in _FREE else _INSTRUCTION + max(size, done)
@@ -190,5 +191,4 @@ def work(module: Module) -> int:
     )
 
 
-_CONTROL: Final = frozenset({"while", "conditional", "call", "async-start"})
-_FREE: Final = _CONTROL | {"parameter", "tuple", "get-tuple-element", "constant"}
+_FREE: Final = CONTROL_FLOW | PLUMBING
