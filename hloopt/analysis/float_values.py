@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from hloopt.analysis.value_range import UNKNOWN, ValueRange
-from hloopt.ops.traits import ELEMENTWISE, op_table
+from hloopt.ops.traits import ELEMENTWISE, WITHIN_ONE, op_table
 from hloopt.types import DType, rounded
 
 __all__ = ["FLOAT_RULES", "after_rounding", "rounded_to", "square"]
@@ -270,6 +270,7 @@ def _power(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
 
 FLOAT_RULES: Final[Mapping[str, Rule]] = op_table(
     {
+        **dict.fromkeys(WITHIN_ONE, _wave),
         "abs": _abs,
         "add": _add,
         "atan2": _angle,
@@ -277,7 +278,6 @@ FLOAT_RULES: Final[Mapping[str, Rule]] = op_table(
         "ceil": _rounding(np.ceil, np.ceil),
         "clamp": _clamp,
         "cosh": _hyperbolic_cosine,
-        "cosine": _wave,
         "divide": _divide,
         "erf": _tanh,
         "exponential": _exponential,
@@ -296,7 +296,6 @@ FLOAT_RULES: Final[Mapping[str, Rule]] = op_table(
         "round-nearest-even": _rounding(np.rint, np.rint),
         "rsqrt": _rsqrt,
         "sign": _sign,
-        "sine": _wave,
         "sqrt": _sqrt,
         "subtract": _subtract,
         "tanh": _tanh,
