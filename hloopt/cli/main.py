@@ -15,6 +15,7 @@ from hloopt.cli.messages import error_json, show_error
 from hloopt.cli.options import JSON_WANTED
 from hloopt.cli.streams import prepare_streams
 from hloopt.errors import HlooptError, UnsupportedError
+from hloopt.spelling import nearest
 
 __all__ = ["cli", "main"]
 
@@ -78,9 +79,7 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name not in COMMANDS and not name.startswith("-"):
-            from difflib import get_close_matches
-
-            close = get_close_matches(name, COMMANDS, 1)
+            close = nearest(name, COMMANDS)
             hint = f" Did you mean '{close[0]}'?" if close else ""
             ctx.fail(f"No such command '{name}'.{hint}")
         return super().resolve_command(ctx, args)

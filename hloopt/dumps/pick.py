@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from hloopt.dumps.directory import Dump, DumpModule, Stage
 from hloopt.errors import UsageError
+from hloopt.spelling import nearest
 
 __all__ = ["matching_modules", "matching_stages", "pick"]
 
@@ -63,7 +63,7 @@ def _nothing(dump: Dump, expression: str | None) -> str:
         folders = _list(dump.folders)
         inside = f"; there are directories in it\n{folders}" if folders else ""
         return f"no HLO modules in this directory{inside}"
-    close = get_close_matches(str(expression), [entry.name for entry in dump.modules], 1)
+    close = nearest(str(expression), [entry.name for entry in dump.modules])
     hint = f"; did you mean '{close[0]}'?" if close else ";"
     return f"no module matches '{expression}'{hint} there are\n{_list(named)}"
 

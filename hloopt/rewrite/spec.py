@@ -28,6 +28,7 @@ from typing import Any, NoReturn, TypeAlias
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
 from hloopt.rewrite.pass_ import Pass
+from hloopt.spelling import nearest
 
 __all__ = [
     "FixSpec",
@@ -217,13 +218,11 @@ def did_you_mean(wrong: str, valid: Iterable[str]) -> str:
     names = sorted(set(valid))
     if not names:
         return " (there are none)"
-    from difflib import get_close_matches
-
-    close = get_close_matches(wrong, names, 1)
+    close = nearest(wrong, names)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     if len(names) <= _MAX_LISTED:
         return f"{hint} (valid: {', '.join(names)})"
-    near = get_close_matches(wrong, names, 3, 0.3)
+    near = nearest(wrong, names, 3, 0.3)
     return hint or (f"; near: {', '.join(near)}" if near else f" ({len(names)} are valid)")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.runtime.program import Program
+from hloopt.spelling import nearest
 
 if TYPE_CHECKING:
     from hloopt.runtime.device_compile import DeviceOptions
@@ -93,11 +94,9 @@ def check_device(device: str) -> None:
 
 def _meant(name: str) -> str:
     """What a name that is no device may have meant: another device, or a target."""
-    from difflib import get_close_matches
-
     from hloopt.targets import names, target
 
-    if close := get_close_matches(name.lower(), DEVICES, 1):
+    if close := nearest(name.lower(), DEVICES):
         return f"; did you mean '{close[0]}'?"
     if name.lower() not in names():
         return ""

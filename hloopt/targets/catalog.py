@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from hloopt.errors import UsageError
 from hloopt.source import Source
+from hloopt.spelling import nearest
 from hloopt.targets.host import HOST
 from hloopt.targets.target import Target
 
@@ -42,9 +43,7 @@ def target(name: str) -> Target:
     key = name.lower()
     key = _ALIASES.get(key, key)
     if key not in names():
-        from difflib import get_close_matches
-
-        close = get_close_matches(key, names(), 1)
+        close = nearest(key, names())
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise UsageError(f"no target is called '{name}'{hint} (valid: {', '.join(names())})")
     return _known(key)

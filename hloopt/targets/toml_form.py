@@ -26,6 +26,7 @@ from typing import Any
 
 from hloopt.errors import FileError
 from hloopt.source import Source
+from hloopt.spelling import nearest
 from hloopt.targets.target import Rate, Target
 from hloopt.toml_text import parse_toml
 from hloopt.types import DTYPES
@@ -175,9 +176,7 @@ class _Reader:
 
 
 def _hint(wrong: str, valid: Any) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(wrong, list(valid), 1)
+    close = nearest(wrong, valid)
     return f"; did you mean '{close[0]}'?" if close else " (hloopt targets h200 lists the keys)"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hloopt.spelling import nearest
+
 __all__ = ["did_you_mean", "type_meant"]
 
 _MOST_CANDIDATES = 1000
@@ -32,13 +34,11 @@ _TYPES_ELSEWHERE = {
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, or nothing where no known word is close."""
-    from difflib import get_close_matches  # most texts have no word that is not known
-
     word = str(word)
     candidates = [other for other in known if other != word and abs(len(other) - len(word)) <= 3]
     if len(candidates) > _MOST_CANDIDATES:
         candidates = [other for other in candidates if other[:2] == word[:2]][:_MOST_CANDIDATES]
-    close = get_close_matches(word, candidates, n=1, cutoff=0.6)
+    close = nearest(word, candidates)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
