@@ -11,8 +11,11 @@ from pathlib import Path
 import click
 
 from hloopt.cache_folder import cache_folder, notes, own_folder
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
+from hloopt.report.console import product, table
+from hloopt.report.numbers import byte_size
 
 __all__ = ["command"]
 
@@ -41,9 +44,6 @@ def command(clear: bool, as_json: bool) -> None:
     Example:
       hloopt cache --clear
     """
-    from hloopt.report.console import product, table, write_json
-    from hloopt.report.numbers import byte_size
-
     folder = cache_folder()
     if own_folder() is None and (folder is None or folder.exists()):
         raise UsageError(notes()[-1])

@@ -8,10 +8,12 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Text, open_texts, read_input
+from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import each_error, error_json, show_errors
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.waiting import patience, progress
 from hloopt.errors import HlooptError, ParseError
+from hloopt.verify import RULES, violations
 
 __all__ = ["command"]
 
@@ -50,15 +52,12 @@ def command(ctx: click.Context, files: tuple[str, ...], rules: bool, as_json: bo
             rows.append(row)
             code = max(code, worst)
     if as_json:
-        from hloopt.report.console import write_json
-
         write_json("check", {"ok": code == 0, "files": rows})
     ctx.exit(code)
 
 
 def _list_rules(*, as_json: bool) -> None:
-    from hloopt.report.console import product, table, write_json
-    from hloopt.verify import RULES
+    from hloopt.report.console import product, table
 
     if as_json:
         write_json("check", {"rules": dict(sorted(RULES.items()))})
@@ -94,8 +93,6 @@ def _examine(text: Text, row: dict[str, Any]) -> tuple[list[HlooptError], bool, 
 
     The name of the file that was read and the warnings as values are put into ``row``.
     """
-    from hloopt.verify import violations
-
     try:
         found = read_input(text)
     except ParseError as error:

@@ -8,8 +8,10 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.options import files_argument, json_option, print_options, strict_option
+from hloopt.cli.json_out import write_json
+from hloopt.cli.options import PRINT, files_argument, json_option, strict_option
 from hloopt.cli.outputs import Product
+from hloopt.pipelines import parse_pipeline
 
 __all__ = ["command"]
 
@@ -21,7 +23,7 @@ _SIMPLIFICATION = "fix(tuple-simplifier,simplify,cse,dce)"
     cls=GroupedCommand,
     groups={
         "Input": ("module", "stage", "strict"),
-        "Output": ("output", "emit", "canonical", "no_layouts", "no_metadata", "as_json"),
+        "Output": ("output", "emit", *PRINT.names, "as_json"),
     },
 )
 @files_argument
@@ -40,7 +42,7 @@ _SIMPLIFICATION = "fix(tuple-simplifier,simplify,cse,dce)"
     show_default=True,
     help="proto: an HloProto, as for OUT called .pb.",
 )
-@print_options
+@PRINT
 @json_option
 @click.pass_context
 def command(
@@ -62,9 +64,6 @@ def command(
       hloopt defuse dump --stage after | hloopt optimize --passes priority-fusion
       hloopt defuse samples/dump --stage after --simplify --no-metadata
     """
-    from hloopt.pipelines import parse_pipeline
-    from hloopt.report.console import write_json
-
     pipeline = parse_pipeline(f"defuse,{_SIMPLIFICATION}" if simplify else "defuse")
     texts = open_texts(files)
     product = Product.of(output, texts, proto=emit == "proto", as_json=as_json)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hloopt.cli.files import Input, each_input, open_each
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK, json_option, pick_options, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.errors import UsageError
+from hloopt.report.console import product
+from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
+from hloopt.report.fusion_diff import compare, difference_json, figures, show_difference
+from hloopt.report.gate import parse_gates
+from hloopt.report.module_pairs import Given
 
 if TYPE_CHECKING:
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.report.gate import Gate, Verdict
 
 __all__ = ["command"]
@@ -24,8 +31,6 @@ _SIDES = 2
 
 
 def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Gate, ...]:
-    from hloopt.report.gate import parse_gates
-
     return tuple(gate for value in values for gate in parse_gates(value))
 
 
@@ -75,11 +80,6 @@ def command(
       hloopt diff dump dump --stage before --stage after
       hloopt optimize -O2 dump.txt | hloopt diff dump.txt - --target h200
     """
-    from hloopt.report.console import product, write_json
-    from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
-    from hloopt.report.fusion_diff import compare, difference_json, figures, show_difference
-    from hloopt.report.module_pairs import Given
-
     if target is None and any(gate.figure == "time" for gate in gates):
         raise UsageError("--gate time is about predicted times: --target says for which device")
     sides = open_each([before, after], _stages_of_sides(ctx))
@@ -95,17 +95,9 @@ def command(
             write_json("diff", {"modules": rows})
         ctx.exit(code)
     count = len(sides[0])
-    predicting = predictor(target, cost_model)
-    if len(found) == _SIDES and count == 1:
-        difference = compare(found[0].module, found[1].module, predicting)
-        verdicts = _verdicts(gates, *map(figures, difference.totals))
-        equal, told = difference.equal, partial(difference_json, difference, verdicts)
-        show = partial(show_difference, difference, verdicts, every=every)
-    else:
-        dumps = compare_dumps(found[:count], found[count:], predicting)
-        verdicts = _verdicts(gates, *dumps.sums)
-        equal, told = dumps.equal, partial(dump_json, dumps, verdicts)
-        show = partial(show_dumps, dumps, verdicts)
+    equal, verdicts, told, show = _compared(
+        found[:count], found[count:], predictor(target, cost_model), gates, every=every
+    )
     if as_json:
         write_json("diff", {"modules": rows, **told()})
     else:
@@ -116,6 +108,27 @@ def command(
     if verdicts:
         ctx.exit(0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED)
     ctx.exit(0 if equal else _DIFFERENT)
+
+
+def _compared(
+    before: Sequence[Given],
+    after: Sequence[Given],
+    predicting: Predictor | None,
+    gates: Sequence[Gate],
+    *,
+    every: bool,
+) -> tuple[bool, list[Verdict], Callable[[], dict[str, Any]], Callable[..., None]]:
+    """Whether both sides are equal, what the gates say, and how that is told in JSON and shown."""
+    if len(before) == len(after) == 1:
+        difference = compare(before[0].module, after[0].module, predicting)
+        verdicts = _verdicts(gates, *map(figures, difference.totals))
+        told = partial(difference_json, difference, verdicts)
+        show = partial(show_difference, difference, verdicts, every=every)
+        return difference.equal, verdicts, told, show
+    dumps = compare_dumps(before, after, predicting)
+    verdicts = _verdicts(gates, *dumps.sums)
+    told, show = partial(dump_json, dumps, verdicts), partial(show_dumps, dumps, verdicts)
+    return dumps.equal, verdicts, told, show
 
 
 def _stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:

@@ -10,20 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.cli.explain_fusion import Questions
+from hloopt.cli.explain_ways import Trials
 from hloopt.cli.explain_xla import explain_xla, xla_option
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
+from hloopt.cli.json_out import write_json
+from hloopt.cli.kernel_options import KERNELS, KernelOptions
 from hloopt.cli.options import json_option, pick_options, strict_option
-from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
+from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
+from hloopt.cli.selecting import Selecting, selecting
 from hloopt.cli.words import complete_instruction
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.fusion.trail import Trail
+from hloopt.ir import Module, build
+from hloopt.kernels.selection import Choice
+from hloopt.report.console import product, show_name
+from hloopt.report.cost import costs_by_place
+from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
+from hloopt.targets import Target, find_target
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hloopt.cli.explain_fusion import FusionAnswer, Questions
-    from hloopt.kernels.selection import Choice
+    from hloopt.cli.explain_fusion import FusionAnswer
     from hloopt.report.cost import Costs, KernelCost
 
 __all__ = ["command"]
@@ -37,8 +48,8 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
     "explain",
     cls=GroupedCommand,
     groups={
-        "Passes": PASS_OPTIONS,
-        "Kernels": KERNEL_OPTIONS,
+        "Passes": PASSES.names,
+        "Kernels": KERNELS.names,
         "Input": ("xla_dump", "module", "stage", "strict"),
     },
 )
@@ -52,8 +63,8 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
 @pick_options
 @strict_option()
 @xla_option
-@pipeline_options
-@kernel_options
+@PASSES
+@KERNELS
 @click.option(
     "--all",
     "every",
@@ -90,46 +101,53 @@ def command(
       hloopt explain dump.txt multiply.7 reduce.9 --passes priority-fusion
       hloopt optimize dump.txt | hloopt explain -O0 - dot.1 --target a100_sxm_80
     """
-    from hloopt.report.console import product, show_name, write_json
-    from hloopt.report.cost import costs_by_place
-    from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
-
+    kernels = KernelOptions.given()
     if xla_dump is not None:
-        explain_xla(xla_dump, files, target=selecting().options.get("target"), as_json=as_json)
+        target = selecting(kernels).options.get("target")
+        explain_xla(xla_dump, files, target=target, as_json=as_json)
         return
-    from hloopt.cli.explain_fusion import Questions
-    from hloopt.cli.explain_ways import Trials
-    from hloopt.fusion.trail import Trail
-    from hloopt.ir import build
-    from hloopt.targets import find_target
-
     paths, names = _split(files)
-    selection, choice = selecting(predicted=True), chosen()
-    target = find_target(selection.instance.target)
+    selection = selecting(kernels, predicted=True)
+    choice = chosen(PassOptions.given(), kernels)
     texts = open_texts(paths)
+    explaining = _Explaining(selection, choice, names, every, as_json, len(texts) > 1)
     if not selection.has_kernels:
-        told = f"kernels are CUDA: for {target.name} fusion alone is explained"
+        told = f"kernels are CUDA: for {explaining.target.name} fusion alone is explained"
         click.echo(f"note: {told}", err=True)
     if names:
         one_text(texts, "an INSTRUCTION belongs")
+    rows, code = each_input(texts, explaining.explained, "explaining")
+    selection.finish(choice.watcher)
+    if as_json:
+        write_json("explain", {"modules": rows})
+    ctx.exit(code)
 
-    def step(found: Input) -> dict[str, Any]:
-        module, trail = found.module, Trail()
-        given = build.clone_module(module) if len(names) == _MOST_NAMES else None
-        report = choice.pipeline.run(
-            module,
-            controls=replace(choice.controls, remarks=True),
-            watchers=(*choice.watchers, trail),
-        )
-        aim = selection.instance.target
-        trials = Trials(given, choice, target, aim) if given is not None else None
-        questions = Questions(module, trail, target, trials)
-        answer, refused = _answer(questions, names)
-        chosen_for, rows, notes = (
-            selection.choose(module) if selection.has_kernels else (module, [], [])
-        )
-        costs = costs_by_place(chosen_for, selection.predictor()) if rows else {}
-        for note in (*report.notes, *notes):
+
+@dataclass(frozen=True)
+class _Explaining:
+    """The options of one call; ``several`` says whether it is about several modules."""
+
+    selection: Selecting
+    choice: Chosen
+    names: tuple[str, ...]
+    every: bool
+    as_json: bool
+    several: bool
+
+    @property
+    def target(self) -> Target:
+        return find_target(self.selection.instance.target)
+
+    def explained(self, found: Input) -> dict[str, Any]:
+        """Explain one module: shown unless it is for JSON, and the JSON of it."""
+        module, selection, names = found.module, self.selection, self.names
+        answer, refused, notes, is_about_fusion = self._fusion(module)
+        ready, rows = module, list[Choice]()
+        if selection.has_kernels:
+            ready, rows, more = selection.choose(module)
+            notes = [*notes, *more]
+        costs = costs_by_place(ready, selection.predictor()) if rows else {}
+        for note in notes:
             click.echo(f"{found.name}: note: {note}", err=True)
         head: dict[str, Any] = {"module": module.name, "target": selection.instance.target}
         if answer is not None:
@@ -138,32 +156,38 @@ def command(
         shown = _choices(rows, names, answer) if len(names) == 1 else []
         if answer is None and not shown:
             raise UsageError(refused)
-        if not as_json:
-            if len(texts) > 1:
+        if not self.as_json:
+            if self.several:
                 show_name(module.name, found.name, product())
             blocks: list[Callable[[Console], None]] = [
-                partial(show_explanation, row, _cost(costs, row), limits, every=every)
+                partial(show_explanation, row, _cost(costs, row), limits, every=self.every)
                 for row in shown
             ]
-            about_fusion = questions.is_about_fusion or len(names) == _MOST_NAMES
-            about_fusion = about_fusion or not selection.has_kernels
-            if answer is not None and (about_fusion or answer.rewritten):
+            if answer is not None and (is_about_fusion or answer.rewritten):
                 blocks.insert(0, answer.show)
             if not names and rows:
                 blocks.append(partial(show_summary, rows, costs))
-            _show(blocks, several=len(texts) > 1)
+            _show(blocks, several=self.several)
         if not names:
             return {**head, "summary": summary(rows, costs)}
-        return {
-            **head,
-            "choices": [explanation_json(row, _cost(costs, row), limits) for row in shown],
-        }
+        choices = [explanation_json(row, _cost(costs, row), limits) for row in shown]
+        return {**head, "choices": choices}
 
-    rows, code = each_input(texts, step, "explaining")
-    selection.finish()
-    if as_json:
-        write_json("explain", {"modules": rows})
-    ctx.exit(code)
+    def _fusion(self, module: Module) -> tuple[FusionAnswer | None, str, list[str], bool]:
+        """Run the passes; what to say about fusion, or why there is nothing; notes; whether it matters."""
+        is_pair, trail = len(self.names) == _MOST_NAMES, Trail()
+        trials = None
+        if is_pair:
+            aim = self.selection.instance.target
+            trials = Trials(build.clone_module(module), self.choice, self.target, aim)
+        report = self.choice.pipeline.run(
+            module,
+            controls=replace(self.choice.controls, remarks=True),
+            watchers=(*self.choice.watchers, trail),
+        )
+        questions = Questions(module, trail, self.target, trials)
+        matters = questions.is_about_fusion or is_pair or not self.selection.has_kernels
+        return *_answer(questions, self.names), report.notes, matters
 
 
 def _answer(questions: Questions, names: tuple[str, ...]) -> tuple[FusionAnswer | None, str]:
@@ -177,8 +201,6 @@ def _answer(questions: Questions, names: tuple[str, ...]) -> tuple[FusionAnswer 
 
 
 def _show(blocks: list[Callable[[Console], None]], *, several: bool) -> None:
-    from hloopt.report.console import product
-
     for number, block in enumerate(blocks):
         if number:
             click.echo()

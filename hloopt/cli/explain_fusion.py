@@ -6,16 +6,30 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hloopt.cost_models.model import Comparison
+from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.fusion.barriers import find_barriers
+from hloopt.fusion.between import kept_arrays
+from hloopt.fusion.ledger import may_be_fused
+from hloopt.fusion.story import Story
+from hloopt.fusion.story_parts import PLUMBING
+from hloopt.report.cost import runs_of
+from hloopt.report.fusion import show_around, show_barriers, show_lost, show_pair
+from hloopt.report.fusion_between import kept_json, show_kept
+from hloopt.report.fusion_json import around_json, barriers_json, loops_json, lost_json, pair_json
+from hloopt.report.fusion_loop import show_loops
+from hloopt.report.rewritten import rewrites_json
+from hloopt.rewrite.naming import parse_pattern
+from hloopt.rewrite.spec import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hloopt.cli.explain_ways import Trials
-    from hloopt.cost_models.model import Comparison, CostModel
+    from hloopt.cost_models.model import CostModel
     from hloopt.fusion.rewritten import Rewrite
-    from hloopt.fusion.story import Story
     from hloopt.fusion.trail import Given, Node, Trail
     from hloopt.ir import Instruction, Module
     from hloopt.targets import Target
@@ -76,14 +90,6 @@ class Questions:
         return self._pairs(found[0], found[1], names)
 
     def _lost(self) -> FusionAnswer:
-        from hloopt.fusion.barriers import find_barriers
-        from hloopt.fusion.between import kept_arrays
-        from hloopt.report.cost import runs_of
-        from hloopt.report.fusion import show_barriers, show_lost
-        from hloopt.report.fusion_between import kept_json, show_kept
-        from hloopt.report.fusion_json import barriers_json, loops_json, lost_json
-        from hloopt.report.fusion_loop import show_loops
-
         rows = self.story.lost(MOST_LOST, runs_of(self.module))
         barriers = find_barriers((stage.plan for stage in self.story.stages), self.story.alive)
         loops = self.story.looked_at()
@@ -104,11 +110,6 @@ class Questions:
         return FusionAnswer(told, tuple(shows))
 
     def _around(self, name: str, nodes: list[Node]) -> FusionAnswer:
-        from hloopt.fusion.story_parts import PLUMBING
-        from hloopt.report.fusion import show_around
-        from hloopt.report.fusion_json import around_json
-        from hloopt.report.rewritten import rewrites_json
-
         if all(node.opcode in PLUMBING for node in nodes):
             node = nodes[0]
             raise UsageError(f"%{node.name} ({node.opcode}) is not run by a kernel of its own")
@@ -137,10 +138,6 @@ class Questions:
         return {name for _, name in self.trail.given}
 
     def _pairs(self, first: list[Node], second: list[Node], names: Sequence[str]) -> FusionAnswer:
-        from hloopt.report.fusion import show_pair
-        from hloopt.report.fusion_json import pair_json
-        from hloopt.report.rewritten import rewrites_json
-
         wanted = [(a, b) for a in first for b in second if a is not b]
         if not wanted:
             raise UsageError(f"%{first[0].name} is given twice: two instructions are a pair")
@@ -173,8 +170,6 @@ class Questions:
 
     def nodes(self, name: str) -> list[Node]:
         """The nodes that a name or pattern means.  Raises ``UsageError`` that says where it has gone."""
-        from hloopt.rewrite.naming import parse_pattern
-
         pattern = parse_pattern(name)
         if pattern.names_one:
             return self._named(name.removeprefix("%"))
@@ -211,8 +206,6 @@ class Questions:
                 ]
         if places:
             raise UsageError(self._where(places[0]))
-        from hloopt.rewrite.spec import did_you_mean
-
         known = {*self._given(), *(kernel.now for kernel in self.story.kernels.values())}
         raise UsageError(
             f"no instruction or file is called '{name}'{did_you_mean(name, sorted(known))}"
@@ -238,8 +231,6 @@ class Questions:
 
 
 def _is_plain(name: str) -> bool:
-    from hloopt.rewrite.naming import parse_pattern
-
     return parse_pattern(name).names_one
 
 
@@ -249,9 +240,6 @@ def _more(count: int, console: Console) -> None:
 
 def _story(module: Module, trail: Trail, target: Target) -> Story:
     """The story of a module whose passes are over; times that no strategy asked for come from a model."""
-    from hloopt.cost_models.registry import DEFAULT, model_for
-    from hloopt.fusion.story import Story
-
     model = model_for(DEFAULT, target)
     known: dict[tuple[str, str, str, bool], Comparison | None] = {}
 
@@ -281,8 +269,6 @@ def _compare(
 
     With ``multi_output`` the kernel of the one consumer writes what others read of the producer.
     """
-    from hloopt.cost_models.model import Comparison
-
     users = [entry for entry in consumers if entry is not None]
     if producer is None or not users or len(users) < len(consumers):
         return None
@@ -301,6 +287,4 @@ def _compare(
 
 def _is_kernel(instruction: Instruction) -> bool:
     """Whether an instruction may be fused, and costs something apart."""
-    from hloopt.fusion.ledger import may_be_fused
-
     return instruction.opcode not in _NO_KERNEL and may_be_fused(instruction)

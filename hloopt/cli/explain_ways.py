@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hloopt.cli.explain_fusion import Questions
 from hloopt.errors import UsageError
+from hloopt.fusion.remedies import OTHER_PASSES
+from hloopt.fusion.trail import Trail
+from hloopt.ir import build
+from hloopt.pipelines import parse_pipeline
+from hloopt.rewrite import Pipeline
+from hloopt.rewrite.entries import with_options
+from hloopt.rewrite.spec import value_text
 
 if TYPE_CHECKING:
-    from hloopt.cli.explain_fusion import Questions
     from hloopt.cli.pipeline_options import Chosen
     from hloopt.fusion.story_parts import Pair
     from hloopt.ir import Module
-    from hloopt.rewrite import Pipeline
     from hloopt.rewrite.entries import Entry
     from hloopt.targets import Target
 
@@ -44,12 +50,6 @@ class Trials:
         return next(([text] for text, made in self._others(pair) if self._joins(made, names)), [])
 
     def _others(self, pair: Pair) -> Iterator[tuple[str, Pipeline]]:
-        from hloopt.fusion.remedies import OTHER_PASSES
-        from hloopt.pipelines import parse_pipeline
-        from hloopt.rewrite import Pipeline
-        from hloopt.rewrite.entries import with_options
-        from hloopt.rewrite.spec import value_text
-
         def aimed(name: str) -> Sequence[Entry]:
             option = (("target", value_text(self.aim)),)
             return with_options(parse_pipeline(name).entries, name, option)
@@ -66,10 +66,6 @@ class Trials:
             yield _PRESET, Pipeline(tuple(aimed(_PRESET)))
 
     def _joins(self, pipeline: Pipeline, names: Sequence[str]) -> bool:
-        from hloopt.cli.explain_fusion import Questions
-        from hloopt.fusion.trail import Trail
-        from hloopt.ir import build
-
         module, trail = build.clone_module(self.given), Trail()
         pipeline.run(module, watchers=(trail,))
         return _share(Questions(module, trail, self.target), names)

@@ -11,16 +11,31 @@ import click
 from click.core import ParameterSource
 
 from hloopt.cli.files import Text, read_input
+from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
 from hloopt.cli.options import PICK, Function
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import model_for
 from hloopt.dataclass import dataclass
+from hloopt.dumps import matching_modules, read_dump
 from hloopt.errors import UsageError
+from hloopt.fusion.xla_log import read_log
+from hloopt.fusion.xla_story import XlaStory
+from hloopt.ir import build
+from hloopt.report.console import product
+from hloopt.report.xla_dump import XlaDump
+from hloopt.report.xla_facts import instruction_facts, pair_facts, summary_facts
+from hloopt.report.xla_story import show_instruction, show_pair, show_summary
+from hloopt.source import Source
+from hloopt.targets import find_target, targets
+from hloopt.text.encoding import decode
+from hloopt.text.parser import parse_module
+from hloopt.verify import verify_module
 
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule
     from hloopt.fusion.xla_log import XlaLog
     from hloopt.ir import Module
-    from hloopt.report.xla_dump import XlaDump
     from hloopt.targets import Target
 
 __all__ = ["explain_xla", "xla_option"]
@@ -60,10 +75,6 @@ def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json:
     ``target`` takes the place of the device in the log.  Raises ``UsageError`` for what is no dump, names
     nobody knows, and more than two of them.
     """
-    from hloopt.report.console import product, write_json
-    from hloopt.report.xla_facts import instruction_facts, pair_facts, summary_facts
-    from hloopt.report.xla_story import show_instruction, show_pair, show_summary
-
     _refuse_others()
     names = [name.removeprefix("%") for name in names]
     if len(names) > 2:
@@ -104,8 +115,6 @@ def _files(path: Path) -> _Files:
     if not path.is_dir():
         is_log = path.name.removesuffix(".gz").endswith(_LOG)
         return _Files(path, None) if is_log else _Files(None, path)
-    from hloopt.dumps import matching_modules, read_dump
-
     wanted = click.get_current_context().meta.get(PICK, {}).get("module")
     rows = [(module, _of(module)) for module in matching_modules(read_dump(path), wanted)]
     rows = [row for row in rows if row[1].log is not None or row[1].after is not None]
@@ -128,19 +137,11 @@ def _of(module: DumpModule) -> _Files:
 
 
 def _read(files: _Files, target: str | None) -> XlaDump:
-    from hloopt.cost_models.predictor import Predictor
-    from hloopt.cost_models.registry import model_for
-    from hloopt.report.xla_dump import XlaDump
-    from hloopt.targets import find_target
-
     after = _module(files.after) if files.after is not None else None
     log = _log(files.log) if files.log is not None else None
     device = find_target(target or _DEFAULT_TARGET) if log is None or target else _device(log)
     before = story = None
     if log is not None:
-        from hloopt.fusion.xla_story import XlaStory
-        from hloopt.ir import build
-
         before = _module_before(log)
         story = XlaStory.read(build.clone_module(before), log)
     is_cpu = after is not None and story is None and _is_of_cpu(files.after, after)
@@ -156,8 +157,6 @@ def _is_of_cpu(path: Path | None, module: Module) -> bool:
 
 
 def _module(path: Path) -> Module:
-    from hloopt.verify import verify_module
-
     found = read_input(Text(str(path), path))
     show_warnings(found.module, found.name)
     verify_module(found.module)
@@ -165,18 +164,11 @@ def _module(path: Path) -> Module:
 
 
 def _log(path: Path) -> XlaLog:
-    from hloopt.fusion.xla_log import read_log
-    from hloopt.source import Source
-    from hloopt.text.encoding import decode
-
     text = Text(str(path), path)
     return read_log(Source(decode(text.name, text.read()), text.name))
 
 
 def _module_before(log: XlaLog) -> Module:
-    from hloopt.text.parser import parse_module
-    from hloopt.verify import verify_module
-
     name = f"{log.source.name} (module before fusion)"
     if not log.module_text:
         raise UsageError(f"{log.source.name}: the log has no module before fusion")
@@ -187,8 +179,6 @@ def _module_before(log: XlaLog) -> Module:
 
 def _device(log: XlaLog) -> Target:
     """The device of the log, under our name where it has one."""
-    from hloopt.targets import targets
-
     device = log.target()
     known = next((one for one in targets().values() if one.title == device.title), None)
     return device if known is None else replace(device, name=known.name)

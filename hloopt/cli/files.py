@@ -21,6 +21,9 @@ from hloopt.cli.waiting import patience, progress
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
 from hloopt.ir import Module
+from hloopt.text.encoding import decode
+from hloopt.text.parser import parse_module
+from hloopt.verify import verify_module
 
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule, Stage
@@ -158,7 +161,6 @@ def modules_of(text: Text) -> list[Text]:
         content = text.read()
         if content.count(b"HloModule") < 2 or _may_be_proto(text, content):
             return [text]
-        from hloopt.text.encoding import decode
         from hloopt.text.joined import split_modules
 
         parts = split_modules(decode(text.name, content))
@@ -246,9 +248,6 @@ def read_input(text: Text) -> Input:
     strict = click.get_current_context().meta.get(STRICT, False)
     if _may_be_proto(text, content):
         return _read_proto(text.name, content, strict)
-    from hloopt.text.encoding import decode
-    from hloopt.text.parser import parse_module
-
     decoded = decode(text.place, content, strict=strict)
     del content
     return Input(text.name, parse_module(decoded, text.place, strict=strict))
@@ -337,8 +336,6 @@ def each_input(
 
 def _verified(text: Text, row: dict[str, Any], *, alone: bool) -> Input:
     """Read and verify a module; its warnings go to stderr, and the name of its file into ``row``."""
-    from hloopt.verify import verify_module
-
     with patience("reading", _called(text), alone=alone):
         found = read_input(text)
     row["file"] = found.name

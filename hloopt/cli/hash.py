@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Text, each_module
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.ir import Module
+from hloopt.ir.fingerprint import fingerprint
 
 __all__ = ["command"]
 
@@ -36,8 +38,6 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     Example:
       hloopt hash dump/*.before_optimizations.txt | sort | uniq -w32 --all-repeated=separate
     """
-    from hloopt.ir.fingerprint import fingerprint
-    from hloopt.report.console import write_json
 
     def step(text: Text, module: Module) -> dict[str, Any]:
         digest = fingerprint(module)

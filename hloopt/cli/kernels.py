@@ -11,10 +11,28 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
+from hloopt.cli.json_out import write_json
+from hloopt.cli.kernel_options import KERNELS, KernelOptions
 from hloopt.cli.options import files_argument, json_option, strict_option
-from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
+from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
+from hloopt.cli.selecting import Selecting, selecting
+from hloopt.codegen.native import render as native
+from hloopt.codegen.program import render
 from hloopt.errors import UnsupportedError, UsageError
+from hloopt.kernels.plan import KernelStep, function_name, walk_steps
+from hloopt.kernels.plan_json import dump_plan
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.registry import kernels
+from hloopt.kernels.selection import choose
+from hloopt.kernels.spec import Launch
+from hloopt.report.console import ONE_LINE, product, show_name
+from hloopt.report.cost import costs_by_place
+from hloopt.report.kernels import choice_json, kernel_list, show_choices, show_list
+from hloopt.report.plan import memory_json, memory_line, show_plan
+from hloopt.runtime.device_program import descriptions
+from hloopt.runtime.native.compile import plan_ready
+from hloopt.runtime.nvrtc import architecture, compile_cuda
+from hloopt.targets import find_gpu
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,16 +51,16 @@ __all__ = ["command"]
     "kernels",
     cls=GroupedCommand,
     groups={
-        "Passes": PASS_OPTIONS,
-        "Kernels": KERNEL_OPTIONS,
+        "Passes": PASSES.names,
+        "Kernels": KERNELS.names,
         "Input": ("module", "stage", "strict"),
         "Output": ("planned", "source", "compiled", "listing", "as_json"),
     },
 )
 @files_argument
 @strict_option()
-@pipeline_options
-@kernel_options
+@PASSES
+@KERNELS
 @click.option(
     "--plan", "planned", is_flag=True, help="Show the plan: order, loops and buffers as well."
 )
@@ -80,26 +98,20 @@ def command(
       hloopt kernels dump.txt --lock kernels.toml --frozen --source > kernels.cu
       hloopt kernels dump.txt --target host --plan
     """
-    from hloopt.report.console import ONE_LINE, product, show_name, write_json
-
     if planned and source and not as_json:
         raise UsageError("--plan and --source are different texts: ask for one of them, or --json")
+    options = KernelOptions.given()
+    selection = selecting(options)
     if listing:
-        selecting()
         _list(as_json)
         return
-    selection, choice = selecting(), chosen()
+    choice = chosen(PassOptions.given(), options)
     if compiled and selection.is_native:
         raise UsageError("--compile asks NVRTC about CUDA C: for host there is --source")
     texts = open_texts(files)
 
     def step(found: Input) -> dict[str, Any]:
-        module = found.module
-        report = choice.run(module)
-        module, rows, notes = selection.choose(module)
-        for note in (*report.notes, *notes):
-            click.echo(f"{found.name}: note: {note}", err=True)
-        shown = Shown(module, selection.instance, rows, selection.predictor())
+        shown = _chosen_for(found, choice, selection)
         if compiled:
             shown.compile()
         if as_json:
@@ -110,23 +122,28 @@ def command(
             click.echo(shown.source, nl=False)
             return {}
         if len(texts) > 1:
-            show_name(module.name, found.name, product())
+            show_name(shown.module.name, found.name, product())
         shown.show(product(ONE_LINE), planned=planned)
         return {}
 
     rows, code = each_input(texts, step, "choosing kernels for")
-    selection.finish()
+    selection.finish(choice.watcher)
     if as_json:
         write_json("kernels", {"modules": rows})
     ctx.exit(code)
 
 
+def _chosen_for(found: Input, choice: Chosen, selection: Selecting) -> Shown:
+    """A module after its passes with its kernels; notes go to stderr."""
+    report = choice.run(found.module)
+    module, rows, notes = selection.choose(found.module)
+    for note in (*report.notes, *notes):
+        click.echo(f"{found.name}: note: {note}", err=True)
+    return Shown(module, selection.instance, rows, selection.predictor())
+
+
 def _list(as_json: bool) -> None:
     """The kernels there are."""
-    from hloopt.kernels.registry import kernels
-    from hloopt.report.console import product, write_json
-    from hloopt.report.kernels import kernel_list, show_list
-
     every = (*kernels("gpu"), *kernels("native"))
     if as_json:
         write_json("kernels", {"kernels": kernel_list(every)})
@@ -153,20 +170,12 @@ class Shown:
     @cached_property
     def costs(self) -> Costs:
         """What kernels cost, as every report has it."""
-        from hloopt.report.cost import costs_by_place
-
         return costs_by_place(self.module, self._predictor)
 
     @cached_property
     def plan(self) -> Plan:
         """The plan.  Raises ``UnsupportedError`` for what has no kernel."""
-        from hloopt.kernels.planning import plan_program
-        from hloopt.kernels.selection import choose
-        from hloopt.targets import find_gpu
-
         if self.selection.device == "native":
-            from hloopt.runtime.native.compile import plan_ready
-
             return plan_ready(self.module, self.selection.limits())
         target, limits = find_gpu(self.selection.target), self.selection.limits()
         return plan_program(self.module, lambda one: choose(one, target, limits))
@@ -175,29 +184,17 @@ class Shown:
     def source(self) -> str:
         """The CUDA C; the C++ of the host."""
         if self.selection.device == "native":
-            from hloopt.codegen.native import render as native
-
             return native(self.plan)
-        from hloopt.codegen.program import render
-        from hloopt.targets import find_gpu
-
         return render(self.plan, find_gpu(self.selection.target), self.selection.limits())
 
     def compile(self) -> None:
         """Ask NVRTC for the resources of each function.  Raises ``DeviceError`` where it is missing."""
-        from hloopt.runtime.device_program import descriptions
-        from hloopt.runtime.nvrtc import architecture, compile_cuda
-        from hloopt.targets import find_gpu
-
         arch = architecture(find_gpu(self.selection.target).capability)
         made = compile_cuda(self.source, arch, describe=descriptions(self.plan))
         self.resources = made.resources
 
     def functions(self) -> dict[tuple[str, str], dict[str, Resources]]:
         """What the functions of each instruction take, by computation and instruction."""
-        from hloopt.kernels.plan import KernelStep, function_name, walk_steps
-        from hloopt.kernels.spec import Launch
-
         found: dict[tuple[str, str], dict[str, Resources]] = {}
         for step in walk_steps(self.plan.steps) if self.resources else ():
             if isinstance(step, KernelStep) and step.instruction.computation is not None:
@@ -214,9 +211,6 @@ class Shown:
 
     def show(self, console: Console, *, planned: bool) -> None:
         """The plan, or a table of the choices with what memory comes to."""
-        from hloopt.report.kernels import show_choices
-        from hloopt.report.plan import memory_line, show_plan
-
         if planned:
             show_plan(self.plan, console, self.resources)
             return
@@ -237,10 +231,6 @@ class Shown:
 
     def json(self, *, planned: bool, source: bool) -> dict[str, Any]:
         """As JSON values."""
-        from hloopt.kernels.plan_json import dump_plan
-        from hloopt.report.kernels import choice_json
-        from hloopt.report.plan import memory_json
-
         functions, costs = self.functions(), self.costs
         row: dict[str, Any] = {
             "module": self.module.name,

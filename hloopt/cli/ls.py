@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK, folders_argument, json_option
 from hloopt.cli.waiting import patience
+from hloopt.dumps import matching_modules, matching_stages, pick, read_dump
 from hloopt.errors import UsageError
+from hloopt.report.console import product
+from hloopt.report.dump import dump_json, show_modules, show_stages, show_total
 
 if TYPE_CHECKING:
     from hloopt.dumps import Dump, DumpModule, Stage
@@ -41,9 +45,6 @@ def command(
     Example:
       hloopt ls dump --module jit_train --stage algsimp
     """
-    from hloopt.report.console import product, write_json
-    from hloopt.report.dump import dump_json, show_modules, show_stages, show_total
-
     wanted = ctx.meta.get(PICK, {})
     rows = []
     for name in files or (".",):
@@ -69,8 +70,6 @@ def command(
 
 
 def _open(name: str) -> Dump:
-    from hloopt.dumps import read_dump
-
     folder = Path(name)
     if not folder.is_dir():
         raise UsageError(f"{name}: {'not a' if folder.exists() else 'no such'} directory")
@@ -87,8 +86,6 @@ def _found(
 
     Raises ``UsageError`` with the candidates when something is asked for that is not there.
     """
-    from hloopt.dumps import matching_modules, matching_stages, pick
-
     modules = matching_modules(dump, module)
     if stages or (module is not None and not modules):
         pick(dump, module, stages)

@@ -94,7 +94,7 @@ class _Commands(click.Group):
         except HlooptError as error:
             show_error(error)
             if ctx.meta.get(JSON_WANTED):
-                from hloopt.report.console import write_json
+                from hloopt.cli.json_out import write_json
 
                 write_json(str(ctx.invoked_subcommand), {"error": error_json(error)})
             ctx.exit(error.exit_code)

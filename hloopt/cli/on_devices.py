@@ -1,86 +1,75 @@
-"""What ``hloopt run`` asks of devices: kernels, and how closely accesses are watched."""
+"""What ``hloopt run`` asks of devices whose programs are kernels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hloopt.cli.kernel_options import Selecting, choices_of
+from hloopt.cli.selecting import Selecting, choices_of, selecting
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.ir import Module
+from hloopt.kernels.selection import KernelSelection
+from hloopt.runtime import compile_module
+from hloopt.runtime.device_compile import CompiledProgram, DeviceOptions
+from hloopt.runtime.native.compile import CompiledNative, compile_native
 
 if TYPE_CHECKING:
+    from hloopt.cli.run_options import RunOptions
+    from hloopt.ir import Module
     from hloopt.runtime import Program
-    from hloopt.runtime.device_compile import DeviceOptions
 
 __all__ = ["OnDevices"]
 
 
 @dataclass(frozen=True)
 class OnDevices:
-    """The options of one call that are about devices other than the CPU."""
+    """The options of one run, and the choice of kernels that they ask for."""
 
+    options: RunOptions
     selecting: Selecting
-    allow_host: bool = False
-    unchecked: bool = False
 
-    def check(self, device: str) -> None:
-        """Raise ``UsageError`` for options that the device does not take, or not together."""
-        if device in ("cpu", "native"):
-            self._check_host(device)
-        if device in ("gpu", "emulator") and self.selecting.is_native:
+    @classmethod
+    def of(cls, options: RunOptions) -> OnDevices:
+        """Raises ``UsageError`` for options that the device does not take, or not together."""
+        device = options.device
+        native: dict[str, Any] = {"device": "native", "target": "host"}
+        fixed = native if device == "native" else {}
+        selection = selecting(options.kernels, **fixed)
+        options.check_host()
+        if device in ("gpu", "emulator") and selection.is_native:
             raise UsageError(f"--target host is for --device native, not for {device}")
-        if device == "cpu" and self.selecting.options.keys() - {"target"}:
+        if device == "cpu" and selection.options.keys() - {"target"}:
             raise UsageError(
                 "options that choose kernels are for --device native, gpu and emulator, not for cpu"
             )
+        if device == "gpu":
+            from hloopt.cli.gpu_profile import choose_for_this_gpu
 
-    def _check_host(self, device: str) -> None:
-        given = {
-            "--kernel-file": self.selecting.has_files,
-            "--allow-host": self.allow_host,
-            "--unchecked": self.unchecked,
-        }
-        asked = [option for option, is_given in given.items() if is_given]
-        if asked:
-            raise UsageError(f"{asked[0]} is for --device gpu and emulator, not for {device}")
+            choose_for_this_gpu(selection)
+        return cls(options, selection)
 
-    def given(self, device: str, module: Module, threads: int | None = None) -> Program:
+    def given(self, module: Module) -> Program:
         """The module as it is; what the user wants of kernels is about another one."""
-        from hloopt.kernels.selection import KernelSelection
-        from hloopt.runtime import compile_module
-
+        device = self.options.device
         if device == "native":
-            return compile_module(module, device, threads=threads)
+            return compile_module(module, device, threads=self.options.threads)
         selection = KernelSelection(target=self.selecting.instance.target)
         return compile_module(module, device, options=self._options(selection))
 
-    def optimised(self, device: str, module: Module, threads: int | None = None) -> Program:
+    def optimised(self, module: Module) -> Program:
         """The optimised module; choices are remembered for a lock file."""
-        from hloopt.runtime import compile_module
-        from hloopt.runtime.device_compile import CompiledProgram
-
+        selection, device = self.selecting.instance, self.options.device
+        program: Program
         if device == "native":
-            from hloopt.runtime.native.compile import compile_native
-
-            selection = self.selecting.instance
-            native = compile_native(module, threads=threads, selection=selection)
-            self.selecting.lock(native.prepared.module, choices_of(native.prepared.report))
-            return native
-        options = self._options(self.selecting.instance)
-        program = compile_module(module, device, options=options)
-        assert isinstance(program, CompiledProgram)
-        prepared = program.prepared
-        self.selecting.lock(prepared.module, choices_of(prepared.report))
+            program = compile_native(module, threads=self.options.threads, selection=selection)
+        else:
+            program = compile_module(module, device, options=self._options(selection))
+        assert isinstance(program, (CompiledNative, CompiledProgram))
+        self.selecting.lock(program.prepared.module, choices_of(program.prepared.report))
         return program
 
-    def _options(self, selection: object) -> DeviceOptions:
-        from hloopt.kernels.selection import KernelSelection
-        from hloopt.runtime.device_compile import DeviceOptions
-
-        assert isinstance(selection, KernelSelection)
+    def _options(self, selection: KernelSelection) -> DeviceOptions:
         return DeviceOptions(
             selection=selection,
-            allow_host=self.allow_host,
-            mode="fast" if self.unchecked else "check",
+            allow_host=self.options.allow_host,
+            mode="fast" if self.options.unchecked else "check",
         )

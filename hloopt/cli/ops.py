@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
+from hloopt.cli.waiting import patience
+from hloopt.interpret import has_evaluation
+from hloopt.ops import MANY, OPS
+from hloopt.report.console import product, table
+from hloopt.report.coverage import coverage, coverage_json, show_coverage
+from hloopt.targets import find_gpu
+from hloopt.targets.host import HOST
 
 __all__ = ["command"]
 
@@ -29,10 +37,6 @@ def command(unsupported: bool, device: str | None, target: str, as_json: bool) -
     if device is not None:
         _kernels("" if device == "native" else target, as_json, unsupported=unsupported)
         return
-    from hloopt.interpret import has_evaluation
-    from hloopt.ops import MANY, OPS
-    from hloopt.report.console import product, table, write_json
-
     rows = [
         {
             "opcode": row.opcode,
@@ -72,12 +76,6 @@ def _arity(arity: tuple[int, int], many: int) -> str:
 
 def _kernels(target: str, as_json: bool, *, unsupported: bool) -> None:
     """The opcodes by their kernels, those of the native device where there is no ``target``."""
-    from hloopt.cli.waiting import patience
-    from hloopt.report.console import product, write_json
-    from hloopt.report.coverage import coverage, coverage_json, show_coverage
-    from hloopt.targets import find_gpu
-    from hloopt.targets.host import HOST
-
     with patience("asking all kernels about all opcodes"):
         rows = coverage(find_gpu(target) if target else HOST)
     rows = [row for row in rows if not (unsupported and row.is_whole)]

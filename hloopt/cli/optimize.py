@@ -8,17 +8,21 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.kernel_options import KERNEL_OPTIONS, choices_of, kernel_options, selecting
+from hloopt.cli.json_out import write_json
+from hloopt.cli.kernel_options import KERNELS, KernelOptions, needs_kernels
 from hloopt.cli.options import (
+    PRINT,
     files_argument,
     json_option,
-    print_options,
     strict_option,
 )
 from hloopt.cli.outputs import Product
-from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
-from hloopt.cli.watching import WATCH_OPTIONS, watch_options, watching
+from hloopt.cli.pipeline_options import PASSES, PassOptions, chosen
+from hloopt.cli.watching import WATCH, Watching
 from hloopt.ir import Module
+from hloopt.rewrite import PipelineReport
+from hloopt.rewrite.spec import pass_text
+from hloopt.runtime.xla_form import make_for_xla
 
 __all__ = ["command"]
 
@@ -27,20 +31,20 @@ __all__ = ["command"]
     "optimize",
     cls=GroupedCommand,
     groups={
-        "Passes": PASS_OPTIONS,
-        "Kernels": KERNEL_OPTIONS,
-        "Looking on": WATCH_OPTIONS,
+        "Passes": PASSES.names,
+        "Kernels": KERNELS.names,
+        "Looking on": WATCH.names,
         "Input": ("module", "stage", "strict"),
-        "Output": ("output", "emit", "canonical", "no_layouts", "no_metadata", "as_json"),
+        "Output": ("output", "emit", *PRINT.names, "as_json"),
     },
     bare={"--print-changed": "hlo"},
 )
 @files_argument
 @strict_option()
 @click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
-@pipeline_options
-@kernel_options
-@watch_options
+@PASSES
+@KERNELS
+@WATCH
 @click.option(
     "--emit",
     type=click.Choice(["hlo", "xla", "proto"]),
@@ -49,7 +53,7 @@ __all__ = ["command"]
     help="xla: fusions taken apart and bitcasts written out, as XLA compiles it; proto: an HloProto, as for "
     "OUT called .pb.",
 )
-@print_options
+@PRINT
 @json_option
 @click.pass_context
 def command(
@@ -66,12 +70,14 @@ def command(
       hloopt optimize dump.txt --print-changed=diff -o /dev/null
       hloopt optimize dump.txt --remarks-out remarks.sarif --dump-dir stages
     """
-    from hloopt.report.console import write_json
-    from hloopt.report.pipeline import pipeline_json
-    from hloopt.runtime.xla_form import make_for_xla
+    kernels, watch = KernelOptions.given(), Watching.given()
+    choice = chosen(PassOptions.given(), kernels)
+    pipeline, selection = choice.pipeline, None
+    if needs_kernels(kernels, pipeline):
+        from hloopt.cli.selecting import selecting
 
-    choice, watch, selection = chosen(), watching(), selecting(predicted=True)
-    pipeline = selection.applied(choice.pipeline) if selection.asked else choice.pipeline
+        selection = selecting(kernels, predicted=True)
+        pipeline = selection.applied(pipeline)
     watch.check(pipeline)
     texts = open_texts(files)
     product = Product.of(output, texts, proto=emit == "proto", as_json=as_json)
@@ -86,20 +92,45 @@ def command(
                 *watch.watchers(found, choice.label, heading=len(texts) > 1),
             ),
         )
-        selection.lock(module, choices_of(report))
+        if selection is not None:
+            selection.lock_all(module, report)
         if emit == "xla":
             make_for_xla(module)
             _warn_of_elided(name, module)
         watch.tell(report, found, as_json=as_json)
-        row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
+        row = {"module": module.name, "pipeline": str(pipeline), **_report_json(report)}
         return {**row, **product.write(module, name)}
 
     rows, code = each_input(texts, step, "optimizing")
     watch.finish()
-    selection.finish()
+    if selection is not None:
+        selection.finish(choice.watcher)
     if as_json:
         write_json("optimize", {"modules": rows})
     ctx.exit(code)
+
+
+def _report_json(report: PipelineReport) -> dict[str, Any]:
+    """What passes did, as JSON values."""
+    return {
+        "instructions_before": report.instructions_before,
+        "instructions_after": report.instructions_after,
+        "seconds": report.seconds(),
+        "hits": {name: dict(hits) for name, hits in report.hits().items()},
+        "notes": report.notes,
+        "runs": [
+            {
+                "number": run.number,
+                "pass": pass_text(run.instance),
+                "round": run.round,
+                "changed": run.changed,
+                "seconds": run.seconds,
+                "instructions": run.instructions,
+                "hits": dict(run.hits),
+            }
+            for run in report.runs
+        ],
+    }
 
 
 def _warn_of_elided(name: str, module: Module) -> None:

@@ -5,29 +5,75 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from hloopt.dumps import Dump
-    from hloopt.ir import Module
 
 __all__ = [
     "JSON_WANTED",
     "PICK",
+    "PRINT",
     "STRICT",
+    "OptionGroup",
     "files_argument",
     "folders_argument",
-    "hlo_proto",
-    "hlo_text",
     "json_option",
+    "option",
     "pick_options",
-    "print_options",
     "strict_option",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Declared: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
+
+
+def option(*names: str, **keywords: Any) -> Declared:
+    """One option of a group, as ``click.option`` takes it; its ``callback`` makes the value."""
+    return names, keywords
+
+
+class OptionGroup:
+    """Options that several commands share, as one decorator, outside of the commands' own parameters.
+
+    ``title`` is the group's name among others; ``names`` are the parameters' for the help of a command.
+    """
+
+    def __init__(self, title: str, *options: Declared) -> None:
+        self._key = f"hloopt.{title}"
+        self._options = {str(click.Option(names).name): (names, known) for names, known in options}
+        self.names = tuple(self._options)
+
+    def __call__(self, function: Function) -> Function:
+        return self.only(*self.names)(function)
+
+    def only(self, *wanted: str) -> Callable[[Function], Function]:
+        """Some of the options, for a command that is about something else."""
+
+        def declare(function: Function) -> Function:
+            for name in reversed(wanted):
+                names, keywords = self._options[name]
+                keep = self._keeping(keywords.get("callback"))
+                function = click.option(
+                    *names, **{**keywords, "expose_value": False, "callback": keep}
+                )(function)
+            return function
+
+        return declare
+
+    def _keeping(self, make: Callable[..., Any] | None) -> Callable[..., None]:
+        def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+            made = value if make is None else make(ctx, param, value)
+            ctx.meta.setdefault(self._key, {})[str(param.name)] = made
+
+        return keep
+
+    def given(self) -> dict[str, Any]:
+        """The values that the running command was given, defaults among them, by parameter."""
+        return dict(click.get_current_context().meta.get(self._key, {}))
+
 
 PICK = "hloopt.pick"
 """In ``click.Context.meta``: what ``--module`` and ``--stage`` pick from a dump directory, by these names."""
@@ -142,57 +188,24 @@ def strict_option(*, default: bool = False) -> Callable[[Function], Function]:
     )
 
 
-_PRINTED = "hloopt.printed"
-"""In ``click.Context.meta``: what ``print_options`` ask for, as keywords of ``Module.to_text``."""
-
-
-def print_options(function: Function) -> Function:
-    """``--no-metadata``, ``--no-layouts`` and ``--canonical``: how ``hlo_text`` prints."""
-
-    def option(name: str, keyword: str, wanted: bool, text: str) -> None:
-        def ask(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-            if value:
-                ctx.meta.setdefault(_PRINTED, {})[keyword] = wanted
-
-        nonlocal function
-        function = click.option(name, is_flag=True, expose_value=False, callback=ask, help=text)(
-            function
-        )
-
+PRINT = OptionGroup(
+    "print",
     option(
         "--canonical",
-        "canonical",
-        True,
-        "Print equal modules equally: names, computations and independent instructions in an order "
+        is_flag=True,
+        help="Print equal modules equally: names, computations and independent instructions in an order "
         "that the graph decides, defaults and usual spellings, no metadata.",
-    )
+    ),
     option(
         "--no-layouts",
-        "layouts",
-        False,
-        "Leave out the layouts of shapes, of the entry and of custom calls' operands; a reader takes "
+        is_flag=True,
+        help="Leave out the layouts of shapes, of the entry and of custom calls' operands; a reader takes "
         "the usual ones, which matters to bitcasts.",
-    )
+    ),
     option(
         "--no-metadata",
-        "metadata",
-        False,
-        "Leave out what serves debugging only: metadata, stack tables, origin, statistics.",
-    )
-    return function
-
-
-def hlo_text(module: Module) -> str:
-    """A module as the ``print_options`` of the command want it printed."""
-    return module.to_text(**click.get_current_context().meta.get(_PRINTED, {}))
-
-
-def hlo_proto(module: Module) -> bytes:
-    """A module as an HloProto, as the ``print_options`` of the command want it."""
-    from hloopt.proto import write_module
-
-    if click.get_current_context().meta.get(_PRINTED):
-        from hloopt.text.parser import parse_module
-
-        module = parse_module(hlo_text(module), module.name)
-    return write_module(module)
+        is_flag=True,
+        help="Leave out what serves debugging only: metadata, stack tables, origin, statistics.",
+    ),
+)
+"""How ``outputs.hlo_text`` prints."""

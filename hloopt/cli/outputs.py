@@ -16,14 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hloopt.cli.files import STDIN, Text
-from hloopt.cli.options import hlo_proto, hlo_text
+from hloopt.cli.options import PRINT
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.proto import write_module
+from hloopt.text.parser import parse_module
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
 
-__all__ = ["Product", "check_output", "is_folder", "proto_wanted", "write_bytes", "write_text"]
+__all__ = [
+    "Product",
+    "check_output",
+    "hlo_text",
+    "is_folder",
+    "proto_wanted",
+    "write_bytes",
+    "write_text",
+]
 
 _PROTOS = (".pb", ".pb.gz")
 _FORMATS = (".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt")
@@ -72,6 +82,23 @@ class Product:
             return {"text": hlo}
         write_text(self.output, hlo, name, heading=self.several)
         return {}
+
+
+def hlo_text(module: Module) -> str:
+    """A module as the options ``PRINT`` of the command want it printed."""
+    given = PRINT.given().get
+    return module.to_text(
+        canonical=bool(given("canonical")),
+        layouts=not given("no_layouts"),
+        metadata=not given("no_metadata"),
+    )
+
+
+def hlo_proto(module: Module) -> bytes:
+    """A module as an HloProto, as the options ``PRINT`` of the command want it."""
+    if any(PRINT.given().values()):
+        module = parse_module(hlo_text(module), module.name)
+    return write_module(module)
 
 
 def check_output(output: str | None, texts: Sequence[Text], *, proto: bool = False) -> None:

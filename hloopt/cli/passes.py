@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
-from hloopt.cli.pipeline_options import pass_file_option, pass_files
+from hloopt.cli.pipeline_options import PASSES, PassOptions, pass_files
 from hloopt.cli.words import complete_pass, complete_preset
 from hloopt.errors import UsageError
+from hloopt.fusion.user_rules import rule_names
+from hloopt.pipelines import ABOUT, PIPELINES, all_names, find_pass, parse_pipeline
+from hloopt.presets import XLA_PRESETS
+from hloopt.report.console import product, table
+from hloopt.report.passes import (
+    ENTRIES,
+    RULES,
+    describe,
+    entry_json,
+    example_json,
+    find_rule,
+    pipeline_lines,
+    preset_json,
+    preset_lines,
+    rule_json,
+    show_entries,
+    show_pass,
+    show_rule,
+    summary,
+)
+from hloopt.rewrite.spec import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +59,7 @@ _LONGEST = 400  # characters of a pipeline that are worth reading in one piece
     help="List what XLA's algebraic simplifier does, and what does it here or why nothing does.",
 )
 @click.option("--diff", "as_diff", is_flag=True, help="Show examples as a diff.")
-@pass_file_option
+@PASSES.only("pass_file")
 @json_option
 def command(
     names: tuple[str, ...], preset: str | None, xla_rules: bool, as_diff: bool, as_json: bool
@@ -66,18 +89,10 @@ def command(
 
 
 def _console() -> Console:
-    from hloopt.report.console import product
-
     return product(_WIDTH)
 
 
 def _list(as_json: bool) -> None:
-    from hloopt.fusion.user_rules import rule_names
-    from hloopt.pipelines import PIPELINES
-    from hloopt.presets import XLA_PRESETS
-    from hloopt.report.console import table, write_json
-    from hloopt.report.passes import describe, summary
-
     passes = _known()
     rules = rule_names()
     if as_json:
@@ -103,9 +118,7 @@ def _list(as_json: bool) -> None:
 
 def _known() -> dict[str, type[Pass]]:
     """All passes by name; an entry point that gives none is a warning."""
-    from hloopt.pipelines import all_names, find_pass
-
-    extra = pass_files()
+    extra = pass_files(PassOptions.given().pass_file)
     found: dict[str, type[Pass]] = {}
     for name in dict.fromkeys((*all_names(), *extra)):
         try:
@@ -119,12 +132,7 @@ def _known() -> dict[str, type[Pass]]:
 
 
 def _explain(names: tuple[str, ...], as_diff: bool, as_json: bool) -> None:
-    from hloopt.pipelines import PIPELINES, all_names, find_pass, parse_pipeline
-    from hloopt.report.console import write_json
-    from hloopt.report.passes import RULES, describe, example_json, find_rule, show_pass
-    from hloopt.rewrite.spec import did_you_mean
-
-    name, extra = names[0], pass_files()
+    name, extra = names[0], pass_files(PassOptions.given().pass_file)
     rule = find_rule(name)
     if rule is not None and len(names) == 1:
         _show_rule(rule, as_diff, as_json)
@@ -157,9 +165,6 @@ def _explain(names: tuple[str, ...], as_diff: bool, as_json: bool) -> None:
 
 
 def _show_rule(rule: Rule, as_diff: bool, as_json: bool) -> None:
-    from hloopt.report.console import write_json
-    from hloopt.report.passes import rule_json, show_rule
-
     if as_json:
         write_json("passes", {"rule": rule_json(rule)})
     else:
@@ -167,14 +172,6 @@ def _show_rule(rule: Rule, as_diff: bool, as_json: bool) -> None:
 
 
 def _preset(name: str, as_json: bool) -> None:
-    from textwrap import wrap
-
-    from hloopt.pipelines import ABOUT, PIPELINES, parse_pipeline
-    from hloopt.presets import XLA_PRESETS
-    from hloopt.report.console import write_json
-    from hloopt.report.passes import pipeline_lines, preset_json, preset_lines
-    from hloopt.rewrite.spec import did_you_mean
-
     if name not in PIPELINES:
         raise UsageError(f"no preset is called '{name}'" + did_you_mean(name, PIPELINES))
     rows = XLA_PRESETS.get(name)
@@ -191,9 +188,6 @@ def _preset(name: str, as_json: bool) -> None:
 
 
 def _xla_rules(as_json: bool) -> None:
-    from hloopt.report.console import write_json
-    from hloopt.report.passes import ENTRIES, entry_json, show_entries
-
     if as_json:
         write_json("passes", {"xla_rules": [entry_json(entry) for entry in ENTRIES]})
     else:

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.cli.fusion_options import LOCKS, advising, fusion_rule_option
+from hloopt.cli.options import OptionGroup, option
 from hloopt.cli.words import complete_fuel, complete_pass, complete_pipeline
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.fusion.hand import advised
+from hloopt.fusion.lock_file import read_decisions
+from hloopt.fusion.lock_watcher import LockWatcher
+from hloopt.fusion.strategies import has_strategy
+from hloopt.fusion.user_rules import load_rule
+from hloopt.pipelines import load_passes, parse_pipeline, read_pipeline
+from hloopt.rewrite import Controls
+from hloopt.rewrite.entries import select, with_options
+from hloopt.rewrite.runner import check_names
+from hloopt.rewrite.spec import did_you_mean, value_text
 
 if TYPE_CHECKING:
+    from hloopt.cli.kernel_options import KernelOptions
+    from hloopt.fusion.advice import Advice
     from hloopt.ir import Module
-    from hloopt.rewrite import Controls, Pass, Pipeline, PipelineReport, Watcher
+    from hloopt.rewrite import Pass, Pipeline, PipelineReport, Watcher
 
-__all__ = ["PASS_OPTIONS", "Chosen", "chosen", "pass_file_option", "pass_files", "pipeline_options"]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-PASS_OPTIONS = (
-    "level", "passes", "pass_file", "fast_math", "only", "disable", "fuel", "stop_after",
-    "fusion_rule",
-)  # fmt: skip
-"""The names of the parameters, for the groups of a command's help."""
-
-_CHOSEN = "hloopt.chosen"
-"""In ``click.Context.meta``: the values of these options by their names."""
+__all__ = ["PASSES", "Chosen", "PassOptions", "chosen", "pass_files"]
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    ctx.meta.setdefault(_CHOSEN, {})[str(param.name)] = value
-
-
-def _fuel(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+def _fuel(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, int]:
     fuel: dict[str, int] = {}
     for text in value:
         name, equals, amount = text.partition("=")
@@ -44,23 +41,12 @@ def _fuel(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) ->
         if name in fuel:
             raise click.BadParameter(f"the fuel of {name} is given twice", ctx, param)
         fuel[name] = int(amount)
-    _keep(ctx, param, fuel)
+    return fuel
 
 
-def _option(*names: str, **keywords: Any) -> Callable[[Function], Function]:
-    return click.option(*names, expose_value=False, callback=_keep, **keywords)
-
-
-pass_file_option = _option(
-    "--pass-file",
-    "pass_file",
-    multiple=True,
-    metavar="FILE.py",
-    help="Run a Python file and take the passes it defines (may be repeated).",
-)
-
-_OPTIONS = (
-    _option(
+PASSES = OptionGroup(
+    "passes",
+    option(
         "-O",
         "level",
         type=click.Choice(["0", "1", "2", "3"]),
@@ -68,132 +54,174 @@ _OPTIONS = (
         "simplifies as a whole and fuses as XLA's GPU compiler does; 3 also trades work for fewer kernels "
         "and makes one kernel of a loop.  XLA's own order of passes is --passes xla-gpu-2026.",
     ),
-    _option(
+    option(
         "--passes",
         metavar="TEXT|FILE.toml",
         shell_complete=complete_pipeline,
         help="A pipeline, such as 'simplify,fix(cse,dce)', or a file of one.",
     ),
-    pass_file_option,
-    _option(
+    option(
+        "--pass-file",
+        multiple=True,
+        metavar="FILE.py",
+        help="Run a Python file and take the passes it defines (may be repeated).",
+    ),
+    option(
         "--fast-math",
         is_flag=True,
         help="Let passes change floating-point results as XLA does by default: x/3 becomes x*(1/3), sums "
         "are regrouped.  Without it results keep every bit.",
     ),
-    _option(
+    option(
         "--only",
         multiple=True,
         metavar="PASS",
         shell_complete=complete_pass,
         help="Run only this pass of the pipeline (may be repeated).",
     ),
-    _option(
+    option(
         "--disable",
         multiple=True,
         metavar="NAME",
         shell_complete=complete_pass,
         help="Leave out a pass, or a rule by its equation (may be repeated).",
     ),
-    click.option(
+    option(
         "--fuel",
         multiple=True,
         metavar="PASS=N",
         shell_complete=complete_fuel,
-        expose_value=False,
         callback=_fuel,
         help="Let a pass make N rewrites in all its runs together, to find the one that matters.",
     ),
-    _option(
+    option(
         "--stop-after",
         type=click.IntRange(0),
         metavar="N",
         help="Stop after N runs of passes.",
     ),
+    option(
+        "--fusion-rule",
+        multiple=True,
+        metavar="MODULE:FUNCTION",
+        help="Let a Python function say what is fused: it gets producer and consumer, and answers True, False, "
+        "None or (False, 'reason'); also FILE.py:FUNCTION (may be repeated; the first answer counts).",
+    ),
 )
 
 
-def pipeline_options(function: Function) -> Function:
-    """``-O``, ``--passes``, ``--pass-file``, ``--fast-math``, ``--only``, ``--disable``,
-    ``--fuel``, ``--stop-after``, ``--fusion-rule``: what ``chosen`` makes a pipeline of.
-    """
-    for option in reversed((*_OPTIONS, fusion_rule_option)):
-        function = option(function)
-    return function
+@dataclass(frozen=True)
+class PassOptions:
+    """What the options ``PASSES`` say."""
+
+    level: str | None = None
+    passes: str | None = None
+    pass_file: tuple[str, ...] = ()
+    fast_math: bool = False
+    only: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+    fuel: Mapping[str, int] = field(default_factory=dict)
+    stop_after: int | None = None
+    fusion_rule: tuple[str, ...] = ()
+
+    @classmethod
+    def given(cls) -> PassOptions:
+        """Those of the running command."""
+        return cls(**PASSES.given())
 
 
 @dataclass(frozen=True)
 class Chosen:
     """What the options ask for: ``label`` is what a table calls the pipeline, ``text`` says all of it.
 
-    The controls carry what the user wants fused or kept apart; ``watchers`` look on for a lock file.
+    The controls carry what the user wants fused or kept apart; ``watcher`` looks on for a lock file.
     """
 
     pipeline: Pipeline
     controls: Controls
     label: str
     text: str
-    watchers: tuple[Watcher, ...] = ()
+    watcher: LockWatcher | None = None
+
+    @property
+    def watchers(self) -> tuple[Watcher, ...]:
+        """What looks on while the passes run."""
+        return () if self.watcher is None else (self.watcher,)
 
     def run(self, module: Module) -> PipelineReport:
         """Run the pipeline over a module, in place."""
         return self.pipeline.run(module, controls=self.controls, watchers=self.watchers)
 
 
-def chosen(aim: str | None = None) -> Chosen:
-    """The pipeline and controls that the options of the running command ask for.
+def chosen(options: PassOptions, kernels: KernelOptions, aim: str | None = None) -> Chosen:
+    """The pipeline and controls that options ask for.
 
     ``aim`` is the device that fusions are for where ``--target`` names none.  Raises ``UsageError`` for several
     pipelines at once, and for names that nothing has.
     """
-    from hloopt.pipelines import parse_pipeline, read_pipeline
-    from hloopt.rewrite import Controls
-    from hloopt.rewrite.entries import with_options
-    from hloopt.rewrite.spec import value_text
-
-    given = click.get_current_context().meta.get(_CHOSEN, {})
-    level, text = given.get("level"), given.get("passes")
-    if level is not None and text is not None:
-        raise UsageError(f"--passes and -O{level} each name a pipeline: give one of them")
-    extra = pass_files()
-    is_file = text is not None and text.endswith(".toml")
-    if text is not None and is_file:
-        pipeline, label = read_pipeline(text, extra), "passes"
-    elif text is not None:
-        pipeline, label = parse_pipeline(text, extra), "passes"
-    else:
-        label = f"O{level or '2'}"
-        pipeline = parse_pipeline(label)
-    if given.get("fast_math") and level != "0":  # which has no passes, and says so
+    pipeline, label = _named(options)
+    typed = options.passes
+    if typed is not None and (typed.endswith(".toml") or options.fast_math):
+        typed = None
+    if options.fast_math and options.level != "0":  # which has no passes, and says so
         entries = with_options(pipeline.entries, "the pipeline", (("fast_math", "true"),))
         pipeline = type(pipeline)(entries)
         label = f"{label}{{fast_math=true}}" if label != "passes" else label
-    typed_whole = not given.get("fast_math")
-    target = click.get_current_context().meta.get(LOCKS, {}).get("target") or aim
-    if target and (aimed := _aimed(pipeline, target)) != pipeline:
-        pipeline, typed_whole = aimed, False
+    target = kernels.target or aim
+    if target and (other := _aimed(pipeline, target)) != pipeline:
+        pipeline, typed = other, None
         option = f"target={value_text(target)}"
         label = f"{label[:-1]},{option}}}" if label.endswith("}") else f"{label}{{{option}}}"
         label = "passes" if label.startswith("passes") else label
-    shown = _cut(pipeline, given.get("only", ()), given.get("disable", ()))
-    hand = advising(shown)
-    controls = Controls(
-        fuel=given.get("fuel") or {}, stop_after=given.get("stop_after"), advice=hand.advice
-    )
-    controls.check(shown.entries)
+    shown = _cut(pipeline, options.only, options.disable)
     if shown != pipeline:
-        label = "passes"
-    if label != "passes":
-        return Chosen(hand.pipeline, controls, label, label, hand.watchers)
-    typed = text if not is_file and shown == pipeline and typed_whole else None
-    short = typed is not None and not {"#", "\n"} & set(typed)
-    told = typed.strip() if typed and short else str(shown)
-    return Chosen(hand.pipeline, controls, label, told, hand.watchers)
+        label, typed = "passes", None
+    pipeline, advice, watcher = _advised(shown, options.fusion_rule, kernels)
+    controls = Controls(fuel=options.fuel, stop_after=options.stop_after, advice=advice)
+    controls.check(shown.entries)
+    told = label
+    if label == "passes":
+        is_short = typed and not {"#", "\n"} & set(typed)
+        told = typed.strip() if typed and is_short else str(shown)
+    return Chosen(pipeline, controls, label, told, watcher)
+
+
+def _named(options: PassOptions) -> tuple[Pipeline, str]:
+    """The pipeline that is named, and what a table calls it."""
+    level, text = options.level, options.passes
+    if level is not None and text is not None:
+        raise UsageError(f"--passes and -O{level} each name a pipeline: give one of them")
+    extra = pass_files(options.pass_file)
+    if text is None:
+        label = f"O{level or '2'}"
+        return parse_pipeline(label), label
+    read = read_pipeline if text.endswith(".toml") else parse_pipeline
+    return read(text, extra), "passes"
+
+
+def _advised(
+    pipeline: Pipeline, rules: Sequence[str], kernels: KernelOptions
+) -> tuple[Pipeline, Advice | None, LockWatcher | None]:
+    """The pipeline with the fusions of a lock file made first, what is to be fused, and a watcher for a lock.
+
+    Raises ``UsageError`` for rules that cannot be loaded, or that no pass asks.
+    """
+    decisions = (read_decisions(kernels.lock) or None) if kernels.lock is not None else None
+    if not has_strategy(pipeline):
+        if rules:
+            raise UsageError(f"--fusion-rule {rules[0]}: no pass of the pipeline fuses anything")
+        if decisions:
+            told = f"{decisions.name}: no pass of the pipeline fuses anything"
+            if kernels.frozen:
+                raise UsageError(told)
+            click.echo(f"note: {told}", err=True)
+        return pipeline, None, None
+    pipeline, advice = advised(pipeline, [*map(load_rule, rules)], decisions, frozen=kernels.frozen)
+    return pipeline, advice, LockWatcher(advice.ledgers) if kernels.write_lock is not None else None
 
 
 def _aimed(pipeline: Pipeline, target: str) -> Pipeline:
     """The pipeline whose fusion strategies decide for a device, those that name another one left."""
-    from hloopt.rewrite.entries import select
 
     def give(instance: Any) -> Any:
         if not type(instance).__module__.startswith("hloopt.fusion."):
@@ -205,12 +233,10 @@ def _aimed(pipeline: Pipeline, target: str) -> Pipeline:
     return type(pipeline)(select(pipeline.entries, give))
 
 
-def pass_files() -> Mapping[str, type[Pass]]:
-    """The passes of ``--pass-file``.  Raises ``UsageError``."""
+def pass_files(paths: Sequence[str]) -> Mapping[str, type[Pass]]:
+    """The passes of files.  Raises ``UsageError``."""
     found: dict[str, type[Pass]] = {}
-    for path in click.get_current_context().meta.get(_CHOSEN, {}).get("pass_file") or ():
-        from hloopt.pipelines import load_passes
-
+    for path in paths:
         for name, kind in load_passes(path).items():
             if name in found:
                 raise UsageError(f"{path}: another file has a '{name}' already")
@@ -220,9 +246,6 @@ def pass_files() -> Mapping[str, type[Pass]]:
 
 def _cut(pipeline: Pipeline, only: tuple[str, ...], disable: tuple[str, ...]) -> Pipeline:
     """The pipeline less what ``--only`` and ``--disable`` leave out."""
-    from hloopt.rewrite.entries import select
-    from hloopt.rewrite.runner import check_names
-
     check_names(only, pipeline.entries, "run only")
     names = {instance.name for instance in pipeline.passes()}
     rules = _rules(pipeline)
@@ -230,8 +253,6 @@ def _cut(pipeline: Pipeline, only: tuple[str, ...], disable: tuple[str, ...]) ->
     disable = tuple(equations.get("".join(name.split()), name) for name in disable)
     wrong = [name for name in disable if name not in names and name not in rules]
     for name in wrong:
-        from hloopt.rewrite.spec import did_you_mean
-
         hint = did_you_mean(name, [*names, *rules])
         raise UsageError(f"no pass or rule of the pipeline is called '{name}'{hint}")
 

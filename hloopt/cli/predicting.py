@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from hloopt.cli.options import Function
-from hloopt.cli.targets import complete_target
+from hloopt.cli.words import complete_model, complete_target
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import model_for
 from hloopt.errors import UsageError
-
-if TYPE_CHECKING:
-    from hloopt.cost_models.predictor import Predictor
+from hloopt.targets import find_target
 
 __all__ = ["predictor", "target_options"]
 
 _DEFAULT_MODEL = "xla-2026"
 _ABOUT_TIMES = ("cost_model", "by", "top")
-
-
-def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from hloopt.cost_models.registry import model_names
-
-    return [name for name in model_names() if name.startswith(incomplete)]
 
 
 def target_options(function: Function) -> Function:
@@ -34,7 +27,7 @@ def target_options(function: Function) -> Function:
         metavar="NAME",
         default=_DEFAULT_MODEL,
         show_default=True,
-        shell_complete=_complete_model,
+        shell_complete=complete_model,
         help="The model that predicts times: xla-2023, xla-2026, roofline, host, or one of an installed "
         "package.",
     )(function)
@@ -63,10 +56,6 @@ def predictor(target: str | None, cost_model: str) -> Predictor | None:
     stderr says where no measured figures stand behind the predictions.  Raises ``UsageError`` for options about
     times without a target.
     """
-    from hloopt.cost_models.predictor import Predictor
-    from hloopt.cost_models.registry import model_for
-    from hloopt.targets import find_target
-
     if target is None:
         _refuse(_ABOUT_TIMES)
         return None

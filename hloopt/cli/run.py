@@ -9,19 +9,21 @@ import click
 from click.core import ParameterSource
 
 from hloopt.cli.files import Input, each_input, one_text, open_texts
-from hloopt.cli.gpu_options import GPU_OPTIONS, choose_for_this_gpu, gpu_options, profiling
+from hloopt.cli.gpu_options import GPU, Profiling
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
-from hloopt.cli.on_devices import OnDevices
-from hloopt.cli.options import (
-    files_argument,
-    json_option,
-    strict_option,
-)
-from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
+from hloopt.cli.json_out import write_json
+from hloopt.cli.kernel_options import KERNELS, KernelOptions
+from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.pipeline_options import PASSES, PassOptions
+from hloopt.cli.run_options import RunOptions
 from hloopt.cli.runner import Runner
 from hloopt.cli.waiting import patience
-from hloopt.cli.watching import check_options, watching
+from hloopt.cli.watching import WATCH, Watching
+from hloopt.cli.words import complete
+from hloopt.interpret.plugins import load
+from hloopt.ir.walk import custom_call_targets
+from hloopt.report.console import product
+from hloopt.report.run_summary import show_summary
 
 __all__ = ["command"]
 
@@ -41,17 +43,11 @@ class _Tolerance(click.FloatRange):
 _TOLERANCE = _Tolerance(0)
 
 
-def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from hloopt.runtime import DEVICES
-
-    return [name for name in DEVICES if name.startswith(incomplete)]
-
-
 @click.command(
     "run",
     cls=GroupedCommand,
     groups={
-        "Passes": (*PASS_OPTIONS, "dump_dir", "verify_each"),
+        "Passes": (*PASSES.names, "dump_dir", "verify_each"),
         "Input": ("module", "stage", "strict", "inputs", "seed", "fill_constants", "infeed"),
         "Execution": (
             "device",
@@ -64,7 +60,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
             "custom_calls",
             "ignore_callbacks",
         ),
-        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked", *GPU_OPTIONS),
+        "Devices": (*KERNELS.names, "allow_host", "unchecked", *GPU.names),
         "Comparison and output": (
             "expect",
             "rtol",
@@ -84,7 +80,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     default="cpu",
     show_default=True,
     metavar="NAME",
-    shell_complete=_complete_device,
+    shell_complete=complete("runtime", "DEVICES"),
     help="Where the programs run: cpu (NumPy), native (the CPU, by its C++ compiler), gpu (CUDA), or emulator "
     "(the GPU's kernels on the CPU).",
 )
@@ -98,8 +94,8 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     is_flag=True,
     help="On emulator: do not look at every access of memory; some ten times as fast.",
 )
-@kernel_options
-@gpu_options
+@KERNELS
+@GPU
 @click.option(
     "--inputs",
     metavar="PATH",
@@ -182,8 +178,8 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     type=click.IntRange(1),
     help="Participants each replica is split into; the default is the module's num_partitions.",
 )
-@pipeline_options
-@check_options
+@PASSES
+@WATCH.only("verify_each", "dump_dir")
 @click.option(
     "--exact",
     is_flag=True,
@@ -203,33 +199,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
 )
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    files: tuple[str, ...],
-    device: str,
-    allow_host: bool,
-    unchecked: bool,
-    inputs: str | None,
-    seed: int,
-    expect: str | None,
-    save_snapshot: str | None,
-    infeed: str | None,
-    outfeed: str | None,
-    rtol: float | None,
-    atol: float | None,
-    reference_seconds: float | None,
-    no_reference: bool,
-    fill_constants: int | None,
-    ignore_callbacks: bool,
-    threads: int | None,
-    repeat: int | None,
-    replicas: int | None,
-    partitions: int | None,
-    exact: bool,
-    excess_precision: bool,
-    custom_calls: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Run a module as given and optimised, compare the results and time both.
 
     The module as given is evaluated by the reference interpreter and executed on the device; the optimised
@@ -249,45 +219,19 @@ def command(
     Example:
       hloopt run dump.txt --inputs inputs.npz --expect outputs.npz -O2 --repeat 20
     """
-    from hloopt.interpret.plugins import load
-    from hloopt.ir.walk import custom_call_targets
-
-    unused = dict.fromkeys(map(load, custom_calls))
-    selection = selecting(device="native", target="host") if device == "native" else selecting()
-    on_devices = OnDevices(selection, allow_host, unchecked)
-    on_devices.check(device)
-    if device == "gpu":
-        choose_for_this_gpu(selection)
-    given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
-    runner = Runner(
-        device,
-        chosen(selection.instance.target if selection.is_native else None),
-        watching(),
-        inputs,
-        seed if given else None,
-        expect,
-        save_snapshot,
-        {"rtol": rtol, "atol": atol},
-        repeat,
-        excess_precision,
-        (replicas, partitions),
-        infeed,
-        outfeed,
-        on_devices,
-        profiling(),
-        threads,
-        exact,
-        0.0 if no_reference else reference_seconds,
-        fill_constants,
-        ignore_callbacks,
-    )
+    if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
+        given["seed"] = None
+    records = (PassOptions.given(), KernelOptions.given(), Profiling(**GPU.given()))
+    options = RunOptions(*records, **given)
+    unused = dict.fromkeys(map(load, options.custom_calls))
+    runner = Runner.of(options, Watching.given())
     texts = open_texts(files)
-    if inputs or expect or save_snapshot or infeed or outfeed:
-        options = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"
-        one_text(texts, f"{options} belong")
-    if runner.profiling.trace is not None:
+    if options.names_arrays:
+        belonging = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"
+        one_text(texts, f"{belonging} belong")
+    if options.profiling.trace is not None:
         one_text(texts, "--trace belongs")
-    runner.check()
+    options.check()
 
     def step(found: Input) -> dict[str, Any]:
         with patience("running", found.name, lambda: str(runner.stage), alone=len(texts) == 1):
@@ -295,21 +239,14 @@ def command(
         for target in custom_call_targets(found.module):
             unused.pop(target, None)
         if not as_json:
-            from hloopt.report.console import product
-
             report.show(product())
         return report.json()
 
     rows, code = each_input(texts, step)
-    selection.finish()
+    runner.finish()
     if as_json:
-        from hloopt.report.console import write_json
-
         write_json("run", {"modules": rows})
     elif len(rows) > 1:
-        from hloopt.report.console import product
-        from hloopt.report.run_summary import show_summary
-
         show_summary(rows, product())
     if rows:
         for target in unused:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hloopt.analysis.liveness import peak
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
+from hloopt.kernels.plan import HostStep, walk_steps
+from hloopt.report.numbers import byte_size
+from hloopt.runtime.memory import memory_limit
+from hloopt.runtime.numpy.quick_math import QUICK
 
 if TYPE_CHECKING:
     from hloopt.runtime import Program
@@ -24,8 +29,6 @@ __all__ = [
 
 def bytes_alive(module: Module, participants: int) -> int:
     """The most bytes alive at once, parameters included."""
-    from hloopt.analysis.liveness import peak
-
     return peak(module.entry).byte_size * participants
 
 
@@ -48,8 +51,6 @@ def on_host(program: Program) -> list[str]:
     plan = getattr(program, "plan", None)
     if plan is None:
         return []
-    from hloopt.kernels.plan import HostStep, walk_steps
-
     found = [step.instruction for step in walk_steps(plan.steps) if isinstance(step, HostStep)]
     if not found:
         return []
@@ -67,8 +68,6 @@ def on_selection(program: Program) -> list[str]:
 
 def on_functions(module: Module, device: str, *, exact: bool) -> list[str]:
     """Where results differ: what of it the functions of a processor's own may be to blame for."""
-    from hloopt.runtime.numpy.quick_math import QUICK
-
     if exact or device not in ("cpu", "native"):
         return []
     found = next((one for part in module for one in part if one.opcode in QUICK), None)
@@ -98,9 +97,6 @@ def check_memory(module: Module, name: str, participants: int) -> int:
 
     Raises ``UnsupportedError`` for what cannot fit: the system would end the process without a word.
     """
-    from hloopt.report.numbers import byte_size
-    from hloopt.runtime.memory import memory_limit
-
     limit, needed = memory_limit(), bytes_alive(module, participants)
     if limit is not None and needed > limit:
         raise UnsupportedError(

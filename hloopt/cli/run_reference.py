@@ -6,16 +6,19 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
+from hloopt.interpret import evaluate_participants
+from hloopt.interpret.progress import Progress
+from hloopt.interpret.rounding import moved_inputs
 from hloopt.ir import Module
+from hloopt.report.run import Row
+from hloopt.runtime.judge import Judge, named
 
 if TYPE_CHECKING:
+    from hloopt.cli.run_options import RunOptions
     from hloopt.interpret import Host
-    from hloopt.interpret.progress import Progress
-    from hloopt.report.run import Row
     from hloopt.runtime import Program
-    from hloopt.runtime.judge import Judge
 
-__all__ = ["Measure", "Reference", "Tolerances"]
+__all__ = ["Measure", "Reference", "Results", "Tolerances"]
 
 
 class Tolerances(TypedDict):
@@ -33,9 +36,8 @@ Measure: TypeAlias = "Callable[[Row, Callable[[Host], Results]], tuple[Row, Resu
 class Reference:
     """Results to compare with, and the judge; ``name`` says whose they are.
 
-    ``seconds`` is how long the interpreter may take, None for as long as it needs, 0 where nobody asks it.
-    Where it is not asked, or does not come to an end in time, ``skipped`` has the words, and results of the
-    first program that is run stand in (``stand_in``).
+    Where the interpreter is not asked, or does not come to an end in time, ``skipped`` has the words, and
+    results of the first program that is run stand in (``stand_in``).
     """
 
     def __init__(
@@ -43,32 +45,24 @@ class Reference:
         module: Module,
         arrays: Results,
         host: Host,
+        options: RunOptions,
         *,
         counts: tuple[int, int],
-        excess_precision: bool,
-        seconds: float | None,
-        tolerance: Tolerances,
         enter: Callable[[str, Progress], None],
     ) -> None:
-        from hloopt.runtime.judge import Judge
-
         self.name = ""
         self.results: Results | None = None
         self.heard: Host | None = None
         self.skipped = ""
-        self.judge: Judge = Judge(**tolerance)
+        self._tolerance = Tolerances(rtol=options.rtol, atol=options.atol)
+        self.judge = Judge(**self._tolerance)
         self._module, self._arrays, self._host = module, arrays, host
-        self._excess_precision = excess_precision
-        self._counts, self._seconds, self._tolerance = counts, seconds, tolerance
+        self._excess_precision = options.excess_precision
+        self._counts, self._seconds = counts, options.interpreter_seconds
         self._enter = enter
 
     def interpret(self, measure: Measure) -> list[Row]:
         """Ask the interpreter: its row, or none."""
-        from hloopt.interpret import evaluate_participants
-        from hloopt.interpret.progress import Progress
-        from hloopt.report.run import Row
-        from hloopt.runtime.judge import Judge
-
         if self._seconds == 0:
             self.skipped = "--no-reference"
             return []
@@ -132,9 +126,6 @@ class Reference:
 
         How far rounding may take them its own runs say, with inputs that are moved by a unit in the last place.
         """
-        from hloopt.interpret.rounding import moved_inputs
-        from hloopt.runtime.judge import Judge, named
-
         if self.results is not None:
             return
         self.name, self.results, self.heard = name, [list(one) for one in outputs], own

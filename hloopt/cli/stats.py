@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.cli.files import Text, each_module
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.ir import Module
+from hloopt.report.console import product, show_name
+from hloopt.report.cost import kernel_costs
+from hloopt.report.prediction import prediction_json, show_prediction
+from hloopt.report.stats import module_stats, show_stats
 
 if TYPE_CHECKING:
     from hloopt.report.prediction import By
@@ -64,11 +69,6 @@ def command(
       hloopt optimize dump.txt | hloopt stats
       hloopt optimize -O2 dump.txt | hloopt stats --target h200 --by source
     """
-    from hloopt.report.console import product, show_name, write_json
-    from hloopt.report.cost import kernel_costs
-    from hloopt.report.prediction import prediction_json, show_prediction
-    from hloopt.report.stats import module_stats, show_stats
-
     predicting = predictor(target, cost_model)
 
     def step(text: Text, module: Module) -> dict[str, Any]:

@@ -3,52 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from hloopt import __version__
 from hloopt.cli.files import Input, Text, each_input
-from hloopt.cli.fusion_options import fusion_rule_option, fusion_rule_texts
 from hloopt.cli.help import GroupedCommand
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.outputs import write_text
-from hloopt.cli.pipeline_options import pass_file_option
-from hloopt.cli.study_out import Folder, check_folder, check_page
-from hloopt.cli.study_runner import Keep, Studied, StudyRunner
-from hloopt.cli.study_setup import chosen_devices, chosen_modules, chosen_plan
+from hloopt.cli.pipeline_options import PASSES, PassOptions
+from hloopt.cli.study_out import check_folder, check_page
+from hloopt.cli.study_runner import Studied, StudyRunner
+from hloopt.cli.study_setup import StudyOptions, chosen_devices, chosen_modules, chosen_plan
 from hloopt.cli.waiting import progress
+from hloopt.cli.words import complete, complete_model
+from hloopt.report.console import product
+from hloopt.report.study import Study, study_json
+from hloopt.report.study_gate import parse_gate
+from hloopt.report.study_page import study_page
+from hloopt.report.study_table import show_study
 
 if TYPE_CHECKING:
-    from hloopt.report.study import Study
     from hloopt.report.study_gate import RatioGate, Reached
-    from hloopt.runtime.study.execute import Limits
-    from hloopt.runtime.study.plan import ModuleRow, Strategy, StudyPlan
+    from hloopt.runtime.study.plan import ModuleRow, Strategy
 
 __all__ = ["command"]
 
-_MODEL = "xla-2026"
 _DIFFER, _NO_DEVICE, _GATE_FAILED = 1, 5, 6
-
-
-def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from hloopt.runtime.study.devices import device_names
-
-    return [name for name in device_names() if name.startswith(incomplete)]
-
-
-def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from hloopt.cost_models.registry import model_names
-
-    return [name for name in model_names() if name.startswith(incomplete)]
 
 
 def _gates(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[RatioGate, ...]:
-    from hloopt.report.study_gate import parse_gate
-
     return tuple(map(parse_gate, values))
 
 
@@ -77,20 +67,19 @@ def _gates(
     help="A strategy more: 'O2', 'mine=simplify,fix(cse,dce)' (may be repeated). Without any: O0 to O3.",
 )
 @click.option("--baseline", metavar="NAME", help="The strategy that ratios are to; else the first.")
-@pass_file_option
-@fusion_rule_option
+@PASSES.only("pass_file", "fusion_rule")
 @click.option(
     "--device",
     multiple=True,
     metavar="NAME",
-    shell_complete=_complete_device,
+    shell_complete=complete("runtime.study.devices", "device_names"),
     help="cpu, native, gpu, xla-cpu: measured; emulator: verified; a target (h200, a100, ...): predicted (may "
     "be repeated; cpu by default).",
 )
 @click.option(
     "--cost-model",
     metavar="NAME",
-    shell_complete=_complete_model,
+    shell_complete=complete_model,
     help="The model that predicts times; xla-2026 by default.",
 )
 @click.option(
@@ -151,26 +140,7 @@ def _gates(
 )
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    files: tuple[str, ...],
-    strategies: str | None,
-    strategy: tuple[str, ...],
-    baseline: str | None,
-    device: tuple[str, ...],
-    cost_model: str | None,
-    repeat: int | None,
-    seed: int,
-    verify: bool,
-    verify_limit: float | None,
-    emulate_limit: float | None,
-    rtol: float | None,
-    atol: float | None,
-    gates: tuple[RatioGate, ...],
-    html: str | None,
-    out: str | None,
-    as_json: bool,
-) -> None:
+def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Which pass buys what, on which module and device, and is the result still right?
 
     Every module is optimised by every strategy for every device. Times are measured on cpu (NumPy), gpu and
@@ -206,64 +176,29 @@ def command(
       hloopt study rollout.hlo --strategies study.toml --html study.html
       hloopt study *.hlo --strategy O2 --strategy 'mine=O2,cse' --device a100 --gate mine=1.05
     """
-    from hloopt.report.console import product, write_json
-    from hloopt.report.study import Study, study_json
-    from hloopt.report.study_table import show_study
-
-    plan = chosen_plan(strategies, strategy, baseline)
-    modules = chosen_modules(files, plan, rtol, atol)
-    model = cost_model or plan.cost_model or _MODEL
-    devices, predictors = chosen_devices(device or plan.devices or ("cpu",), model)
-    for gate in gates:
-        gate.check_name([one.name for one in plan.strategies])
-    check_folder(out)
-    check_page(html, [text.path for text, _ in modules if text.path is not None])
-    given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
-    runner = StudyRunner(
-        predictors,
-        _limits(repeat, emulate_limit),
-        _most_work(verify_limit) if verify else None,
-        _rules_for_all(plan),
-        seed if given else None,
-        Folder(Path(out)) if out is not None else Keep(),
-    )
+    if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
+        given["seed"] = None
+    options = StudyOptions(PassOptions.given(), **given)
+    plan = chosen_plan(options)
+    modules = chosen_modules(files, plan, options)
+    devices, predictors = chosen_devices(options, plan)
+    check_folder(options.out)
+    check_page(options.html, [text.path for text, _ in modules if text.path is not None])
+    runner = StudyRunner.of(options, plan, predictors)
     found, rows, code = _read(modules)
     study = Study(plan.title, plan.baseline, [one.row for one in found], plan.strategies, devices)
     _fill(study, found, runner)
-    verdicts = [(gate, gate.check(study)) for gate in gates]
+    verdicts = [(gate, gate.check(study)) for gate in options.gates]
     if as_json:
         gate_rows = [gate.json(reached) for gate, reached in verdicts]
         write_json("study", {"read": rows, **study_json(study), "gates": gate_rows})
     else:
         show_study(study, product())
-    if html is not None:
-        from datetime import datetime
-
-        from hloopt import __version__
-        from hloopt.report.study_page import study_page
-
+    if options.html is not None:
         now = datetime.now().astimezone()
         made = f"Made by hloopt {__version__}, {now:%Y-%m-%d %H:%M}."
-        write_text(html, study_page(study, made), html)
+        write_text(options.html, study_page(study, made), options.html)
     ctx.exit(_code(study, verdicts, code))
-
-
-def _rules_for_all(plan: StudyPlan) -> tuple[str, ...]:
-    """The rules of the command line but those that strategies of the file name for themselves."""
-    named = {text for one in plan.strategies for text in one.rules}
-    return tuple(text for text in fusion_rule_texts() if text not in named)
-
-
-def _limits(repeat: int | None, emulated: float | None) -> Limits:
-    from hloopt.runtime.study.execute import Limits
-
-    return Limits(repeat) if emulated is None else Limits(repeat, int(emulated))
-
-
-def _most_work(limit: float | None) -> int:
-    from hloopt.runtime.study.reference import MOST_WORK
-
-    return MOST_WORK if limit is None else int(limit)
 
 
 def _read(

@@ -8,18 +8,26 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloopt.cli.options import hlo_text
-from hloopt.cli.outputs import is_folder, write_text
-from hloopt.cli.study_runner import Keep
+from hloopt.cli.outputs import hlo_text, is_folder, write_text
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
     from hloopt.runtime.study.optimised import Optimised
 
-__all__ = ["Folder", "check_folder", "check_page"]
+__all__ = ["Folder", "Keep", "check_folder", "check_page"]
 
 _ODD = re.compile(r"[^\w.+-]+")
+
+
+class Keep:
+    """Where optimised modules and their lock files go; this one keeps nothing."""
+
+    def module(self, module: str, strategy: str, target: str | None, better: Optimised) -> None:
+        """Keep a module that was optimised for a target, None for what passes decide for by themselves."""
+
+    def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
+        """Keep which kernels ran on a device."""
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hloopt.cli.files import Input
+from hloopt.cli.study_out import Folder, Keep
 from hloopt.dataclass import dataclass
 from hloopt.errors import (
     DeviceError,
@@ -17,16 +18,25 @@ from hloopt.errors import (
     UnsupportedError,
     UsageError,
 )
+from hloopt.kernels.selection import KernelSelection
+from hloopt.report.cost import kernel_costs
+from hloopt.report.study_cost import counts_of, predicted
+from hloopt.runtime.study.cells import Cell, Checked
+from hloopt.runtime.study.devices import way_of
+from hloopt.runtime.study.execute import Limits, execute, gpu_target, too_much
+from hloopt.runtime.study.optimised import aimed, optimised
+from hloopt.runtime.study.reference import MOST_WORK, reference
+from hloopt.runtime.study.xla import execute_xla
 
 if TYPE_CHECKING:
+    from hloopt.cli.study_setup import StudyOptions
     from hloopt.cost_models.predictor import Predictor
-    from hloopt.runtime.study.cells import Cell, Checked, Counts
-    from hloopt.runtime.study.execute import Limits
+    from hloopt.runtime.study.cells import Counts
     from hloopt.runtime.study.optimised import Optimised
-    from hloopt.runtime.study.plan import ModuleRow, Strategy
+    from hloopt.runtime.study.plan import ModuleRow, Strategy, StudyPlan
     from hloopt.runtime.study.reference import Reference
 
-__all__ = ["Keep", "Studied", "StudyRunner"]
+__all__ = ["Studied", "StudyRunner"]
 
 
 @dataclass(frozen=True)
@@ -35,16 +45,6 @@ class Studied:
 
     row: ModuleRow
     found: Input
-
-
-class Keep:
-    """Where optimised modules and their lock files go; this one keeps nothing."""
-
-    def module(self, module: str, strategy: str, target: str | None, better: Optimised) -> None:
-        """Keep a module that was optimised for a target, None for what passes decide for by themselves."""
-
-    def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
-        """Keep which kernels ran on a device."""
 
 
 @dataclass
@@ -81,11 +81,27 @@ class StudyRunner:
     keep: Keep = field(default_factory=Keep)
     _at: _Module | None = None
 
+    @classmethod
+    def of(
+        cls, options: StudyOptions, plan: StudyPlan, predictors: Mapping[str, Predictor]
+    ) -> StudyRunner:
+        """For the options of a command; rules that strategies of the file name for themselves are theirs."""
+        named = {text for one in plan.strategies for text in one.rules}
+        limits = Limits(options.repeat)
+        if options.emulate_limit is not None:
+            limits = Limits(options.repeat, int(options.emulate_limit))
+        most = MOST_WORK if options.verify_limit is None else int(options.verify_limit)
+        return cls(
+            predictors,
+            limits,
+            most if options.verify else None,
+            [text for text in options.passes.fusion_rule if text not in named],
+            options.seed,
+            Folder(Path(options.out)) if options.out is not None else Keep(),
+        )
+
     def cell(self, studied: Studied, strategy: Strategy, device: str) -> Cell:
         """One cell; what goes wrong is told in it.  The cells of a module follow each other."""
-        from hloopt.runtime.study.cells import Cell
-        from hloopt.runtime.study.devices import way_of
-
         if self._at is None or self._at.studied is not studied:
             self._at = _Module(studied)
         empty = Cell(studied.row.name, strategy.name, device, way_of(device))
@@ -125,15 +141,11 @@ class StudyRunner:
         if device == "native":
             return "host"
         if device == "gpu":
-            from hloopt.runtime.study.execute import gpu_target
-
             return gpu_target()[1]
         return None
 
     def _better(self, at: _Module, strategy: Strategy, target: str | None) -> Optimised:
         """The module after a strategy's passes; devices for which these decide alike share it."""
-        from hloopt.runtime.study.optimised import aimed, optimised
-
         pipeline = strategy.pipeline if target is None else aimed(strategy.pipeline, target)
         key = (strategy.name, str(pipeline))
         if key not in at.optimised:
@@ -151,9 +163,6 @@ class StudyRunner:
         return made
 
     def _predicted(self, at: _Module, better: Optimised, device: str, made: Cell) -> Cell:
-        from hloopt.report.cost import kernel_costs
-        from hloopt.report.study_cost import counts_of, predicted
-
         predictor = self.predictors[device]
         rows = kernel_costs(better.module, predictor)
         return replace(
@@ -165,9 +174,6 @@ class StudyRunner:
 
     def _run(self, at: _Module, strategy: Strategy, better: Optimised, made: Cell) -> Cell:
         """On the CPU, a GPU or the emulator."""
-        from hloopt.runtime.study.cells import Checked
-        from hloopt.runtime.study.execute import execute, too_much
-
         counts = _counts(better)
         if why := too_much(better.module, made.device, self.limits):
             return replace(made, counts=counts, checked=Checked("not verified", problem=why))
@@ -186,14 +192,10 @@ class StudyRunner:
 
     def _by_xla(self, at: _Module, better: Optimised, made: Cell) -> Cell:
         """By XLA itself: it makes kernels of its own, which nobody here counts."""
-        from hloopt.runtime.study.xla import execute_xla
-
         checked, measured = execute_xla(better.module, self._wanted(at), self.limits)
         return replace(made, checked=checked, measured=measured)
 
     def _wanted(self, at: _Module) -> Reference:
-        from hloopt.runtime.study.reference import reference
-
         found, row = at.studied.found, at.studied.row
         if at.reference is None:
             beside = Path(row.inputs) if row.inputs else _beside(row.file)
@@ -210,10 +212,6 @@ class StudyRunner:
 
     def _check(self, at: _Module, better: Optimised) -> Checked:
         """What is predicted is run on the CPU once, untimed, unless it was run there already."""
-        from hloopt.kernels.selection import KernelSelection
-        from hloopt.runtime.study.cells import Checked
-        from hloopt.runtime.study.execute import execute
-
         if self.most_work is None:
             return Checked("not verified", problem="nobody asked for it")
         if better.key not in at.checked:
@@ -232,9 +230,6 @@ class StudyRunner:
 
 
 def _counts(better: Optimised) -> Counts:
-    from hloopt.report.cost import kernel_costs
-    from hloopt.report.study_cost import counts_of
-
     return counts_of(better.module, kernel_costs(better.module))
 
 

@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hloopt.cli.files import Text, open_texts
-from hloopt.cli.fusion_options import fusion_rule_texts
-from hloopt.cli.pipeline_options import pass_files
+from hloopt.cli.pipeline_options import PassOptions, pass_files
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import find_model, model_for
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.report.study import Device
+from hloopt.report.study_gate import RatioGate
+from hloopt.rewrite.spec import did_you_mean
+from hloopt.runtime.study.devices import check_name, way_of
+from hloopt.runtime.study.plan import ModuleRow, StudyPlan
+from hloopt.runtime.study.study_file import named_strategies, read_study
+from hloopt.targets import find_target
 
-if TYPE_CHECKING:
-    from hloopt.cost_models.predictor import Predictor
-    from hloopt.report.study import Device
-    from hloopt.runtime.study.plan import ModuleRow, StudyPlan
+__all__ = ["StudyOptions", "chosen_devices", "chosen_modules", "chosen_plan"]
 
-__all__ = ["chosen_devices", "chosen_modules", "chosen_plan"]
-
+_MODEL = "xla-2026"
 _DEFAULT = ("O0", "O1", "O2", "O3")
 
 
-def chosen_plan(file: str | None, texts: Sequence[str], baseline: str | None) -> StudyPlan:
+@dataclass(frozen=True)
+class StudyOptions:
+    """What one study is to do; each field is the option of its name, and ``passes`` what else bears on passes.
+
+    ``seed`` is None where none is given.
+    """
+
+    passes: PassOptions = field(default_factory=PassOptions)
+    strategies: str | None = None
+    strategy: tuple[str, ...] = ()
+    baseline: str | None = None
+    device: tuple[str, ...] = ()
+    cost_model: str | None = None
+    repeat: int | None = None
+    seed: int | None = None
+    verify: bool = True
+    verify_limit: float | None = None
+    emulate_limit: float | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    gates: tuple[RatioGate, ...] = ()
+    html: str | None = None
+    out: str | None = None
+
+
+def chosen_plan(options: StudyOptions) -> StudyPlan:
     """The strategies of a file and of the command line.
 
     Raises ``UsageError``, and ``FileError`` with the place in the file, for what makes no sense.
     """
-    from hloopt.rewrite.spec import did_you_mean
-    from hloopt.runtime.study.plan import StudyPlan
-    from hloopt.runtime.study.study_file import named_strategies, read_study
-
-    passes, rules = pass_files(), fusion_rule_texts()
-    more = named_strategies(texts or (() if file is not None else _DEFAULT), passes)
+    file, baseline = options.strategies, options.baseline
+    passes, rules = pass_files(options.passes.pass_file), options.passes.fusion_rule
+    more = named_strategies(options.strategy or (() if file is not None else _DEFAULT), passes)
     if file is not None:
         plan = read_study(file, passes, rules)
         taken = {one.name for one in plan.strategies}
@@ -50,21 +76,22 @@ def chosen_plan(file: str | None, texts: Sequence[str], baseline: str | None) ->
             hint = did_you_mean(baseline, names)
             raise UsageError(f"--baseline: no strategy is called '{baseline}'{hint}")
         plan = replace(plan, baseline=baseline)
+    for gate in options.gates:
+        gate.check_name([one.name for one in plan.strategies])
     return plan
 
 
 def chosen_modules(
-    files: Sequence[str], plan: StudyPlan, rtol: float | None = None, atol: float | None = None
+    files: Sequence[str], plan: StudyPlan, options: StudyOptions
 ) -> list[tuple[Text, ModuleRow]]:
     """What to read, and what the study calls it; the tolerances take the place of the plan's.
 
     Files of the command line take the place of the plan's; one that the plan knows keeps its name there.
     """
-    from hloopt.runtime.study.plan import ModuleRow
 
     def given(row: ModuleRow) -> ModuleRow:
-        rel = row.rtol if rtol is None else rtol
-        return replace(row, rtol=rel, atol=row.atol if atol is None else atol)
+        rtol = row.rtol if options.rtol is None else options.rtol
+        return replace(row, rtol=rtol, atol=row.atol if options.atol is None else options.atol)
 
     if not files and plan.modules:
         return [(open_texts([row.file])[0], given(row)) for row in plan.modules]
@@ -95,22 +122,17 @@ def _stem(name: str) -> str:
 
 
 def chosen_devices(
-    names: Sequence[str], cost_model: str
+    options: StudyOptions, plan: StudyPlan
 ) -> tuple[list[Device], dict[str, Predictor]]:
     """The devices by their names, and what predicts times on those that are predicted.
 
     Raises ``UsageError`` for names that nothing has, and for one that stands there twice.
     """
-    from hloopt.cost_models.predictor import Predictor
-    from hloopt.cost_models.registry import find_model, model_for
-    from hloopt.report.study import Device
-    from hloopt.runtime.study.devices import check_name, way_of
-    from hloopt.targets import find_target
-
+    cost_model = options.cost_model or plan.cost_model or _MODEL
     find_model(cost_model)
     devices: list[Device] = []
     predictors: dict[str, Predictor] = {}
-    for name in names:
+    for name in options.device or plan.devices or ("cpu",):
         check_name(name)
         if any(one.name == name for one in devices):
             raise UsageError(f"--device {name} is given more than once")

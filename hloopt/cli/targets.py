@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import click
 
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
+from hloopt.cli.words import complete_target
+from hloopt.report.console import product
+from hloopt.report.targets import describe, overview, rates, sheet
+from hloopt.targets import find_target, targets
 
-__all__ = ["command", "complete_target"]
-
-
-def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names of devices that begin so: ``shell_complete`` of every ``--target``."""
-    from hloopt.targets import complete
-
-    return complete(incomplete)
+__all__ = ["command"]
 
 
 @click.command("targets")
@@ -31,10 +29,6 @@ def command(name: str | None, as_json: bool) -> None:
       hloopt targets h200
       hloopt kernels dump.txt --target h200
     """
-    from hloopt.report.console import product, write_json
-    from hloopt.report.targets import describe, overview, rates, sheet
-    from hloopt.targets import find_target, targets
-
     devices = list(targets().values()) if name is None else [find_target(name)]
     if as_json:
         write_json("targets", {"targets": [describe(device) for device in devices]})

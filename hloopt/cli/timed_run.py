@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from hloopt.dataclass import dataclass
+from hloopt.runtime.memory import peak_memory
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
@@ -32,8 +33,6 @@ class TimedRun:
     peak: int | None = None
 
     def __call__(self) -> None:
-        from hloopt.runtime.memory import peak_memory
-
         self.enter()
         if self.host is not None:
             self.once()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
 from hloopt.rewrite.spec import did_you_mean
@@ -38,8 +39,6 @@ def command(ctx: click.Context, topic: str | None, as_json: bool) -> None:
     """
     found = topics() if topic is None else {topic: _text(ctx, topic)}
     if as_json:
-        from hloopt.report.console import write_json
-
         write_json("help", {"topics": found})
     elif topic is not None:
         click.echo(found[topic], nl=False)

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import Final, TypeAlias, TypeVar
 
 from hloopt.cli.streams import STATUS
@@ -69,8 +70,6 @@ def _told(told: _Told, *, wanted: bool) -> Iterator[None]:
 
 
 def _tell(told: _Told, done: threading.Event) -> None:
-    from shutil import get_terminal_size
-
     seconds = _PATIENCE
     if done.wait(seconds):
         return

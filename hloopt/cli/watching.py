@@ -2,97 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from hloopt import __version__
 from hloopt.cli.files import Input
-from hloopt.cli.options import hlo_text
-from hloopt.cli.outputs import write_text
+from hloopt.cli.json_out import SCHEMA
+from hloopt.cli.options import OptionGroup, option
+from hloopt.cli.outputs import hlo_text, write_text
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.rewrite.runner import check_names
 
 if TYPE_CHECKING:
     from hloopt.report.remarks import Finding
     from hloopt.rewrite import Controls, Pipeline, PipelineReport, Watcher
 
-__all__ = ["WATCH_OPTIONS", "Watching", "check_options", "watch_options", "watching"]
+__all__ = ["WATCH", "Watching"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-WATCH_OPTIONS = (
-    "print_before", "print_after", "print_changed", "dump_dir", "time_passes", "show_stats",
-    "verify_each", "remarks", "remarks_out",
-)  # fmt: skip
-"""The names of the parameters, for the groups of a command's help."""
-
-_WATCHING = "hloopt.watching"
 _FORMATS = (".yaml", ".json", ".sarif")
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    ctx.meta.setdefault(_WATCHING, {})[str(param.name)] = value
-
-
-def _option(*names: str, **keywords: Any) -> Callable[[Function], Function]:
-    return click.option(*names, expose_value=False, callback=_keep, **keywords)
-
-
-_VERIFY = _option("--verify-each", is_flag=True, help="Verify the module after every pass.")
-_DUMP = _option(
-    "--dump-dir",
-    metavar="DIR",
-    help="Write the module, and what it is after each pass that changed it, as XLA names its dumps.",
-)
-_OPTIONS = (
-    _option(
+WATCH = OptionGroup(
+    "watch",
+    option(
         "--print-before",
         multiple=True,
         metavar="PASS",
         help="Print HLO before each run of a pass, or 'all'.",
     ),
-    _option(
+    option(
         "--print-after",
         multiple=True,
         metavar="PASS",
         help="Print HLO after each run in which a pass changed something, or 'all'.",
     ),
-    _option(
+    option(
         "--print-changed",
         type=click.Choice(["hlo", "diff"]),
         metavar="[=diff]",
         help="Print HLO at first and after each change; with =diff only what changed.",
     ),
-    _DUMP,
-    _option("--time-passes", is_flag=True, help="Print the seconds each pass took."),
-    _option("--stats", "show_stats", is_flag=True, help="Print how often each rule applied."),
-    _VERIFY,
-    _option(
+    option(
+        "--dump-dir",
+        metavar="DIR",
+        help="Write the module, and what it is after each pass that changed it, as XLA names its dumps.",
+    ),
+    option("--time-passes", is_flag=True, help="Print the seconds each pass took."),
+    option("--stats", "show_stats", is_flag=True, help="Print how often each rule applied."),
+    option("--verify-each", is_flag=True, help="Verify the module after every pass."),
+    option(
         "--remarks",
         type=click.Choice(["passed", "missed", "all"]),
         help="Tell of each rewrite made, or nearly made, with its reason and the user's source line.",
     ),
-    _option(
+    option(
         "--remarks-out",
         metavar="FILE",
         help="Write the remarks as .yaml (as LLVM does), .json or .sarif; all of them by default.",
     ),
 )
-
-
-def watch_options(function: Function) -> Function:
-    """Everything that ``watching`` obeys."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-def check_options(function: Function) -> Function:
-    """``--verify-each`` and ``--dump-dir`` only, for commands that are about something else."""
-    return _DUMP(_VERIFY(function))
 
 
 @dataclass
@@ -110,10 +82,13 @@ class Watching:
     remarks_out: str | None = None
     findings: list[Finding] = field(default_factory=list)
 
+    @classmethod
+    def given(cls) -> Watching:
+        """Those of the running command."""
+        return cls(**WATCH.given())
+
     def check(self, pipeline: Pipeline) -> None:
         """Raise ``UsageError`` for passes that are not in the pipeline, and files of no known format."""
-        from hloopt.rewrite.runner import check_names
-
         for what, names in (
             ("print before", self.print_before),
             ("print after", self.print_after),
@@ -154,17 +129,15 @@ class Watching:
 
     def tell(self, report: PipelineReport, found: Input, *, as_json: bool) -> None:
         """Print notes, times, statistics and remarks of one module's run to stderr."""
-        from hloopt.report.console import messages
-        from hloopt.report.pipeline import show_hits, show_times
-        from hloopt.report.remarks import findings, lines
-
         for note in report.notes:
             click.echo(f"{found.name}: note: {note}", err=True)
-        if self.time_passes and not as_json:
-            show_times(report, messages())
-        if self.show_stats and not as_json:
-            show_hits(report, messages())
+        if (self.time_passes or self.show_stats) and not as_json:
+            from hloopt.report.pipeline import show_pipeline
+
+            show_pipeline(report, times=self.time_passes, hits=self.show_stats)
         if self.remarks is not None or self.remarks_out is not None:
+            from hloopt.report.remarks import findings, lines
+
             wanted = self.remarks or "all"
             made = findings(report, found.module, found.name, wanted)
             self.findings += made
@@ -175,17 +148,11 @@ class Watching:
     def finish(self) -> None:
         """Write the remarks of all modules."""
         if self.remarks_out is not None:
-            from hloopt import __version__
             from hloopt.report.remarks import remarks_file
 
             suffix = Path(self.remarks_out).suffix
-            text = remarks_file(self.findings, suffix, __version__)
+            text = remarks_file(self.findings, suffix, __version__, SCHEMA)
             write_text(self.remarks_out, text, self.remarks_out)
-
-
-def watching() -> Watching:
-    """What the options of the running command ask for."""
-    return Watching(**click.get_current_context().meta.get(_WATCHING, {}))
 
 
 def _write_file(path: Path, text: str) -> None:

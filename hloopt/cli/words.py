@@ -1,52 +1,76 @@
-"""What a shell completes: the names of passes, pipelines, and instructions of the file before on the line."""
+"""What a shell completes: names, and instructions of the file before on the line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import click
 
 __all__ = [
+    "Completion",
+    "complete",
     "complete_fuel",
     "complete_instruction",
+    "complete_kernel",
+    "complete_model",
     "complete_pass",
     "complete_pipeline",
     "complete_preset",
+    "complete_target",
 ]
+
+Completion: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 _LAST_ENTRY = re.compile(r"[^,(]*\Z")
 _NAME = re.compile(rb"^[ \t]*(?:ROOT[ \t]+)?%?([A-Za-z_][\w.-]*)[ \t]+=[ \t]", re.MULTILINE)
 
 
-def complete_pass(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The passes that begin so."""
-    from hloopt.pipelines import all_names
+def complete(module: str, names: str) -> Completion:
+    """Completes names of a collection, or of a function that returns one, in a module loaded only for that."""
 
-    return _beginning(all_names(), incomplete)
+    def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return _beginning(_names(module, names), incomplete.lower())
+
+    return complete_names
 
 
-def complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The named pipelines that begin so."""
-    from hloopt.pipelines import PIPELINES
+def _names(module: str, names: str) -> Iterable[str]:
+    found: Any = getattr(import_module(f"hloopt.{module}"), names)
+    return cast("Iterable[str]", found() if callable(found) else found)
 
-    return _beginning(PIPELINES, incomplete)
+
+complete_pass = complete("pipelines", "all_names")
+complete_preset = complete("pipelines", "PIPELINES")
+complete_target = complete("targets", "names")
+complete_model = complete("cost_models.registry", "model_names")
 
 
 def complete_pipeline(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The pipelines and passes that the last entry of a pipeline's text may be."""
-    from hloopt.pipelines import PIPELINES, all_names
-
     entry = _LAST_ENTRY.search(incomplete)
     last = entry[0] if entry is not None else ""
     before = incomplete.removesuffix(last)
-    return [before + name for name in _beginning((*PIPELINES, *all_names()), last)]
+    known = (*_names("pipelines", "PIPELINES"), *_names("pipelines", "all_names"))
+    return [before + name for name in _beginning(known, last)]
 
 
 def complete_fuel(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """``PASS=``."""
     return [f"{name}=" for name in complete_pass(ctx, param, incomplete)]
+
+
+def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """``PATTERN=`` and the kernels of the device before on the line."""
+    pattern, equals, start = incomplete.rpartition("=")
+    if not equals:
+        return []
+    kernels = import_module("hloopt.kernels.registry").kernels
+    found = kernels("native" if ctx.params.get("device") == "native" else "gpu")
+    return [f"{pattern}={name}" for name in _beginning((one.name for one in found), start)]
 
 
 def complete_instruction(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,10 +14,7 @@ from rich.text import Text
 from hloopt.report.fit import FittedTable
 from hloopt.source import visible
 
-__all__ = ["ONE_LINE", "SCHEMA", "messages", "product", "show_name", "table", "write_json"]
-
-SCHEMA = 1
-"""Raised when a field of any command's JSON changes its meaning or goes away."""
+__all__ = ["ONE_LINE", "messages", "product", "show_name", "table"]
 
 _PIPE_WIDTH = 120
 
@@ -68,8 +65,6 @@ def _console(*, stderr: bool, pipe_width: int = _PIPE_WIDTH) -> Console:
 
 
 def _columns_given() -> bool:
-    import os
-
     return os.environ.get("COLUMNS", "").isdigit()
 
 
@@ -97,9 +92,3 @@ def table(
 def show_name(module: str, file: str, console: Console) -> None:
     """Print which module a report is about."""
     console.print(Text.assemble(f"{file}  " if file else "", (module, "bold")), soft_wrap=True)
-
-
-def write_json(command: str, content: dict[str, Any]) -> None:
-    """One JSON object on one line: the schema number, the command, and what it found."""
-    json.dump({"schema": SCHEMA, "command": command, **content}, sys.stdout, allow_nan=False)
-    sys.stdout.write("\n")

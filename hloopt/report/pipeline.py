@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Console
 
-from hloopt.report.console import table
+from hloopt.report.console import messages, table
 from hloopt.report.numbers import seconds
 from hloopt.rewrite import PipelineReport
-from hloopt.rewrite.spec import pass_text
 
-__all__ = ["pipeline_json", "show_hits", "show_times"]
+__all__ = ["show_pipeline"]
 
 
-def show_times(report: PipelineReport, console: Console) -> None:
+def show_pipeline(report: PipelineReport, *, times: bool, hits: bool) -> None:
+    """On stderr: seconds by pass, and how often each rule applied."""
+    if times:
+        _show_times(report, messages())
+    if hits:
+        _show_hits(report, messages())
+
+
+def _show_times(report: PipelineReport, console: Console) -> None:
     """Seconds by pass, all runs together, slowest first."""
     total = report.seconds()
     runs = {name: [run for run in report.runs if run.instance.name == name] for name in total}
@@ -29,7 +34,7 @@ def show_times(report: PipelineReport, console: Console) -> None:
     console.print(made)
 
 
-def show_hits(report: PipelineReport, console: Console) -> None:
+def _show_hits(report: PipelineReport, console: Console) -> None:
     """How often each rule or step applied, by pass."""
     made = table("pass", "rule", "hits", left=2)
     for name, hits in report.hits().items():
@@ -38,26 +43,3 @@ def show_hits(report: PipelineReport, console: Console) -> None:
     before, after = report.instructions_before, report.instructions_after
     console.print(made if made.row_count else "no rewrites")
     console.print(f"instructions: {before} before, {after} after")
-
-
-def pipeline_json(report: PipelineReport) -> dict[str, Any]:
-    """The report as JSON values."""
-    return {
-        "instructions_before": report.instructions_before,
-        "instructions_after": report.instructions_after,
-        "seconds": report.seconds(),
-        "hits": {name: dict(hits) for name, hits in report.hits().items()},
-        "notes": report.notes,
-        "runs": [
-            {
-                "number": run.number,
-                "pass": pass_text(run.instance),
-                "round": run.round,
-                "changed": run.changed,
-                "seconds": run.seconds,
-                "instructions": run.instructions,
-                "hits": dict(run.hits),
-            }
-            for run in report.runs
-        ],
-    }

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
-from hloopt.report.console import SCHEMA
 from hloopt.rewrite import PipelineReport, Told
 from hloopt.types import Metadata
 
@@ -140,7 +139,7 @@ def _place(entry: Finding) -> str:
     return f"{entry.hlo}:{entry.line}:{entry.column}" if entry.line else entry.hlo
 
 
-def remarks_file(found: Sequence[Finding], suffix: str, version: str) -> str:
+def remarks_file(found: Sequence[Finding], suffix: str, version: str, schema: int) -> str:
     """A file's text, by the end of its name: ``.yaml``, ``.json`` or ``.sarif``; ``version`` is hloopt's."""
     if suffix == ".yaml":
         return "".join(map(_document, found))
@@ -148,7 +147,7 @@ def remarks_file(found: Sequence[Finding], suffix: str, version: str) -> str:
         return json.dumps(_sarif(found, version), indent=2) + "\n"
     rows = [{("pass" if key == "pass_name" else key): value for key, value in asdict(entry).items()}
             for entry in found]  # fmt: skip
-    return json.dumps({"schema": SCHEMA, "remarks": rows}, indent=2) + "\n"
+    return json.dumps({"schema": schema, "remarks": rows}, indent=2) + "\n"
 
 
 def _document(entry: Finding) -> str:

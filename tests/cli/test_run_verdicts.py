@@ -10,6 +10,11 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.cli.files import Input
+from hloopt.cli.pipeline_options import PassOptions
+from hloopt.cli.run_options import RunOptions
+from hloopt.cli.runner import Runner
+from hloopt.cli.watching import Watching
 from hloopt.interpret import evaluate_participants
 from hloopt.interpret.progress import Progress
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
@@ -298,3 +303,12 @@ def test_the_useful_line_comes_first(tmp_path: Path) -> None:
     assert "--allow-host" in notes[0]
     assert notes[-1].endswith("kernels are for other instructions (hloopt explain --all)")
     assert len(notes) <= 6
+
+
+def test_a_run_is_one_call_from_python() -> None:
+    """The command's options are one record; the report is what the command prints."""
+    module = hloopt.parse(SUM)
+    options = RunOptions(passes=PassOptions(level="3"), repeat=1)
+    report = Runner.of(options, Watching()).run(Input("sum", module))
+    assert [row.name for row in report.rows] == ["interpreter", "given, cpu", "O3, cpu"]
+    assert report.json()["verdict"] == "ok"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hloopt
-from hloopt.cli.kernel_options import selecting
+from hloopt.cli.kernel_options import KernelOptions
 from hloopt.cli.kernels import command
 from hloopt.errors import DeviceError
 from hloopt.runtime.nvrtc import nvrtc_for
@@ -166,4 +166,4 @@ def test_completion(name: str, typed: str, wanted: str | None) -> None:
 def test_options_belong_to_commands() -> None:
     """Outside of a command there is nothing to ask."""
     with pytest.raises(RuntimeError, match="no active click context"):
-        selecting()
+        KernelOptions.given()

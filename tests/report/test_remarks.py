@@ -85,12 +85,12 @@ def test_of_many_of_a_kind_the_first_are_shown() -> None:
     shown = list(lines([*many, other], most=3))
     assert [line.split(" ")[2] for line in shown[:4]] == ["%x.0", "%x.1", "%x.2", "%x"]
     assert shown[4:] == ["missed: a => b: 4 more [cse] (--remarks-out FILE has all)"]
-    assert remarks_file(many, ".yaml", "1").count("--- !Missed") == 7
+    assert remarks_file(many, ".yaml", "1", 1).count("--- !Missed") == 7
 
 
 def test_yaml_is_llvms() -> None:
     """Documents with Pass, Name, DebugLoc, Function and Args, as opt-viewer reads them."""
-    assert remarks_file([FINDING], ".yaml", "1") == (
+    assert remarks_file([FINDING], ".yaml", "1", 1) == (
         "--- !Missed\n"
         'Pass:            "cse"\n'
         'Name:            "a => b"\n'
@@ -125,14 +125,14 @@ def test_yaml_is_llvms() -> None:
 )
 def test_yaml_scalars_are_quoted(text: str, scalar: str) -> None:
     """A name in a module may hold anything; no printable character is changed, no other one stays."""
-    document = remarks_file([replace(FINDING, reason=text)], ".yaml", "1")
+    document = remarks_file([replace(FINDING, reason=text)], ".yaml", "1", 1)
     assert f"  - Reason: {scalar}\n" in document
     document.encode()
 
 
 def test_json_has_every_field() -> None:
     """With the schema's number."""
-    made = json.loads(remarks_file(found(), ".json", "1"))
+    made = json.loads(remarks_file(found(), ".json", "1", 1))
     assert made["schema"] == 1
     row = made["remarks"][2]
     assert row["pass"] == "dce"
@@ -143,7 +143,7 @@ def test_json_has_every_field() -> None:
 
 def test_sarif_has_what_the_standard_asks_for() -> None:
     """Version, driver, rules by index, messages, levels that go with the kinds, locations as URIs."""
-    made = json.loads(remarks_file([*found(), FINDING], ".sarif", "1.2"))
+    made = json.loads(remarks_file([*found(), FINDING], ".sarif", "1.2", 1))
     assert made["version"] == "2.1.0"
     (run,) = made["runs"]
     driver = run["tool"]["driver"]
@@ -172,6 +172,6 @@ def test_sarif_has_what_the_standard_asks_for() -> None:
 
 def test_no_remarks_are_a_valid_file() -> None:
     """Nothing to tell is no error."""
-    assert remarks_file([], ".yaml", "1") == ""
-    assert json.loads(remarks_file([], ".sarif", "1"))["runs"][0]["results"] == []
-    assert json.loads(remarks_file([], ".json", "1"))["remarks"] == []
+    assert remarks_file([], ".yaml", "1", 1) == ""
+    assert json.loads(remarks_file([], ".sarif", "1", 1))["runs"][0]["results"] == []
+    assert json.loads(remarks_file([], ".json", "1", 1))["remarks"] == []

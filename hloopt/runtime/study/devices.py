@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from hloopt.errors import UsageError
 from hloopt.rewrite.spec import did_you_mean
+from hloopt.runtime.memory import memory_limit
 from hloopt.runtime.study.plan import MEASURED
 from hloopt.targets import find_target, names
 
@@ -48,8 +49,6 @@ def check_name(device: str) -> None:
 
 def machine() -> str:
     """The machine in words: times taken on the CPU are its times."""
-    from hloopt.runtime.memory import memory_limit
-
     cores = os.cpu_count() or 1
     parts = [_processor(), f"{cores} core{'s' * (cores != 1)}", platform.system()]
     limit = memory_limit()

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
-from hloopt.kernels.selection import KernelSelection
+from hloopt.kernels.lock import entry_of, lock_text
+from hloopt.kernels.selection import Choice, KernelSelection
+from hloopt.runtime import compile_module
+from hloopt.runtime.device_compile import CompiledProgram, DeviceOptions
 from hloopt.runtime.study.cells import Checked, Measured
 from hloopt.runtime.study.devices import EMULATOR, machine
 from hloopt.runtime.study.reference import Reference, work
+from hloopt.runtime.timing import measure
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
@@ -107,8 +111,6 @@ def too_much(module: Module, device: str, limits: Limits) -> str:
 def _compiled(
     module: Module, selection: KernelSelection, device: str, wanted: Reference, *, exact: bool
 ) -> Program:
-    from hloopt.runtime import compile_module
-
     replicas, partitions = wanted.counts
     if device in ("cpu", "native"):
         # Kernels that a strategy names are those of GPUs.
@@ -119,8 +121,6 @@ def _compiled(
             partitions=partitions,
             exact=exact and device == "cpu",
         )
-    from hloopt.runtime.device_compile import DeviceOptions
-
     return compile_module(
         module,
         device,
@@ -133,8 +133,6 @@ def _compiled(
 def _run(
     program: Program, wanted: Reference, limits: Limits, *, timed: bool
 ) -> tuple[list[list[Any]], Host, Timing]:
-    from hloopt.runtime.timing import measure
-
     host = wanted.host
     results: list[list[Any]] = []
 
@@ -153,7 +151,6 @@ def _time_on_gpu(program: Program, wanted: Reference, limits: Limits) -> Timing:
     """The program by the GPU's own clock, compiled for speed; inputs are there before each run."""
     from hloopt.runtime.cuda import CudaDevice
     from hloopt.runtime.cuda.timing import Stopwatch
-    from hloopt.runtime.device_compile import CompiledProgram
     from hloopt.runtime.device_program import DeviceProgram
     from hloopt.runtime.nvrtc import TIMED
 
@@ -179,9 +176,6 @@ def _kernel_lock(program: Program, selection: KernelSelection) -> str:
     prepared = getattr(program, "prepared", None)
     if prepared is None:
         return ""
-    from hloopt.kernels.lock import entry_of, lock_text
-    from hloopt.kernels.selection import Choice
-
     entries = []
     for run in prepared.report.runs:
         for choice in run.records:

@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.executions import executions
 from hloopt.dataclass import dataclass
+from hloopt.interpret import (
+    evaluate_participants,
+    participant_counts,
+    supported,
+    tells_participants_apart,
+)
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import CONTROL_FLOW, PLUMBING
+from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs, stored
+from hloopt.runtime.judge import Judge
+from hloopt.runtime.streams import load_host
 from hloopt.runtime.study.cells import Checked
 from hloopt.types import ArrayShape, leaves
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
-    from hloopt.runtime.judge import Comparison, Judge
+    from hloopt.runtime.judge import Comparison
 
 __all__ = ["MOST_WORK", "Reference", "reference", "work"]
 
@@ -59,8 +68,6 @@ class Reference:
 
     def check(self, device: str, results: Sequence[Sequence[Any]], host: Host) -> Checked:
         """Compare what a device gave, and what it wrote to the host, with all there is."""
-        from hloopt.runtime.judge import Judge
-
         named: list[tuple[str, str, Comparison]] = []
         against: list[str] = []
         judge = self.judge or Judge()
@@ -119,11 +126,6 @@ def reference(
     seed.  Raises ``UsageError`` for arrays that do not fit the module, ``UnsupportedError`` for what the
     interpreter cannot evaluate.
     """
-    from hloopt.interpret import evaluate_participants, supported
-    from hloopt.runtime.inputs import generate_all, load_all_inputs, stored
-    from hloopt.runtime.judge import Judge
-    from hloopt.runtime.streams import load_host
-
     counts = _participants(module)
     supported(module, *counts)
     host = load_host(None, seed or 0)
@@ -157,14 +159,10 @@ def reference(
 
 
 def _recorded(module: Module, path: Path, participants: int) -> list[list[Any]]:
-    from hloopt.runtime.inputs import load_all_expected
-
     return load_all_expected(path, module, participants)
 
 
 def _participants(module: Module) -> tuple[int, int]:
-    from hloopt.interpret import participant_counts, tells_participants_apart
-
     if tells_participants_apart(module):
         return participant_counts(module, None, None)
     return participant_counts(module, 1, 1)

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloopt.errors import DeviceError, EvaluationError, UnsupportedError
+from hloopt.interpret.values import from_storage
 from hloopt.ir import Module, build
 from hloopt.runtime.study.cells import Checked, Measured
 from hloopt.runtime.study.devices import machine
@@ -90,8 +91,6 @@ def _stored(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _results(module: Module, path: Path) -> list[np.ndarray[Any, Any]]:
-    from hloopt.interpret.values import from_storage
-
     shapes = [
         leaf
         for leaf in leaves(module.entry.root.shape)

@@ -1,0 +1,196 @@
+"""The choice of kernels that the options of a command ask for."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hloopt.cli.outputs import write_text
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.dataclass import dataclass
+from hloopt.errors import UsageError
+from hloopt.fusion.lock_file import decisions_text, head_text, read_tables
+from hloopt.fusion.strategies import has_strategy
+from hloopt.kernels.lock import entry_of, lock_text
+from hloopt.kernels.lowering import DEVICE, NATIVE
+from hloopt.kernels.registry import registered
+from hloopt.kernels.selection import Choice, KernelSelection
+from hloopt.kernels.selection.selectors import load_rule
+from hloopt.kernels.user import load_kernels
+from hloopt.kernels.verifier import verify_with
+from hloopt.kernels.written import drop_others
+from hloopt.rewrite.entries import select
+from hloopt.runtime.native.whole_loops import with_whole_loops
+from hloopt.runtime.trial import try_kernel
+from hloopt.targets import find_gpu, find_target
+from hloopt.targets.host import HOST
+
+if TYPE_CHECKING:
+    from hloopt.cli.kernel_options import KernelOptions
+    from hloopt.fusion.lock_watcher import LockWatcher
+    from hloopt.ir import Module
+    from hloopt.kernels.lock import LockEntry
+    from hloopt.rewrite import Pipeline, PipelineReport
+
+__all__ = ["Selecting", "choices_of", "selecting"]
+
+
+def choices_of(report: PipelineReport) -> list[Choice]:
+    """What the last run of kernel selection chose."""
+    for run in reversed(report.runs):
+        found = [record for record in run.records if isinstance(record, Choice)]
+        if found or run.instance.name == "kernel-selection":
+            return found
+    return []
+
+
+@dataclass
+class Selecting:
+    """What the options ask for; ``asked`` says whether there were any.  ``entries`` are for the lock file.
+
+    ``fixed`` options are the command's own; ``has_files`` says that kernels were read from files.
+    """
+
+    options: dict[str, Any]
+    fixed: dict[str, Any]
+    write_lock: str | None = None
+    has_files: bool = False
+    entries: list[LockEntry] = field(default_factory=list)
+    made: KernelSelection | None = None
+
+    @property
+    def instance(self) -> KernelSelection:
+        """The pass, made when it is first asked for: a run on the CPU needs none."""
+        if self.made is None:
+            self.made = KernelSelection(**{**self.options, **self.fixed})
+        return self.made
+
+    @property
+    def is_native(self) -> bool:
+        """Whether kernels are those of the device ``native``."""
+        return self.fixed.get("device") == "native"
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether there are kernels for the target; else its times can only be predicted."""
+        return self.is_native or find_target(self.instance.target).kind == "cuda"
+
+    @property
+    def asked(self) -> bool:
+        """Whether any of the options was given, other than a lock file that is about fusion alone."""
+        return bool(self.options) or self.write_lock is not None
+
+    def applied(self, pipeline: Pipeline) -> Pipeline:
+        """The pipeline with the options given to its kernel selections; with one at the end if it has none.
+
+        A lock file of a pipeline that fuses is about that, unless other options are about kernels.  A device
+        whose times can only be predicted is for fusion alone, and so is the host: its fusions are still cut and
+        joined when a program is made of them, which those with a kernel are not.
+        """
+
+        def give(instance: Any) -> Any:
+            if isinstance(instance, KernelSelection):
+                return replace(instance, **self.options)
+            return instance
+
+        if not self.asked:
+            return pipeline
+        if any(isinstance(instance, KernelSelection) for instance in pipeline.passes()):
+            return type(pipeline)(select(pipeline.entries, give))
+        if not self.options and has_strategy(pipeline):
+            return pipeline
+        if not self.has_kernels or (self.is_native and self.options.keys() <= {"target"}):
+            return pipeline
+        return type(pipeline)((*pipeline.entries, self.instance))
+
+    def choose(self, module: Module) -> tuple[Module, list[Choice], list[str]]:
+        """Make a module ready for a device and choose kernels; what has them, the choices, and notes.
+
+        The module itself is changed.
+        """
+        dropped = drop_others(module, self.instance.device)
+        ready = DEVICE
+        if self.is_native:
+            module, ready = with_whole_loops(module), NATIVE
+        report = type(ready)((*ready.entries, self.instance)).run(module)
+        found = choices_of(report)
+        self.lock(module, found)
+        notes = (*dropped, *report.runs[-1].notes)
+        return module, found, [f"kernel-selection: {note}" for note in notes]
+
+    def predictor(self) -> Predictor:
+        """What predicts the times of kernels on the target, as for every other report."""
+        return Predictor(model_for(DEFAULT, find_target(self.instance.target)))
+
+    def lock(self, module: Module, found: list[Choice]) -> None:
+        """Remember choices for the lock file."""
+        if self.write_lock is None:
+            return
+        for choice in found:
+            if choice.kernel:
+                home = module.computations[choice.computation]
+                instruction = home.by_name[choice.instruction]
+                self.entries.append(entry_of(instruction, choice.kernel, choice.tile))
+
+    def lock_all(self, module: Module, report: PipelineReport) -> None:
+        """Remember what passes chose for the lock file."""
+        self.lock(module, choices_of(report))
+
+    def finish(self, watcher: LockWatcher | None = None) -> None:
+        """Write the lock file, if one is wanted, with what ``watcher`` saw fused.  Raises ``UsageError``."""
+        if self.write_lock is None:
+            return
+        decisions = (watcher.groups, watcher.unfused, watcher.loops) if watcher else ([], [], [])
+        if self.entries or not any(decisions):
+            text = lock_text(self.entries, self.instance.target, self.instance.device)
+        else:
+            text = head_text({})
+        write_text(self.write_lock, text + decisions_text(*decisions), "kernels.toml")
+
+
+_LOCK = ("lock", "frozen")
+
+
+def _is_about_fusion(lock: str) -> bool:
+    """Whether a lock file says nothing about kernels.  Raises ``UsageError``."""
+    found = read_tables(lock)
+    return not found.get("kernel") and any(
+        found.get(key) for key in ("fusion", "loop", "unfused", "fuse", "nofuse")
+    )
+
+
+def _register(path: str) -> None:
+    """Let selection know the kernels of a file while the command runs."""
+    click.get_current_context().with_resource(registered(load_kernels(path)))
+
+
+def selecting(given: KernelOptions, *, predicted: bool = False, **fixed: Any) -> Selecting:
+    """What the options of a command ask for; ``fixed`` options are the command's own.
+
+    ``predicted`` lets devices pass that kernels are only timed for, never made: where no other option is
+    about kernels.  Raises ``UsageError`` for what cannot be, before any module is read.
+    """
+    options: dict[str, Any] = {
+        name: value
+        for name in ("target", "kernel", "lock", "frozen")
+        if (value := getattr(given, name))
+    }
+    if given.lock and _is_about_fusion(given.lock):
+        options = {name: value for name, value in options.items() if name not in _LOCK}
+    if given.frozen and not given.lock:
+        raise UsageError("--frozen says that a lock file has to suit: give --lock FILE as well")
+    verify_with(try_kernel)
+    for path in given.kernel_file:
+        _register(path)
+    if given.kernel_rule:
+        options["rule"] = load_rule(given.kernel_rule)
+    if str(options.get("target")).lower() == HOST.name:
+        fixed = {"device": "native", "target": HOST.name, **fixed}
+    selected = Selecting(options, fixed, given.write_lock, bool(given.kernel_file))
+    must_exist = not predicted or options.keys() - {"target"} or given.write_lock
+    if options and must_exist and selected.instance.device == "gpu":
+        find_gpu(selected.instance.target)
+    return selected
