@@ -7,13 +7,15 @@ is left to the grammar, which takes the elements one by one and finds the place 
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from hloopt.text.problem import Problem
 from hloopt.types import ArrayShape, DType, of_numpy
 
-__all__ = ["WORTHWHILE", "read_dense", "rounded"]
+__all__ = ["WORTHWHILE", "check_braces", "read_dense", "rounded"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -50,10 +52,10 @@ def read_dense(shape: ArrayShape, text: str) -> _Array | None:
         return None
     separators = _SEPARATORS[raw]
     starts = np.flatnonzero(~separators & np.concatenate(([True], separators[:-1])))
-    per_element = 2 if dtype.is_complex else 1
-    if len(starts) != shape.elements * per_element or not _regular(shape, raw, starts):
-        return None
     if dtype.is_complex and not _paired(raw, starts):
+        return None
+    elements = starts[::2] if dtype.is_complex else starts
+    if len(elements) != shape.elements or not _is_regular(shape, raw, elements):
         return None
     plain = raw.copy()
     plain[separators] = ord(" ")
@@ -64,30 +66,54 @@ def read_dense(shape: ArrayShape, text: str) -> _Array | None:
     return None if values is None else values.reshape(shape.dims)
 
 
-def _regular(shape: ArrayShape, raw: _Array, starts: _Array) -> bool:
-    """Whether there is a level of braces per dimension, with as many entries as it is long."""
-    places = np.flatnonzero(_BRACES[raw])
-    depth = np.cumsum(np.where(raw[places] == ord("{"), 1, -1))
+def check_braces(shape: ArrayShape, raw: _Array, starts: _Array, offset: int = 0) -> None:
+    """Raises ``Problem`` unless there is a level of braces per dimension, with as many entries as it is long.
+
+    ``raw`` are the bytes of a text with balanced braces, ``starts`` where its elements begin.
+    """
     rank = shape.rank
-    if not len(depth) or depth[-1] or (depth[:-1] < 1).any() or depth.max() > rank:
-        return False
-    before = np.searchsorted(places, starts) - 1
-    if (before < 0).any() or (depth[before] != rank).any():
-        return False
+    places, depth = _levels(raw)
     opening = raw[places] == ord("{")
-    parents = places[opening & (depth == 1)]
-    for level in range(rank):
-        inside = places[opening & (depth == level + 2)] if level + 1 < rank else starts
-        owners = np.searchsorted(parents, inside, side="right") - 1
-        counts = (
-            np.bincount(owners, minlength=len(parents)) if len(inside) else np.zeros(len(parents))
+    levels = [places[opening & (depth == level)] for level in range(1, rank + 2)]
+    if len(levels[rank]):
+        raise Problem(
+            offset + int(levels[rank][0]),
+            f"too many levels of braces: a literal of shape {shape} has {rank}",
         )
-        size = shape.dims[level]
-        if level + 1 == rank and shape.dtype.is_complex:
-            size *= 2
-        if (counts != size).any():
-            return False
-        parents = inside
+    before = np.searchsorted(places, starts) - 1
+    wrong = starts[(before < 0) | (depth[before] != rank)]
+    if len(wrong):
+        raise Problem(
+            offset + int(wrong[0]),
+            f"too few levels of braces: a literal of shape {shape} has {rank}",
+        )
+    levels[rank] = starts
+    for level, (parents, inside) in enumerate(pairwise(levels)):
+        owner = np.searchsorted(parents, inside, side="right") - 1
+        counts = np.bincount(owner, minlength=len(parents))
+        bad = np.flatnonzero(counts != shape.dims[level])
+        if len(bad):
+            raise Problem(
+                offset + int(parents[bad[0]]),
+                f"dimension {level} of {shape} has {shape.dims[level]} elements, "
+                f"found {counts[bad[0]]}",
+            )
+
+
+def _levels(raw: _Array) -> tuple[_Array, _Array]:
+    """Where braces are, and how deep it is behind each."""
+    places = np.flatnonzero(_BRACES[raw])
+    return places, np.cumsum(np.where(raw[places] == ord("{"), 1, -1))
+
+
+def _is_regular(shape: ArrayShape, raw: _Array, starts: _Array) -> bool:
+    _, depth = _levels(raw)
+    if not len(depth) or depth[-1] or (depth[:-1] < 1).any():
+        return False
+    try:
+        check_braces(shape, raw, starts)
+    except Problem:
+        return False
     return True
 
 

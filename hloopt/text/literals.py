@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hloopt.text.dense import WORTHWHILE, read_dense, rounded
+from hloopt.text.dense import WORTHWHILE, check_braces, read_dense, rounded
 from hloopt.text.grammar import pattern, read
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText
@@ -73,7 +73,8 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
         if not dims:
             raise Problem(syntax.offset, f"a literal of shape {shape} has no braces")
         text = _without_comments(text)
-        _check_braces(shape, text, syntax.offset)
+        raw = np.frombuffer(text.encode("ascii", "replace"), np.uint8)
+        check_braces(shape, raw, _element_starts(raw), syntax.offset)
     warnings += _negative_zeros(shape, text, syntax.offset)
     values = _elements(shape.dtype, text, syntax.offset)
     if syntax.form == "element" and shape.elements != 1:
@@ -143,43 +144,9 @@ def _tuple(shape: TupleShape, syntax: LiteralText, warnings: list[tuple[int, str
     return Literal(shape, elements=tuple(parts))
 
 
-def _check_braces(shape: ArrayShape, text: str, offset: int) -> None:
-    """One level of braces per dimension, with exactly matching counts; vectorised over the text."""
-    dims = shape.dims
-    rank = len(dims)
-    raw = np.frombuffer(text.encode("ascii", "replace"), np.uint8)
-    opens = raw == ord("{")
-    closes = raw == ord("}")
-    depth = np.cumsum(opens.astype(np.int32) - closes.astype(np.int32), dtype=np.int32)
-    starts = _element_starts(raw, opens | closes)
-    places = [np.flatnonzero(opens & (depth == level)) for level in range(1, rank + 2)]
-    if len(places[rank]):
-        raise Problem(
-            offset + int(places[rank][0]),
-            f"too many levels of braces: a literal of shape {shape} has {rank}",
-        )
-    wrong = starts[depth[starts] != rank]
-    if len(wrong):
-        raise Problem(
-            offset + int(wrong[0]),
-            f"too few levels of braces: a literal of shape {shape} has {rank}",
-        )
-    children = [*places[1:rank], starts]
-    for level, (parents, inside) in enumerate(zip(places, children, strict=False)):
-        owner = np.searchsorted(parents, inside, side="right") - 1
-        counts = np.bincount(owner, minlength=len(parents))
-        bad = np.flatnonzero(counts != dims[level])
-        if len(bad):
-            raise Problem(
-                offset + int(parents[bad[0]]),
-                f"dimension {level} of {shape} has {dims[level]} elements, found {counts[bad[0]]}",
-            )
-
-
-def _element_starts(raw: _Array, braces: _Array) -> _Array:
+def _element_starts(raw: _Array) -> _Array:
     """Where elements begin; a complex number begins at its parenthesis."""
-    blank = (raw == 32) | (raw == 9) | (raw == 10) | (raw == 13)
-    separator = blank | braces | (raw == ord(","))
+    separator = np.isin(raw, np.frombuffer(b" \t\r\n,{}", np.uint8))
     opening = raw == ord("(")
     if opening.any():
         # "nan(0x1)" is one element, and its parenthesis follows a letter.
