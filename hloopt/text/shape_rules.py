@@ -10,7 +10,7 @@ from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin
 from hloopt.text.spelling import type_meant
 from hloopt.text.token import Token
-from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape
+from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
 
 __all__ = ["DEEPEST_SHAPE", "MOST_SHAPES", "ShapeRules"]
 
@@ -19,7 +19,7 @@ DEEPEST_SHAPE = 64
 MOST_SHAPES = 50_000
 _HUGE = 1 << 63
 _SCALAR = Layout(())
-_DEFAULTS = {("S", "0"), ("E", "0"), ("L", "1"), ("M", "0")}
+_DEFAULTS = {"S(0)", "E(0)", "L(1)", "M(0)"}
 
 
 class ShapeRules:
@@ -81,59 +81,22 @@ class ShapeRules:
         return BufferShape(parts[-1])
 
     def layout(self, parts: list[Any]) -> tuple[Layout, int]:
-        opening, order = parts[:2]
-        pieces = dict(parts[2]) if len(parts) == 3 else {}
-        space = int(pieces.get("S", 0))
-        bits = int(pieces.get("E", 0))
-        suffix = "".join(
-            piece if letter in {"D", "T", "SC", "#", "*", "P"} else f"{letter}({piece})"
-            for letter, piece in (parts[2] if len(parts) == 3 else ())
-            if (letter, piece) not in _DEFAULTS
-        )
+        opening, order, *rest = parts
+        pieces = rest[0] if rest else []
+        numbers = {piece[0]: piece[2:-1] for piece in pieces if piece[1] == "("}
+        suffix = "".join(piece for piece in pieces if piece not in _DEFAULTS)
+        space, bits = (int(numbers.get(letter, 0)) for letter in "SE")
         return Layout(order, suffix, space, bits), begin(opening)
 
     def order(self, parts: list[Token]) -> tuple[int, ...]:
         return integers(parts)
 
-    def suffix(self, parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        return parts
+    def suffix(self, parts: list[list[Any]]) -> list[str]:
+        return ["".join(_written(piece)) for piece in parts]
 
-    def level_types(self, parts: list[Token]) -> tuple[str, str]:
-        return "D", f"D({','.join(parts)})"
-
-    def tiles(self, parts: list[str]) -> tuple[str, str]:
-        return "T", "T" + "".join(parts)
-
-    def tile(self, parts: list[Token]) -> str:
-        for part in parts:
-            if part != "*":
-                integer(part)
-        return f"({','.join(parts)})"
-
-    def tail_padding(self, parts: list[Token]) -> tuple[str, str]:
-        return "L", str(integer(parts[0]))
-
-    def index_type(self, parts: list[Token]) -> tuple[str, str]:
-        return "#", f"#({parts[0]})"
-
-    def pointer_type(self, parts: list[Token]) -> tuple[str, str]:
-        return "*", f"*({parts[0]})"
-
-    def element_size(self, parts: list[Token]) -> tuple[str, str]:
-        return "E", str(integer(parts[0]))
-
-    def memory_space(self, parts: list[Token]) -> tuple[str, str]:
-        return "S", str(integer(parts[0]))
-
-    def split(self, parts: list[Token]) -> tuple[str, str]:
-        integers(parts)
-        return "SC", f"SC({parts[0]}:{','.join(parts[1:])})"
-
-    def physical_shape(self, parts: list[Shape]) -> tuple[str, str]:
-        return "P", f"P({parts[0]})"
-
-    def metadata_prefix(self, parts: list[Token]) -> tuple[str, str]:
-        return "M", str(integer(parts[0]))
+    def split(self, parts: list[Token]) -> list[str]:
+        first, *rest = map(str, integers(parts))
+        return [f"SC({first}:{','.join(rest)})"]
 
     # ---- literals ----
 
@@ -204,3 +167,13 @@ def _size(token: Token) -> int:
 def _flat(parts: list[Any]) -> Iterator[str]:
     for part in parts:
         yield part.text if isinstance(part, LiteralText) else str(part)
+
+
+def _written(piece: list[Any]) -> Iterator[str]:
+    for part in piece:
+        if isinstance(part, list):
+            yield from _written(part)
+        elif isinstance(part, Token) and part.lstrip("-").isdecimal():
+            yield str(integer(part))
+        else:
+            yield str(part)

@@ -80,9 +80,6 @@ class ShardingRules:
         usual = tuple(range(len(dims))) if len(dims) > 1 else ()
         return IotaList((prod(dims),), dims, *order or [usual])
 
-    def axes(self, parts: list[Any]) -> list[tuple[AxisRef, Token] | None]:
-        return parts
-
     def axis(self, parts: list[Token]) -> tuple[AxisRef, Token] | None:
         return (AxisRef(unquote(parts[0]), *integers(parts[1:])), parts[0]) if parts else None
 
@@ -141,17 +138,13 @@ class ShardingRules:
     def subgroup(self, parts: list[Token]) -> str:
         return str(parts[0])
 
-    def metadata_list(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return parts
-
     def domain(self, parts: list[Any]) -> Domain:
         return Domain(unquote(parts[0]), parts[1], parts[2])
 
     def dims(self, parts: list[Token]) -> tuple[int, ...]:
         return integers(parts)
 
-    def transposed(self, parts: list[Token]) -> tuple[int, ...]:
-        return integers(parts)
+    transposed = dims
 
 
 class _Axis(NamedTuple):

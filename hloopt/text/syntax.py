@@ -50,26 +50,13 @@ class Syntax(ShapeRules, ValueRules):
         name, attributes, tables = None, [], {}
         for part in parts:
             if isinstance(part, tuple):
-                if part[0] == "HloModule":
-                    name, attributes = part[1], part[2]
-                else:
-                    tables[part[0]] = part[1]
+                name, attributes = part
+            elif isinstance(part, list):
+                tables[str(part[0])] = part[1:]
         return ModuleText(name, attributes, tables, computations)
 
-    def header(self, parts: list[Any]) -> tuple[str, Token, list[AttributeText]]:
-        return "HloModule", parts[0], parts[1:]
-
-    def file_names(self, rows: list[Token]) -> tuple[str, list[Token]]:
-        return "FileNames", rows
-
-    def function_names(self, rows: list[Token]) -> tuple[str, list[Token]]:
-        return "FunctionNames", rows
-
-    def file_locations(self, rows: list[Token]) -> tuple[str, list[Token]]:
-        return "FileLocations", rows
-
-    def stack_frames(self, rows: list[Token]) -> tuple[str, list[Token]]:
-        return "StackFrames", rows
+    def header(self, parts: list[Any]) -> tuple[Token, list[AttributeText]]:
+        return parts[0], parts[1:]
 
     def computation(self, parts: list[Any]) -> ComputationText:
         entry = parts[0].type == "ENTRY"
@@ -80,12 +67,6 @@ class Syntax(ShapeRules, ValueRules):
 
     def signature(self, parts: list[Any]) -> tuple[Token | None, Shape]:
         return parts[0] if isinstance(parts[0], Token) else None, parts[-1]
-
-    def parameter(self, parts: list[Any]) -> None:
-        return None
-
-    def body(self, parts: list[Any]) -> list[Any]:
-        return parts
 
     # ---- instruction ----
 
@@ -101,9 +82,6 @@ class Syntax(ShapeRules, ValueRules):
 
     def head(self, parts: list[Any]) -> tuple[Shape | None, Token]:
         return (parts[0], parts[1]) if len(parts) == 2 else (None, parts[0])
-
-    def operands(self, parts: list[OperandText]) -> list[OperandText]:
-        return parts
 
     def operand(self, parts: list[Any]) -> OperandText:
         return OperandText(parts[-1], parts[0] if len(parts) == 2 else None)
@@ -128,9 +106,6 @@ class Syntax(ShapeRules, ValueRules):
         shape, opcode, arguments, *attributes = parts
         name = Token("TARGET", "_", start_pos=begin(opcode), end_pos=begin(opcode) + 1)
         return [InstructionText(True, name, shape, opcode, arguments, attributes)]
-
-    def attributes(self, parts: list[AttributeText]) -> list[AttributeText]:
-        return parts
 
     def attribute(self, parts: list[Any]) -> AttributeText:
         key, value = parts

@@ -58,11 +58,12 @@ class ValueRules(ShardingRules):
     def integers(self, parts: list[Token]) -> tuple[int, ...]:
         return integers(parts)
 
-    def group_list(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    def group_list(self, parts: list[Any]) -> tuple[Any, ...]:
         return tuple(parts)
 
-    def slices(self, parts: list[SliceRange]) -> tuple[SliceRange, ...]:
-        return tuple(parts)
+    slices = shape_list = buffer_donor = group_list
+    input_output_alias = output_to_operand_aliasing = group_list
+    flags = parameter_replication = original_tuple = origin_recovery_table = statistics = group_list
 
     def slice_range(self, parts: list[Token]) -> SliceRange:
         return SliceRange(*integers(parts))
@@ -117,12 +118,6 @@ class ValueRules(ShardingRules):
         value = parts[0]
         return value if isinstance(value, tuple) else (begin(value), end(value))
 
-    def called_list(self, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        return parts
-
-    def shape_list(self, parts: list[Shape]) -> tuple[Shape, ...]:
-        return tuple(parts)
-
     def shaped_literal(self, parts: list[Any]) -> tuple[Shape, LiteralText]:
         return parts[0], parts[1]
 
@@ -151,24 +146,11 @@ class ValueRules(ShardingRules):
     def short_alias(self, parts: list[Any]) -> AliasEntry:
         return AliasEntry(parts[0], integer(parts[1]), (), "")
 
-    def input_output_alias(self, parts: list[AliasEntry]) -> tuple[AliasEntry, ...]:
-        return tuple(parts)
-
-    output_to_operand_aliasing = input_output_alias
-
     def donor(self, parts: list[Any]) -> tuple[int, tuple[int, ...]]:
         return integer(parts[0]), parts[1]
 
-    def buffer_donor(self, parts: list[Any]) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        return tuple(parts)
-
     def entry_computation_layout(self, parts: list[Shape]) -> tuple[tuple[Shape, ...], Shape]:
         return tuple(parts[:-1]), parts[-1]
-
-    def flags(self, parts: list[bool]) -> tuple[bool, ...]:
-        return tuple(parts)
-
-    parameter_replication = flags
 
     def frontend_attribute(self, parts: list[Any]) -> tuple[str, int, int]:
         name, value = parts
@@ -185,14 +167,8 @@ class ValueRules(ShardingRules):
     def synthetic_origin(self, parts: list[Token]) -> Origin:
         return Origin()
 
-    def original_tuple(self, parts: list[OriginTree]) -> OriginTree:
-        return tuple(parts)
-
     def original(self, parts: list[Any]) -> OriginalArray:
         return OriginalArray(unquote(parts[0]), *parts[1:]) if parts else OriginalArray()
-
-    def origin_recovery_table(self, parts: list[Recovery]) -> tuple[Recovery, ...]:
-        return tuple(parts)
 
     def recovery(self, parts: list[Any]) -> Recovery:
         old, new, *module = parts
@@ -207,9 +183,6 @@ class ValueRules(ShardingRules):
 
     def tolerance(self, parts: list[Token]) -> tuple[str, str]:
         return str(parts[0]), str(parts[1])
-
-    def statistics(self, parts: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        return tuple(parts)
 
     statistic = tolerance
 
