@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hloopt.text.characters import odd_character
+from hloopt.text.grammar import pattern
 from hloopt.text.lalr import END, Parser, Unexpected
 from hloopt.text.problem import Expected, Problem
 
@@ -59,7 +60,6 @@ PHRASES = {
 _FOUND = re.compile(
     r'"(?:[^"\\\n]++|\\.)*+"?|%?[A-Za-z_][A-Za-z0-9_.-]*=?|-?[0-9][0-9a-zA-Z_.]*|->|<=|.', re.DOTALL
 )
-_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=")
 _ESCAPE = (
     r"(?:[abfnrtv\\'\"?]|[0-3][0-7]{0,2}+|[4-7][0-7]?+(?![0-7])"
     r"|[xX](?=[0-9a-fA-F])0*+[0-9a-fA-F]{0,2}+(?![0-9a-fA-F])|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
@@ -68,11 +68,9 @@ _ESCAPE = (
 _BAD_ESCAPE = re.compile(
     rf"(?:[^\\]++|\\{_ESCAPE})*+(?P<bad>\\(?:[0-7]+|[xXuU][0-9a-fA-F]*|.))", re.DOTALL
 )
-_NUMBER = re.compile(r"-?[0-9]++")
 _FIELDS = re.compile(
     r"[ \t\r\n]*+\{[ \t\r\n]*+(?:[a-z_]++=-?[0-9]++(?![0-9A-Za-z_.])[ ,\t\r\n]*+)*+"
 )
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+")
 _OPERAND_BEFORE = re.compile(r"[(,][ \t\r\n]*+([A-Za-z_][A-Za-z0-9_.-]*+)\Z")
 _NAME_BEFORE = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+\Z")
 _BRACKETS = re.compile(
@@ -115,7 +113,7 @@ def explain(error: Unexpected, text: str, start: str, parser: Parser) -> Problem
 
 def _row(text: str, at: int, names: set[str]) -> Problem | None:
     """A row of one of the tables before the first computation: where it goes wrong."""
-    number = _NUMBER.match(text, at)
+    number = pattern("INT").match(text, at)
     if number is None:
         return None
     if "NAME_ROW" in names:
@@ -198,7 +196,7 @@ def _broken(text: str, at: int) -> Problem | None:
 
 def _missing(text: str, at: int, start: str, names: set[str]) -> Problem | None:
     """``name=`` where none can stand, or a name without ``=``: what was forgotten before it."""
-    if "KEY" in names and (word := _WORD.match(text, at)):
+    if "KEY" in names and (word := pattern("WORD").match(text, at)):
         return Problem(at, f"expected '=' after {word[0]!r}", width=len(word[0]))
     if text.startswith("=", at) and "_CLOSE" in names:
         begin = max(0, at - _LONGEST_WORD)
@@ -211,12 +209,12 @@ def _missing(text: str, at: int, start: str, names: set[str]) -> Problem | None:
         if name is not None:
             message = f"instruction {name[1]!r} stands outside of a computation"
             return Problem(at - len(name[0]), message, width=len(name[0].rstrip()))
-    key = _KEY.match(text, at)
+    key = pattern("KEY").match(text, at)
     if key is None or ("LINES" not in names and (start != "module" or "COMMA" not in names)):
         return None
     if start == "module" or text[text.rfind("\n", 0, at) + 1 : at].strip():
-        return Problem(at, f"expected ',' before attribute {key[1]!r}", width=len(key[1]))
-    message = f"expected a blank between {key[1]!r} and '=', or ',' before an attribute"
+        return Problem(at, f"expected ',' before attribute {key[0][:-1]!r}", width=len(key[0]) - 1)
+    message = f"expected a blank between {key[0][:-1]!r} and '=', or ',' before an attribute"
     return Problem(at, message, width=len(key[0]))
 
 

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 
 from hloopt.dataclass import dataclass
+from hloopt.text.parts import NAME, SKIP
 from hloopt.text.problem import Problem
 
 __all__ = ["Excerpt", "excerpt", "headers"]
@@ -25,23 +26,19 @@ _PREFIX = re.compile(
     r")[ ]?)+",
     re.MULTILINE,
 )
-_HEADER = re.compile(
-    r"^[ \t]*+HloModule[ \t]++%?[A-Za-z_][A-Za-z0-9_.-]*+(?=[,:\s]|\Z)", re.MULTILINE
-)
+_HEADER = re.compile(rf"^[ \t]*+HloModule[ \t]++{NAME}(?=[,:\s]|\Z)", re.MULTILINE)
 # What is HLO and no prose: an instruction, the end of a computation.
 _HLO = re.compile(
-    r"^[ \t]*+(?:(?:ROOT[ \t]++)?+%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]++=[ \t]|\}[} \t\r]*+$)",
+    rf"^[ \t]*+(?:(?:ROOT[ \t]++)?+{NAME}[ \t]++=[ \t]|\}}[}} \t\r]*+$)",
     re.MULTILINE,
 )
 # What may follow the end of a computation in the same module: another one.
 _GOES_ON = re.compile(
-    r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
-    r"(?:ENTRY\b|%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]*+(?:\([^\n]*->[^\n]*)?\{"
+    rf"{SKIP}(?:ENTRY\b|{NAME}[ \t]*+(?:\([^\n]*->[^\n]*)?\{{"
     # Cut off within its first line.
-    r"|%[A-Za-z_][A-Za-z0-9_.-]*+\s*+\Z"
-    r"|%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]*+\((?:%?[A-Za-z_][A-Za-z0-9_.-]*+(?::[^\n]*+)?+)?\s*+\Z)"
+    rf"|(?=%){NAME}\s*+\Z|{NAME}[ \t]*+\((?:{NAME}(?::[^\n]*+)?+)?\s*+\Z)"
 )
-_ONLY_COMMENTS = re.compile(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+")
+_ONLY_COMMENTS = re.compile(SKIP)
 _MOST_LISTED = 10
 _NOT_BLANK = re.compile(r"[^\n]")
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import field
 
 from hloopt.dataclass import dataclass
+from hloopt.text.grammar import pattern
 from hloopt.text.problem import Problem
 
 __all__ = [
@@ -21,8 +22,9 @@ __all__ = [
     "skip",
 ]
 
-NAME = r"%?+[A-Za-z_][A-Za-z0-9_.-]*+"
-SKIP = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
+NAME = pattern("NAME").pattern
+# A NUL in a comment is told where the grammar meets it; it hides nothing that follows.
+SKIP = f"(?:{pattern('SPACE').pattern})?+".replace(r"\0", "")
 TARGET = re.compile(rf"(?:ROOT(?=[ \t\r\n%])[ \t\r\n]*+)?+({NAME})")
 CUT_OFF = "the text may have been cut off"
 
