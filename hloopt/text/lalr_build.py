@@ -21,7 +21,7 @@ __all__ = ["LARK", "build", "make_parser"]
 LARK = "1.3."
 """How the version of Lark begins that writes its parsers down as this module reads them."""
 
-# Rules that are read on their own, beside those that hlo.lark imports.
+# Rules that are read on their own, beside those that hlo.lark imports by lines of rules alone.
 _STARTS = ("module", "body", "single", "head", "operands", "attributes")
 # Terminals that are sequences of others, and are taken apart by them.
 _SEQUENCES = ("LINE", "LINE_HEAD", "LINE_ATTRIBUTE", "PARAMETER")
@@ -87,8 +87,8 @@ def make_parser(folder: Path) -> tuple[Lark, dict[str, list[str]]]:
         if (found := re.search(rf"^{name}: (.+)$", text, re.MULTILINE))
     }
     parts = sorted({part.rstrip("?") for parts in sequences.values() for part in parts})
-    imported = re.findall(r"^%import \.\w+ \((.*)\)$", text, re.MULTILINE)
-    starts = [*_STARTS, *(name for line in imported for name in line.split(", ") if name.islower())]
+    imported = re.findall(r"^%import \.\w+ \(([a-z_, ]+)\)$", text, re.MULTILINE)
+    starts = [*_STARTS, *(name for line in imported for name in line.split(", "))]
     parser = Lark(
         f"{text}\n{_PARTS}: {' | '.join(parts)}\n",
         source_path=str(file),
