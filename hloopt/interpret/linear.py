@@ -6,7 +6,6 @@ type of the sum first, accumulate narrow floats in float32 and integers in int64
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import frexp, prod
@@ -18,7 +17,7 @@ import numpy as np
 from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.elementwise import convert
 from hloopt.ir import Instruction
-from hloopt.types import DotDims, DType
+from hloopt.types import DotDims, DType, record_of
 
 __all__ = [
     "CHECKS",
@@ -181,7 +180,7 @@ _PRECISIONS = frozenset({"default", "high", "highest"})
 
 def check_precision(instruction: Instruction) -> str | None:
     """Precisions allow rounding, which changes nothing here; older XLA had one that packs two numbers."""
-    for word in re.findall(r"\w+", str(instruction.attributes.get("operand_precision", ""))):
+    for word in record_of(instruction.attributes, "operand_precision", tuple) or ():
         if word.lower() not in _PRECISIONS:
             return f"operands of the precision {word} cannot be evaluated"
     return None

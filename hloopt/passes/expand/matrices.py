@@ -84,7 +84,7 @@ def product(left: Term, right: Term) -> Term:
     attributes: dict[str, Any] = {
         "lhs_contracting_dims": (rank - 1,),
         "rhs_contracting_dims": (rank - 2,),
-        "operand_precision": Verbatim("{highest,highest}"),
+        "operand_precision": Verbatim("{highest,highest}", ("highest", "highest")),
     }
     if rank > 2:
         batch = tuple(range(rank - 2))

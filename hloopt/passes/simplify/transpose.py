@@ -14,7 +14,7 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
 )
 from hloopt.rewrite import Match, Rule, op, own_attributes, var
-from hloopt.types import Dims, DotDims
+from hloopt.types import Dims, DotDims, record_of
 
 __all__ = ["RULES"]
 
@@ -136,8 +136,7 @@ def _swapped_dot(match: Match) -> Instruction | None:
         for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
             if pair[other] is not None:
                 attributes[f"{side}_{name}"] = pair[other]
-    words = str(attributes.get("operand_precision", "")).strip("{}").split(",")
-    if len({word.strip() for word in words}) > 1:
+    if len(set(record_of(attributes, "operand_precision", tuple) or ())) > 1:
         return match.refuse("the operands of the dot have different precisions")
     if unknown := attributes.keys() - _SWAPPED:
         return match.refuse(f"the dot has {', '.join(sorted(unknown))}")
