@@ -46,6 +46,11 @@ def collective(attributes: str, opcode: str = "all-reduce") -> Instruction:
             ((0, 4), (1, 5), (2, 6), (3, 7)),
         ),
         ("mesh['a'=4,'b'=2, device_ids=([8]<=[8])] {'a'}", ((0, 2, 4, 6), (1, 3, 5, 7))),
+        (
+            "mesh['a'=4,'b'=2, device_ids=([2,4]T(1,0))] {'b'}",
+            ((0, 4), (1, 5), (2, 6), (3, 7)),
+        ),
+        ("mesh['a'=2,'b'=2] {'1'}", ((0, 1), (2, 3))),
     ],
 )
 def test_groups_as_they_are_written(written: str, groups: tuple[tuple[int, ...], ...]) -> None:
