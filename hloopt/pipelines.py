@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -11,6 +10,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.strategies import has_strategy
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.lazy_table import attributes
 from hloopt.rewrite import Controls, Fix, Pass, Pipeline
 from hloopt.rewrite.entries import make_entries, with_options
 from hloopt.rewrite.plugins import installed, installed_names, load_file
@@ -122,28 +122,8 @@ _OWN: Final[Mapping[str, str]] = {
 _ON_DEMAND: Final[Mapping[str, str]] = {"locked-fusion": "fusion.locked_fusion.LockedFusion"}
 
 
-class _Passes(Mapping[str, type[Pass]]):
-    """Passes by name."""
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
-
-    def __getitem__(self, name: str) -> type[Pass]:
-        module, _, attribute = self._places[name].rpartition(".")
-        found: type[Pass] = getattr(import_module(f"hloopt.{module}"), attribute)
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
-PASSES: Final[Mapping[str, type[Pass]]] = _Passes(_OWN)
+PASSES: Final[Mapping[str, type[Pass]]] = attributes("hloopt", _OWN)
+_TOOLS: Final[Mapping[str, type[Pass]]] = attributes("hloopt", _ON_DEMAND)
 
 # What O1 and O2 repeat: calls and state first, since they bring the rest together; what makes work for others
 # before them.  Selects for branches, which compute both, and all that trades one cost for another, are O3's.
@@ -229,7 +209,7 @@ def find_pass(name: str, extra: Mapping[str, type[Pass]] | None = None) -> type[
 
     Raises ``UsageError`` when the installed package's cannot be loaded.
     """
-    found = PASSES.get(name) or (extra or {}).get(name) or _Passes(_ON_DEMAND).get(name)
+    found = PASSES.get(name) or (extra or {}).get(name) or _TOOLS.get(name)
     return found if found is not None else installed(name)
 
 

@@ -5,12 +5,11 @@ Nobody's program has all of them, and loading what it does not have takes longer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from importlib import import_module
-from typing import Generic, TypeVar
+from collections.abc import Collection, Mapping
 
 from hloopt.interpret import elementwise
 from hloopt.interpret.context import Check, Evaluator
+from hloopt.lazy_table import tables
 from hloopt.ops.traits import (
     ALL,
     COLLECTIVE,
@@ -28,9 +27,7 @@ from hloopt.ops.traits import (
     op_table,
 )
 
-__all__ = ["CHECKED", "CHECKS", "COLLECTIVES", "EVALUATED", "EVALUATORS", "ByFamily"]
-
-_Row = TypeVar("_Row")
+__all__ = ["CHECKED", "CHECKS", "COLLECTIVES", "EVALUATED", "EVALUATORS"]
 
 EVALUATED: Mapping[str, Collection[str]] = {
     "bitcast": ("bitcast", "bitcast-convert"),
@@ -75,50 +72,10 @@ CHECKED: Mapping[str, Collection[str]] = {
 """Module -> the opcodes in its ``CHECKS``."""
 
 
-class ByFamily(Mapping[str, _Row], Generic[_Row]):
-    """A table under opcodes, put together from the tables of one name in several modules of a package.
-
-    ``families`` has the opcodes of each module's table; a module is loaded for the first of them.
-    """
-
-    def __init__(
-        self,
-        package: str,
-        table: str,
-        families: Mapping[str, Collection[str]],
-        known: Mapping[str, _Row] | None = None,
-    ) -> None:
-        self._package = package
-        self._table = table
-        self._family = {
-            opcode: family for family, opcodes in families.items() for opcode in sorted(opcodes)
-        }
-        self._known: dict[str, _Row] = {
-            opcode: row for opcode, row in (known or {}).items() if opcode not in self._family
-        }
-        self._opcodes = dict.fromkeys((*self._known, *self._family))
-
-    def __getitem__(self, opcode: str) -> _Row:
-        row = self._known.get(opcode)
-        if row is None:
-            module = import_module(f"{self._package}.{self._family[opcode]}")
-            row = self._known[opcode] = getattr(module, self._table)[opcode]
-        return row
-
-    def __contains__(self, opcode: object) -> bool:
-        return opcode in self._opcodes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._opcodes)
-
-    def __len__(self) -> int:
-        return len(self._opcodes)
-
-
 EVALUATORS: Mapping[str, Evaluator] = op_table(
-    ByFamily(__package__, "EVALUATORS", EVALUATED, elementwise.EVALUATORS),
+    tables(__package__, "EVALUATORS", EVALUATED, elementwise.EVALUATORS),
     ALL - {"constant", "parameter"},
 )
 CHECKS: Mapping[str, Check] = op_table(
-    ByFamily(__package__, "CHECKS", CHECKED), otherwise="nothing to check before anything runs"
+    tables(__package__, "CHECKS", CHECKED), otherwise="nothing to check before anything runs"
 )

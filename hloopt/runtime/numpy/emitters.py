@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from hloopt.interpret.families import ByFamily
+from hloopt.lazy_table import tables
 from hloopt.ops.traits import LIBRARY, MOVING, op_table
 from hloopt.runtime.numpy.movement import Emitter
 
@@ -30,7 +30,7 @@ PLANNED: Final[Mapping[str, Collection[str]]] = {
 """Module -> the opcodes in its ``EMITTERS``."""
 
 EMITTERS: Mapping[str, Emitter] = op_table(
-    ByFamily(__package__, "EMITTERS", PLANNED),
+    tables(__package__, "EMITTERS", PLANNED),
     otherwise="the interpreter evaluates it, or a line is its name",
 )
 """A module is loaded for the first of its ops: most programs have few of them."""
