@@ -14,7 +14,7 @@ from typing import Final
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Frame, Loop, Place, Slot
 from hloopt.analysis.loop_values import Values, is_counted
-from hloopt.analysis.progressions import first_within_any, limits
+from hloopt.analysis.progressions import first_within_any
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import EXTREMA
@@ -166,7 +166,7 @@ class Conditions:
         if affine is not None and not affine.step:
             return affine.at(0), affine.at(0)
         place = self.loop.inside.find(instruction, frame)
-        low, high = limits(kind)
+        low, high = kind.limits
         if place is None or isinstance(place, Slot) or depth > _DEEPEST:
             return low, high
         instruction, frame = place
@@ -188,7 +188,7 @@ def _bounded(opcode: str, kind: DType, parts: list[tuple[int, int]]) -> tuple[in
     if opcode == "clamp":
         lower, value, upper = parts
         return _bounded("minimum", kind, [_bounded("maximum", kind, [lower, value]), upper])
-    low, high = limits(kind)
+    low, high = kind.limits
     (part,) = parts
     return part if low <= part[0] and part[1] <= high else (low, high)
 
@@ -202,14 +202,14 @@ def _holds(direction: str, difference: int) -> bool:
 
 def _against(direction: str, variable: Affine, other: tuple[int, int]) -> First:
     """When a variable first compares so with something between two numbers."""
-    possible, certain = _ranges(direction, *other, *limits(variable.dtype))
+    possible, certain = _ranges(direction, *other, *variable.dtype.limits)
     return First(_first(variable, possible), _first(variable, certain))
 
 
 def _first(variable: Affine, ranges: _Ranges) -> float:
     """In a wider unsigned type, negative numbers of the narrower one are the greatest."""
     modulus, turn = 1 << variable.inner.bits, 1 << variable.dtype.bits
-    lowest, highest = limits(variable.inner)
+    lowest, highest = variable.inner.limits
     inner = [
         (max(lowest, low - shift), min(highest, high - shift))
         for low, high in ranges
@@ -270,6 +270,6 @@ def _stays(variable: Affine, iterations: int) -> bool:
     last = variable.first + iterations * variable.step
     return all(
         low <= number <= high
-        for low, high in (limits(variable.inner), limits(variable.dtype))
+        for low, high in (variable.inner.limits, variable.dtype.limits)
         for number in (variable.first, last)
     )

@@ -6,16 +6,7 @@ from collections.abc import Iterable
 
 from hloopt.types import DType
 
-__all__ = ["first_within", "first_within_any", "limits", "wrapped"]
-
-
-def limits(kind: DType) -> tuple[int, int]:
-    """The least and the greatest value of an integer type or pred."""
-    if kind.is_pred:
-        return 0, 1
-    if kind.kind == "signed":
-        return -(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1
-    return 0, (1 << kind.bits) - 1
+__all__ = ["first_within", "first_within_any", "wrapped"]
 
 
 def wrapped(value: int, kind: DType) -> int:

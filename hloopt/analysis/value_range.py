@@ -76,11 +76,7 @@ UNKNOWN = ValueRange(-inf, inf, nan=True, negative_zero=True)
 
 def integer_limits(dtype: DType) -> tuple[int, int]:
     """The least and the greatest value of an integer type or pred."""
-    if dtype.is_pred:
-        return 0, 1
-    if dtype.kind == "signed":
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
+    return dtype.limits
 
 
 @cache

@@ -99,12 +99,11 @@ def _definite(rng: np.random.Generator, kind: DType, dims: tuple[int, ...]) -> A
 
 def _integer_range(kind: DType, role: Role) -> tuple[int, int]:
     """The smallest and the largest number."""
-    most = (1 << (kind.bits - 1)) - 1 if kind.kind == "signed" else (1 << kind.bits) - 1
+    least, most = kind.limits
     if role.limit is not None:
         return 0, max(0, min(role.limit - 1, most))
     if role.bits and kind.kind == "unsigned":
         return 0, most
     if role.positive:
         return min(1, most), min(_SMALL, most)
-    low = -min(_SMALL, most + 1) if kind.kind == "signed" else 0
-    return low, min(_SMALL, most)
+    return max(-_SMALL, least), min(_SMALL, most)

@@ -14,7 +14,6 @@ from hloopt.types import DType
 __all__ = [
     "compare",
     "convert",
-    "integer_bounds",
     "keeps_bits",
     "reduce_precision",
     "stochastic_convert",
@@ -44,13 +43,6 @@ def keeps_bits(opcode: str, attributes: Mapping[str, Any], kind: DType) -> bool:
     if opcode == "compare":
         return attributes.get("type") == "TOTALORDER" and kind.name in _ORDERED_BY_CODES
     return opcode == "select"
-
-
-def integer_bounds(element: DType) -> tuple[int, int]:
-    """The least and the greatest number of an integer type."""
-    if element.kind == "signed":
-        return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
-    return 0, (1 << element.bits) - 1
 
 
 def convert(args: ScalarArgs, x: Array) -> Array:
@@ -84,7 +76,7 @@ def _sticky(x: Array) -> Array:
 
 
 def _saturate(x: Array, target: DType) -> Array:
-    least, greatest = integer_bounds(target)
+    least, greatest = target.limits
     wide = x.astype(np.float64)
     # float64(2**63 - 1) is 2**63, so that everything below it fits.
     above, below = wide >= float(greatest), wide <= float(least)
@@ -167,7 +159,7 @@ def stochastic_convert(args: ScalarArgs, x: Array, random: Array) -> Array:
     ``fraction * 2**bits``.  Out of range saturates, NaN gives 0; what is less than the greatest number
     never grows beyond it.
     """
-    least, greatest = integer_bounds(args.result)
+    least, greatest = args.result.limits
     wide = x.astype(np.float64)
     size = np.abs(wide)
     whole = np.trunc(size)

@@ -120,8 +120,7 @@ def stray(module: Module, inputs: list[Array], seed: int = 0) -> list[Array]:
 
 
 def _strayed(rng: np.random.Generator, array: Array, kind: DType, limit: int) -> Array:
-    most = (1 << (kind.bits - 1)) - 1 if kind.kind == "signed" else (1 << kind.bits) - 1
-    least = -most - 1 if kind.kind == "signed" else 0
+    least, most = kind.limits
     outside = {n for n in (-1, limit, least, most) if least <= n <= most and not 0 <= n < limit}
     if not outside or not array.size:
         return array

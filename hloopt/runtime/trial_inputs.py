@@ -82,12 +82,11 @@ def _spread(rng: np.random.Generator, array: Array, kind: DType, spread: Spread)
 
 
 def _integers(rng: np.random.Generator, array: Array, kind: DType, spread: Spread) -> Array:
-    is_signed = kind.kind == "signed"
-    most = (1 << (kind.bits - is_signed)) - 1
-    if spread == "negative" and is_signed:
-        low, high = max(-most - 1, -_WIDE), -1
+    least, most = kind.limits
+    if spread == "negative" and least:
+        low, high = max(least, -_WIDE), -1
     elif spread == "wide":
-        low, high = max(-most - 1, -_WIDE) if is_signed else 0, min(most, _WIDE)
+        low, high = max(least, -_WIDE), min(most, _WIDE)
     else:
         return array
     return np.asarray(rng.integers(low, high, array.shape, endpoint=True)).astype(array.dtype)

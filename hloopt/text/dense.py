@@ -153,9 +153,7 @@ def _integers(dtype: DType, plain: _Array, separators: _Array, starts: _Array) -
     numbers = _numbers(plain, np.int64, len(starts))
     if numbers is None or dtype.is_pred:
         return None if numbers is None else numbers != 0
-    signed = dtype.kind == "signed"
-    low = -(1 << dtype.bits - 1) if signed else 0
-    high = (1 << dtype.bits - (1 if signed else 0)) - 1
+    low, high = dtype.limits
     if len(numbers) and not (low <= int(numbers.min()) and int(numbers.max()) <= high):
         return None
     return numbers.astype(dtype.numpy)

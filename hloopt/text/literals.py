@@ -222,8 +222,7 @@ def _integers(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
             f"a literal of type {dtype.name} takes integers, not {words[index]}",
         ) from None
     signed = dtype.kind == "signed"
-    low = -(1 << dtype.bits - 1) if signed else 0
-    high = (1 << dtype.bits - (1 if signed else 0)) - 1
+    low, high = dtype.limits
     # XLA reads every integer of 64 bits into one machine word, and then looks at the type.
     wrapped, least, most = numbers, low, high
     if dtype.bits == 64:

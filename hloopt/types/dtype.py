@@ -63,6 +63,14 @@ class DType:
         """Whether arithmetic is done in a wider type and rounded (f16, bf16, f8*, f4*, f6*)."""
         return self.kind == "float" and self.numpy is not self.compute
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest value of an integer type or pred."""
+        if self.is_pred:
+            return 0, 1
+        sign = self.kind == "signed"
+        return -sign << self.bits - 1, (1 << self.bits - sign) - 1
+
     def __repr__(self) -> str:
         return self.name
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.analysis.progressions import first_within, limits, wrapped
+from hloopt.analysis.progressions import first_within, wrapped
 from hloopt.analysis.trip_count import (
     TripBounds,
     Trips,
@@ -280,7 +280,7 @@ def test_the_count_is_how_often_the_interpreter_runs_the_body(data: st.DataObjec
     """Types, starts, steps, bounds, directions, sides and conversions of any kind, round and round."""
     kind = data.draw(st.sampled_from(_NARROW))
     seen = data.draw(st.sampled_from([kind, kind, "s8", "u8", "s32", "u16"]))
-    number = st.integers(*limits(dtype(kind)))
+    number = st.integers(*dtype(kind).limits)
     start, bound, step = data.draw(number), data.draw(number), data.draw(number)
     direction = data.draw(st.sampled_from(list(_COMPARE)))
     turned, opcode = data.draw(st.booleans()), data.draw(st.sampled_from(["add", "subtract"]))

@@ -22,7 +22,6 @@ from hloopt.analysis.parallel_loop.model import Axes, Node
 from hloopt.analysis.parallel_loop.numbers import numbers
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.terms import MIRRORED, Contradiction, Term, Terms
-from hloopt.analysis.progressions import limits
 from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -223,7 +222,7 @@ class _Prover:
         """How many preds are true, compared with 0."""
         value = _plain(reduce.operands[0])
         pred = value.operands[0] if value.opcode == "convert" else value
-        fits = value.array.dtype.is_integer and value.array.elements <= limits(value.array.dtype)[1]
+        fits = value.array.dtype.is_integer and value.array.elements <= value.array.dtype.limits[1]
         zero = _is_number(other, 0) and _is_number(reduce.operands[1], 0)
         expected = direction in (("EQ", "LE") if wanted else ("NE", "GT"))
         if not (pred.array.dtype.is_pred and fits and zero and expected):

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hloopt.analysis.progressions import limits
 from hloopt.dataclass import dataclass
 from hloopt.types import DType, dtype
 
@@ -107,7 +106,7 @@ class Terms:
             return self.truth(direction in ("EQ", "LE", "GE"))
         number = self.values.get(right)
         if number is not None and direction in ("LT", "GE"):
-            if int(number) == limits(kind)[0]:
+            if int(number) == kind.limits[0]:
                 return self.truth(direction == "GE")
             right = self.integer(int(number) - 1, kind)
             direction = "LE" if direction == "LT" else "GT"
@@ -171,7 +170,7 @@ class Terms:
             if value and (kind.is_integer or (kind.is_float and number != 0)):
                 self._settle(left, right)
         elif kind.is_integer:
-            low, high = self.bounds.get(left, limits(kind))
+            low, high = self.bounds.get(left, kind.limits)
             bound = int(number)
             low, high = (max(low, bound + 1), high) if value else (low, min(high, bound))
             if low > high:

@@ -210,11 +210,7 @@ def _neutral(node: Instruction, opcode: str) -> Instruction:
         if dtype.is_pred:
             identity = identity == "highest"
         elif dtype.is_integer:
-            bounds = np.iinfo(dtype.numpy) if dtype.bits >= 8 else None
-            low = -(1 << (dtype.bits - 1)) if dtype.kind == "signed" else 0
-            high = (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
-            identity = low if identity == "lowest" else high
-            assert bounds is None or bounds.min <= identity <= bounds.max
+            identity = dtype.limits[identity == "highest"]
         else:
             identity = -np.inf if identity == "lowest" else np.inf
     if identity == -1:

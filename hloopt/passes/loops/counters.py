@@ -8,7 +8,7 @@ import numpy as np
 
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
-from hloopt.analysis.progressions import limits, wrapped
+from hloopt.analysis.progressions import wrapped
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
@@ -162,7 +162,7 @@ def _following(
 
 def _stays(variable: Affine, trips: int | None) -> bool:
     """Whether a counter never goes round, so that a wider one can be computed from it."""
-    low, high = limits(variable.dtype)
+    low, high = variable.dtype.limits
     return trips is not None and low <= variable.first + trips * variable.step <= high
 
 

@@ -58,9 +58,7 @@ def identity(opcode: str, dtype: DType) -> Numbers:
         if dtype.is_pred:
             value = top
         elif dtype.is_integer:
-            signed = dtype.kind == "signed"
-            bounds = (-(1 << (dtype.bits - 1)) if signed else 0, (1 << (dtype.bits - signed)) - 1)
-            value = bounds[top]
+            value = dtype.limits[top]
         else:
             value = np.inf if top else -np.inf
             if not np.isinf(np.array(value).astype(storage).astype(np.float64)):

@@ -171,8 +171,7 @@ def _slice_of_iota(match: Match) -> Instruction | None:
         return numbers
     if not dtype.is_integer or dtype.bits < 8:
         return None
-    limit = (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
-    if wanted.limit > limit:
+    if wanted.limit > dtype.limits[1]:
         return None
     if wanted.stride != 1 and wanted.size > 1:
         stride = match.splat(shape, wanted.stride)

@@ -38,9 +38,8 @@ _WIDTHS = frozenset({8, 16, 32, 64})
 
 def largest(kind: DType) -> int:
     """The largest magnitude of a type's values."""
-    if kind.is_pred:
-        return 1
-    return int(1 << (kind.bits - 1)) if kind.kind == "signed" else (1 << kind.bits) - 1
+    least, most = kind.limits
+    return max(-least, most)
 
 
 @dataclass(frozen=True, slots=True)
