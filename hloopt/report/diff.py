@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-__all__ = ["changed_counts", "unified_diff"]
+__all__ = ["unified_diff"]
 
 _CONTEXT = 3
 _Block = tuple[str, int, int, int, int]
@@ -33,14 +33,6 @@ def unified_diff(before: str, after: str, context: int = _CONTEXT) -> list[str]:
                 lines += [f"-{line}" for line in old[i1:i2]]
                 lines += [f"+{line}" for line in new[j1:j2]]
     return lines
-
-
-def changed_counts(lines: Sequence[str]) -> tuple[int, int]:
-    """How many lines of a diff are added and removed."""
-    return (
-        sum(1 for line in lines if line.startswith("+")),
-        sum(1 for line in lines if line.startswith("-")),
-    )
 
 
 def _blocks(old: list[str], new: list[str]) -> Iterator[_Block]:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.kernels.spec import Dim3, Role
 
-if TYPE_CHECKING:
-    from hloopt.ir import Instruction
-
 __all__ = [
     "Array",
     "Capturing",
     "Device",
-    "DeviceCode",
-    "LibraryCalls",
     "Pointer",
     "PointerArgument",
 ]
@@ -42,13 +37,6 @@ class PointerArgument:
     pointer: Pointer
     role: Role
     partial: bool = False
-
-
-class DeviceCode(Protocol):
-    """A compiled program of CUDA C."""
-
-    def close(self) -> None:
-        """Give back what it holds."""
 
 
 class Device(Protocol):
@@ -107,23 +95,3 @@ class Capturing(Protocol):
 
     def replay(self, graph: int) -> None:
         """Run it: the same functions on the same memory."""
-
-
-@runtime_checkable
-class LibraryCalls(Protocol):
-    """A device with libraries of its own (``analysis.gpu_libraries``)."""
-
-    def require(self, libraries: Sequence[str]) -> None:
-        """Raise ``DeviceError`` for one that is not installed."""
-
-    def prepare_library(self, name: str, instruction: Instruction) -> None:
-        """Make what a call needs; before a capture."""
-
-    def library(
-        self,
-        name: str,
-        instruction: Instruction,
-        operands: Sequence[Pointer],
-        results: Sequence[Pointer],
-    ) -> None:
-        """Call it, on the flat leaves of an instruction's operands and of its result."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hloopt.targets.catalog import (
-    complete,
     find_gpu,
     find_target,
     load_target,
@@ -17,7 +16,6 @@ __all__ = [
     "Rate",
     "Target",
     "Unit",
-    "complete",
     "find_gpu",
     "find_target",
     "load_target",

@@ -14,7 +14,6 @@ from hloopt.targets.host import HOST
 from hloopt.targets.target import Target
 
 __all__ = [
-    "complete",
     "find_gpu",
     "find_target",
     "load_target",
@@ -111,8 +110,3 @@ def find_gpu(text: str) -> Target:
             f"predicted (valid: {valid})"
         )
     return found
-
-
-def complete(start: str) -> list[str]:
-    """The names that begin so, for the completion of ``--target`` in a shell."""
-    return [name for name in names() if name.startswith(start.lower())]

@@ -38,7 +38,6 @@ from hloopt.types.shape import (
     compatible,
     descending,
     leaves,
-    same_dimensions,
     without_layout,
 )
 from hloopt.types.sharding import (
@@ -99,7 +98,6 @@ __all__ = [
     "of_numpy",
     "record_of",
     "rounded",
-    "same_dimensions",
     "scalar",
     "stray_key",
     "without_layout",

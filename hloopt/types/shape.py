@@ -28,7 +28,6 @@ __all__ = [
     "compatible",
     "descending",
     "leaves",
-    "same_dimensions",
     "without_layout",
 ]
 
@@ -265,11 +264,6 @@ def without_layout(shape: Shape) -> Shape:
     if isinstance(shape, BufferShape):
         return BufferShape(replace(shape.element, layout=None)) if shape.element.layout else shape
     return replace(shape, layout=None) if shape.layout is not None else shape
-
-
-def same_dimensions(left: ArrayShape, right: ArrayShape) -> bool:
-    """Whether dimensions agree, whatever the element types, layouts and dynamic marks."""
-    return left.dims == right.dims
 
 
 def compatible(left: Shape, right: Shape) -> bool:

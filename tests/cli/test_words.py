@@ -45,3 +45,12 @@ def test_instructions_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert completed("explain", "m.hlo", "exp.1", "%exp.2") == ["%exp.2"]
     assert completed("explain", "m") == ["m.hlo"]
     assert completed("explain", "m.hlo", "exp.3") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [("h", ["h100", "h200", "host"]), ("TPU-v5", ["tpu-v5e", "tpu-v5p"]), ("x", [])],
+)
+def test_targets_are_completed_in_any_case(typed: str, wanted: list[str]) -> None:
+    """The names that begin so, wherever ``--target`` is taken."""
+    assert completed("stats", "--target", typed) == wanted

@@ -14,7 +14,6 @@ from hloopt.errors import UsageError
 from hloopt.targets import (
     Rate,
     Target,
-    complete,
     find_target,
     load_target,
     names,
@@ -199,13 +198,6 @@ def test_names_and_paths(tmp_path: Path) -> None:
     other.write_bytes(b"title = '\xe9'")
     with pytest.raises(UsageError, match=r"latin\.toml: byte 9 is not UTF-8"):
         find_target(str(other))
-
-
-def test_completion() -> None:
-    """The names that begin so."""
-    assert complete("h") == ["h100", "h200", "host"]
-    assert complete("TPU-v5") == ["tpu-v5e", "tpu-v5p"]
-    assert complete("x") == []
 
 
 def test_importing_reads_no_file() -> None:

@@ -34,11 +34,6 @@ class Product:
     contraction: Contraction
     routes: tuple[tuple[Instruction, ...], ...]
 
-    @property
-    def is_bare(self) -> bool:
-        """Whether nothing stands around the product."""
-        return self.contraction.hero.opcode != "custom-call" and not any(self.routes)
-
 
 def product_of(region: Region) -> Product | str:
     """The product of a region, or why it is none."""
