@@ -9,11 +9,7 @@ from hloopt.types.attrs import (
     GatherDims,
     IotaList,
     Metadata,
-    Origin,
-    OriginalArray,
-    OriginTree,
     PaddingDim,
-    Recovery,
     ScatterDims,
     SliceRange,
     Text,
@@ -26,6 +22,7 @@ from hloopt.types.attrs import (
 )
 from hloopt.types.dtype import DTYPES, DType, dtype, of_numpy, rounded
 from hloopt.types.literal import Literal, scalar
+from hloopt.types.origin import Origin, OriginalArray, OriginTree, Recovery
 from hloopt.types.shape import (
     UNBOUNDED,
     ArrayShape,

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -46,11 +46,7 @@ __all__ = [
     "GatherDims",
     "IotaList",
     "Metadata",
-    "Origin",
-    "OriginTree",
-    "OriginalArray",
     "PaddingDim",
-    "Recovery",
     "ScatterDims",
     "SliceRange",
     "Text",
@@ -144,49 +140,6 @@ class FrontendAttributes:
 
 
 _NO_FRONTEND = FrontendAttributes()
-
-
-@dataclass(frozen=True, slots=True)
-class OriginalArray:
-    """``{"name" {0}}``: an array of the module before all passes, or ``{}`` for none."""
-
-    name: str = ""
-    index: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        index = f" {{{','.join(map(str, self.index))}}}" if self.index else ""
-        return f"{{{quote(self.name)}{index}}}" if self.name else "{}"
-
-
-OriginTree: TypeAlias = "OriginalArray | tuple[OriginTree, ...]"
-"""The original arrays in the tree of a shape."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """``origin={({"a"}, {"b" {0}})}``: which arrays a value was; without a tree that of a synthetic call."""
-
-    tree: OriginTree | None = None
-
-    def __str__(self) -> str:
-        return f"{{{_tree_text(self.tree)}}}" if self.tree is not None else "{[synthetic_call]}"
-
-
-def _tree_text(tree: OriginTree) -> str:
-    return f"({', '.join(map(_tree_text, tree))})" if isinstance(tree, tuple) else str(tree)
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """``{"a"} : {"b"}, "HloModule ..."``: an array, another one, and the module that makes it of that."""
-
-    old: OriginalArray
-    new: OriginalArray
-    module: str = ""
-
-    def __str__(self) -> str:
-        module = f",\n  {quote(self.module)}" if self.module else ""
-        return f"{self.old} : {self.new}{module}"
 
 
 @dataclass(frozen=True, slots=True)
