@@ -15,6 +15,7 @@ from hloopt.analysis.layout import is_descending
 from hloopt.analysis.same_place import is_same_place
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, walk
+from hloopt.ops.traits import UPDATING
 from hloopt.types import ArrayShape, Shape, TupleShape
 from hloopt.verify.readings import aliases
 
@@ -105,11 +106,11 @@ def _fusion_pairs(body: Computation) -> Iterator[InPlace]:
     several = body.root.opcode == "tuple"
     outputs = body.root.operands if several else (body.root,)
     updates = [_through_bitcasts(output) for output in outputs]
-    writers = [one for one in updates if one.opcode in ("dynamic-update-slice", "scatter")]
+    writers = [one for one in updates if one.opcode in UPDATING]
     taken: set[int] = set()
     looks = _MOST_LOOKS
     for number, update in enumerate(updates):
-        if update.opcode not in ("dynamic-update-slice", "scatter"):
+        if update.opcode not in UPDATING:
             continue
         if update.opcode == "scatter" and len(update.operands) != 3:
             continue

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import FORWARDING, REARRANGING
+from hloopt.ops.traits import FORWARDING, VIEWS
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["Frame", "Loop", "Place", "Reader", "Slot", "is_splat_view"]
@@ -86,12 +86,11 @@ class Reader:
 
 
 _CALLS = {"call": "to_apply", "fusion": "calls"}
-_VIEWS = REARRANGING - {"copy"}
 
 
 def is_splat_view(instruction: Instruction) -> bool:
     """Whether the result holds nothing but elements of its operand, of the same type, and at least one."""
-    if instruction.opcode not in _VIEWS:
+    if instruction.opcode not in VIEWS:
         return False
     source, result = instruction.operands[0].shape, instruction.shape
     return (

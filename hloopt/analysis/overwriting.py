@@ -18,12 +18,11 @@ from hloopt.analysis.aliasing import Aliasing
 from hloopt.analysis.in_place import in_place_pairs, may_overwrite
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import ALIASES
+from hloopt.ops.traits import ALIASES, SEQUENTIAL
 from hloopt.types import ArrayShape
 
 __all__ = ["Overwrite", "copied_bytes", "overwrites", "readers_first"]
 
-_CONTROL: Final = ("while", "conditional", "call")
 _STEPS: Final = 16
 """Edges that are followed to find what blocks whom, for each edge there is; then bytes alone decide."""
 
@@ -68,7 +67,7 @@ def overwrites(computation: Computation, aliasing: Aliasing) -> tuple[Overwrite,
 
 def _taken(instruction: Instruction, aliasing: Aliasing) -> Iterable[int]:
     """The values among its operands that an instruction writes over."""
-    if instruction.opcode not in _CONTROL:
+    if instruction.opcode not in SEQUENTIAL:
         for pair in in_place_pairs(instruction):
             yield aliasing.value(instruction.operands[pair.operand], pair.operand_index).number
         return
@@ -92,7 +91,7 @@ def _carried(computation: Computation, aliasing: Aliasing) -> Iterable[tuple[Ins
     for before, after in pairs:
         defined = aliasing.values[after].defined
         writer = defined.instruction
-        if writer.computation is not computation or writer.opcode in _CONTROL:
+        if writer.computation is not computation or writer.opcode in SEQUENTIAL:
             continue
         read = [
             number

@@ -32,7 +32,7 @@ from hloopt.analysis.value_range import (
 )
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.ops.traits import IDEMPOTENT, INDEXING, REARRANGING, op_table
+from hloopt.ops.traits import EXTREMA, IDEMPOTENT, INDEXING, REARRANGING, op_table
 from hloopt.types import ArrayShape, DType
 
 __all__ = ["INVERSE", "MIRRORED", "ValueRange", "Values", "decided"]
@@ -41,7 +41,6 @@ _MOVES: Final = (
     REARRANGING | INDEXING - {"dynamic-update-slice"} | {"all-gather", "collective-permute"}
 )
 _COUNTS: Final = {"partition-id": "num_partitions", "replica-id": "replica_count"}
-_EXTREMA: Final = IDEMPOTENT
 INVERSE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
 MIRRORED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 """By direction: that of the negation (unless a NaN takes part), and that with the operands swapped."""
@@ -229,7 +228,7 @@ def _reduce(values: Values, instruction: Instruction, dtype: DType) -> ValueRang
     if kinds != {dtype} or root.operands[0] is root.operands[1]:
         return anything(dtype)
     both = hull(map(values.of, instruction.operands))
-    if root.opcode in ("maximum", "minimum") or (dtype.is_pred and root.opcode in _EXTREMA):
+    if root.opcode in EXTREMA or (dtype.is_pred and root.opcode in IDEMPOTENT):
         return both
     if root.opcode == "add" and dtype.name in IEEE and both.low >= 0:
         return ValueRange(0.0, float("inf"), both.nan, both.negative_zero)

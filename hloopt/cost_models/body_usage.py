@@ -24,7 +24,7 @@ _UPDATES: Final = frozenset({"dynamic-update-slice", "scatter", "tuple"})
 _MOVING: Final = frozenset({"copy", "transpose"})
 _RESULT: Final = "result"
 """Stands for the body's root among element-wise use roots: it stays when more is computed behind the root."""
-SPLITTING: Final = JOINING | REDUCING - {"select-and-scatter"} | {"dot", "dynamic-update-slice"}
+SPLITTING: Final = JOINING | REDUCING | {"dot", "dynamic-update-slice"}
 """Ops after which index computations that were already written are not found again."""
 
 

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _NEVER: Final = SEQUENTIAL | {"domain", "parameter"}
-_ALWAYS: Final = REDUCING - {"select-and-scatter"} | {"fusion", "map"}
+_ALWAYS: Final = REDUCING | {"fusion", "map"}
 
 _LOOP: Final = MOVING - {"bitcast"} | INDEXING | {"reduce-window"}
 _LOOP_PRODUCERS: Final = frozenset({"iota", "constant"})

@@ -15,12 +15,11 @@ from hloopt.fusion import apply
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.naming import ModuleNames
 from hloopt.ir import Computation, Instruction, Module, edit, walk
-from hloopt.ops.traits import ELEMENTAL, FOLDING, INDEXING, MOVING
+from hloopt.ops.traits import ELEMENTAL, FOLDING, INDEXING, MOVING, SEQUENTIAL
 from hloopt.rewrite.pass_ import Pass, PassLog
 
 __all__ = ["FusionWrapper"]
 
-_RUN_ONE_BY_ONE: Final = frozenset({"while", "conditional", "call"})
 _WRAPPED: Final = (MOVING | INDEXING | FOLDING) & ELEMENTAL - {"bitcast", "select-and-scatter"} | {
     "iota",
     "map",
@@ -89,7 +88,7 @@ def _in_order(entry: Computation) -> Iterator[Instruction]:
             stack.pop()
             continue
         yield instruction
-        if instruction.opcode in _RUN_ONE_BY_ONE:
+        if instruction.opcode in SEQUENTIAL:
             for called in reversed(list(walk.called_computations(instruction))):
                 if called not in seen:
                     seen.add(called)

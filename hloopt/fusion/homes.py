@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from hloopt.ir import Computation, Module, walk
+from hloopt.ops.traits import SEQUENTIAL
 
 __all__ = ["fusible_computations"]
-
-_RUN_ONE_BY_ONE = ("while", "conditional", "call")
 
 
 def fusible_computations(module: Module) -> list[Computation]:
@@ -18,5 +17,5 @@ def fusible_computations(module: Module) -> list[Computation]:
     return [
         computation
         for computation in walk.top_level_computations(module)
-        if all(caller.opcode in _RUN_ONE_BY_ONE for caller in computation.callers)
+        if all(caller.opcode in SEQUENTIAL for caller in computation.callers)
     ]

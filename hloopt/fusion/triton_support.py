@@ -12,13 +12,14 @@ from hloopt.analysis.layout import is_effective_scalar
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import (
     BITWISE,
+    CONTRACTING,
     EXTREMA,
+    FOLDING,
     INDEXING,
     INTEGRAL,
-    REARRANGING,
-    REDUCING,
     SIZES,
     TRANSCENDENTAL,
+    VIEWS,
 )
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape
@@ -26,12 +27,12 @@ from hloopt.types import ArrayShape, Shape
 __all__ = ["unsupported", "unsupported_target"]
 
 _NEVER: Final = (
-    REDUCING - {"reduce"}
+    FOLDING - CONTRACTING - {"reduce"}
     | SIZES - {"get-dimension-size"}
     | INDEXING - {"dynamic-slice"}
     | {"ragged-dot", "scatter"}
 )
-_MOVES: Final = REARRANGING - {"copy", "reverse"}
+_MOVES: Final = VIEWS - {"reverse"}
 
 _F8: Final = frozenset({"f8e5m2", "f8e4m3fn"})
 _FLOATS: Final = frozenset({"bf16", "f16", "f32", "f64"})

@@ -104,7 +104,7 @@ CHECKS: Mapping[str, Check] = op_table(
 def check_among(instruction: Instruction, replicas: int, partitions: int) -> str | None:
     """Why an instruction whose opcode is in ``CHECKS`` cannot be run by so many, or None."""
     opcode = instruction.opcode
-    if opcode in ("partition-id", "replica-id"):
+    if opcode in DEVICE_NUMBERS:
         return None
     if opcode in ("send", "recv"):
         return check_transfer(instruction, replicas, partitions)

@@ -23,7 +23,7 @@ from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.interpret.regions import combiner, is_associative, passed
 from hloopt.interpret.scalars import Step, scalar_function
 from hloopt.ir import Computation
-from hloopt.ops.traits import ASSOCIATIVE, op_table
+from hloopt.ops.traits import ASSOCIATIVE, EXTREMA, op_table
 from hloopt.types import DType
 
 __all__ = ["Apply", "Reducer", "reducer_of"]
@@ -90,7 +90,7 @@ class Reducer:
             rounds = kind.name == "bf16" or (kind.name == "f16" and step_by_step)
             return ufunc if rounds and self.name in ("add", "multiply") else None
         code = kind.numpy.kind
-        ordered = self.name in ("maximum", "minimum")
+        ordered = self.name in EXTREMA
         if code not in "biufc" or (ordered and code in "fc"):
             return None
         return None if code == "b" and self.name in ("add", "multiply") else ufunc

@@ -16,7 +16,7 @@ import numpy as np
 from hloopt.interpret.context import Array, Context, array_of
 from hloopt.interpret.elementwise import bound
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import BITWISE, MODULAR, op_table
+from hloopt.ops.traits import BITWISE, EXTREMA, MODULAR, op_table
 from hloopt.types import ArrayShape, DType, leaves
 
 __all__ = ["FEW_LANES", "Step", "folded", "running", "scalar_function"]
@@ -172,7 +172,7 @@ def _written_out(
         total = instruction.attributes.get("type") == "TOTALORDER" and kind.is_float
         direction = _DIRECTIONS[instruction.attributes["direction"]]
         return None if total else f"{operands[0]} {direction} {operands[1]}"
-    if opcode in ("maximum", "minimum") and number:
+    if opcode in EXTREMA and number:
         return f"{opcode}({', '.join(operands)})"
     if opcode == "negate" and kind.name in _FLOATS:
         return f"-{operands[0]}"

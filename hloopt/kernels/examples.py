@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Final
 
 from hloopt.ops import OPS
-from hloopt.ops.traits import ALIASES, COLLECTIVE, TRANSFERS
+from hloopt.ops.traits import ALIASES, COLLECTIVE, SEQUENTIAL, TRANSFERS
 from hloopt.types import DTYPES, DType
 
 __all__ = ["NO_KERNEL", "WITHOUT", "example_text", "opcodes"]
@@ -26,7 +26,7 @@ NO_KERNEL: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("parameter", "constant"), "memory that is there"),
     "after-all": "an order, no memory",
-    **dict.fromkeys(("while", "conditional", "call"), "its computations run step by step"),
+    **dict.fromkeys(sorted(SEQUENTIAL), "its computations run step by step"),
     **dict.fromkeys(
         ("async-start", "async-update", "async-done"), "what it wraps runs in its place"
     ),

@@ -13,7 +13,7 @@ from hloopt.kernels.families.native_dot import is_quick
 from hloopt.kernels.families.native_reduction import runs_whole
 from hloopt.kernels.nested_reduction_splitter import cuts_of, split_fusions
 from hloopt.kernels.written import read_choice
-from hloopt.ops.traits import CONTROL_FLOW, FOLDING
+from hloopt.ops.traits import CONTROL_FLOW, FOLDING, SOURCES
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["NativeSplitter"]
@@ -22,7 +22,6 @@ _PLAIN: Final = frozenset({"parameter", "tuple"})
 _FOLDS: Final = FOLDING - {"ragged-dot", "scaled-dot"}
 # A product inside a product is computed anew for each element of that.
 _AGAIN: Final = 4
-_FREE: Final = frozenset({"parameter", "constant", "iota"})
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ ENTRY main {
             for one in heavy
             if one.opcode != "reduce"
             for operand in one.operands
-            if operand.opcode not in _FREE
+            if operand.opcode not in SOURCES
         }
         cuts = heavy | before
         roots = {body.root, *(body.root.operands if body.root.opcode == "tuple" else ())}

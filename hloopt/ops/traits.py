@@ -38,13 +38,16 @@ EXACT = ASSOCIATIVE & (BITWISE | EXTREMA)
 
 PERMUTING = _where(lambda row: row.moves == "permutes")
 REARRANGING = PERMUTING | _where(lambda row: row.moves == "selects")
+# The same elements at other places, or several times: of one operand, and no copy.
+VIEWS = REARRANGING - ELEMENTWISE
 JOINING = _where(lambda row: row.moves == "joins")
 MOVING = REARRANGING | JOINING
 INDEXING = _where(lambda row: row.moves == "indexes")
 
 FOLDING = _where(lambda row: row.folds)
 CONTRACTING = FOLDING & _where(lambda row: row.family == "linear")
-REDUCING = FOLDING - CONTRACTING
+# By one computation, which is in ``to_apply``.
+REDUCING = FOLDING & _where(lambda row: row.attribute("to_apply"))
 # Whole matrices or lines at once, as libraries compute them.
 LIBRARY = _where(lambda row: row.family == "linear") - FOLDING
 # About sizes that are known at run time.

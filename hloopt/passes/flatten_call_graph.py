@@ -8,11 +8,11 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.ops.traits import SEQUENTIAL
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["FlattenCallGraph"]
 
-_CALLERS = ("call", "while", "conditional")
 _GROWTH: Final = 10
 _ROOM: Final = 10_000
 _STEP = "give a call its own computation"
@@ -79,7 +79,7 @@ ENTRY main {
 
 
 def _may_copy(computation: Computation) -> bool:
-    return all(caller.opcode in _CALLERS for caller in computation.callers) and not any(
+    return all(caller.opcode in SEQUENTIAL for caller in computation.callers) and not any(
         inner.opcode == "rng-get-and-update-state" for inner in computation
     )
 

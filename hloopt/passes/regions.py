@@ -9,7 +9,7 @@ import numpy as np
 
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ops.traits import EXACT
+from hloopt.ops.traits import EXACT, RANDOM
 from hloopt.rewrite import Maker
 from hloopt.types import ArrayShape, TupleShape, array
 
@@ -101,7 +101,7 @@ def _lifts(instruction: Instruction) -> bool:
         return False
     if instruction.opcode == "constant":
         return instruction.literal is not None and instruction.literal.array is not None
-    if instruction.opcode in ("rng", "rng-bit-generator", "rng-get-and-update-state"):
+    if instruction.opcode in RANDOM:
         return False
     return instruction.opcode == "parameter" or instruction.op.is_elementwise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import CONTROL_FLOW
+from hloopt.ops.traits import CONTROL_FLOW, TUPLES
 from hloopt.types import ArrayShape, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
 from hloopt.verify.places import Fault
 from hloopt.verify.readings import aliases, braces
@@ -17,7 +17,6 @@ __all__ = ["BufferChecks"]
 
 Index = tuple[int, ...]
 
-_PASS_ON = ("get-tuple-element", "tuple")
 _CALLERS = CONTROL_FLOW | {"custom-call", "fusion"}
 _COUNTED = ("custom-call", "parameter", "while")
 _STREAM = "_xla_stream_annotation"
@@ -61,7 +60,7 @@ class BufferChecks:
 
     def _instruction(self, instruction: Instruction) -> Iterator[Fault]:
         opcode = instruction.opcode
-        if opcode in ("while", *_PASS_ON) or opcode.startswith("async-"):
+        if opcode in ("while", *TUPLES) or opcode.startswith("async-"):
             return
         if opcode == "custom-call":
             yield from self._custom_call(instruction)

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _BLACKWELL = (10, 0)
-_DROPPING: Final = REDUCING - {"select-and-scatter"} | {"concatenate", "dot", "sort"}
+_DROPPING: Final = REDUCING | {"concatenate", "dot", "sort"}
 """Ops that may keep a thread from computing several elements."""
 
 

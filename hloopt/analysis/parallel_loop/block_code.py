@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from hloopt.analysis.code_size import WRITTEN_ANEW
 from hloopt.analysis.parallel_loop.flow import Flow, Value
-from hloopt.ops.traits import REARRANGING, SOURCES
+from hloopt.ops.traits import SOURCES, VIEWS
 
 __all__ = ["written_often"]
 
@@ -27,7 +27,7 @@ _MOST_PLACES: Final = 4
 _MOST_ELEMENTS: Final = 256
 """Of a value that is stored for its code alone."""
 
-_FREE: Final = REARRANGING - {"copy"} | SOURCES | {"while"}
+_FREE: Final = VIEWS | SOURCES | {"while"}
 
 _Place: TypeAlias = "Value | tuple[Value, int]"
 

@@ -14,7 +14,7 @@ from hloopt.analysis.parallel_loop.flow import Flow, Value
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.trip_count import trip_bounds
 from hloopt.ir import Computation
-from hloopt.ops.traits import REARRANGING, TRANSCENDENTAL
+from hloopt.ops.traits import TRANSCENDENTAL, VIEWS
 from hloopt.types import DType
 
 __all__ = ["Costs"]
@@ -30,7 +30,7 @@ _TRIPS: Final = 16
 
 _FUNCTIONS = TRANSCENDENTAL | {"divide", "remainder"}
 
-_FREE = REARRANGING - {"copy"} | {"constant", "iota"}
+_FREE = VIEWS | {"constant", "iota"}
 
 
 class Costs:

@@ -30,7 +30,7 @@ from hloopt.analysis.parallel_loop.flow import BODY, CONDITION, Flow, Path, Valu
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import REDUCING
+from hloopt.ops.traits import REDUCING, SOURCES
 from hloopt.types import DType
 
 __all__ = ["block_plan"]
@@ -236,7 +236,7 @@ class _Planner:
 
     def _item(self, value: Value, wanted: float, known: AbstractSet[Value]) -> Item | None:
         opcode = value.instruction.opcode
-        if not value.path or opcode in ("constant", "iota", "parameter"):
+        if not value.path or opcode in SOURCES:
             return None
         leaves = self._leaves(value)
         if self._is_inside(value):
@@ -437,7 +437,7 @@ class _Planner:
 _TRIPS_INSIDE: Final = 8
 """How often a loop inside is taken to read what lies around it."""
 
-_SEVERAL = REDUCING - {"select-and-scatter"} | {"conditional", "scatter", "while"}
+_SEVERAL = REDUCING | {"conditional", "scatter", "while"}
 """Ops that compute all their results at once, or none that is worth storing alone."""
 
 

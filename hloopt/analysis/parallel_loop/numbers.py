@@ -14,7 +14,7 @@ from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.normal import normal_attributes
 from hloopt.ops import ScalarArgs
-from hloopt.ops.traits import BODIES, FORWARDING, IDEMPOTENT, INDEXING, REARRANGING, op_table
+from hloopt.ops.traits import BODIES, FORWARDING, IDEMPOTENT, INDEXING, VIEWS, op_table
 from hloopt.types import TupleShape, rounded
 
 __all__ = ["numbers"]
@@ -229,7 +229,7 @@ def _is_zero(one: Instruction, value: Scalar) -> bool:
 
 _RULES: Final[Mapping[str, _Rule]] = op_table(
     {
-        **dict.fromkeys(REARRANGING - {"copy"} | INDEXING - {"dynamic-update-slice"}, _view),
+        **dict.fromkeys(VIEWS | INDEXING - {"dynamic-update-slice"}, _view),
         "add": _add,
         "and": _junction,
         "compare": _compare,

@@ -13,7 +13,7 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import MOVING, REDUCING, SOURCES, TUPLES
+from hloopt.ops.traits import CONTRACTING, FOLDING, MOVING, SOURCES, TUPLES
 from hloopt.types import ArrayShape, ConvDims, DotDims
 
 __all__ = ["HOISTED", "IN_LOOPS", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
@@ -39,7 +39,7 @@ _REPEATED: Final = 32
 
 _HARD: Final = frozenset({"divide", "remainder"})
 _HARD_COST: Final = 10
-IN_LOOPS: Final = REDUCING - {"reduce"} | {"convolution", "scatter"}
+IN_LOOPS: Final = FOLDING - CONTRACTING - {"reduce"} | {"convolution", "scatter"}
 """Ops that are written as loops, however few elements they have."""
 _FREE: Final = SOURCES | TUPLES | {"copy", "opt-barrier"}
 
@@ -150,7 +150,7 @@ class ThreadPlan:
 
     def _reads(self, value: Instruction, user: Instruction) -> int:
         """How often each element of a value is read for all elements of a user, about."""
-        if user.opcode in ("tuple", "get-tuple-element") or user in self._updates:
+        if user.opcode in TUPLES or user in self._updates:
             return 1
         wide = self.local((user, 0)) * self.folded(user)
         return max(wide // max(self.local((value, 0)), 1), 1)

@@ -20,12 +20,12 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import JOINING, REARRANGING
+from hloopt.ops.traits import JOINING, VIEWS
 from hloopt.types import DotDims
 
 __all__ = ["Shared", "Work"]
 
-_NOTHING: Final = REARRANGING - {"copy"} | {"constant", "iota"}
+_NOTHING: Final = VIEWS | {"constant", "iota"}
 _ONE_EACH: Final = _NOTHING | JOINING | {"bitcast-convert", "map"}
 """An element of the result takes one of each operand at most."""
 

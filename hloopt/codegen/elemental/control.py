@@ -20,7 +20,7 @@ from hloopt.codegen.scope import Scope
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.problem import unsupported
-from hloopt.ops.traits import PLUMBING, REARRANGING
+from hloopt.ops.traits import PLUMBING, VIEWS
 from hloopt.types import ArrayShape, leaves
 
 __all__ = ["EMITTERS", "PREDICATED", "branch_frame", "branch_tests"]
@@ -116,7 +116,7 @@ def _is_cheap(branch: Computation) -> bool:
     )
 
 
-_MOVING: Final = REARRANGING - {"copy"} | {"concatenate", "iota"}
+_MOVING: Final = VIEWS | {"concatenate", "iota"}
 
 
 def _together(

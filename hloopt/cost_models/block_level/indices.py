@@ -13,7 +13,7 @@ from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.index import Index, Quotient, Remainder, Symbol, delinearize, linearize
 from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
-from hloopt.ops.traits import op_table
+from hloopt.ops.traits import SOURCES, op_table
 from hloopt.types import ArrayShape
 
 __all__ = ["Place", "is_followed", "own_place", "read_places", "without_ones"]
@@ -135,7 +135,7 @@ def _names(place: Place) -> set[str]:
 
 
 _STEPS: Final[Mapping[str, _Step]] = op_table({
-    **dict.fromkeys(("constant", "iota", "parameter"), _nothing),
+    **dict.fromkeys(SOURCES, _nothing),
     **dict.fromkeys(("bitcast", "reshape"), _reshape),
     "broadcast": _broadcast,
     "copy": lambda _, place: [place],

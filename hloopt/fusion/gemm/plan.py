@@ -14,7 +14,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.gemm.orders import Order, OrderError, inputs, major_part, order_of, output
 from hloopt.fusion.triton_support import unsupported
 from hloopt.ir import Instruction
-from hloopt.ops.traits import PERMUTING, REDUCING, TUPLES
+from hloopt.ops.traits import CONTRACTING, FOLDING, PERMUTING, TUPLES
 from hloopt.passes.dots.numbers import free_dims
 from hloopt.targets import Target
 from hloopt.types import DotDims
@@ -147,7 +147,7 @@ class _Growth:
         return found
 
     def _followed(self, instruction: Instruction, order: Order) -> list[Order]:
-        if instruction.opcode in TUPLES | REDUCING | {"fusion", "iota", "pad"}:
+        if instruction.opcode in TUPLES | FOLDING - CONTRACTING | {"fusion", "iota", "pad"}:
             raise OrderError(instruction.opcode)
         # Pieces side by side are what a dot reads, and no other Triton kernel.
         if instruction.opcode != "concatenate" and (words := unsupported(instruction, self.target)):

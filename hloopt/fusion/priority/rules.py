@@ -31,12 +31,7 @@ __all__ = [
     "no_triton",
 ]
 
-_ELEMENTAL: Final = (
-    MOVING - {"bitcast"}
-    | INDEXING
-    | REDUCING - {"select-and-scatter"}
-    | {"constant", "iota", "scatter"}
-)
+_ELEMENTAL: Final = MOVING - {"bitcast"} | INDEXING | REDUCING | {"constant", "iota", "scatter"}
 
 _LOOPS: Final = frozenset({"loop", "in-place", "memcpy"})
 

@@ -13,7 +13,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Tile
-from hloopt.ops.traits import ELEMENTAL
+from hloopt.ops.traits import ELEMENTAL, SEQUENTIAL
 
 __all__ = ["KERNELS", "PRODUCTS", "WINDOW", "slow_in_a_loop"]
 
@@ -32,12 +32,9 @@ def slow_in_a_loop(one: Instruction, products: int = PRODUCTS, window: int = WIN
     if one.opcode in ("reduce-window", "select-and-scatter"):
         size = prod(dimension.size for dimension in window_dims(one))
         return f"a window has {size} elements, more than {window}" if size > window else ""
-    if one.op.is_elementwise or one.opcode in ELEMENTAL or one.opcode in _INSIDE:
+    if one.op.is_elementwise or one.opcode in ELEMENTAL or one.opcode in SEQUENTIAL:
         return ""
     return f"{one.name} is a {one.opcode}"
-
-
-_INSIDE: Final = frozenset({"while", "conditional", "call"})
 
 
 def _fits(site: Site) -> Verdict:

@@ -14,6 +14,7 @@ from hloopt.ir.walk import (
     top_level_computations,
     wrapped_computations,
 )
+from hloopt.ops.traits import SEQUENTIAL
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["UNKNOWN_TRIPS", "Loop", "Slot", "loops_of", "weights"]
@@ -120,7 +121,7 @@ def weights(module: Module) -> dict[Computation, int]:
     for computation in _callers_first(module):
         weight = found.get(computation, 0)
         for instruction in computation:
-            if instruction.opcode not in ("while", "conditional", "call"):
+            if instruction.opcode not in SEQUENTIAL:
                 continue
             times = weight
             if instruction.opcode == "while":

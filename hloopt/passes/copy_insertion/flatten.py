@@ -7,12 +7,12 @@ from typing import Final
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations, callees_first, calls_by_attribute
+from hloopt.ops.traits import BODIES, SEQUENTIAL
 from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import PassLog
 
 __all__ = ["flatten"]
 
-_CONTROL_FLOW = ("while", "conditional", "call")
 _GROWTH: Final = 100
 _ROOM: Final = 100_000
 
@@ -30,7 +30,7 @@ def flatten(module: Module, log: PassLog) -> bool:
     while pending:
         computation = pending.pop()
         for instruction in list(computation):
-            if instruction.opcode not in _CONTROL_FLOW:
+            if instruction.opcode not in SEQUENTIAL:
                 continue
             for name, called in calls_by_attribute(instruction).items():
                 own = tuple(_own(module, entry, taken) for entry in called)
@@ -65,7 +65,7 @@ def _too_many(module: Module, instruction: Instruction, limit: int) -> Unsupport
 
 
 def _runs_others(instruction: Instruction) -> bool:
-    return instruction.opcode in _CONTROL_FLOW or instruction.opcode == "fusion"
+    return instruction.opcode in BODIES
 
 
 def _own(module: Module, called: Computation, taken: set[Computation]) -> Computation:

@@ -8,7 +8,7 @@ from hloopt.analysis.aliasing import Aliasing
 from hloopt.analysis.in_place import in_place_pairs
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import ALIASES
+from hloopt.ops.traits import ALIASES, SEQUENTIAL
 from hloopt.passes.copy_insertion.tuples import Index, indices
 from hloopt.types import ArrayShape, Shape, TupleShape
 
@@ -16,8 +16,6 @@ __all__ = ["Group", "Key", "State"]
 
 Key = tuple[int, int]
 """Number of a parameter and of a leaf of it."""
-
-_CONTROL = ("while", "conditional", "call")
 
 
 @dataclass(eq=False)
@@ -128,7 +126,7 @@ class State:
 
 def _only_reads(reader: Instruction, operand: Instruction) -> bool:
     """Whether an instruction writes nothing over an operand, and is done with it when it has run."""
-    if reader.opcode in _CONTROL or reader.op.family in ("async", "host"):
+    if reader.opcode in SEQUENTIAL or reader.op.family in ("async", "host"):
         return False
     return all(reader.operands[pair.operand] is not operand for pair in in_place_pairs(reader))
 

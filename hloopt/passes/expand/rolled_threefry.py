@@ -16,7 +16,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.interpret import EVALUATORS
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import PLUMBING, REARRANGING
+from hloopt.ops.traits import PLUMBING, VIEWS
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import ArrayShape, TupleShape
 
@@ -26,7 +26,7 @@ _ROTATIONS: Final = frozenset({(13, 15, 26, 6), (17, 29, 16, 24)})
 _TRIPS: Final = 5
 _MOST_INSTRUCTIONS: Final = 200
 _MOST_KNOWN: Final = 16
-_MOVING: Final = REARRANGING - {"copy", "reverse"}
+_MOVING: Final = VIEWS - {"reverse"}
 
 Known: TypeAlias = "np.ndarray[Any, Any]"
 Value: TypeAlias = "Known | Term | tuple[Value, ...]"

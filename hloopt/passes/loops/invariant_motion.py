@@ -9,7 +9,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
-from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING
+from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING, TUPLES
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, growth_obstacle, remove_unused
@@ -21,7 +21,6 @@ __all__ = ["WhileInvariantMotion"]
 
 _STEP = "move work out of a loop"
 _ARRANGING = REARRANGING - {"slice"} | {"iota"}
-_TUPLES = frozenset({"get-tuple-element", "tuple"})
 _MAYBE_COSTLY = ("control", "custom")
 
 
@@ -141,7 +140,7 @@ ENTRY main {
         if instruction.opcode == "get-tuple-element":
             source = instruction.operands[0]
             return source.opcode not in ("parameter", "tuple") and self.is_work(source)
-        return instruction.opcode not in _TUPLES
+        return instruction.opcode not in TUPLES
 
 
 class _Search:
@@ -192,7 +191,7 @@ class _Search:
             return False
         if isinstance(instruction.shape, TupleShape) and not _is_taken_apart(instruction):
             return False
-        if not self.options.is_work(instruction) or instruction.opcode in _TUPLES:
+        if not self.options.is_work(instruction) or instruction.opcode in TUPLES:
             return True
         ratio = self.options.size_ratio
         read = sum(operand.shape.byte_size for operand in instruction.operands)

@@ -29,7 +29,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
-from hloopt.ops.traits import ALIASES
+from hloopt.ops.traits import ALIASES, SEQUENTIAL
 from hloopt.passes.effects import Effects
 from hloopt.passes.rematerialize.peaks import Peaks
 from hloopt.passes.rematerialize.plan import Plan, plan_again
@@ -40,7 +40,6 @@ __all__ = ["Rematerialize"]
 
 _FAMILIES = ("elementwise", "movement", "indexing", "reduction", "window", "linear", "sort")
 _ALSO = ("iota", "fusion")
-_CONTROL_FLOW = ("while", "conditional", "call")
 _HOLDERS = ALIASES | {"while"}
 _STEPS = 5
 
@@ -145,7 +144,7 @@ class _Worker:
         changed = False
         moments = model.moments(range(len(called)), called)
         for instruction, moment, inner in zip(model.instructions, moments, called, strict=True):
-            if moment.peak <= limit or instruction.opcode not in _CONTROL_FLOW:
+            if moment.peak <= limit or instruction.opcode not in SEQUENTIAL:
                 continue
             for callee in called_computations(instruction):
                 passed = sum(shape.byte_size for shape in callee.parameter_shapes)

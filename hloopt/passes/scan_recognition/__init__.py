@@ -10,7 +10,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import region_computations, wrapped_computations
-from hloopt.ops.traits import ASSOCIATIVE, JOINING
+from hloopt.ops.traits import ASSOCIATIVE, EXTREMA, JOINING
 from hloopt.passes.scan_recognition.loops import LoopScan, loop_scans
 from hloopt.passes.scan_recognition.ranges import (
     Description,
@@ -106,7 +106,7 @@ ENTRY main {
             result, dtype = scan.result, scan.result.array.dtype
             if not all(map(_may_go, (result, *scan.last))) or not log.allows():
                 continue
-            exact = dtype.is_integer or dtype.is_pred or scan.opcode in ("minimum", "maximum")
+            exact = dtype.is_integer or dtype.is_pred or scan.opcode in EXTREMA
             if result.array.dims[0] < self.shortest:
                 continue
             if not (exact or self.fast_math):
@@ -140,7 +140,7 @@ ENTRY main {
         exact = dtype.is_integer or dtype.is_pred
         if exact or self.fast_math:
             return True
-        if found.opcode not in ("minimum", "maximum"):
+        if found.opcode not in EXTREMA:
             log.miss(_STEP, instruction, f"{found.opcode} of {dtype.name} needs fast_math")
             return False
         return not found.zeros or _adds_zeros(instruction)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.ops.traits import IDEMPOTENT, REARRANGING
+from hloopt.ops.traits import EXTREMA, IDEMPOTENT, REARRANGING
 from hloopt.passes.regions import (
     combiner_computation,
     is_exact,
@@ -245,7 +245,7 @@ def _of_widening(match: Match) -> Instruction | None:
     """The order of numbers is the same in a type that holds all of them."""
     root, source = match.root, match.A.array.dtype
     opcode = named_combiner(root.attributes["to_apply"])
-    if not is_plain(root) or opcode not in ("maximum", "minimum"):
+    if not is_plain(root) or opcode not in EXTREMA:
         return None
     target = root.array.dtype
     if (source.name, target.name) not in _WIDENINGS:

@@ -15,6 +15,7 @@ from hloopt.interpret.progress import Progress
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, execution_order, has_side_effect
+from hloopt.ops.traits import SEQUENTIAL
 from hloopt.runtime.kernels import is_kernel
 from hloopt.runtime.numpy import block_limits
 from hloopt.runtime.numpy.builder import Builder
@@ -36,7 +37,6 @@ __all__ = ["Compiler"]
 _PASSED_ON = frozenset({"add-dependency", "domain", "opt-barrier"})
 # A called computation of more instructions is inlined where it has one caller only.
 _MOST_INLINED = 64
-_WRITTEN_IN_PLACE = frozenset({"call", "conditional", "while"})
 
 
 class Compiler(Interpreter, Lines):
@@ -186,7 +186,7 @@ class Compiler(Interpreter, Lines):
             self._sizes[computation] = len(computation) + sum(
                 self._size(called)
                 for instruction in computation
-                if instruction.opcode in _WRITTEN_IN_PLACE
+                if instruction.opcode in SEQUENTIAL
                 for called in called_computations(instruction)
             )
         return self._sizes[computation]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from hloopt.lazy_table import tables
-from hloopt.ops.traits import LIBRARY, MOVING, op_table
+from hloopt.ops.traits import LIBRARY, VIEWS, op_table
 from hloopt.runtime.numpy.movement import Emitter
 
 __all__ = ["EMITTERS", "PLANNED"]
@@ -18,7 +18,7 @@ PLANNED: Final[Mapping[str, Collection[str]]] = {
     "dynamic_slices": ("dynamic-slice", "dynamic-update-slice"),
     "gathering": ("gather",),
     "linear": LIBRARY,
-    "movement": MOVING - {"copy", "pad"} | {"iota"},
+    "movement": VIEWS | {"concatenate", "iota"},
     "padding": ("pad",),
     "random_bits": ("rng-bit-generator",),
     "reduction": ("reduce",),

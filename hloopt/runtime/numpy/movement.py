@@ -11,7 +11,7 @@ import numpy as np
 from hloopt.interpret.movement import iota
 from hloopt.interpret.tiling import is_tiled, order
 from hloopt.ir import Instruction
-from hloopt.ops.traits import MOVING, op_table
+from hloopt.ops.traits import VIEWS, op_table
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import SCALARS, Code
 from hloopt.runtime.numpy.values import Slots
@@ -200,5 +200,5 @@ EMITTERS: Mapping[str, Emitter] = op_table(
         "slice": _slice,
         "transpose": _transpose,
     },
-    MOVING - {"copy", "pad"} | {"iota"},
+    VIEWS | {"concatenate", "iota"},
 )
