@@ -35,6 +35,7 @@ FLOORS = {
     "cost_models": 6,
     "passes": 6,
     "fusion": 7,
+    "kernel_ir": 6,
     "kernels": 8,
     "codegen": 9,
     "presets": 5,

@@ -1,8 +1,8 @@
 """One element of an instruction, as C: what every kernel is made of.
 
-``Elements.value(instruction, index)`` writes the statements that compute an element and returns its C name.
+``Elements.value(instruction, index)`` writes the statements that compute an element and returns its variable.
 The emitters (``codegen/elemental``) are generators: they yield the elements they need of their operands
-(``At``) and are sent the names, so that fusions of any depth need no recursion.  In a block each element is
+(``At``) and are sent the values, so that fusions of any depth need no recursion.  In a block each element is
 computed once.
 """
 
@@ -23,9 +23,10 @@ from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import elementwise, literal
-from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.expressions import Array, ArrayValue, Expr, Operand, Var, as_expr
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.problem import unsupported
 from hloopt.ops.traits import PLUMBING
 from hloopt.types import ArrayShape, leaves
@@ -41,7 +42,6 @@ __all__ = [
     "Emit",
     "Frame",
     "Place",
-    "Pointers",
     "each",
     "every",
     "framed",
@@ -54,10 +54,10 @@ T = TypeVar("T")
 class Frame:
     """A computation that is being written out at one place, with what its parameters stand for.
 
-    A parameter is a C name (a scalar) or an instruction of another frame.
+    A parameter is a value (a scalar) or an instruction of another frame.
     """
 
-    bindings: dict[Instruction, str | tuple[Frame, Instruction]]
+    bindings: dict[Instruction, Expr | tuple[Frame, Instruction]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class _Before:
     symbols: frozenset[Symbol]
 
 
-Emission: TypeAlias = Generator[At, str, str]
+Emission: TypeAlias = Generator[At, Expr, Expr]
 Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
 
 
@@ -101,12 +101,12 @@ class Place(ABC):
 
     @abstractmethod
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
-        """The C name, or expression, of an element; may ask for elements of other values instead."""
+        """The value of an element; may ask for elements of other values instead."""
 
 
-def each(wanted: Iterable[At]) -> Generator[At, str, list[str]]:
+def each(wanted: Iterable[At]) -> Generator[At, Expr, list[Expr]]:
     """Ask for several elements, one after the other."""
-    names: list[str] = []
+    names: list[Expr] = []
     for at in wanted:
         name = yield at
         names.append(name)
@@ -117,11 +117,11 @@ def every(
     e: Elements,
     sizes: Sequence[int],
     hint: str,
-    one: Callable[[Sequence[Index]], Generator[At, str, None]],
+    one: Callable[[Sequence[Index]], Generator[At, Expr, None]],
     unroll: int = UNROLLED_FOLD,
     around: Sequence[Index] = (),
     frame: Frame | None = None,
-) -> Generator[At, str, None]:
+) -> Generator[At, Expr, None]:
     """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
 
     ``around`` are indices that do not change from place to place; ``frame`` is that of what is asked for.
@@ -138,18 +138,17 @@ def every(
         for size in sizes:
             at = Index(0)
             if size != 1 or not e.unrolled:
-                if e.unrolled and places <= unroll:
-                    # No statement: what stands before the loop is as it was.
-                    e.scope.section(shared=False).line("#pragma unroll")
                 block, at = e.loop(size, hint)
+                if e.unrolled and places <= unroll:
+                    block.unroll(0)
                 blocks.enter_context(e.within(block))
             position.append(at)
         yield from one(position)
 
 
-def framed(frame: Frame, emission: Generator[At, str, T]) -> Generator[At, str, T]:
+def framed(frame: Frame, emission: Generator[At, Expr, T]) -> Generator[At, Expr, T]:
     """What a generator asks, asked in another frame."""
-    answer: str | None = None
+    answer: Expr | None = None
     while True:
         try:
             at = next(emission) if answer is None else emission.send(answer)
@@ -159,20 +158,10 @@ def framed(frame: Frame, emission: Generator[At, str, T]) -> Generator[At, str, 
         answer = yield at if at.frame is not None else replace(at, frame=frame)
 
 
-class Pointers:
-    """The C names of the operands a function is given: by the number of the leaf."""
-
-    def __init__(self, names: dict[int, str]) -> None:
-        self._names = names
-
-    def of(self, number: int) -> str | None:
-        """The pointer to operand leaf ``number``, if the function has it."""
-        return self._names.get(number)
-
-
 class Elements:
     """Writes elements of a region into a block of a function.
 
+    memory    where the operands lie that the function is given, by the number of the leaf
     scope     where the next statement goes; ``within`` changes it for a while
     places    leaves of values that are kept somewhere, frame by frame
     ranges    names whose bounds are known
@@ -187,10 +176,10 @@ class Elements:
     """
 
     def __init__(
-        self, region: Region, pointers: Pointers, uses: Uses, scope: Scope, loads: Loads
+        self, region: Region, memory: dict[int, Array], uses: Uses, scope: Scope, loads: Loads
     ) -> None:
         self.region = region
-        self.pointers = pointers
+        self.memory = memory
         self.uses = uses
         self.scope = scope
         self.loads = loads
@@ -209,14 +198,14 @@ class Elements:
         self.frame = self._top
         self._emitters = _emitters()
 
-    def value(self, instruction: Instruction, index: Sequence[Index] = (), leaf: int = 0) -> str:
-        """Write what computes an element, and return its name (or a literal)."""
+    def value(self, instruction: Instruction, index: Sequence[Index] = (), leaf: int = 0) -> Expr:
+        """Write what computes an element, and return its variable (or a literal)."""
         return self.run(self._ask(At(instruction, tuple(index), leaf)))
 
-    def run(self, emission: Emission) -> str:
+    def run(self, emission: Emission) -> Expr:
         """Drive a generator: answer what it asks, by others' answers where needed."""
         stack = [(emission, self.frame)]
-        answer: str | None = None
+        answer: Expr | None = None
         while stack:
             generator, self.frame = stack[-1]
             try:
@@ -287,12 +276,12 @@ class Elements:
             self.scope = before
 
     def remember(
-        self, instruction: Instruction, index: Sequence[Index], leaf: int, name: str
+        self, instruction: Instruction, index: Sequence[Index], leaf: int, name: Operand
     ) -> None:
         """An element has a name in the current block: nobody will compute it there."""
         self.scope.remember((self.frame, instruction, leaf, tuple(index)), name)
 
-    def symbol(self, value: str | Index, hint: str, low: int, high: int) -> Index:
+    def symbol(self, value: Operand, hint: str, low: int, high: int) -> Index:
         """Name an integer known to lie between ``low`` and ``high``."""
         if isinstance(value, Index) and value.is_constant:
             return value
@@ -303,26 +292,25 @@ class Elements:
         key = ("symbol", str(value), low, high)
         name = self.scope.known(key)
         if name is None:
-            name = self.scope.declare(self.loads.index_type, str(value), hint)
+            name = self.scope.declare(self.loads.index_type, value, hint)
             self.scope.remember(key, name)
+        assert isinstance(name, Var), "an index has a name"
         multiple = value.multiple if isinstance(value, Index) else 1
-        return Symbol(name, low, high, multiple or 1).index
+        return Symbol(name.name, low, high, multiple or 1).index
 
     def loop(self, size: int, hint: str) -> tuple[Scope, Index]:
         """``for (int i = 0; i < size; ++i) {``: its block, and the counter."""
-        kind = self.loads.index_type
-        name = self.scope.names.fresh(hint)
-        block = self.scope.block(f"for ({kind} {name} = 0; {name} < {size}; ++{name})")
-        return block, Symbol(name, 0, size - 1).index
+        block, counter = self.scope.loop(0, size, hint, self.loads.index_type)
+        return block, Symbol(counter.name, 0, size - 1).index
 
     def call(
-        self, computation: Computation, arguments: Sequence[str], index: tuple[Index, ...] = ()
-    ) -> Generator[At, str, list[str]]:
+        self, computation: Computation, arguments: Sequence[Operand], index: tuple[Index, ...] = ()
+    ) -> Generator[At, Expr, list[Expr]]:
         """Write out a computation of scalars at once; returns the names of its results.
 
         A computation of arrays will do where it is elementwise: ``index`` is then where all of them are.
         """
-        frame = Frame(dict(zip(computation.parameters, arguments, strict=True)))
+        frame = Frame(dict(zip(computation.parameters, map(as_expr, arguments), strict=True)))
         root = computation.root
         if root.opcode == "tuple":
             return (yield from each(At(operand, index, 0, frame) for operand in root.operands))
@@ -342,9 +330,9 @@ class Elements:
     def _ask(self, at: At) -> Emission:
         return (yield at)
 
-    def _known(self, at: At, frame: Frame) -> str | None:
+    def _known(self, at: At, frame: Frame) -> Expr | None:
         bound = frame.bindings.get(at.instruction)
-        if isinstance(bound, str):
+        if isinstance(bound, Expr):
             return bound
         return self.scope.known((frame, at.instruction, at.leaf, at.index))
 
@@ -380,58 +368,65 @@ class Elements:
         names = yield from each(
             At(operand, at.index if operand.array.rank else ()) for operand in instruction.operands
         )
-        expression = elementwise(instruction, names, self.uses)
+        expression = elementwise(instruction, tuple(map(str, names)), self.uses)
         return self.scope.declare(
             self.uses.type(instruction.array.dtype), expression, instruction.name
         )
 
-    def _input(self, instruction: Instruction, at: At) -> str:
+    def _input(self, instruction: Instruction, at: At) -> Expr:
         number = self.region.inputs[instruction] + at.leaf
         shape = self.region.operands[number]
         inlined = self.region.inlined(number)
         if inlined is not None:
-            return literal(inlined, shape.dtype)
-        pointer = self.pointers.of(self.region.canonical(number))
+            return as_expr(literal(inlined, shape.dtype))
+        pointer = self.memory.get(self.region.canonical(number))
         if pointer is None:
             raise AssertionError(f"{self.region.instruction.name} is not given operand {number}")
         return self.load(pointer, position_of(at.index, shape), shape, instruction.name)
 
-    def load(self, pointer: str, linear: Index, shape: ArrayShape, hint: str) -> str:
+    def load(self, memory: Array, linear: Index, shape: ArrayShape, hint: str) -> Expr:
         """Read one element of memory, as part of a vector where its neighbours are wanted, too."""
-        key = ("load", pointer, linear)
+        key = ("load", memory, linear)
         name = self.scope.known(key)
         if name is None:
-            name = self.loads.read(self, pointer, linear, shape, hint)
+            name = self.loads.read(self, memory, linear, shape, hint)
             self.scope.remember(key, name)
         return name
 
-    def _constant(self, instruction: Instruction, at: At) -> str:
+    def _constant(self, instruction: Instruction, at: At) -> Expr:
         value = instruction.literal
         if value is None or value.array is None:
             raise unsupported(instruction, "has no value: the text leaves it out")
         array, kind = value.array, instruction.array.dtype
         if value.splat is not None:
-            return literal(value.splat[()], kind)
+            return as_expr(literal(value.splat[()], kind))
         if all(position.is_constant for position in at.index):
-            return literal(array[tuple(position.constant for position in at.index)], kind)
+            element = array[tuple(position.constant for position in at.index)]
+            return as_expr(literal(element, kind))
         if array.size > _MOST_CONSTANTS:
             raise unsupported(
                 instruction,
                 f"has {array.size} elements; a kernel holds constants of at most {_MOST_CONSTANTS}",
             )
         key = ("table", instruction)
-        table = self.scope.known(key)
-        if table is None:
-            table = self.scope.names.fresh(instruction.name)
-            values = ", ".join(literal(element, kind) for element in array.reshape(-1))
-            # In memory once and for all, not written by each thread; but calls are no constants there.
-            static = "" if "__" in values else "static "
-            self.scope.line(
-                f"{static}const {self.uses.type(kind)} {table}[{array.size}] = {{{values}}};"
+        known = self.scope.known(key)
+        if known is None:
+            values = [literal(element, kind) for element in array.reshape(-1)]
+            # In memory once, not written by each thread; but calls are no constants there.
+            is_static = not any("__" in value for value in values)
+            table = self.scope.array(
+                self.uses.type(kind),
+                (array.size,),
+                instruction.name,
+                values,
+                space="constant",
+                is_static=is_static,
             )
-            self.scope.remember(key, table)
+            known = ArrayValue(table)
+            self.scope.remember(key, known)
+        assert isinstance(known, ArrayValue), "a table is an array"
         position = linearize(at.index, array.shape)
-        return self.scope.declare(self.uses.type(kind), f"{table}[{position}]", instruction.name)
+        return self.scope.declare(self.uses.type(kind), known.array[position], instruction.name)
 
 
 _MOST_CONSTANTS = 4096

@@ -13,6 +13,8 @@ from hloopt.analysis.index import Index
 from hloopt.codegen.scalars import load
 from hloopt.codegen.types import is_packed
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array, Expr, Member, as_expr
+from hloopt.kernel_ir.types import INT, Type, named_type, vector
 from hloopt.types import ArrayShape
 
 if TYPE_CHECKING:
@@ -27,38 +29,38 @@ VECTOR_BYTES = 16
 class Loads:
     """How a function reads.
 
-    ``index_type`` is the C type of indices; ``widest`` the most elements of a vector, 1 for none; ``seen``
-    are the elements the first writing read: pointer and position.
+    ``index_type`` is the type of indices; ``widest`` the most elements of a vector, 1 for none; ``seen``
+    are the elements the first writing read: where, and at which position.
     """
 
-    index_type: str = "int"
+    index_type: Type = INT
     widest: int = 1
-    seen: frozenset[tuple[str, Index]] = frozenset()
-    now: set[tuple[str, Index]] = field(default_factory=set)
+    seen: frozenset[tuple[Array, Index]] = frozenset()
+    now: set[tuple[Array, Index]] = field(default_factory=set)
 
     def read(
-        self, elements: Elements, pointer: str, linear: Index, shape: ArrayShape, hint: str
-    ) -> str:
-        """Write the access; returns the name of the element."""
-        self.now.add((pointer, linear))
+        self, elements: Elements, memory: Array, linear: Index, shape: ArrayShape, hint: str
+    ) -> Expr:
+        """Write the access; returns the element."""
+        self.now.add((memory, linear))
         kind = shape.dtype
-        width = self._width(pointer, linear, shape)
+        width = self._width(memory, linear, shape)
         if width == 1:
-            value = load(pointer, str(linear), kind, elements.uses)
+            value = load(memory, linear, kind, elements.uses)
             return elements.scope.declare(elements.uses.type(kind), value, hint)
         lane = linear.constant % width
         head = linear - lane
-        key = ("vector", pointer, head, width)
-        vector = elements.scope.known(key)
-        if vector is None:
-            call = elements.uses.call(f"load_vector<{width}>", f"{pointer} + {head.factor_text}")
-            vector = elements.scope.declare(
-                f"Vector<{elements.uses.storage(kind)}, {width}>", call, f"{hint}_vector"
-            )
-            elements.scope.remember(key, vector)
-        return f"{vector}.lane[{lane}]"
+        key = ("vector", memory, head, width)
+        whole = elements.scope.known(key)
+        if whole is None:
+            type = vector(named_type(elements.uses.storage(kind)), width)
+            source = memory.address(head)
+            call = elements.uses.call(f"load_vector<{width}>", source, type=type)
+            whole = elements.scope.declare(type, call, f"{hint}_vector")
+            elements.scope.remember(key, whole)
+        return Member(whole, "lane", named_type(elements.uses.type(kind)), as_expr(lane))
 
-    def _width(self, pointer: str, linear: Index, shape: ArrayShape) -> int:
+    def _width(self, memory: Array, linear: Index, shape: ArrayShape) -> int:
         """The widest vector around an element: aligned, inside the array, every element of it read."""
         kind = shape.dtype
         if self.widest == 1 or is_packed(kind):
@@ -69,7 +71,7 @@ class Loads:
             if (
                 shape.elements % width == 0
                 and head.is_multiple(width)
-                and all((pointer, head + lane) in self.seen for lane in range(width))
+                and all((memory, head + lane) in self.seen for lane in range(width))
             ):
                 return width
             width //= 2

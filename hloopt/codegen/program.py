@@ -10,6 +10,7 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.families import emitters
 from hloopt.codegen.writer import write_function
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.printer import Printer
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import ConditionalStep, KernelStep, Plan, PlanStep, WhileStep
@@ -72,7 +73,7 @@ def _step(
         return
     emit = emitters()[step.spec.kernel]
     for launch in launches.values():
-        yield from write_function(step, launch, emit, uses)
+        yield from Printer().function(write_function(step, launch, emit, uses))
 
 
 def comment(instruction: Instruction) -> Iterator[str]:

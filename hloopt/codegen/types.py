@@ -6,7 +6,7 @@ registers: a signed one sign-extended, all others with zeros above.
 
 from __future__ import annotations
 
-from hloopt.types import DType
+from hloopt.types import ArrayShape, DType
 
 __all__ = [
     "device_problem",
@@ -15,6 +15,7 @@ __all__ = [
     "is_struct",
     "register_type",
     "storage_type",
+    "stored_elements",
 ]
 
 _C_TYPES = {
@@ -89,6 +90,11 @@ def is_packed(dtype: DType) -> bool:
 def elements_per_byte(dtype: DType) -> int:
     """How many elements share a byte: 8, 4 or 2; 1 for types of a byte and wider."""
     return 8 // dtype.bits if is_packed(dtype) else 1
+
+
+def stored_elements(shape: ArrayShape) -> int:
+    """How many elements of the storage type an array has in memory."""
+    return -(-shape.elements // elements_per_byte(shape.dtype))
 
 
 def is_struct(dtype: DType) -> bool:

@@ -7,18 +7,24 @@ it must write the same statements each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
+from math import prod
 
 from hloopt.analysis.code_size import WRITTEN_ANEW, executed_instructions
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.region import Region, region_of
 from hloopt.codegen.device import Uses
-from hloopt.codegen.elements import Elements, Pointers
+from hloopt.codegen.elements import Elements
 from hloopt.codegen.loads import Loads
+from hloopt.codegen.reserved import reserved
 from hloopt.codegen.scalars import store
-from hloopt.codegen.scope import Names, Scope, TooLong
+from hloopt.codegen.types import stored_elements
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array, Cast, Operand, Var
+from hloopt.kernel_ir.scope import Names, Scope, TooLong
+from hloopt.kernel_ir.statements import Function, Parameter
+from hloopt.kernel_ir.types import INT, LONG, UINT, Type, named_type
 from hloopt.kernels.plan import KernelStep
 from hloopt.kernels.spec import KernelSpec, Launch, Place
 from hloopt.types import ArrayShape, dtype
@@ -28,11 +34,16 @@ __all__ = ["EmitFunction", "FunctionWriter", "Pointee", "write_function"]
 
 @dataclass(frozen=True, slots=True)
 class Pointee:
-    """What a parameter points to: its C name, how it is used, and the array there."""
+    """What a parameter points to: the memory, how it is used, and the array there."""
 
-    name: str
+    memory: Array
     role: str
     shape: ArrayShape
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+        return self.memory.name
 
 
 @dataclass
@@ -63,7 +74,7 @@ class FunctionWriter:
 
     def __post_init__(self) -> None:
         names = {
-            place.number: pointee.name
+            place.number: pointee.memory
             for place, pointee in self.pointees.items()
             if place.kind == "operand"
         }
@@ -71,8 +82,8 @@ class FunctionWriter:
         for operand, result in self.spec.in_place:
             pointee = self.pointees.get(Place("result", result))
             if pointee is not None:
-                names.setdefault(self.region.canonical(operand), pointee.name)
-        self.elements = Elements(self.region, Pointers(names), self.uses, self.scope, self.loads)
+                names.setdefault(self.region.canonical(operand), pointee.memory)
+        self.elements = Elements(self.region, names, self.uses, self.scope, self.loads)
 
     @property
     def spec(self) -> KernelSpec:
@@ -105,7 +116,8 @@ class FunctionWriter:
             return Index(0)
         hint = text.replace("Idx.", "_")
         # Not unsigned as they are: differences of indices may be negative.
-        return self.elements.symbol(f"({self.loads.index_type}){text}", hint, 0, size - 1)
+        value = Cast(self.loads.index_type, Var(text, UINT))
+        return self.elements.symbol(value, hint, 0, size - 1)
 
     def global_thread(self, hint: str = "thread") -> Index:
         """``blockIdx.x * blockDim.x + threadIdx.x``, named."""
@@ -114,39 +126,35 @@ class FunctionWriter:
         return self.elements.symbol(linear, hint, 0, threads * blocks - 1)
 
     def shared(
-        self, type_name: str, dims: Sequence[int], hint: str, *, aligned: bool = False
-    ) -> str:
-        """``__shared__ T name[A][B];`` at the place where the next statement goes; returns the name.
+        self, kind: Type | str, dims: Sequence[int], hint: str, *, aligned: bool = False
+    ) -> Array:
+        """An array that the threads of a block share, at the place where the next statement goes.
 
         ``aligned`` lets the compiler take several neighbours, up to 16 bytes, in one access.
         """
-        name = self.scope.names.fresh(hint)
-        kind = f"__align__(16) {type_name}" if aligned else type_name
-        self.elements.scope.line(f"__shared__ {kind} {name}{''.join(f'[{d}]' for d in dims)};")
-        return name
+        align = 16 if aligned else 0
+        return self.elements.scope.array(kind, dims, hint, space="shared", align=align)
 
-    def shared_in_launch(self, type_name: str, elements: int, element_bytes: int, hint: str) -> str:
+    def shared_in_launch(
+        self, kind: Type | str, elements: int, element_bytes: int, hint: str
+    ) -> Array:
         """As ``shared``, in the memory that the launch gives, at a multiple of 16 bytes."""
-        line = self.elements.scope.line
-        if not self.dynamic:
-            line("extern __shared__ __align__(16) unsigned char dynamic_shared[];")
-        name = self.scope.names.fresh(hint)
-        kind = f"{type_name} (*)[{elements}]"
-        line(f"{type_name} (&{name})[{elements}] = *({kind})(dynamic_shared + {self.dynamic});")
+        offset = self.dynamic
         self.dynamic += -(-elements * element_bytes // 16) * 16
         assert self.dynamic <= self.launch.shared, (
             f"{hint} lies outside of {self.launch.shared} bytes"
         )
-        return name
+        scope = self.elements.scope
+        return scope.array(kind, (elements,), hint, space="shared", offset=offset)
 
     def barrier(self) -> None:
-        """``__syncthreads();``."""
-        self.elements.scope.line("__syncthreads();")
+        """Wait for the threads of the block."""
+        self.elements.scope.barrier()
 
-    def store(self, pointee: Pointee, linear: Index | str, value: str) -> None:
+    def store(self, pointee: Pointee, linear: Operand, value: Operand) -> None:
         """Write one element."""
-        line = store(pointee.name, str(linear), value, pointee.shape.dtype, self.uses)
-        self.elements.scope.line(line)
+        for statement in store(pointee.memory, linear, value, pointee.shape.dtype, self.uses):
+            self.elements.scope.add(statement)
 
 
 EmitFunction = Callable[[FunctionWriter], None]
@@ -159,23 +167,17 @@ def write_function(
     uses: Uses,
     *,
     native: bool = False,
-    issued: set[str] | None = None,
-) -> list[str]:
-    """The lines of a function; a ``native`` one runs the tasks from ``begin`` to before ``end``.
-
-    The names of its parameters and variables are added to ``issued``.
+) -> Function:
+    """The function of a launch; a ``native`` one runs the tasks from ``begin`` to before ``end``.
 
     Raises ``UnsupportedError`` for an instruction in the region that has no place inside a kernel.
     """
     region = region_of(step.instruction)
     room = WRITTEN_ANEW.of(executed_instructions(step.instruction))
     try:
-        body, lines = _written(step, launch, region, emit, uses, native, room)
+        return _written(step, launch, region, emit, uses, native, room)
     except TooLong:
-        body, lines = _written(step, launch, region, emit, uses, native, None)
-    if issued is not None:
-        issued.update(body.names.issued)
-    return lines
+        return _written(step, launch, region, emit, uses, native, None)
 
 
 def _written(
@@ -186,7 +188,7 @@ def _written(
     uses: Uses,
     native: bool,
     room: int | None,
-) -> tuple[_Body, list[str]]:
+) -> Function:
     """A function within ``room`` bytes; without a limit what its blocks have in common is shared."""
     index_type = _index_type(region)
     widest = max(1, step.spec.tile.get("vector", 1))
@@ -194,8 +196,7 @@ def _written(
     if widest > 1:
         _Body(step, launch, region, Uses(), loads, native, room).write(emit)
         loads = Loads(index_type, widest, frozenset(loads.now))
-    body = _Body(step, launch, region, uses, loads, native, room)
-    return body, list(body.write(emit))
+    return _Body(step, launch, region, uses, loads, native, room).write(emit)
 
 
 @dataclass
@@ -210,44 +211,41 @@ class _Body:
     names: Names = field(init=False)
 
     def __post_init__(self) -> None:
-        self.names = Names(self.room)
+        self.names = Names(self.room, reserved())
 
-    def write(self, emit: EmitFunction) -> Iterator[str]:
+    def write(self, emit: EmitFunction) -> Function:
         names = self.names
         pointees = {}
-        parameters = [f"long long {names.fresh(name)}" for name in ("begin", "end") if self.native]
+        parameters = [
+            Parameter(Var(names.fresh(name), LONG)) for name in ("begin", "end") if self.native
+        ]
         for argument in self.launch.arguments:
             shape = self._shape(argument.place)
             name = names.fresh(self._hint(argument.place))
-            pointees[argument.place] = Pointee(name, argument.role, shape)
-            const = "const " if argument.role == "in" else ""
-            alone = "" if self._is_shared(argument.place) else " __restrict__"
-            parameters.append(f"{const}{self.uses.storage(shape.dtype)}*{alone} {name}")
+            element = named_type(self.uses.storage(shape.dtype))
+            memory = Array(name, element, (stored_elements(shape),), "global")
+            pointees[argument.place] = Pointee(memory, argument.role, shape)
+            is_alone = not self._is_shared(argument.place)
+            parameters.append(Parameter(memory, is_alone, argument.role == "in"))
         scalars = []
         for number, _ in enumerate(self.launch.scalars):
             symbol = Symbol(names.fresh(f"scalar_{number}"), 0, 2**31 - 1)
             scalars.append(symbol)
-            parameters.append(f"int {symbol.name}")
+            parameters.append(Parameter(Var(symbol.name, INT)))
         scope = Scope(names)
         writer = FunctionWriter(
             self.step, self.launch, self.region, self.uses, self.loads, scope, pointees, scalars
         )
         writer.elements.shares = self.room is None
         emit(writer)
-        threads = self.launch.block[0] * self.launch.block[1] * self.launch.block[2]
-        bounds = f"{threads}, {writer.blocks_per_core}" if writer.blocks_per_core else f"{threads}"
-        name = self.step.function + self.launch.function
-        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}('
-        if self.native:
-            head = f"static void {name}("
-        lines = [f"{head}{', '.join(parameters)}) {{"]
-        if len(lines[0]) > 112:
-            lines = [
-                head,
-                *(f"    {part}," for part in parameters[:-1]),
-                f"    {parameters[-1]}) {{",
-            ]
-        return iter([*lines, *scope.text(1), "}"])
+        return Function(
+            self.step.function + self.launch.function,
+            tuple(parameters),
+            scope.statements(),
+            0 if self.native else prod(self.launch.block),
+            writer.blocks_per_core,
+            self.loads.index_type,
+        )
 
     def _is_shared(self, place: Place) -> bool:
         """Whether an operand lies where a result does: what is read there may have been written."""
@@ -279,9 +277,9 @@ class _Body:
         return f"scratch_{place.number}"
 
 
-def _index_type(region: Region) -> str:
+def _index_type(region: Region) -> Type:
     """32 bits where every array is counted by them with room for a block's overhang."""
     shapes = [*region.operands, *(result.shape for result in region.results)]
     inner = [leaf for item in region.body for leaf in region.arrays_of(item)]
     most = max((shape.elements for shape in (*shapes, *inner)), default=0)
-    return "int" if most < 2**31 - 2**22 else "long long"
+    return INT if most < 2**31 - 2**22 else LONG

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from hloopt.codegen.native.lanes import across, write_lanes
-from hloopt.codegen.scope import Names, Scope
+from hloopt.kernel_ir.scope import Names, Scope
 
 
 def written(fill: Callable[[Scope], None]) -> list[str]:

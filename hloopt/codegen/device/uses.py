@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hloopt.codegen.device.library import identifiers, library
 from hloopt.codegen.types import is_struct, register_type, storage_type
+from hloopt.kernel_ir.expressions import Call, Operand, as_expr
+from hloopt.kernel_ir.types import UNKNOWN, Type
 from hloopt.types import DType
 
 __all__ = ["Uses"]
@@ -29,13 +31,13 @@ class Uses:
         """The headers that were asked for, in that order."""
         return tuple(self._headers)
 
-    def call(self, name: str, *args: str) -> str:
-        """The call ``name(args)``; the name may have template arguments.
+    def call(self, name: str, *args: Operand, type: Type = UNKNOWN) -> Call:
+        """The call ``name(args)``, which gives a value of ``type``; the name may have template arguments.
 
         Raises ``KeyError`` for a name that is not in the library.
         """
         self.add(name.partition("<")[0])
-        return f"{name}({', '.join(args)})"
+        return Call(name, tuple(map(as_expr, args)), type)
 
     def add(self, name: str) -> None:
         """Have a definition of the library in the source; raises ``KeyError`` where it has none."""

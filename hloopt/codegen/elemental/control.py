@@ -16,9 +16,9 @@ from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
 from hloopt.codegen.loops.places import Outside
 from hloopt.codegen.loops.running import Running
-from hloopt.codegen.scope import Scope
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.problem import unsupported
 from hloopt.ops.traits import PLUMBING, VIEWS
 from hloopt.types import ArrayShape, leaves
@@ -57,9 +57,9 @@ def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: 
     for number, (branch, frame) in enumerate(zip(called, frames, strict=True)):
         _place_operand(e, instruction.operands[1 + number], branch, frame, before, fixed)
         if number == 0:
-            block = outer.block(f"if ({tests[0]})") if tests else outer.block("")
+            block = outer.when(f"{tests[0]}") if tests else outer.block("")
         elif number < len(tests):
-            block = outer.otherwise(f"else if ({tests[number]})")
+            block = outer.otherwise(f"{tests[number]}")
         else:
             block = outer.otherwise()
         with e.within(block):

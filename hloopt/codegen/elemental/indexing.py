@@ -79,7 +79,7 @@ def _dynamic_update_slice(
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
     outer = e.scope
     with e.before(index):
-        with e.within(outer.block(f"if ({' && '.join(tests)})")):
+        with e.within(outer.when(f"{' && '.join(tests)}")):
             element = yield At(update, tuple(position))
             e.scope.line(f"{name} = {element};")
         with e.within(outer.otherwise()):

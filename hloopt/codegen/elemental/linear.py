@@ -65,7 +65,7 @@ def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: 
             output = index[labels.output_spatial[axis]]
             tests, place = window_position(e, output, element, window, source[dimension])
             if tests:
-                blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
+                blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests)}")))
             left[dimension] = place
             right[labels.kernel_spatial[axis]] = (
                 Index(window.size - 1) - element if window.reversal else element

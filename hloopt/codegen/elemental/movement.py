@@ -96,7 +96,7 @@ def _either(
     """What is wanted where the test holds, the scalar ``value`` elsewhere."""
     other = yield At(value)
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, other)
-    with e.before(index), e.within(e.scope.block(f"if ({test})")):
+    with e.before(index), e.within(e.scope.when(f"{test}")):
         element = yield wanted
         e.scope.line(f"{name} = {element};")
     return name
@@ -119,9 +119,9 @@ def _concatenate(e: Elements, instruction: Instruction, index: _Position, leaf: 
     with e.before(index):
         for number, (operand, start, limit) in enumerate(parts):
             if number == 0:
-                block = outer.block(f"if ({at} < {limit})")
+                block = outer.when(f"{at} < {limit}")
             elif number < len(parts) - 1:
-                block = outer.otherwise(f"else if ({at} < {limit})")
+                block = outer.otherwise(f"{at} < {limit}")
             else:
                 block = outer.otherwise()
             with e.within(block):

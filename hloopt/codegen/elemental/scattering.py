@@ -37,7 +37,7 @@ def _scatter(
                 batch.append(at)
         window = yield from scatter_window(e, instruction, batch)
         if window.tests:
-            blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(window.tests)})")))
+            blocks.enter_context(e.within(e.scope.when(f"{' && '.join(window.tests)}")))
         source = _source(e, window, dims, batch, index, blocks)
         values = yield from each(At(operand, source) for operand in sources)
         combined = yield from e.call(instruction.attributes["to_apply"], [*names, *values])
@@ -72,7 +72,7 @@ def _source(
         if at in window.along:
             offsets.append(offset)
     if tests:
-        blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
+        blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests)}")))
     positions: dict[int, Index] = dict(zip(sorted(dims.update_window_dims), offsets, strict=True))
     rest = iter(batch)
     return tuple(

@@ -52,7 +52,7 @@ def _visit(
             blocks.enter_context(e.within(block))
         tests, place = window_position(e, output[at], element, window, dims[at])
         if tests:
-            blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
+            blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests)}")))
         position.append(place)
     return tuple(position)
 
@@ -108,7 +108,7 @@ def _select_and_scatter(
         same = " && ".join(
             f"{name} == {at.factor_text}" for name, at in zip(chosen, index, strict=True)
         )
-        blocks.enter_context(e.within(e.scope.block(f"if ({same or 'true'})")))
+        blocks.enter_context(e.within(e.scope.when(f"{same or 'true'}")))
         value = yield At(source, tuple(places))
         results = yield from e.call(instruction.attributes["scatter"], [total, value])
         e.scope.line(f"{total} = {results[0]};")
@@ -128,10 +128,10 @@ def _selected(
         position = _visit(e, instruction, output, blocks)
         candidate = yield At(operand, position)
         keep = e.scope.variable("bool", "keep", "false")
-        with e.within(e.scope.block(f"if ({chosen[0]} >= 0)")):
+        with e.within(e.scope.when(f"{chosen[0]} >= 0")):
             results = yield from e.call(instruction.attributes["select"], [best, candidate])
             e.scope.line(f"{keep} = {results[0]};")
-        with e.within(e.scope.block(f"if (!{keep})")):
+        with e.within(e.scope.when(f"!{keep}")):
             e.scope.line(f"{best} = {candidate};")
             for name, place in zip(chosen, position, strict=True):
                 e.scope.line(f"{name} = {place};")

@@ -59,15 +59,13 @@ def leave_parts(f: FunctionWriter, running: Running, thread: Index, inside: str)
         for position in local_indices(reduce.array, (None,) * reduce.array.rank):
             fold = begin(f.elements, reduce)
             folds.append(fold)
-            block = (
-                f.elements.scope.block(f"if ({' && '.join(tests)})") if tests else f.elements.scope
-            )
+            block = f.elements.scope.when(f"{' && '.join(tests)}") if tests else f.elements.scope
             with f.elements.within(block):
                 yield from take_part(f.elements, running, fold, position)
         tree(f.elements, folds, WARP // 2)
         first = f"{thread % WARP} == 0"
         test = f"{first} && {inside}" if inside else first
-        with f.elements.within(f.elements.scope.block(f"if ({test})")):
+        with f.elements.within(f.elements.scope.when(f"{test}")):
             for at, fold in enumerate(folds):
                 place = _part(running, reduce, running.trip, at) + thread // WARP
                 f.store(f.scratch(number), place, fold.names[0])

@@ -26,7 +26,7 @@ def emit(f: FunctionWriter) -> None:
             block = scope
             number = thread
             if own < groups:
-                block = scope.block(f"if ({thread} < {own})")
+                block = scope.when(f"{thread} < {own}")
                 number = Symbol(str(thread), 0, own - 1).index
             elif len(hero.operands) > 1:
                 block = scope.block("")

@@ -72,12 +72,12 @@ class _Direct:
             tests = [self._tests({**lane, **at, **zeros}) for lane in lanes]
             shared = len(set(tests)) == 1
             if shared and tests[0]:
-                blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests[0])})")))
+                blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests[0])}")))
             for axis in inner:
                 at[axis] = self._loop(blocks, sizes[axis], "c")
             rows = list(zip(lanes, sums, tests, strict=True))
             for common, group in groupby(rows, lambda row: () if shared else row[2]):
-                with e.within(e.scope.block(f"if ({' && '.join(common)})") if common else e.scope):
+                with e.within(e.scope.when(f"{' && '.join(common)}") if common else e.scope):
                     for lane, total, _ in group:
                         self._multiply({**lane, **at}, total)
 

@@ -21,9 +21,9 @@ from hloopt.codegen.families.dot_values import (
     sum_type_name,
     zero,
 )
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_small import block_threads
 from hloopt.kernels.families.dot_tiling import oriented
@@ -79,7 +79,7 @@ class _Small:
             self._read(self.contraction.lhs, "m", lhs, start)
             self._read(self.contraction.rhs, "n", rhs, start)
             f.barrier()
-            with e.within(e.scope.block(f"if ({idle})") if idle else e.scope):
+            with e.within(e.scope.when(f"{idle}") if idle else e.scope):
                 self._multiply(total, (lhs, rhs), (batch, m, part, n))
             if steps > 1:
                 f.barrier()
@@ -150,14 +150,14 @@ class _Small:
         row = batch * self.size["m"] + m
         tests = [idle] if idle else []
         if parts:
-            with e.within(e.scope.block(f"if ({idle})") if idle else e.scope):
+            with e.within(e.scope.when(f"{idle}") if idle else e.scope):
                 e.scope.line(f"{parts}[{row}][{part * self.size['n'] + n}] = {total};")
             f.barrier()
             tests.append(f"{part} == 0")
         b = e.symbol(self.first + batch, "b", 0, self.blocks * self.batches - 1)
         if b.high >= self.size["b"]:
             tests.append(f"{b} < {self.size['b']}")
-        with e.within(e.scope.block(f"if ({' && '.join(tests)})") if tests else e.scope):
+        with e.within(e.scope.when(f"{' && '.join(tests)}") if tests else e.scope):
             if parts:
                 block, other = e.loop(self.slices - 1, "other")
                 with e.within(block):

@@ -120,13 +120,13 @@ class _Tiles:
                 self._multiply(tiles, sums)
                 f.barrier()
                 return
-            with e.within(e.scope.block(f"if ({name} < {steps})")):
+            with e.within(e.scope.when(f"{name} < {steps}")):
                 for load in tiles.values():
                     load.stage(Symbol(name, 0, steps - 1).index)
-            with e.within(e.scope.block(f"if ({name} > 0)")):
+            with e.within(e.scope.when(f"{name} > 0")):
                 self._multiply(tiles, sums)
             f.barrier()
-            with e.within(e.scope.block(f"if ({name} < {steps})")):
+            with e.within(e.scope.when(f"{name} < {steps}")):
                 for load in tiles.values():
                     load.unstage()
             f.barrier()
@@ -248,7 +248,7 @@ class _Tiles:
             self.counts[group] = index
             write()
             return
-        with e.within(e.scope.block(f"if ({index} < {size})")):
+        with e.within(e.scope.when(f"{index} < {size}")):
             self.counts[group] = narrowed(index, size - run + 1)
             write()
 
@@ -323,7 +323,7 @@ class _Load:
         e, tiling = self.tiles.f.elements, self.tiles.tiling
         if number.high >= self.runs:
             name = e.symbol(number, "run", 0, number.high)
-            with e.within(e.scope.block(f"if ({name} < {self.runs})")):
+            with e.within(e.scope.when(f"{name} < {self.runs}")):
                 self._one(at, narrowed(name, self.runs), write)
             return
         if self.along_k:
@@ -365,7 +365,7 @@ class _Load:
             return
         for target in targets:
             e.scope.line(f"{target} = {zero(tiles.contraction)};")
-        with e.within(e.scope.block(f"if ({' && '.join(tests)})")):
+        with e.within(e.scope.when(f"{' && '.join(tests)}")):
             self._set_all(lanes, targets)
 
     @property
@@ -404,7 +404,7 @@ class _Load:
         for (tests, place), target in zip(lanes, targets, strict=True):
             if tests:
                 e.scope.line(f"{target} = {zero(self.tiles.contraction)};")
-                with e.within(e.scope.block(f"if ({' && '.join(tests)})")):
+                with e.within(e.scope.when(f"{' && '.join(tests)}")):
                     self._set(target, place)
             else:
                 self._set(target, place)

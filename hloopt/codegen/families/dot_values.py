@@ -80,7 +80,7 @@ def read_factor(
     if not tests:
         return factor(f, contraction, side, place)
     name = e.scope.variable(sum_type_name(f, contraction), hint, zero(contraction))
-    with e.within(e.scope.block(f"if ({' && '.join(tests)})")):
+    with e.within(e.scope.when(f"{' && '.join(tests)}")):
         value = factor(f, contraction, side, place)
         e.scope.line(f"{name} = {value};")
     return name

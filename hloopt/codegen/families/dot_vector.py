@@ -86,7 +86,7 @@ class _Rows:
         row = e.symbol(first + local, "row", 0, self.blocks * self.rows - 1)
         total = f.scope.variable(self.kind, "total", zero(self.contraction))
         inside = narrowed(row, self.count)
-        scope = e.scope if row.high < self.count else e.scope.block(f"if ({row} < {self.count})")
+        scope = e.scope if row.high < self.count else e.scope.when(f"{row} < {self.count}")
         with e.within(scope):
             name = f.scope.names.fresh("k")
             head = f"for ({f.loads.index_type} {name} = {lane * self.vector}; {name} < {k}; "
@@ -96,11 +96,11 @@ class _Rows:
                     self._multiply(total, {"b": b, "m": inside, "k": start + step})
         add_lanes(f, self.contraction, total)
         if warps > 1:
-            with e.within(e.scope.block(f"if ({lane % _WARP} == 0)")):
+            with e.within(e.scope.when(f"{lane % _WARP} == 0")):
                 e.scope.line(f"{parts}[{local}][{lane // _WARP}] = {total};")
             f.barrier()
         tests = [f"{lane} == 0", *([f"{row} < {self.count}"] if row.high >= self.count else [])]
-        with e.within(e.scope.block(f"if ({' && '.join(tests)})")):
+        with e.within(e.scope.when(f"{' && '.join(tests)}")):
             if warps > 1:
                 block, warp = e.loop(warps - 1, "warp")
                 with e.within(block):
@@ -122,7 +122,7 @@ class _Rows:
         sums = f.scope.names.fresh("sums")
         f.scope.line(f"{self.kind} {sums}[{vector}] = {{}};")
         is_inside = row.high + vector <= self.count
-        with e.within(e.scope if is_inside else e.scope.block(f"if ({row} < {self.count})")):
+        with e.within(e.scope if is_inside else e.scope.when(f"{row} < {self.count}")):
             name = f.scope.names.fresh("k")
             head = f"for ({f.loads.index_type} {name} = {part}; {name} < {k}; "
             with e.within(e.scope.block(f"{head}{name} += {self.sharing})")):
@@ -136,7 +136,7 @@ class _Rows:
         tests = [f"{part} == 0"] if self.sharing > 1 else []
         if not is_inside:
             tests.append(f"{row} < {self.count}")
-        with e.within(e.scope.block(f"if ({' && '.join(tests)})") if tests else e.scope):
+        with e.within(e.scope.when(f"{' && '.join(tests)}") if tests else e.scope):
             if self.sharing > 1:
                 block, other = e.loop(self.sharing - 1, "other")
                 with e.within(block):

@@ -299,7 +299,7 @@ class _Transform:
     @contextmanager
     def _tested(self, test: str) -> Iterator[None]:
         e = self.f.elements
-        with e.within(e.scope.block(f"if ({test})") if test else e.scope):
+        with e.within(e.scope.when(f"{test}") if test else e.scope):
             yield
 
 

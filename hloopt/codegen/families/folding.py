@@ -139,9 +139,9 @@ def merge(e: Elements, fold: Fold, others: Sequence[str], there: str) -> None:
     if not fold.has:
         fold.reducer.assign(e, fold.names, others)
         return
-    outer = e.scope.block(f"if ({there})") if there else e.scope
+    outer = e.scope.when(f"{there}") if there else e.scope
     with e.within(outer):
-        with e.within(outer.block(f"if ({fold.has})")):
+        with e.within(outer.when(f"{fold.has}")):
             fold.reducer.assign(e, fold.names, others)
         with e.within(outer.otherwise()) as first:
             for name, other in zip(fold.names, others, strict=True):
@@ -207,7 +207,7 @@ def reload(
     if not condition:
         return begin(e, hero, values)
     fold = begin(e, hero)
-    inner = e.scope.block(f"if ({condition})")
+    inner = e.scope.when(f"{condition}")
     for (_, name), value in zip(fold.variables, values, strict=True):
         inner.line(f"{name} = {value};")
     return fold

@@ -10,9 +10,9 @@ from typing import Final
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.linear_systems import System, system_of
 from hloopt.types import dtype
 
@@ -118,7 +118,7 @@ class _Cholesky(_Writer):
         """The triangle that is named, as a lower one."""
         e, source = self.f.elements, self.f.region.instruction.operands[0]
         rows, columns, i, j = self._pairs(size)
-        with self.rolled(rows), self.rolled(columns), self.block(f"if ({j} <= {i})"):
+        with self.rolled(rows), self.rolled(columns), self.when(f"{j} <= {i}"):
             place = (i, j) if self.lower else (j, i)
             value = self.widened(e.value(source, (*self.batch, *place)), conjugate=not self.lower)
             e.scope.line(f"{self.cell(i, j)} = {value};")
@@ -218,7 +218,7 @@ class _Solve(_Writer):
                 assert isinstance(atom, Symbol)
                 column = Symbol(atom.name, 0, system.columns - 1).index
             place = (row, column) if system.is_left else (column, row)
-            with e.within(e.scope.block(f"if ({inside})") if inside else e.scope):
+            with e.within(e.scope.when(f"{inside}") if inside else e.scope):
                 move(f"{tile}[{row}][{local}]", (*self.batch, *place))
             if inside and move == self._read:
                 with e.within(e.scope.otherwise()):

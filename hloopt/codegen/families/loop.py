@@ -8,9 +8,9 @@ from hloopt.analysis.index import Index, Symbol
 from hloopt.codegen.loads import VECTOR_BYTES
 from hloopt.codegen.positions import index_at
 from hloopt.codegen.scalars import literal, pack
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.types import elements_per_byte, is_packed
 from hloopt.codegen.writer import FunctionWriter, Pointee
+from hloopt.kernel_ir.scope import Scope
 
 __all__ = ["emit", "store_run", "strided"]
 
@@ -67,7 +67,7 @@ def _run(
             )
             for number in numbers
         ]
-        with f.elements.within(f.elements.scope.block(f"if ({position} < {elements})")):
+        with f.elements.within(f.elements.scope.when(f"{position} < {elements}")):
             for number, name in zip(numbers, names, strict=True):
                 f.elements.scope.line(f"{name} = {_value(f, number, position)};")
         for number, name in zip(numbers, names, strict=True):
@@ -110,7 +110,7 @@ def store_run(
         if lane < certain:
             f.store(pointee, first + lane, value)
         else:
-            with f.elements.within(scope.block(f"if ({first + lane} < {elements})")):
+            with f.elements.within(scope.when(f"{first + lane} < {elements}")):
                 f.store(pointee, first + lane, value)
 
 
@@ -124,5 +124,5 @@ def _store_packed(
         byte = pack(list(values[start : start + count]), kind, f.uses)
         at = (first + start) // count
         certain = elements % len(values) == 0 or start < elements % len(values)
-        target = scope if certain else scope.block(f"if ({first + start} < {elements})")
+        target = scope if certain else scope.when(f"{first + start} < {elements}")
         target.line(f"{pointee.name}[{at}] = {byte};")

@@ -61,7 +61,7 @@ def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish, taking: Taking | N
             done(f, folds, inside)
         return
     tiles, place = warps_to_shared(f, folds, lane, sweep.rows, sweep.threads)
-    with e.within(e.scope.block(f"if ({lane} < {WARP})")):
+    with e.within(e.scope.when(f"{lane} < {WARP}")):
         warps = sweep.threads // WARP
         condition = f"{lane} < {warps}" if warps < WARP else ""
         folds = [

@@ -12,9 +12,9 @@ from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import load
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.scatter import combiner, scatter_of
 from hloopt.types import ScatterDims
 
@@ -77,7 +77,7 @@ def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> E
 
 def _guarded(f: FunctionWriter, window: Window) -> Scope:
     scope = f.elements.scope
-    return scope.block(f"if ({' && '.join(window.tests)})") if window.tests else scope
+    return scope.when(f"{' && '.join(window.tests)}") if window.tests else scope
 
 
 def _plainly(

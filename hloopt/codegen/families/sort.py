@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.elements import Emission
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.sort import carries_positions, rows_of, sort_of
 from hloopt.types import DType, dtype
 
@@ -55,7 +55,7 @@ class _Places:
             straight = [name for pair in zip(first, second, strict=True) for name in pair]
             (stays,) = yield from e.call(comparator, straight[: 2 * values])
             swap = f"{swap} || (!{stays} && {second[-1]} < {first[-1]})"
-        block = e.scope.block(f"if ({swap})")
+        block = e.scope.when(f"{swap}")
         for name, one, other in zip(self.names, first, second, strict=True):
             block.line(f"{name}[{i}] = {other};")
             block.line(f"{name}[{j}] = {one};")
@@ -144,7 +144,7 @@ def _step(
     outer = f.elements.scope
     block, p = _threads(f, pairs, "pair")
     i, j = _pair(block, str(p), reach, half)
-    inside = block.block(f"if ({j} < {limit})")
+    inside = block.when(f"{j} < {limit}")
     with f.elements.within(inside):
         places.compare(i, j, at)
     outer.line("__syncthreads();")
@@ -202,7 +202,7 @@ def _tile(f: FunctionWriter) -> None:
         count = f.scope.declare("int", f"min({size}, {length} - {start.factor_text})", "count")
     for loading in (True, False):
         block, at = _threads(f, size, "at")
-        inside = block.block(f"if ({at} < {count})") if length % size else block
+        inside = block.when(f"{at} < {count}") if length % size else block
         with f.elements.within(inside):
             linear = _linear(sort, row, start + at)
             place = inside.declare("int", str(linear), "place")
@@ -238,7 +238,7 @@ def _long_step(f: FunctionWriter) -> None:
         pair = f.elements.symbol(thread % half_row, "pair", 0, half_row - 1)
         row = f.elements.symbol(thread // half_row, "row", 0, rows - 1)
         i, j = _pair(scope, str(pair), reach, half)
-        inside = scope.block(f"if ({j} < {length})")
+        inside = scope.when(f"{j} < {length}")
         with f.elements.within(inside):
             places = [
                 inside.declare(

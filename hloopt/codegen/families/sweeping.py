@@ -47,7 +47,7 @@ def guarded(f: FunctionWriter, index: Index, size: int) -> Iterator[Index]:
         yield index
         return
     inside = Symbol(str(index), index.low, size - 1).index
-    with f.elements.within(f.elements.scope.block(f"if ({index} < {size})")):
+    with f.elements.within(f.elements.scope.when(f"{index} < {size}")):
         yield inside
 
 
@@ -93,7 +93,7 @@ def first_of(f: FunctionWriter, lane: Index, *bounds: tuple[Index, int]) -> Iter
     if not tests:
         yield inside
         return
-    with f.elements.within(f.elements.scope.block(f"if ({' && '.join(tests)})")):
+    with f.elements.within(f.elements.scope.when(f"{' && '.join(tests)}")):
         yield inside
 
 
@@ -137,7 +137,7 @@ def warps_to_shared(
     dims = [threads // WARP] if rows == 1 else [rows, threads // WARP]
     tiles = shared_tiles(folds, lambda kind, hint: f.shared(kind, dims, hint))
     place = "" if rows == 1 else f"[{f.thread() // threads}]"
-    with e.within(e.scope.block(f"if ({lane % WARP} == 0)")):
+    with e.within(e.scope.when(f"{lane % WARP} == 0")):
         for fold, names in zip(folds, tiles, strict=True):
             keep(e, fold, names, f"{place}[{lane // WARP}]")
     f.barrier()

@@ -131,7 +131,7 @@ def _move(
             if tiling.form == "packed":
                 tests += _overhang(tiling, place)
             scope = f.elements.scope
-            block = scope.block(f"if ({' && '.join(tests)})") if tests else scope
+            block = scope.when(f"{' && '.join(tests)}") if tests else scope
             with f.elements.within(block):
                 move(places[start : start + length])
 

@@ -18,8 +18,8 @@ from hloopt.codegen.loops.lanes import Lanes
 from hloopt.codegen.loops.places import full_index, local_dims
 from hloopt.codegen.loops.running import Asking, Local, Running
 from hloopt.codegen.positions import position_of
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.sweeps import WARP
 from hloopt.kernels.families.while_per_thread import (
     FINISH,
@@ -84,7 +84,7 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     trip = Symbol(str(trip), 0, count - 1).index if not trip.is_constant else trip
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
     folds = add_up(f, unit.running, trip, lane)
-    with e.within(e.scope.block(f"if ({lane} == 0)")):
+    with e.within(e.scope.when(f"{lane} == 0")):
         e.run(unit.write_collected(trip, folds))
 
 
@@ -152,7 +152,7 @@ class Unit:
             tests.append(self.inside)
         if not tests:
             return nullcontext(self.e.scope)
-        return self.e.within(self.e.scope.block(f"if ({' && '.join(tests)})"))
+        return self.e.within(self.e.scope.when(f"{' && '.join(tests)}"))
 
     def _hand_on(self, carried: Carried) -> Asking:
         """Write what an element of the state is before the first trip."""

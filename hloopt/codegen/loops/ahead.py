@@ -7,8 +7,8 @@ from typing import Final
 
 from hloopt.analysis.index import Index, Quotient, Symbol
 from hloopt.codegen.elements import At, Elements, Emission
-from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.scope import Scope
 
 __all__ = ["DISTANCE", "Again", "Ahead", "replaced"]
 

@@ -29,11 +29,11 @@ from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_dims
 from hloopt.codegen.loops.sharing import Shared, Threads
 from hloopt.codegen.scalars import literal
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.scope import Scope
 
 __all__ = ["BlockLoop"]
 

@@ -144,7 +144,7 @@ class Folding:
         index = block.index(value, place)
         fold = self._accumulated(value, index, lane, item.lanes)
         tree(e, [fold], item.lanes // 2)
-        with e.within(e.scope.block(f"if ({lane} == 0{test})")):
+        with e.within(e.scope.when(f"{lane} == 0{test}")):
             for leaf, name in zip(item.values, self._finished(value, index, fold), strict=True):
                 e.scope.line(f"{block.arrays[leaf].at(place)} = {name};")
 
@@ -157,7 +157,7 @@ class Folding:
         with block.inside(frame), e.before(block.unit), e.within(e.scope.block("")):
             fold = self._accumulated(value, index, thread, block.plan.threads)
             tree(e, [fold], WARP_SIZE // 2)
-            with e.within(e.scope.block(f"if ({thread % WARP_SIZE} == 0)")):
+            with e.within(e.scope.when(f"{thread % WARP_SIZE} == 0")):
                 slot = Symbol(now, 0, 1).index * self.warps + thread // WARP_SIZE
                 keep(e, fold, self.tiles[item], f"[{slot}]")
 

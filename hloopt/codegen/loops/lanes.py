@@ -9,9 +9,9 @@ from hloopt.analysis.parallel_loop import Carried
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
-from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.sweeps import WARP
 
 __all__ = ["Group", "Lanes"]

@@ -14,9 +14,9 @@ from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.scalars import convert, literal
-from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.scope import Scope
 from hloopt.types import ArrayShape, DType, dtype
 
 __all__ = [

@@ -16,9 +16,9 @@ from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.lanes import Group, Lanes
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices
 from hloopt.codegen.scalars import literal
-from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.scope import Scope
 
 __all__ = ["Asking", "Local", "Running"]
 

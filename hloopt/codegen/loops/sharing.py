@@ -102,7 +102,7 @@ class Threads:
 
     @contextmanager
     def _if(self, test: str) -> Iterator[None]:
-        with self.e.within(self.e.scope.block(f"if ({test})")):
+        with self.e.within(self.e.scope.when(f"{test}")):
             yield
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
@@ -10,18 +9,17 @@ from math import prod
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.native.nesting import TILE, Nest, crossed, position_of, trial
 from hloopt.codegen.scalars import load, store
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.statements import For, Verbatim, While, walk
 
 __all__ = ["loop", "simd", "tasks", "write_nest"]
-
-_LOOPS = re.compile(r"\b(for|while|switch) \(")
 
 
 def simd(block: Scope) -> bool:
     """Whether a loop's body holds no loop: then ``#pragma omp simd`` may stand before it."""
-    return not any(_LOOPS.search(line) for line in block.text())
+    return not any(isinstance(one, For | While | Verbatim) for one in walk(block.statements()))
 
 
 Body = Callable[[Index], None]

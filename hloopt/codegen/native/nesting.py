@@ -26,10 +26,13 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.loads import Loads
 from hloopt.codegen.positions import index_at
-from hloopt.codegen.scope import Names, Scope
+from hloopt.codegen.reserved import reserved
 from hloopt.codegen.types import is_packed
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array
+from hloopt.kernel_ir.printer import Printer
+from hloopt.kernel_ir.scope import Names, Scope
 from hloopt.types import ArrayShape
 
 __all__ = ["TILE", "Nest", "crossed", "nest_of", "position_of", "trial", "value_at"]
@@ -187,18 +190,18 @@ def _statements(f: FunctionWriter, numbers: Sequence[int], positions: Sequence[I
 
 def trial(
     f: FunctionWriter, numbers: Sequence[int], positions: Sequence[Index]
-) -> tuple[str, list[tuple[str, Index]]]:
+) -> tuple[str, list[tuple[Array, Index]]]:
     """What would be written for positions, and the places of memory that would be read, whole bytes each."""
-    scope = Scope(Names(f.scope.names.room))
+    scope = Scope(Names(f.scope.names.room, reserved()))
     loads = Loads(f.loads.index_type)
-    elements = Elements(f.region, f.elements.pointers, Uses(native=True), scope, loads)
+    elements = Elements(f.region, f.elements.memory, Uses(native=True), scope, loads)
     elements.shares = f.elements.shares
     for position in positions:
         for number in numbers:
             value_at(f, elements, number, position)
-    packed = {one.name for one in f.pointees.values() if is_packed(one.shape.dtype)}
+    packed = {one.memory for one in f.pointees.values() if is_packed(one.shape.dtype)}
     read = sorted((place for place in loads.now if place[0] not in packed), key=str)
-    return "\n".join(scope.text()), read
+    return "\n".join(Printer().body(scope.statements())), read
 
 
 def crossed(linear: Index, symbols: Sequence[Symbol]) -> int:

@@ -17,6 +17,8 @@ from hloopt.codegen.native.families import emitters
 from hloopt.codegen.program import comment, kernel_steps
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.printer import Printer
+from hloopt.kernel_ir.statements import Declare, For, Function, Let, walk
 from hloopt.kernels.plan import KernelStep, Plan, function_name
 from hloopt.kernels.spec import Launch
 
@@ -81,17 +83,35 @@ class _Functions:
                 launches.setdefault(part.function, part)
         said = list(comment(step.instruction)) if launches else []
         for launch in launches.values():
-            issued: set[str] = set()
             emit = emitters()[step.spec.kernel]
-            lines = write_function(step, launch, emit, self.uses, native=True, issued=issued)
+            function = write_function(step, launch, emit, self.uses, native=True)
+            lines = list(NativePrinter().function(function))
             name = function_name(step, launch)
-            key = _nameless(lines, issued | {name})
+            key = _nameless(lines, _own_names(function) | {name})
             if key not in self.known:
                 self.known[key] = name
                 types = parameter_types(step, launch, self.uses)
                 self.written.append(_Function([*said, *lines, ""], *_door(name, types)))
                 said = []
             self.names[name] = self.known[key]
+
+
+class NativePrinter(Printer):
+    """Writes C++ for the host."""
+
+    def head(self, function: Function) -> str:
+        """A function that its own unit alone calls."""
+        return f"static void {function.name}("
+
+
+def _own_names(function: Function) -> set[str]:
+    found = {one.target.name for one in function.parameters}
+    for statement in walk(function.body):
+        if isinstance(statement, Let | For):
+            found.add(statement.var.name)
+        elif isinstance(statement, Declare):
+            found.add(statement.target.name)
+    return found
 
 
 def _nameless(lines: Sequence[str], names: set[str]) -> str:

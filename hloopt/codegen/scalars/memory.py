@@ -6,56 +6,66 @@ from collections.abc import Sequence
 
 from hloopt.codegen.device import Uses
 from hloopt.codegen.types import elements_per_byte, is_packed, is_struct
+from hloopt.kernel_ir.expressions import Array, Cast, Expr, Literal, Make, Member, Operand, as_expr
+from hloopt.kernel_ir.statements import Set
+from hloopt.kernel_ir.types import BYTE, DOUBLE, FLOAT, INT, UINT, USHORT, Type, named_type
 from hloopt.types import DType
 
 __all__ = ["load", "pack", "store", "unpack"]
 
 
-def load(pointer: str, index: str, dtype: DType, uses: Uses) -> str:
-    """The element at ``index`` of the elements behind a pointer, as an expression.
+def load(memory: Array, index: Operand, dtype: DType, uses: Uses) -> Expr:
+    """The element at ``index`` of memory, as an expression.
 
     Packed elements are taken out of their byte; the index counts elements.
     """
-    uses.type(dtype)
+    type = named_type(uses.type(dtype))
+    at = as_expr(index)
     if not is_packed(dtype):
-        place = f"{pointer}[{index}]"
+        place = memory[at]
         if not (uses.native and is_struct(dtype)):
             return place
-        members = (f"{place}.{member}" for member in _members(dtype))
-        return f"{uses.type(dtype)}{{{', '.join(members)}}}"
+        return Make(type, tuple(Member(place, name, part) for name, part in _members(dtype)))
     per_byte = elements_per_byte(dtype)
-    return unpack(f"{pointer}[({index}) / {per_byte}]", f"(unsigned)({index})", dtype, uses)
+    return unpack(memory[at / per_byte], at, dtype, uses)
 
 
-def unpack(byte: str, position: str, dtype: DType, uses: Uses) -> str:
+def unpack(byte: Operand, position: Operand, dtype: DType, uses: Uses) -> Expr:
     """Element ``position`` (modulo the elements of a byte) of a packed byte."""
-    code = uses.call(f"unpacked<{dtype.bits}>", byte, position)
+    at = Cast(UINT, as_expr(position))
+    code = uses.call(f"unpacked<{dtype.bits}>", byte, at, type=UINT)
+    type = named_type(uses.type(dtype))
     if dtype.kind == "signed":
-        return uses.call(f"wrap_signed<{dtype.bits}>", f"(int){code}")
+        return uses.call(f"wrap_signed<{dtype.bits}>", Cast(INT, code), type=type)
     if dtype.kind == "unsigned":
-        return f"(unsigned char){code}"
-    return f"{uses.type(dtype)}{{(unsigned char){code}}}"
+        return Cast(BYTE, code)
+    return Make(type, (Cast(BYTE, code),))
 
 
-def store(pointer: str, index: str, value: str, dtype: DType, uses: Uses) -> str:
-    """The statement that writes one element; raises ``ValueError`` for packed types.
+def store(memory: Array, index: Operand, value: Operand, dtype: DType, uses: Uses) -> list[Set]:
+    """The statements that write one element; raises ``ValueError`` for packed types.
 
     Bytes of packed elements are written whole: see ``pack``.
     """
     if is_packed(dtype):
         raise ValueError(f"an element of {dtype.name} shares its byte; write packed bytes whole")
     uses.type(dtype)
-    place = f"{pointer}[{index}]"
+    place, whole = memory[index], as_expr(value)
     if not (uses.native and is_struct(dtype)):
-        return f"{place} = {value};"
-    return " ".join(f"{place}.{member} = ({value}).{member};" for member in _members(dtype))
+        return [Set(place, whole)]
+    return [
+        Set(Member(place, name, type), Member(whole, name, type)) for name, type in _members(dtype)
+    ]
 
 
-def _members(dtype: DType) -> tuple[str, ...]:
-    return ("re", "im") if dtype.is_complex else ("bits",)
+def _members(dtype: DType) -> tuple[tuple[str, Type], ...]:
+    if dtype.is_complex:
+        part = FLOAT if dtype.name == "c64" else DOUBLE
+        return (("re", part), ("im", part))
+    return (("bits", USHORT if dtype.bits == 16 else BYTE),)
 
 
-def pack(values: Sequence[str], dtype: DType, uses: Uses) -> str:
+def pack(values: Sequence[Operand], dtype: DType, uses: Uses) -> Expr:
     """The byte of all its elements, first element lowest, as an expression of ``unsigned char``.
 
     Missing elements at the end leave their bits 0.  Raises ``ValueError`` for types that are not packed,
@@ -64,10 +74,13 @@ def pack(values: Sequence[str], dtype: DType, uses: Uses) -> str:
     if not is_packed(dtype) or not 0 < len(values) <= elements_per_byte(dtype):
         raise ValueError(f"{len(values)} elements of {dtype.name} in a byte")
     uses.type(dtype)
-    mask = (1 << dtype.bits) - 1
-    parts = []
-    for position, value in enumerate(values):
-        code = f"({value}).bits" if dtype.is_float else value
-        lifted = f"((unsigned){code} & {mask}u)"
-        parts.append(f"{lifted} << {position * dtype.bits}" if position else lifted)
-    return f"(unsigned char)({' | '.join(parts)})"
+    mask = Literal(f"{(1 << dtype.bits) - 1}u", UINT, (1 << dtype.bits) - 1)
+    byte: Expr | None = None
+    for position, value in enumerate(map(as_expr, values)):
+        code = Member(value, "bits", BYTE) if dtype.is_float else value
+        part: Expr = Cast(UINT, code) & mask
+        if position:
+            part = part << position * dtype.bits
+        byte = part if byte is None else byte | part
+    assert byte is not None
+    return Cast(BYTE, byte)

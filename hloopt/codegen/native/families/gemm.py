@@ -56,7 +56,7 @@ def in_memory(
     if instruction not in f.region.inputs or side.scale is not None:
         return None
     number = f.region.inputs[instruction]
-    pointer = f.elements.pointers.of(f.region.canonical(number))
+    pointer = f.elements.memory.get(f.region.canonical(number))
     if pointer is None or instruction.array.dtype is not contraction.accumulator:
         return None
     rows, columns = (contraction.size(group) for group in groups)

@@ -13,10 +13,10 @@ from hloopt.codegen.families.while_per_thread import Unit
 from hloopt.codegen.loops.places import local_indices
 from hloopt.codegen.loops.running import Asking
 from hloopt.codegen.native.lanes import across, write_lanes
-from hloopt.codegen.scope import Scope
 from hloopt.codegen.types import register_type
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.native_while import (
     FINISH,
     FINISH_TRIPS,
@@ -91,7 +91,7 @@ class _Block(Unit):
             local_indices(reduce.array, (None,) * reduce.array.rank)
         ):
             fold = begin(e, reduce)
-            scope = e.scope.block(f"if ({' && '.join(alone)})") if alone else e.scope
+            scope = e.scope.when(f"{' && '.join(alone)}") if alone else e.scope
             with e.within(scope):
                 yield from take_part(e, running, fold, position)
             _fold_lanes(e, fold, self.lanes.width)

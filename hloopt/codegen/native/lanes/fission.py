@@ -30,8 +30,8 @@ from hloopt.codegen.native.lanes.statements import (
     walk,
 )
 from hloopt.codegen.native.lanes.varying import Varying
-from hloopt.codegen.scope import Names, Scope
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.scope import Names, Scope
 
 __all__ = ["across", "write_lanes"]
 
@@ -57,7 +57,7 @@ def write_lanes(unit: Scope, target: Scope, number: str, first: str, width: str,
     first   the number of the block's first unit
     width   how many units the block has, ``most`` at most
     """
-    statements = read_statements(unit)
+    statements = read_statements(unit.statements())
     varying = Varying(statements, {number})
     mentions = Counter(name for one in walk(statements) for name in _names(one))
     writer = _Writer(varying, mentions, target.names, number, first, width, most, target)
@@ -316,7 +316,7 @@ class _Writer:
         )
         scope = lane.scope
         if masked:
-            scope = scope.block(f"if ({masks[-1].name}[{lane.name}])")
+            scope = scope.when(f"{masks[-1].name}[{lane.name}]")
         self._nested(statement, _Lane(lane.name, scope))
 
     def _nested(self, statement: Statement, lane: _Lane) -> None:

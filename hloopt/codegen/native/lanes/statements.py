@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
-from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir import statements as tree
+from hloopt.kernel_ir.printer import expression_text, statement_text
+from hloopt.kernel_ir.statements import bodies_of
 
 __all__ = [
     "ACROSS",
@@ -146,26 +148,27 @@ class Choice:
 Statement: TypeAlias = "Line | Block | Choice"
 
 
-def read_statements(scope: Scope) -> list[Statement]:
-    """The statements of a scope; what is told to a compiler of another device is left out."""
+def read_statements(body: Sequence[tree.Statement]) -> list[Statement]:
+    """The statements of a body; what is told to a compiler of another device is left out."""
     found: list[Statement] = []
-    header = ""
-    for item in scope.items():
-        if isinstance(item, Scope):
-            block = Block(header.removesuffix("{").strip(), read_statements(item))
-            if block.header.startswith("} else"):
-                last = found[-1]
-                assert isinstance(last, Choice), block.header
-                block.header = block.header.removeprefix("} ")
-                last.branches.append(block)
-            elif block.header.startswith("if "):
-                found.append(Choice([block]))
-            else:
-                found.append(block)
-        elif item.endswith("{"):
-            header = item
-        elif item != "}" and not item.startswith("#pragma"):
-            found.append(_line(item))
+    for one in body:
+        if isinstance(one, tree.If) and not isinstance(
+            one.body[0] if one.body else None, tree.Break
+        ):
+            branches, rest, word = [], (one,), ""
+            while len(rest) == 1 and isinstance(rest[0], tree.If):
+                head = f"{word}if ({expression_text(rest[0].test)})"
+                branches.append(Block(head, read_statements(rest[0].body)))
+                rest, word = rest[0].otherwise, "else "
+            if rest:
+                branches.append(Block("else", read_statements(rest)))
+            found.append(Choice(branches))
+        elif bodies_of(one) and not isinstance(one, tree.If):
+            head = statement_text(replace(one, body=())).removesuffix("\n}").removesuffix("{")
+            head = head.split("\n")[-1].strip()
+            found.append(Block(head, read_statements(one.body)))
+        elif not statement_text(one).startswith("#pragma"):
+            found.append(_line(statement_text(one)))
     return found
 
 

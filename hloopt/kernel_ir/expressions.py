@@ -1,0 +1,396 @@
+"""Expressions of the kernel IR: trees of frozen nodes, each of which knows its type.
+
+    Var Literal IndexValue           a variable, a number, an index computed by ``analysis/index.py``
+    Unary Binary Select Cast         C's operators
+    Call Member Make                 a function, a member of a struct, a struct of its parts
+    Element Address ArrayValue       an element of memory, where it lies, where an array begins
+
+``value + 1``, ``-value``, ``value < other`` and their kin make nodes; ``eq``, ``ne``, ``both`` and ``either``
+stand for the operators that Python gives another meaning.  ``as_expr`` takes whatever may stand for an operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+from hloopt.analysis.index import Index
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.types import BOOL, INT, UNKNOWN, Type, common_type
+
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "Address",
+    "Array",
+    "ArrayValue",
+    "Binary",
+    "Call",
+    "Cast",
+    "Element",
+    "Expr",
+    "IndexValue",
+    "Literal",
+    "Make",
+    "Member",
+    "Operand",
+    "Select",
+    "Text",
+    "Unary",
+    "Var",
+    "as_expr",
+    "both",
+    "either",
+    "eq",
+    "ne",
+    "operands_of",
+    "subexpressions",
+]
+
+COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
+LOGICAL: Final = frozenset({"&&", "||"})
+
+
+class Expr:
+    """A value that a kernel computes; ``type`` is its type."""
+
+    __slots__ = ()
+
+    type: Type
+
+    def __str__(self) -> str:
+        """The expression in C, in parentheses where an operator may stand beside it."""
+        from hloopt.kernel_ir.printer import operand_text
+
+        return operand_text(self)
+
+    def __add__(self, other: Operand) -> Expr:
+        return Binary.of("+", self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return Binary.of("+", other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return Binary.of("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return Binary.of("-", other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return Binary.of("*", self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return Binary.of("*", other, self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return Binary.of("/", self, other)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return Binary.of("%", self, other)
+
+    def __lshift__(self, other: Operand) -> Expr:
+        return Binary.of("<<", self, other)
+
+    def __rshift__(self, other: Operand) -> Expr:
+        return Binary.of(">>", self, other)
+
+    def __and__(self, other: Operand) -> Expr:
+        return Binary.of("&", self, other)
+
+    def __or__(self, other: Operand) -> Expr:
+        return Binary.of("|", self, other)
+
+    def __xor__(self, other: Operand) -> Expr:
+        return Binary.of("^", self, other)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return Binary.of("<", self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return Binary.of("<=", self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return Binary.of(">", self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return Binary.of(">=", self, other)
+
+    def __neg__(self) -> Expr:
+        return Unary("-", self, self.type)
+
+    def __invert__(self) -> Expr:
+        return Unary("~", self, self.type)
+
+    def negated(self) -> Expr:
+        """``!x``."""
+        return Unary("!", self, BOOL)
+
+    def member(self, name: str, type: Type) -> Expr:
+        """``x.name``."""
+        return Member(self, name, type)
+
+    def cast(self, type: Type) -> Expr:
+        """``(type)x``."""
+        return Cast(type, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Expr):
+    """A variable of a function, which has each name once."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expr):
+    """A number as C writes it; ``value`` is the number, where Python has it."""
+
+    text: str
+    type: Type
+    value: int | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue(Expr):
+    """An index; its symbols are variables of the function."""
+
+    index: Index
+    type: Type = INT
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expr):
+    """``-x``, ``~x`` or ``!x``."""
+
+    sign: str
+    operand: Expr
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expr):
+    """One of C's operators of two operands."""
+
+    sign: str
+    left: Expr
+    right: Expr
+    type: Type
+
+    @staticmethod
+    def of(sign: str, left: Operand, right: Operand) -> Binary:
+        """The operation on two operands, of the type that C gives it."""
+        x, y = as_expr(left), as_expr(right)
+        if sign in COMPARISONS or sign in LOGICAL:
+            type = BOOL
+        elif sign in ("<<", ">>"):
+            type = common_type(x.type, x.type)
+        else:
+            type = common_type(x.type, y.type)
+        return Binary(sign, x, y, type)
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Expr):
+    """``test ? chosen : other``."""
+
+    test: Expr
+    chosen: Expr
+    other: Expr
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """That of what is chosen; of two numbers of different types the common one."""
+        if self.chosen.type == self.other.type:
+            return self.chosen.type
+        return common_type(self.chosen.type, self.other.type)
+
+    @staticmethod
+    def of(test: Operand, chosen: Operand, other: Operand) -> Select:
+        """A choice of two operands."""
+        return Select(as_expr(test), as_expr(chosen), as_expr(other))
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expr):
+    """``(type)x``."""
+
+    type: Type
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expr):
+    """``function(arguments)``; template arguments belong to the function's name."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Expr):
+    """``x.name``; ``at`` is the place in a member that is an array."""
+
+    operand: Expr
+    name: str
+    type: Type
+    at: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Make(Expr):
+    """``type{parts}``."""
+
+    type: Type
+    parts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Memory that a function may access.
+
+    name     in C
+    element  the type of its elements
+    dims     its extents; () of what a pointer points to where that is not known
+    space    global (behind a parameter), shared (by the threads of a block), local or constant
+    """
+
+    name: str
+    element: Type
+    dims: tuple[int, ...]
+    space: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __getitem__(self, at: Operand | tuple[Operand, ...]) -> Element:
+        places = at if isinstance(at, tuple) else (at,)
+        return Element(self, tuple(map(as_expr, places)))
+
+    def address(self, at: Operand) -> Address:
+        """Where an element lies."""
+        return Address(self[at])
+
+
+@dataclass(frozen=True, slots=True)
+class Element(Expr):
+    """``array[at]``: read where it is an operand, written where it is the target of a ``Set``."""
+
+    array: Array
+    at: tuple[Expr, ...]
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """That of the array's elements."""
+        return self.array.element
+
+
+@dataclass(frozen=True, slots=True)
+class Address(Expr):
+    """``&array[at]``."""
+
+    element: Element
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """A pointer to the array's elements."""
+        return Type(f"{self.element.type}*", "pointer")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayValue(Expr):
+    """Where an array begins, to be passed to a function."""
+
+    array: Array
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """A pointer to the array's elements."""
+        return Type(f"{self.array.element}*", "pointer")
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Expr):
+    """C that has no node."""
+
+    text: str
+    type: Type = UNKNOWN
+
+
+Operand: TypeAlias = "Expr | Index | int | str"
+
+TRUE: Final = Literal("true", BOOL, 1)
+FALSE: Final = Literal("false", BOOL, 0)
+
+
+def as_expr(value: Operand) -> Expr:
+    """What stands for an operand, as a node; numbers are of type int."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, Index):
+        return IndexValue(value)
+    if isinstance(value, str):
+        return Text(value)
+    return Literal(str(value), INT, value)
+
+
+def eq(left: Operand, right: Operand) -> Expr:
+    """``left == right``."""
+    return Binary.of("==", left, right)
+
+
+def ne(left: Operand, right: Operand) -> Expr:
+    """``left != right``."""
+    return Binary.of("!=", left, right)
+
+
+def both(tests: Sequence[Operand]) -> Expr:
+    """Whether all hold; true of none."""
+    return _joined("&&", tests, TRUE)
+
+
+def either(tests: Sequence[Operand]) -> Expr:
+    """Whether any holds; false of none."""
+    return _joined("||", tests, FALSE)
+
+
+def _joined(sign: str, tests: Sequence[Operand], empty: Expr) -> Expr:
+    if not tests:
+        return empty
+    first, *others = map(as_expr, tests)
+    for other in others:
+        first = Binary(sign, first, other, BOOL)
+    return first
+
+
+def operands_of(expr: Expr) -> tuple[Expr, ...]:
+    """The nodes right below one."""
+    match expr:
+        case Unary() | Cast():
+            return (expr.operand,)
+        case Binary():
+            return (expr.left, expr.right)
+        case Select():
+            return (expr.test, expr.chosen, expr.other)
+        case Call():
+            return expr.arguments
+        case Member():
+            return (expr.operand,) if expr.at is None else (expr.operand, expr.at)
+        case Make():
+            return expr.parts
+        case Element():
+            return expr.at
+        case Address():
+            return (expr.element,)
+        case _:
+            return ()
+
+
+def subexpressions(expr: Expr) -> Iterator[Expr]:
+    """A node and all below it, each before those below it."""
+    pending = [expr]
+    while pending:
+        one = pending.pop()
+        yield one
+        pending += reversed(operands_of(one))

@@ -1,0 +1,255 @@
+"""Statements of the kernel IR, and the function that has them.
+
+    Let Declare Set                  a value that never changes, a variable or an array, an assignment
+    For While If Block               blocks; a ``For`` counts, a ``While`` runs until a ``Break``
+    Do Barrier Break Return          a call for its effect, waiting for other threads, ways out
+    Copy Wait                        an asynchronous copy into shared memory, and waiting for it
+
+A name is declared once in a function.  What is written to memory is a ``Set`` of an ``Element``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Address, Array, Element, Expr, Member, Var, as_expr
+from hloopt.kernel_ir.types import INT, Type
+
+__all__ = [
+    "Barrier",
+    "Block",
+    "Body",
+    "Break",
+    "Copy",
+    "Declare",
+    "Do",
+    "For",
+    "Function",
+    "If",
+    "Let",
+    "Line",
+    "Parameter",
+    "Return",
+    "Set",
+    "Statement",
+    "Verbatim",
+    "Wait",
+    "While",
+    "bodies_of",
+    "expressions_of",
+    "walk",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """``const type name = value;``."""
+
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A variable or an array, with what it begins with where anything is said.
+
+    values     of a variable one, of an array one an element
+    is_static  of a constant table: it is in memory once
+    align      of an array, in bytes; 0 leaves it to the compiler
+    offset     of a shared array in the memory that the launch gives, in bytes; None for one of its own
+    """
+
+    target: Var | Array
+    values: tuple[Expr, ...] = ()
+    is_static: bool = False
+    align: int = 0
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """``target sign= value;`` of a variable, or of an element of memory, or of a member of one."""
+
+    target: Var | Element | Member
+    value: Expr
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """A call for what it does."""
+
+    call: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Wait for the threads of the block, or of the warp: what they wrote is there."""
+
+    scope: str = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Leave the loop around."""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Leave the function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Begin to copy ``bytes`` bytes (4, 8 or 16) from global into shared memory."""
+
+    target: Address
+    source: Address
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the copies begun, but for those of the last ``groups`` waits."""
+
+    groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for (type var = first; var < stop; var += step)``.
+
+    test    how the variable is compared with ``stop``: <, <=, > or >=
+    change  how it changes: += or -= or *= or /= ``step``
+    unroll  None says nothing, 0 writes the loop out, n unrolls n turns
+    is_simd  whether its turns are independent, so that they may be lanes of vectors
+    """
+
+    var: Var
+    first: Expr
+    stop: Expr
+    body: Body
+    step: Expr = as_expr(1)
+    test: str = "<"
+    change: str = "+="
+    unroll: int | None = None
+    is_simd: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """``while (test)``."""
+
+    test: Expr
+    body: Body
+    unroll: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``if (test) ... else ...``."""
+
+    test: Expr
+    body: Body
+    otherwise: Body = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Statements in braces, whose names end with it."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of C that has no node."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A block of C whose header has no node."""
+
+    header: str
+    body: Body
+
+
+Statement: TypeAlias = (
+    "Let | Declare | Set | Do | Barrier | Break | Return | Copy | Wait | For | While | If | Block "
+    "| Line | Verbatim"
+)
+Body: TypeAlias = "tuple[Statement, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a function is given: a number, or a pointer to an array.
+
+    is_alone  whether nothing else points there
+    is_read   whether the function only reads it
+    """
+
+    target: Var | Array
+    is_alone: bool = False
+    is_read: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel for threads of a device; or, with ``threads`` 0, the tasks of a kernel for the host.
+
+    threads          of a block
+    blocks_per_core  how many blocks a core shall have room for at least; 0 leaves it to the assembler
+    index_type       of indices
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: Body
+    threads: int = 0
+    blocks_per_core: int = 0
+    index_type: Type = INT
+
+
+def bodies_of(statement: Statement) -> tuple[Body, ...]:
+    """The blocks in a statement."""
+    if isinstance(statement, If):
+        return (statement.body, statement.otherwise)
+    if isinstance(statement, For | While | Block | Verbatim):
+        return (statement.body,)
+    return ()
+
+
+def expressions_of(statement: Statement) -> tuple[Expr, ...]:
+    """The expressions that stand in a statement itself, a target among them, not in its blocks."""
+    match statement:
+        case Let():
+            return (statement.value,)
+        case Declare():
+            return statement.values
+        case Set():
+            return (statement.target, statement.value)
+        case Do():
+            return (statement.call,)
+        case Copy():
+            return (statement.target, statement.source)
+        case For():
+            return (statement.first, statement.stop, statement.step)
+        case While() | If():
+            return (statement.test,)
+        case _:
+            return ()
+
+
+def walk(body: Sequence[Statement]) -> Iterator[Statement]:
+    """All statements, each before those in its blocks."""
+    pending = list(reversed(body))
+    while pending:
+        statement = pending.pop()
+        yield statement
+        for inner in reversed(bodies_of(statement)):
+            pending += reversed(inner)
