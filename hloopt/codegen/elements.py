@@ -25,7 +25,7 @@ from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import elementwise, literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.kernel_ir.expressions import Array, ArrayValue, Expr, Operand, Var, as_expr
+from hloopt.kernel_ir.expressions import Array, ArrayValue, Expr, Operand, Var, as_expr, both
 from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.problem import unsupported
 from hloopt.ops.traits import PLUMBING
@@ -274,6 +274,15 @@ class Elements:
             yield scope
         finally:
             self.scope = before
+
+    @contextmanager
+    def when(self, *tests: Operand) -> Iterator[Scope]:
+        """Write into a block where all of ``tests`` hold; into this one where there are none."""
+        if not tests:
+            yield self.scope
+            return
+        with self.within(self.scope.when(both(tests))) as block:
+            yield block
 
     def remember(
         self, instruction: Instruction, index: Sequence[Index], leaf: int, name: Operand
