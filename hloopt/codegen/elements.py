@@ -27,6 +27,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Expr, Operand, Var, as_expr, both
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.types import Type
 from hloopt.kernels.problem import unsupported
 from hloopt.ops.traits import PLUMBING
 from hloopt.types import ArrayShape, leaves
@@ -311,6 +312,23 @@ class Elements:
         """``for (int i = 0; i < size; ++i) {``: its block, and the counter."""
         block, counter = self.scope.loop(0, size, hint, self.loads.index_type)
         return block, Symbol(counter.name, 0, size - 1).index
+
+    @contextmanager
+    def counting(
+        self,
+        first: Operand,
+        stop: int,
+        hint: str,
+        step: int = 1,
+        *,
+        type: Type | None = None,
+        unroll: int | None = None,
+    ) -> Iterator[Index]:
+        """Around the block of a loop from ``first`` to below ``stop``; gives the counter."""
+        kind = type or self.loads.index_type
+        block, counter = self.scope.loop(first, stop, hint, kind, step, unroll=unroll)
+        with self.within(block):
+            yield Symbol(counter.name, 0, stop - 1).index
 
     def call(
         self, computation: Computation, arguments: Sequence[Operand], index: tuple[Index, ...] = ()

@@ -158,6 +158,8 @@ class Scope:
 
     def set(self, target: Var | Element | Member, value: Operand, sign: str = "") -> None:
         """``target sign= value;``."""
+        if isinstance(target, str):
+            target = as_expr(target)
         self.add(Set(target, as_expr(value), sign))
 
     def do(self, call: Operand) -> None:
