@@ -31,6 +31,7 @@ __all__ = [
     "Symbol",
     "delinearize",
     "linearize",
+    "narrowed",
     "symbols_of",
 ]
 
@@ -280,6 +281,16 @@ def delinearize(linear: Index, dims: Sequence[int]) -> tuple[Index, ...]:
         position = linear // inner
         index.append(position if at == 0 else position % size)
     return tuple(index)
+
+
+def narrowed(index: Index, size: int) -> Index:
+    """The same expression where it is known to be below ``size``: a name has a narrower range."""
+    if len(index.terms) == 1:
+        atom, count = index.terms[0]
+        if isinstance(atom, Symbol) and count == 1:
+            high = min(atom.high, size - 1 - index.constant)
+            return Symbol(atom.name, atom.low, high, atom.multiple).index + index.constant
+    return index
 
 
 def symbols_of(index: Collection[Index]) -> Iterator[Symbol]:

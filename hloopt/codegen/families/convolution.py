@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import Axis, Contraction, Position
-from hloopt.analysis.index import Index, delinearize
-from hloopt.codegen.families.dot_index import narrowed, operand_place
+from hloopt.analysis.index import Index, delinearize, narrowed
+from hloopt.codegen.families.dot_index import operand_place
 from hloopt.codegen.families.dot_tiled import emit_tiles
 from hloopt.codegen.families.dot_values import multiply_add, named_factor, store_sums, sum_type_name
 from hloopt.codegen.writer import EmitFunction, FunctionWriter

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import Axis, Contraction, Group, Position, Side
-from hloopt.analysis.index import Index, Symbol, delinearize, linearize
+from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.ir import Instruction
 
-__all__ = ["Axes", "moved", "narrowed", "operand_place", "result_place", "split_axes"]
+__all__ = ["Axes", "moved", "operand_place", "result_place", "split_axes"]
 
 Axes = Mapping[Axis, Index]
 
@@ -72,14 +72,4 @@ def moved(index: tuple[Index, ...], route: Sequence[Instruction]) -> tuple[Index
             index = index_at(position_of(index, instruction.operands[0].array), instruction.array)
         else:
             index = delinearize(linearize(index, instruction.operands[0].array.dims), dims)
-    return index
-
-
-def narrowed(index: Index, size: int) -> Index:
-    """The same expression where it is known to be below ``size``: a name has a narrower range."""
-    if len(index.terms) == 1:
-        atom, count = index.terms[0]
-        if isinstance(atom, Symbol) and count == 1:
-            high = min(atom.high, size - 1 - index.constant)
-            return Symbol(atom.name, atom.low, high, atom.multiple).index + index.constant
     return index

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hloopt.analysis.contraction import Contraction
-from hloopt.analysis.index import delinearize
-from hloopt.codegen.families.dot_index import narrowed
+from hloopt.analysis.index import delinearize, narrowed
 from hloopt.codegen.families.dot_values import add, store_sums, sum_type_name
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.dot_region import Product

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Group, Side
-from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.codegen.families.dot_index import narrowed, operand_place, result_place, split_axes
+from hloopt.analysis.index import Index, Symbol, delinearize, narrowed
+from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_values import (
     add,
     multiply_add,

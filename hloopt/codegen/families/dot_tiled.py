@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from hloopt.analysis.contraction import Contraction, Group, Side
-from hloopt.analysis.index import Index, Symbol, delinearize, linearize
-from hloopt.codegen.families.dot_index import narrowed, operand_place, result_place, split_axes
+from hloopt.analysis.index import Index, Symbol, delinearize, linearize, narrowed
+from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_partial import emit_sum
 from hloopt.codegen.families.dot_values import (
     factor,
