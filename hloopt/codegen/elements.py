@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
 from hloopt.analysis.parallel_loop import ParallelLoop
@@ -203,10 +203,10 @@ class Elements:
         """Write what computes an element, and return its variable (or a literal)."""
         return self.run(self._ask(At(instruction, tuple(index), leaf)))
 
-    def run(self, emission: Emission) -> Expr:
+    def run(self, emission: Generator[At, Expr, T]) -> T:
         """Drive a generator: answer what it asks, by others' answers where needed."""
-        stack = [(emission, self.frame)]
-        answer: Expr | None = None
+        stack: list[tuple[Generator[At, Expr, Any], Frame]] = [(emission, self.frame)]
+        answer: Any = None
         while stack:
             generator, self.frame = stack[-1]
             try:
@@ -221,8 +221,8 @@ class Elements:
                 before = self._place_before(wanted, frame) if self._before else None
                 element = self._element(wanted, frame)
                 stack.append((element if before is None else self._into(before, element), frame))
-        assert answer is not None
-        return answer
+        value: T = answer
+        return value
 
     @contextmanager
     def before(self, index: Sequence[Index], frame: Frame | None = None) -> Iterator[None]:

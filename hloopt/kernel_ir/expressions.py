@@ -39,6 +39,7 @@ __all__ = [
     "Unary",
     "Var",
     "as_expr",
+    "below",
     "both",
     "either",
     "eq",
@@ -343,6 +344,11 @@ def eq(left: Operand, right: Operand) -> Expr:
 def ne(left: Operand, right: Operand) -> Expr:
     """``left != right``."""
     return Binary.of("!=", left, right)
+
+
+def below(index: Index, size: int) -> list[Expr]:
+    """The test that an index is below ``size``, where it may be beyond."""
+    return [as_expr(index) < size] if index.high >= size else []
 
 
 def both(tests: Sequence[Operand]) -> Expr:
