@@ -188,6 +188,10 @@ class Scope:
         """Begin ``header {``, C that has no node; an empty header begins braces alone."""
         return self.open(Verbatim(header, ()) if header else Block(()))
 
+    def braces(self) -> Scope:
+        """Begin a block of its own."""
+        return self.open(Block(()))
+
     def when(self, test: Operand) -> Scope:
         """Begin ``if (test) {``."""
         return self.open(If(as_expr(test), ()))

@@ -8,7 +8,9 @@ from typing import Final
 from hloopt.analysis.index import Index, Quotient, Symbol
 from hloopt.codegen.elements import At, Elements, Emission
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Expr, Select, as_expr
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.types import INT, Type
 
 __all__ = ["DISTANCE", "Again", "Ahead", "replaced"]
 
@@ -23,20 +25,20 @@ MOST: Final = 8
 class Ahead:
     """Reading ahead in one loop.
 
-    hints    lines before the header of the loop
-    before   lines before those
+    loop     its block
+    before   lines before it
     head     lines at the beginning of a trip
     trip     the variable that counts trips, in steps of one
     """
 
-    hints: Scope
+    loop: Scope
     before: Scope
     head: Scope
     trip: Symbol
-    _known: dict[At, str] = field(default_factory=dict)
+    _known: dict[At, Expr] = field(default_factory=dict)
     _later: Symbol | None = None
 
-    def element(self, e: Elements, at: At, kind: str, hint: str) -> Emission:
+    def element(self, e: Elements, at: At, kind: Type, hint: str) -> Emission:
         """The element of this trip, read some trips ago; that of a later one is read now."""
         name = self._known.get(at)
         if name is not None:
@@ -46,18 +48,16 @@ class Ahead:
             first = Index(min(self.trip.low + number, self.trip.high))
             with e.within(self.before):
                 value = yield self._at(at, first)
-            fresh = e.scope.names.fresh(f"{hint}_ahead")
-            self.before.line(f"{kind} {fresh} = {value};")
-            names.append(fresh)
+            names.append(self.before.variable(kind, f"{hint}_ahead", value))
         if not self._known:
             # Unrolled, names take the place of each other: nothing is moved that has not arrived.
-            self.hints.line(f"#pragma unroll {DISTANCE}")
+            self.loop.unroll(DISTANCE)
         with e.within(self.head):
             name = self.head.declare(kind, names[0], hint)
             self._known[at] = name
             value = yield self._at(at, self._trip_later(e).index)
         for target, source in zip(names, [*names[1:], value], strict=True):
-            self.head.line(f"{target} = {source};")
+            self.head.set(target, source)
         return name
 
     def is_full(self, at: At) -> bool:
@@ -70,10 +70,14 @@ class Ahead:
 
     def _trip_later(self, e: Elements) -> Symbol:
         if self._later is None:
-            name, last = self.trip.name, self.trip.high
-            text = f"{name} < {last - DISTANCE} ? {name} + {DISTANCE} : {last}"
-            later = self.head.declare(e.loads.index_type, text, "later")
-            self._later = Symbol(later, self.trip.low, last)
+            last = self.trip.high
+            trip = as_expr(self.trip.index)
+            later = self.head.declare(
+                e.loads.index_type,
+                Select.of(trip < last - DISTANCE, trip + DISTANCE, last),
+                "later",
+            )
+            self._later = Symbol(later.name, self.trip.low, last)
         return self._later
 
 
@@ -90,8 +94,9 @@ class Again:
     def at(self, e: Elements, index: tuple[Index, ...]) -> tuple[Index, ...]:
         """The index, written so that no compiler moves the read out of the loop."""
         if self._zero is None:
-            name = self.head.declare(e.loads.index_type, e.uses.call("hidden_zero"), "zero")
-            self._zero = Symbol(name, 0, 0)
+            kind = e.loads.index_type
+            zero = self.head.declare(kind, e.uses.call("hidden_zero", type=INT), "zero")
+            self._zero = Symbol(zero.name, 0, 0)
         return (*index[:-1], index[-1] + self._zero.index) if index else index
 
 

@@ -33,11 +33,13 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import TRUE, Array, Element, Expr, Literal, Var
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.types import INT, Type
 
 __all__ = ["BlockLoop"]
 
-Stream = Callable[[State, Frame], "tuple[Axes, Callable[[tuple[Index, ...], str], None]] | None"]
+Stream = Callable[[State, Frame], "tuple[Axes, Callable[[tuple[Index, ...], Expr], None]] | None"]
 """Where the updates of a streamed element go: their axes, and what stores the one at an index."""
 
 
@@ -48,9 +50,9 @@ class _Work:
     value: Value
     axes: Axes
     dims: tuple[int, ...]
-    store: Callable[[int, Index, tuple[Index, ...], str], None]
+    store: Callable[[int, Index, tuple[Index, ...], Expr], None]
     is_register: bool = False
-    guard: str = ""
+    guard: tuple[Expr, ...] = ()
 
 
 @dataclass(eq=False)
@@ -60,8 +62,8 @@ class _Running:
     frame: Frame
     counting: Counting
     places: dict[int, Place] = field(default_factory=dict)
-    registers: dict[int, str] = field(default_factory=dict)
-    now: str = ""
+    registers: dict[int, Array] = field(default_factory=dict)
+    now: Var | None = None
 
 
 class BlockLoop:
@@ -107,8 +109,8 @@ class BlockLoop:
         finally:
             self.e.frame = before
 
-    def value(self, value: Value, index: Sequence[Index] = ()) -> str:
-        """Write what computes an element of a value, and return its name."""
+    def value(self, value: Value, index: Sequence[Index] = ()) -> Expr:
+        """Write what computes an element of a value, and return its variable."""
         with self.inside(self.frame(value.path)):
             return self.e.value(value.instruction, index, value.leaf)
 
@@ -119,10 +121,7 @@ class BlockLoop:
 
     def barrier(self) -> None:
         """Let threads see what the others wrote; a warp alone waits for its own lanes."""
-        if self.plan.threads <= WARP_SIZE:
-            self.e.scope.line("__syncwarp();")
-        else:
-            self.f.barrier()
+        self.e.scope.barrier("warp" if self.plan.threads <= WARP_SIZE else "block")
 
     # ---- memory -------------------------------------------------------------------------------------
 
@@ -146,18 +145,18 @@ class BlockLoop:
             if item.kind == "fold" and not item.lanes:
                 self.folding.declare(item)
 
-    def shared(self, type_name: str, elements: int, element_bytes: int, hint: str) -> str:
+    def shared(self, kind: Type, elements: int, element_bytes: int, hint: str) -> Array:
         """Declare a shared array; in what the launch gives, where it gives anything."""
         if self.f.launch.shared:
-            return self.f.shared_in_launch(type_name, elements, element_bytes, hint)
-        return self.f.shared(type_name, [elements], hint)
+            return self.f.shared_in_launch(kind, elements, element_bytes, hint)
+        return self.f.shared(kind, [elements], hint)
 
     def _array(self, value: Value, hint: str, copies: int) -> None:
         dims = self.flow.local(value)
         kind = value.shape.dtype
         size = max(1, copies * self.flow.elements(value))
-        name = self.shared(self.f.uses.type(kind), size, bytes_of(kind), hint)
-        self.arrays[value] = Shared(name, kind, dims, self.flow.axes(value))
+        memory = self.shared(self.f.uses.type(kind), size, bytes_of(kind), hint)
+        self.arrays[value] = Shared(memory, kind, dims, self.flow.axes(value))
 
     # ---- a loop -------------------------------------------------------------------------------------
 
@@ -171,11 +170,11 @@ class BlockLoop:
         if trips.kind == "known" and trips.count is not None:
             if not trips.count:
                 return
-            header, number = running.counting.header(e, trips.count)
+            block, number = running.counting.trips(e, trips.count)
             running.counting.place(e, running.frame, number)
         else:
-            header = "while (true)"
-        with e.within(e.scope.block(header)):
+            block = e.scope.repeat(TRUE)
+        with e.within(block):
             self._trip(trip, running, is_known=trips.kind == "known")
 
     def counting(self, trip: Trip) -> Counting:
@@ -187,7 +186,7 @@ class BlockLoop:
         """Whether the loop only hands an element of its state on."""
         return number in self.flow.invariant(self.plan.parallel.loop)
 
-    def last(self, carried: Carried, slot: int, index: tuple[Index, ...]) -> str:
+    def last(self, carried: Carried, slot: int, index: tuple[Index, ...]) -> Expr:
         """An element of the state after the last trip; ``slot`` of the thread's own."""
         running = self.running[(), self.plan.parallel.loop]
         affine = running.counting.variables.get(carried.number)
@@ -196,7 +195,7 @@ class BlockLoop:
             return literal(after, carried.shape.dtype)
         register = running.registers.get(carried.number)
         if register is not None:
-            return f"{register}[{slot}]"
+            return register[slot]
         return self.e.run(running.places[carried.number].element(self.e, index))
 
     def _begin(self, trip: Trip, around: Scope) -> _Running:
@@ -206,7 +205,7 @@ class BlockLoop:
         for number in (0, 1):
             self.frames[*trip.path, (trip.loop, number)] = running.frame
         if any(state.kind == "double" for state in trip.states) or self.folding.has_tiles(trip):
-            running.now = around.variable("int", "now", "0")
+            running.now = around.variable(INT, "now", 0)
         work = []
         for state in self._kept(trip, running):
             kind = e.uses.type(state.value.shape.dtype)
@@ -215,20 +214,21 @@ class BlockLoop:
             if state.kind == "scalar":
                 index = self.index(state.value, Index(0))
                 name = around.variable(kind, f"state_{state.number}")
-                e.scope.line(f"{name} = {self.value(first, index)};")
+                e.scope.set(name, self.value(first, index))
                 running.places[state.number] = Kept(name, state.value.shape, axes)
                 continue
             dims = self.flow.local(state.value)
             if state.kind == "registers":
-                name = e.scope.names.fresh(f"state_{state.number}")
-                e.scope.line(
-                    f"{kind} {name}[{self.threads.slots(self.flow.elements(state.value))}];"
-                )
-                running.registers[state.number] = name
+                slots = self.threads.slots(self.flow.elements(state.value))
+                registers = e.scope.array(kind, (slots,), f"state_{state.number}")
+                running.registers[state.number] = registers
             else:
-                now = Symbol(running.now, 0, 1).index if state.kind == "double" else Index(0)
+                now = Index(0)
+                if state.kind == "double":
+                    assert running.now is not None, "what is double alternates"
+                    now = Symbol(running.now.name, 0, 1).index
                 array = self.arrays[state.value]
-                self.arrays[state.value] = Shared(array.name, array.kind, dims, axes, now)
+                self.arrays[state.value] = Shared(array.memory, array.kind, dims, axes, now)
                 running.places[state.number] = self.arrays[state.value]
             store = self._storing(state, running, is_first=True)
             work.append(_Work(first, axes, dims, store, state.kind == "registers"))
@@ -272,13 +272,12 @@ class BlockLoop:
             count = running.counting.loop.trips.count or 0
             for number, affine in running.counting.variables.items():
                 kind = running.counting.loop.carried[number].shape.dtype
-                text = literal(affine.at(count), kind)
-                places[around, loop, number] = _Known(text)
+                places[around, loop, number] = _Known(literal(affine.at(count), kind))
 
     # ---- a trip -------------------------------------------------------------------------------------
 
     def _trip(self, trip: Trip, running: _Running, *, is_known: bool) -> None:
-        scalars: list[tuple[str, str]] = []
+        scalars: list[tuple[Var | Element, Expr]] = []
         begin = trip.decides if is_known else 0
         for stage in range(begin, trip.stages):
             if stage > begin:
@@ -287,17 +286,21 @@ class BlockLoop:
             if stage == trip.decides and not is_known:
                 index = self.index(trip.condition, Index(0))
                 again = self.value(trip.condition, index)
-                self.e.scope.line(f"if (!{again}) break;")
+                self.e.scope.leave(again.negated())
             self._stage(trip, running, stage, scalars)
         for name, value in scalars:
-            self.e.scope.line(f"{name} = {value};")
-        if running.now:
-            self.e.scope.line(f"{running.now} = 1 - {running.now};")
+            self.e.scope.set(name, value)
+        if running.now is not None:
+            self.e.scope.set(running.now, 1 - running.now)
         if trip.closes:
             self.barrier()
 
     def _stage(
-        self, trip: Trip, running: _Running, stage: int, scalars: list[tuple[str, str]]
+        self,
+        trip: Trip,
+        running: _Running,
+        stage: int,
+        scalars: list[tuple[Var | Element, Expr]],
     ) -> None:
         items = trip.at(stage)
         work = [self._map(trip, item, value) for item in items for value in self._mapped(item)]
@@ -317,7 +320,7 @@ class BlockLoop:
                 kind = self.e.uses.type(state.value.shape.dtype)
                 value = self.value(state.next, index)
                 # All next ones are computed before any is set: one may be what another was.
-                scalars.append((place.name, self.e.scope.declare(kind, value, "next")))
+                scalars.append((place.place(()), self.e.scope.declare(kind, value, "next")))
             else:
                 dims = self.flow.local(state.value)
                 store = self._storing(state, running, is_first=False)
@@ -326,7 +329,7 @@ class BlockLoop:
         self._compute(work, trip, running)
         for item in items:
             around = self.e.scope.section(shared=False)
-            with self.threads.storing("" if item.kind == "map" else self._guard(item)):
+            with self.e.when(*(() if item.kind == "map" else self._guard(item))):
                 if item.kind == "fold":
                     self.folding.write(item, running.now)
                 elif item.kind == "sort":
@@ -339,16 +342,16 @@ class BlockLoop:
     def _mapped(self, item: Item) -> tuple[Value, ...]:
         return item.values if item.kind == "map" else ()
 
-    def _guard(self, item: Item) -> str:
-        """The test that an item is wanted, which all threads agree on; nothing where it always is."""
-        tests = []
+    def _guard(self, item: Item) -> tuple[Expr, ...]:
+        """The tests that an item is wanted, which all threads agree on; none where it always is."""
+        tests: list[Expr] = []
         if item.guarded:
             for guard, instruction, number in self.flow.guards(item.values[0]):
                 count = len(branches(instruction))
                 chosen = branch_tests(instruction.operands[0], self.value(guard), count)
-                tests += [f"!({test})" for test in chosen[:number]]
+                tests += [test.negated() for test in chosen[:number]]
                 tests += chosen[number : number + 1]
-        return " && ".join(tests)
+        return tuple(tests)
 
     def _map(self, trip: Trip, item: Item, value: Value) -> _Work:
         alias = next((state for state in trip.states if state.alias and state.next == value), None)
@@ -356,8 +359,8 @@ class BlockLoop:
             self.arrays[value] = self.arrays[alias.value].other()
         array = self.arrays[value]
 
-        def store(slot: int, local: Index, index: tuple[Index, ...], name: str) -> None:
-            self.e.scope.line(f"{array.at(local)} = {name};")
+        def store(slot: int, local: Index, index: tuple[Index, ...], name: Expr) -> None:
+            self.e.scope.set(array.at(local), name)
 
         axes, dims = self.flow.axes(value), self.flow.local(value)
         return _Work(value, axes, dims, store, guard=self._guard(item))
@@ -374,20 +377,20 @@ class BlockLoop:
 
     def _storing(
         self, state: State, running: _Running, *, is_first: bool
-    ) -> Callable[[int, Index, tuple[Index, ...], str], None]:
-        line = self.e
+    ) -> Callable[[int, Index, tuple[Index, ...], Expr], None]:
+        e = self.e
         if state.kind == "registers":
-            name = running.registers[state.number]
+            registers = running.registers[state.number]
 
-            def keep(slot: int, local: Index, index: tuple[Index, ...], value: str) -> None:
-                line.scope.line(f"{name}[{slot}] = {value};")
+            def keep(slot: int, local: Index, index: tuple[Index, ...], value: Expr) -> None:
+                e.scope.set(registers[slot], value)
 
             return keep
         array = self.arrays[state.value]
         target = array.other() if state.kind == "double" and not is_first else array
 
-        def store(slot: int, local: Index, index: tuple[Index, ...], value: str) -> None:
-            line.scope.line(f"{target.at(local)} = {value};")
+        def store(slot: int, local: Index, index: tuple[Index, ...], value: Expr) -> None:
+            e.scope.set(target.at(local), value)
 
         return store
 
@@ -400,7 +403,7 @@ class BlockLoop:
         axes, put = found
         dims = local_dims(state.next.shape, axes)
 
-        def store(slot: int, local: Index, index: tuple[Index, ...], value: str) -> None:
+        def store(slot: int, local: Index, index: tuple[Index, ...], value: Expr) -> None:
             put(index, value)
 
         yield _Work(state.next, axes, dims, store)
@@ -411,11 +414,11 @@ class BlockLoop:
         self, work: list[_Work], trip: Trip | None = None, running: _Running | None = None
     ) -> None:
         """Compute elements: values of the same local size together, all before any is stored."""
-        groups: dict[tuple[str, tuple[int, ...]], list[_Work]] = {}
+        groups: dict[tuple[tuple[Expr, ...], tuple[int, ...]], list[_Work]] = {}
         for one in work:
             groups.setdefault((one.guard, one.dims), []).append(one)
         for (guard, dims), group in groups.items():
-            with self.threads.storing(guard):
+            with self.e.when(*guard):
                 self._compute_group(group, dims, trip, running)
 
     def _compute_group(
@@ -425,7 +428,7 @@ class BlockLoop:
         trip: Trip | None,
         running: _Running | None,
     ) -> None:
-        for slot, local, test in self.threads.each(prod(dims)):
+        for slot, local, tests in self.threads.each(prod(dims)):
             if trip is not None and running is not None:
                 self._remember(trip, running, dims, slot, local)
             names = []
@@ -437,16 +440,16 @@ class BlockLoop:
             for one, index, name in names:
                 if one.is_register:
                     one.store(slot, local, index, name)
-            with self.threads.storing(test):
+            with self.e.when(*tests):
                 for one, index, name in names:
                     if not one.is_register:
                         one.store(slot, local, index, name)
 
     def _copied(
-        self, one: _Work, name: str, others: Sequence[tuple[_Work, tuple[Index, ...], str]]
-    ) -> str:
-        """A name that stays what it is when registers are set."""
-        if "[" not in name or len(others) == 1:
+        self, one: _Work, name: Expr, others: Sequence[tuple[_Work, tuple[Index, ...], Expr]]
+    ) -> Expr:
+        """A value that stays what it is when registers are set."""
+        if isinstance(name, Var | Literal) or len(others) == 1:
             return name
         return self.e.scope.declare(self.e.uses.type(one.value.shape.dtype), name, "next")
 
@@ -457,20 +460,20 @@ class BlockLoop:
         loop = trip.loop
         body = loop.attributes["body"].parameters[0]
         for state in trip.states:
-            name = running.registers.get(state.number)
-            if name is not None and self.flow.local(state.value) == dims:
+            registers = running.registers.get(state.number)
+            if registers is not None and self.flow.local(state.value) == dims:
                 index = self.index(state.value, local)
                 with self.inside(running.frame):
-                    self.e.remember(body, index, state.number, f"{name}[{slot}]")
+                    self.e.remember(body, index, state.number, registers[slot])
 
 
 @dataclass(frozen=True)
 class _Known(Place):
     """A number that is known."""
 
-    text: str
+    value: Expr
 
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """The number."""
         yield from ()
-        return self.text
+        return self.value

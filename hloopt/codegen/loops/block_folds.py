@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,6 +27,8 @@ from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.types import register_type
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Array, Expr, Select, Var, as_expr, eq
+from hloopt.kernel_ir.types import BOOL, Type
 from hloopt.types import DotDims, DType
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Folding"]
 
-_Ask: TypeAlias = Callable[[Sequence[Index]], "list[str]"]
+_Ask: TypeAlias = Callable[[Sequence[Index]], "list[Expr]"]
 
 _SERIAL = 8
 """Partial results of so many warps are added up by every thread by itself."""
@@ -63,7 +64,7 @@ class Folding:
     def __init__(self, block: BlockLoop) -> None:
         self.block = block
         self.e: Elements = block.e
-        self.tiles: dict[Item, list[str]] = {}
+        self.tiles: dict[Item, list[Array]] = {}
 
     @property
     def warps(self) -> int:
@@ -77,9 +78,11 @@ class Folding:
     def declare(self, item: Item) -> None:
         """Two tiles with a place for each warp, so that a trip writes what the one before does not read."""
         probe = self._reducer(item.instruction)
-        kinds = [(register_type(kind), bytes_of(kind)) for kind in probe.accumulators]
+        kinds: list[tuple[Type, int]] = [
+            (register_type(kind), bytes_of(kind)) for kind in probe.accumulators
+        ]
         if self._needs_flag(item.instruction):
-            kinds.append(("bool", 1))
+            kinds.append((BOOL, 1))
         hint = f"{item.instruction.name}_part"
         self.tiles[item] = [
             self.block.shared(kind, 2 * self.warps, size, hint) for kind, size in kinds
@@ -96,7 +99,7 @@ class Folding:
 
     # ---- taking in ----------------------------------------------------------------------------------
 
-    def write(self, item: Item, now: str) -> None:
+    def write(self, item: Item, now: Var | None) -> None:
         """Fold what the block's threads read; results go to shared memory, or parts of them to tiles."""
         if item.lanes:
             block = self.block
@@ -117,15 +120,16 @@ class Folding:
             for number, is_last in self._rounds(rounds):
                 place = thread // lanes + number * groups
                 if place.high < results:
-                    self._one(item, place, lane, "")
+                    self._one(item, place, lane)
                     continue
                 place = e.symbol(place, "result", place.low, place.high)
                 rest = results - (rounds - 1) * groups
                 busy = -(-rest * lanes // WARP_SIZE) * WARP_SIZE
-                with self._if(f"{thread} < {busy}" if busy < threads and is_last else ""):
-                    text = f"{place} < {results} ? {place} : {results - 1}"
-                    inside = e.symbol(text, "inside", 0, results - 1)
-                    self._one(item, inside, lane, f" && {place} < {results}")
+                is_some = busy < threads and is_last
+                with e.when(*([as_expr(thread) < busy] if is_some else ())):
+                    has = as_expr(place) < results
+                    inside = Select.of(has, place, results - 1)
+                    self._one(item, e.symbol(inside, "inside", 0, results - 1), lane, has)
 
     def _rounds(self, rounds: int) -> Iterator[tuple[Index, bool]]:
         """The rounds as a loop, the last one, which may be shorter, by itself."""
@@ -134,32 +138,32 @@ class Folding:
             loop, at = e.loop(rounds - 1, "round")
             with e.within(loop):
                 yield at, False
-        with e.within(e.scope.block("")):
+        with e.within(e.scope.braces()):
             yield Index(rounds - 1), True
 
-    def _one(self, item: Item, place: Index, lane: Index, test: str) -> None:
+    def _one(self, item: Item, place: Index, lane: Index, *tests: Expr) -> None:
         """A result by the lanes of a group; the first of them stores it."""
         block, e = self.block, self.e
         value = item.values[0]
         index = block.index(value, place)
         fold = self._accumulated(value, index, lane, item.lanes)
         tree(e, [fold], item.lanes // 2)
-        with e.within(e.scope.when(f"{lane} == 0{test}")):
+        with e.when(eq(lane, 0), *tests):
             for leaf, name in zip(item.values, self._finished(value, index, fold), strict=True):
-                e.scope.line(f"{block.arrays[leaf].at(place)} = {name};")
+                e.scope.set(block.arrays[leaf].at(place), name)
 
-    def _by_block(self, item: Item, now: str) -> None:
+    def _by_block(self, item: Item, now: Var | None) -> None:
         block, e = self.block, self.e
         value = item.values[0]
         index = block.index(value, Index(0))
         thread = block.threads.thread
         frame = block.frame(value.path)
-        with block.inside(frame), e.before(block.unit), e.within(e.scope.block("")):
+        with block.inside(frame), e.before(block.unit), e.within(e.scope.braces()):
             fold = self._accumulated(value, index, thread, block.plan.threads)
             tree(e, [fold], WARP_SIZE // 2)
-            with e.within(e.scope.when(f"{thread % WARP_SIZE} == 0")):
-                slot = Symbol(now, 0, 1).index * self.warps + thread // WARP_SIZE
-                keep(e, fold, self.tiles[item], f"[{slot}]")
+            with e.when(eq(thread % WARP_SIZE, 0)):
+                slot = self._first(now) + thread // WARP_SIZE
+                keep(e, fold, [tile[slot] for tile in self.tiles[item]])
 
     def _accumulated(self, value: Value, index: Sequence[Index], first: Index, step: int) -> Fold:
         e = self.e
@@ -170,13 +174,13 @@ class Folding:
             take(e, fold, ask(delinearize(at, sizes)))
         return fold
 
-    def _begin(self, hero: Instruction, values: Sequence[str] = ()) -> Fold:
+    def _begin(self, hero: Instruction, values: Sequence[Expr] = ()) -> Fold:
         if hero.opcode != "dot":
             return begin(self.e, hero, values)
         reducer = self._reducer(hero)
         kind = register_type(reducer.accumulators[0])
         name = self.e.scope.variable(kind, "sum", values[0] if values else identity(reducer))
-        return Fold(hero, reducer, (name,), "")
+        return Fold(hero, reducer, (name,), None)
 
     def _operands(self, hero: Instruction, index: Sequence[Index]) -> tuple[list[int], _Ask]:
         """The sizes folded over, and what asks for the elements at a place of them."""
@@ -185,7 +189,7 @@ class Folding:
             lhs, rhs = hero.operands[:2]
             along = DotDims.of(hero.attributes).lhs_contracting
 
-            def product(at: Sequence[Index]) -> list[str]:
+            def product(at: Sequence[Index]) -> list[Expr]:
                 left_at, right_at = dot_positions(hero, tuple(index), tuple(at))
                 left, right = e.value(lhs, left_at), e.value(rhs, right_at)
                 return [Products.of(hero).product(e, left, right)]
@@ -195,7 +199,7 @@ class Folding:
         dims = inputs[0].array.dims
         reduced = sorted(set(hero.attributes["dimensions"]))
 
-        def elements(at: Sequence[Index]) -> list[str]:
+        def elements(at: Sequence[Index]) -> list[Expr]:
             kept, folded = iter(index), iter(at)
             position = [next(folded) if one in reduced else next(kept) for one in range(len(dims))]
             return [e.value(operand, position) for operand in inputs]
@@ -204,25 +208,25 @@ class Folding:
 
     # ---- results ------------------------------------------------------------------------------------
 
-    def collect(self, trip: Trip, stage: int, now: str) -> None:
+    def collect(self, trip: Trip, stage: int, now: Var | None) -> None:
         """What the warps left in a stage, folded by every thread: known from here on."""
         for item in trip.at(stage):
             if item.kind == "fold" and not item.lanes:
                 self._whole(item, now)
 
-    def _whole(self, item: Item, now: str) -> None:
+    def _whole(self, item: Item, now: Var | None) -> None:
         block, e = self.block, self.e
         value = item.values[0]
         hero, tiles = value.instruction, self.tiles[item]
         index = block.index(value, Index(0))
-        first = Symbol(now, 0, 1).index * self.warps
+        first = self._first(now)
         with block.inside(block.frame(value.path)):
             if self.warps <= _SERIAL:
                 fold = self._reloaded(hero, tiles, first)
                 for warp in range(1, self.warps):
-                    others = [f"{tile}[{first + warp}]" for tile in tiles]
+                    others = [tile[first + warp] for tile in tiles]
                     count = len(fold.names)
-                    merge(e, fold, others[:count], others[count] if fold.has else "")
+                    merge(e, fold, others[:count], *others[count:])
             else:
                 width = 1 << (self.warps - 1).bit_length()
                 lane = e.symbol(block.threads.thread % width, "lane", 0, width - 1)
@@ -233,10 +237,15 @@ class Folding:
                 kept = Kept(name, leaf.shape, block.flow.axes(leaf))
                 e.places[block.frame(leaf.path), hero, leaf.leaf] = kept
 
-    def _reloaded(self, hero: Instruction, tiles: Sequence[str], slot: Index) -> Fold:
-        return self._begin(hero, [f"{tile}[{slot}]" for tile in tiles])
+    def _first(self, now: Var | None) -> Index:
+        """The place of the first warp in the tiles of this trip."""
+        assert now is not None, "tiles alternate"
+        return Symbol(now.name, 0, 1).index * self.warps
 
-    def _finished(self, value: Value, index: Sequence[Index], fold: Fold) -> list[str]:
+    def _reloaded(self, hero: Instruction, tiles: Sequence[Array], slot: Index) -> Fold:
+        return self._begin(hero, [tile[slot] for tile in tiles])
+
+    def _finished(self, value: Value, index: Sequence[Index], fold: Fold) -> list[Expr]:
         """The init values folded in, and rounded: one name a result."""
         e, hero = self.e, value.instruction
         if hero.opcode == "dot":
@@ -249,6 +258,3 @@ class Folding:
             for kind, total in zip(kinds, totals, strict=True)
         ]
         return fold.reducer.lower(e, named)
-
-    def _if(self, test: str) -> AbstractContextManager[None]:
-        return self.block.threads.storing(test)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.elements import At, Emission, each
+from hloopt.kernel_ir.expressions import Var, as_expr, both, either
+from hloopt.kernel_ir.types import INT
 
 if TYPE_CHECKING:
     from hloopt.analysis.parallel_loop.block_stages import Item
@@ -27,22 +29,22 @@ def rank_sort(block: BlockLoop, item: Item) -> None:
     axes, dims = flow.axes(value), flow.local(value)
     local_along = sum(1 for axis in axes[:along] if axis is None)
     elements = flow.elements(value)
-    for _, local, test in block.threads.each(elements):
-        with e.within(e.scope.block("")), block.inside(block.frame(value.path)):
+    for _, local, tests in block.threads.each(elements):
+        with e.within(e.scope.braces()), block.inside(block.frame(value.path)):
             index = block.index(value, local)
-            rank = e.scope.variable("int", "rank", "0")
+            rank = e.scope.variable(INT, "rank", 0)
             e.run(_count(block, item, index, along, rank))
-            place = Symbol(rank, 0, value.shape.dims[along] - 1).index
+            place = Symbol(rank.name, 0, value.shape.dims[along] - 1).index
             target = list(delinearize(local, dims))
             target[local_along] = place
             at = linearize(target, dims)
             names = [e.value(operand, index) for operand in sort.operands]
-            with block.threads.storing(test):
+            with e.when(*tests):
                 for leaf in item.values:
-                    e.scope.line(f"{block.arrays[leaf].at(at)} = {names[leaf.leaf]};")
+                    e.scope.set(block.arrays[leaf].at(at), names[leaf.leaf])
 
 
-def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: str) -> Emission:
+def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: Var) -> Emission:
     """``rank`` is how many elements belong before the one at ``index``."""
     e, sort = block.e, item.instruction
     comparator = sort.attributes["to_apply"]
@@ -55,6 +57,6 @@ def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, ran
         behind = [name for pair in zip(own, others, strict=True) for name in pair]
         (is_before,) = yield from e.call(comparator, before)
         (is_behind,) = yield from e.call(comparator, behind)
-        tie = f"!{is_behind} && {other} < {index[along].factor_text}"
-        e.scope.line(f"{rank} += {is_before} || ({tie});")
-    return ""
+        tie = both([is_behind.negated(), as_expr(other) < index[along]])
+        e.scope.set(rank, either([is_before, tie]), "+")
+    return rank

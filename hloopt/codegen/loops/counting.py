@@ -12,6 +12,9 @@ from hloopt.codegen.elements import Elements, Frame, Place
 from hloopt.codegen.loops.places import Counted, Turning
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.expressions import Expr, Select, Var, as_expr
+from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.types import INT, LONG, Type
 from hloopt.types import DType
 
 __all__ = ["Counting", "Groups"]
@@ -27,9 +30,9 @@ class Counting:
     starts     scalar instructions of the body
     """
 
-    def __init__(self, loop: ParallelLoop, index_type: str) -> None:
+    def __init__(self, loop: ParallelLoop, index_type: Type) -> None:
         self.loop = loop
-        self.bits = 31 if index_type == "int" else 63
+        self.bits = 31 if index_type == INT else 63
         self.variables: dict[int, Affine] = {}
         self.turning: dict[int, Affine] = {}
         self.starts: dict[Instruction, Affine] = {}
@@ -56,19 +59,19 @@ class Counting:
             for end in ends
         )
 
-    def header(self, e: Elements, count: int) -> tuple[str, Index]:
-        """``for (int i = first; i < end; ++i)`` by the first number that counts up by one, and the trip."""
+    def trips(self, e: Elements, count: int) -> tuple[Scope, Index]:
+        """Begin a loop that counts by the first number that goes up by one: its block, and the trip."""
         first = next((one.first for one in self.variables.values() if one.step == 1), 0)
-        kind = e.loads.index_type if first + count < 1 << self.bits else "long long"
-        name = e.scope.names.fresh("trip")
-        header = f"for ({kind} {name} = {first}; {name} < {first + count}; ++{name})"
-        return header, Symbol(name, first, first + count - 1).index - first
+        kind = e.loads.index_type if first + count < 1 << self.bits else LONG
+        block, counter = e.scope.loop(first, first + count, "trip", kind)
+        return block, Symbol(counter.name, first, first + count - 1).index - first
 
     def groups(self, e: Elements, count: int, width: int) -> Groups:
-        """The same in groups of ``width`` trips."""
+        """Begin a loop over groups of ``width`` trips."""
         first = next((one.first for one in self.variables.values() if one.step == 1), 0)
-        kind = e.loads.index_type if first + count + width < 1 << self.bits else "long long"
-        return Groups(kind, e.scope.names.fresh("group"), first, count, width)
+        kind = e.loads.index_type if first + count + width < 1 << self.bits else LONG
+        block, group = e.scope.loop(first, first + count, "group", kind, width)
+        return Groups(block, group, first, count, width)
 
     def place(self, e: Elements, frame: Frame, trip: Index) -> None:
         """Tell what stands for the numbers of a trip."""
@@ -90,16 +93,17 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Trips in groups, as ``for`` loops of a C type write them.
+    """Trips in groups.
 
-    name   of the variable that has the number of a group's first trip
+    block  of the loop over the groups
+    group  the variable that has the number of a group's first trip
     first  number of all
     count  of all trips
     width  trips of a group
     """
 
-    kind: str
-    name: str
+    block: Scope
+    group: Var
     first: int
     count: int
     width: int
@@ -109,35 +113,29 @@ class Groups:
         """The number behind the last one."""
         return self.first + self.count
 
-    @property
-    def header(self) -> str:
-        """``for`` each group."""
-        name = self.name
-        return (
-            f"for ({self.kind} {name} = {self.first}; {name} < {self.end}; {name} += {self.width})"
-        )
-
     def own(self, e: Elements, lane: Index) -> Index:
         """The trip of a lane; beyond the last one that one again, which nobody asks for."""
-        text = f"{self.name} + {lane}"
+        own = self.group + lane
         if self.count % self.width:
-            text = f"{text} < {self.end} ? {text} : {self.end - 1}"
-        name = e.scope.declare(self.kind, text, "own")
+            own = Select.of(own < self.end, own, self.end - 1)
+        name = e.scope.declare(self.group.type, own, "own").name
         return Symbol(name, self.first, self.end - 1).index - self.first
 
-    def trips(self, e: Elements) -> tuple[str, Index]:
-        """``for`` each trip of the group, and the trip."""
-        end = f"{self.name} + {self.width}"
+    def behind(self, e: Elements) -> Expr:
+        """The number behind the last trip of the group."""
+        end = self.group + self.width
         if self.count % self.width:
-            text = f"{end} < {self.end} ? {end} : {self.end}"
-            end = e.scope.declare(self.kind, text, "end")
-        name = e.scope.names.fresh("trip")
-        header = f"for ({self.kind} {name} = {self.name}; {name} < {end}; ++{name})"
-        return header, Symbol(name, self.first, self.end - 1).index - self.first
+            return e.scope.declare(self.group.type, Select.of(end < self.end, end, self.end), "end")
+        return end
 
-    def turn(self, trip: Index) -> str:
+    def trips(self, e: Elements, behind: Expr) -> tuple[Scope, Index]:
+        """Begin a loop over the trips of the group: its block, and the trip."""
+        block, counter = e.scope.loop(self.group, behind, "trip", self.group.type)
+        return block, Symbol(counter.name, self.first, self.end - 1).index - self.first
+
+    def turn(self, trip: Index) -> Expr:
         """The number of a trip in its group, from 0."""
-        return f"{trip + self.first} - {self.name}"
+        return as_expr(trip + self.first) - self.group
 
 
 def _holds(kind: DType, value: int) -> bool:

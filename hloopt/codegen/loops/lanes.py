@@ -11,7 +11,9 @@ from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Cast, Expr
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.types import INT
 from hloopt.kernels.families.sweeps import WARP
 
 __all__ = ["Group", "Lanes"]
@@ -56,10 +58,10 @@ class Group:
     frame: Frame
     lines: Scope
     head: Scope
-    turn: str
+    turn: Expr
     states: tuple[Instruction, ...] = ()
-    _known: dict[At, str] = field(default_factory=dict)
-    _from: str = ""
+    _known: dict[At, Expr] = field(default_factory=dict)
+    _from: Expr | None = None
 
     def place(self, e: Elements, frame: Frame) -> None:
         """Tell where the values are for who asks in a trip."""
@@ -85,23 +87,19 @@ class Group:
         with e.within(self.head):
             lane = self._lane(e)
             kind = e.uses.type(shape_of((at.instruction, at.leaf)).dtype)
-            shuffled = e.uses.call("shuffle_index", f"({kind}){mine}", lane)
+            shuffled = e.uses.call("shuffle_index", Cast(kind, mine), lane, type=kind)
             name = self.head.declare(kind, shuffled, at.instruction.name)
         self._known[at] = name
         return name
 
-    def _lane(self, e: Elements) -> str:
+    def _lane(self, e: Elements) -> Expr:
         """The lane that has this trip."""
-        if not self._from:
+        if self._from is None:
             lanes = self.lanes
             first = lanes.thread % WARP - lanes.lane if lanes.width < WARP else Index(0)
             base = e.symbol(first, "first_lane", 0, WARP - lanes.width)
-            turn = (
-                f"{base} + {self.turn}"
-                if not (base.is_constant and not base.constant)
-                else self.turn
-            )
-            self._from = self.head.declare("int", f"(int)({turn})", "from_lane")
+            turn = self.turn if base == Index(0) else base + self.turn
+            self._from = self.head.declare(INT, Cast(INT, turn), "from_lane")
         return self._from
 
 

@@ -16,7 +16,9 @@ from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.scalars import convert, literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Array, Cast, Element, Expr, Select, Var, as_expr, eq
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.types import INT, ULONG, Type
 from hloopt.types import ArrayShape, DType, dtype
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "Outside",
     "Turning",
     "full_index",
+    "kept_in",
     "local_dims",
     "local_indices",
 ]
@@ -54,12 +57,12 @@ def full_index(axes: Axes, unit: tuple[Index, ...], local: Sequence[Index]) -> t
 class Kept(Place):
     """What a unit has of a value, in a variable or in an array of them.
 
-    name   of the variable
+    memory the variable, a value that stands for it, or the array
     shape  of the whole value
     axes   of its dimensions
     """
 
-    name: str
+    memory: Expr | Array
     shape: ArrayShape
     axes: Axes
 
@@ -73,18 +76,35 @@ class Kept(Place):
         """How many variables there are."""
         return prod(self.dims)
 
-    def at(self, local: Sequence[Index]) -> str:
-        """The variable of a local index, to be read or set."""
-        if self.count == 1:
-            return self.name
-        return f"{self.name}[{linearize(local, self.dims)}]"
+    @property
+    def name(self) -> str:
+        """What copies are called after."""
+        return self.memory.name if isinstance(self.memory, Array | Var) else "kept"
+
+    def at(self, local: Sequence[Index]) -> Expr:
+        """The variable of a local index."""
+        if not isinstance(self.memory, Array):
+            return self.memory
+        return self.memory[linearize(local, self.dims)]
+
+    @property
+    def target(self) -> Var | Array:
+        """What is declared."""
+        assert isinstance(self.memory, Var | Array), "a value stands for what is never declared"
+        return self.memory
+
+    def place(self, local: Sequence[Index]) -> Var | Element:
+        """The same, to be set."""
+        found = self.at(local)
+        assert isinstance(found, Var | Element), "a value stands for what is never set"
+        return found
 
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """A variable; a copy of it where the number is known only at run time."""
         yield from ()
         local = tuple(at for at, axis in zip(index, self.axes, strict=True) if axis is None)
         position = linearize(local, self.dims)
-        if self.count == 1 or position.is_constant:
+        if not isinstance(self.memory, Array) or position.is_constant:
             return self.at(local)
         kind = e.uses.type(self.shape.dtype)
         if self.count > CHOSEN:
@@ -92,10 +112,17 @@ class Kept(Place):
         at = e.symbol(position, "at", position.low, position.high)
         # A place that a test around it rules out may be beyond all of them.
         *first, last = range(max(at.low, 0), min(at.high, self.count - 1) + 1) or (0,)
-        choice = f"{self.name}[{last}]"
+        choice: Expr = self.memory[last]
         for number in reversed(first):
-            choice = f"{at} == {number} ? {self.name}[{number}] : {choice}"
+            choice = Select.of(eq(at, number), self.memory[number], choice)
         return e.scope.declare(kind, choice, self.name)
+
+
+def kept_in(name: str, kind: Type, shape: ArrayShape, axes: Axes) -> Kept:
+    """What a unit has of a value, kept under a name."""
+    count = prod(local_dims(shape, axes))
+    memory = Var(name, kind) if count == 1 else Array(name, kind, (count,), "local")
+    return Kept(memory, shape, axes)
 
 
 @dataclass(frozen=True)
@@ -113,15 +140,13 @@ class Counted(Place):
         yield from ()
         if self.counter.is_constant:
             return literal(self.counter.constant, self.kind)
-        source = dtype("s32" if e.loads.index_type == "int" else "s64")
-        at = e.symbol(self.counter, "at", self.counter.low, self.counter.high)
-        if source is self.kind:
-            name = str(at)
-        else:
-            value = convert(str(at), source, self.kind, e.uses)
-            name = e.scope.declare(e.uses.type(self.kind), value, "at")
-        e.ranges[name] = self.counter
-        return name
+        source = dtype("s32" if e.loads.index_type == INT else "s64")
+        at = as_expr(e.symbol(self.counter, "at", self.counter.low, self.counter.high))
+        if source is not self.kind:
+            value = convert(at, source, self.kind, e.uses)
+            at = e.scope.declare(e.uses.type(self.kind), value, "at")
+        e.ranges[at] = self.counter
+        return at
 
 
 @dataclass(frozen=True)
@@ -134,9 +159,10 @@ class Turning(Place):
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """``first + trip * step`` in 64 bits, of which the type keeps the lowest."""
         yield from ()
-        long = "unsigned long long"
-        text = f"({long}){self.number.first}ll + ({long}){self.trip.factor_text} * ({long}){self.number.step}ll"
-        name = e.scope.declare(long, text, "counted")
+        first, step = (literal(one, dtype("s64")) for one in (self.number.first, self.number.step))
+        trip = as_expr(self.trip)
+        value = Cast(ULONG, first) + Cast(ULONG, trip) * Cast(ULONG, step)
+        name = e.scope.declare(ULONG, value, "counted")
         for source, kind in (
             (dtype("u64"), self.number.inner),
             (self.number.inner, self.number.dtype),

@@ -12,17 +12,20 @@ from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
 from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
-from hloopt.codegen.loops.counting import Counting
+from hloopt.codegen.loops.counting import Counting, Groups
 from hloopt.codegen.loops.lanes import Group, Lanes
-from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices
+from hloopt.codegen.loops.places import Kept, Outside, full_index, kept_in, local_indices
 from hloopt.codegen.scalars import literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.expressions import TRUE, Array, Element, Expr, Select, Var, eq
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.statements import Declare
+from hloopt.types import ArrayShape
 
 __all__ = ["Asking", "Local", "Running"]
 
-Asking = Generator[At, str, None]
+Asking = Generator[At, Expr, None]
 Local: TypeAlias = Sequence[Index]
 
 
@@ -70,14 +73,13 @@ class Running:
             if self.lanes is not None:
                 yield from self._run_groups(section, self.lanes, trips.count, stream)
                 return
-            header, self.trip = self.counting.header(e, trips.count)
+            block, self.trip = self.counting.trips(e, trips.count)
             self.counting.place(e, self.frame, self.trip)
-            hints = e.scope.section(shared=False)
-            with e.within(e.scope.block(header)) as block:
+            with e.within(block):
                 head = block.section(shared=False)
                 (counter,) = symbols_of((self.trip,))
                 if e.reads_ahead:
-                    self.place_outside(section, Again(head), Ahead(hints, section, head, counter))
+                    self.place_outside(section, Again(head), Ahead(block, section, head, counter))
                 else:
                     self.place_outside(section)
                 yield from self._trip(stream)
@@ -85,14 +87,14 @@ class Running:
         for reduce in trips.reduces:
             along = enumerate(self.loop.owned[reduce.operands[0], 0])
             e.alone[reduce] = {at: self.unit[axis] for at, axis in along if axis is not None}
-        with e.within(e.scope.block("while (true)")) as block:
+        with e.within(e.scope.repeat(TRUE)) as block:
             again = Again(block.section(shared=False)) if e.reads_ahead else None
             self.place_outside(section, again)
             root = trips.own or self.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
             local = [Index(0) for axis in axes if axis is None]
             goes_on = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
-            e.scope.line(f"if (!{goes_on}) break;")
+            e.scope.leave(goes_on.negated())
             yield from self._trip(stream)
 
     def _run_groups(
@@ -101,33 +103,38 @@ class Running:
         """Write the loop in groups of trips; first each lane computes what its own trip of the group needs."""
         e = self.e
         groups = self.counting.groups(e, count, lanes.width)
-        with e.within(e.scope.block(groups.header)) as outer:
+        with e.within(groups.block) as outer:
             own = Frame({})
             lines = outer.section()
             with e.within(lines):
                 trip = groups.own(e, lanes.lane)
                 self.counting.place(e, own, trip)
                 self.counting.place_turning(e, own, trip)
-                header, self.trip = groups.trips(e)
+                behind = groups.behind(e)
             self.place_outside(section, Again(lines), frame=own)
             with e.within(lines):
-                yield from self._advance(section, lanes, header, own, trip)
+                yield from self._advance(section, lanes, groups, behind, own, trip)
+            block, self.trip = groups.trips(e, behind)
             self.counting.place(e, self.frame, self.trip)
-            hints = outer.section(shared=False)
-            with e.within(outer.block(header)) as block:
+            # Written out one by one, the trips would be more code than the first caches hold.
+            block.unroll(1)
+            with e.within(block):
                 head = block.section()
                 states = self.body.parameters[0], self.condition.parameters[0]
                 turn = groups.turn(self.trip)
                 Group(lanes, own, lines, head, turn, states).place(e, self.frame)
                 (counter,) = symbols_of((self.trip,))
-                self.place_outside(section, Again(head), Ahead(hints, section, head, counter))
+                self.place_outside(section, Again(head), Ahead(block, section, head, counter))
                 yield from self._trip(stream)
-            if not any(hints.text()):
-                # A group's trips, written one by one, would be more code than the first caches hold.
-                hints.line("#pragma unroll 1")
 
     def _advance(
-        self, section: Scope, lanes: Lanes, header: str, own: Frame, mine: Index
+        self,
+        section: Scope,
+        lanes: Lanes,
+        groups: Groups,
+        behind: Expr,
+        own: Frame,
+        mine: Index,
     ) -> Asking:
         """Go through a group with what all lanes advance; each keeps what its own trip begins with."""
         e = self.e
@@ -138,19 +145,20 @@ class Running:
         for carried in lanes.states:
             kept = self.kept[carried.number]
             kind = e.uses.type(kept.shape.dtype)
-            name = e.scope.variable(kind, f"own_{carried.number}", kept.name)
-            before.append(Kept(name, kept.shape, kept.axes))
+            own_copy = e.scope.variable(kind, f"own_{carried.number}", kept.at(()))
+            before.append(Kept(own_copy, kept.shape, kept.axes))
             for state in (self.body.parameters[0], self.condition.parameters[0]):
                 e.places[step, state, carried.number] = kept
                 e.places[own, state, carried.number] = before[-1]
-        e.scope.line("#pragma unroll 1")
-        with e.within(e.scope.block(header)) as block:
-            self.counting.place(e, step, self.trip)
-            self.counting.place_turning(e, step, self.trip)
+        block, trip = groups.trips(e, behind)
+        block.unroll(1)
+        with e.within(block):
+            self.counting.place(e, step, trip)
+            self.counting.place_turning(e, step, trip)
             self.place_outside(section, Again(block), frame=step)
             for carried, copy in zip(lanes.states, before, strict=True):
-                here = f"{self.trip} == {mine} ? {self.kept[carried.number].name} : {copy.name}"
-                block.line(f"{copy.name} = {here};")
+                here = Select.of(eq(trip, mine), self.kept[carried.number].at(()), copy.at(()))
+                block.set(copy.place(()), here)
             root = self.body.root
             values = yield from each(
                 At(
@@ -162,12 +170,12 @@ class Running:
                 for one in lanes.states
             )
             pairs = [
-                (self.kept[one.number].name, value)
+                (self.kept[one.number].place(()), value)
                 for one, value in zip(lanes.states, values, strict=True)
             ]
             self._commit(pairs, [])
 
-    def last(self, carried: Carried, local: Local) -> str:
+    def last(self, carried: Carried, local: Local) -> Expr:
         """An element of the state after the last trip."""
         number = carried.number
         if number in self.counting.variables:
@@ -199,18 +207,16 @@ class Running:
         e = self.e
         for carried in self.changing():
             kind = e.uses.type(carried.shape.dtype)
-            name = e.scope.names.fresh(f"state_{carried.number}")
-            kept = self.kept[carried.number] = Kept(name, carried.shape, carried.axes)
+            memory = e.scope.names.fresh(f"state_{carried.number}")
+            kept = self.kept[carried.number] = kept_in(memory, kind, carried.shape, carried.axes)
             if kept.count > self.plan.unrolled:
-                e.scope.line(f"{kind} {name}[{kept.count}];")
+                e.scope.add(Declare(kept.target))
                 yield from self._fill(kept, partial(self.first, carried), self.outer)
                 continue
             locals_ = local_indices(carried.shape, carried.axes)
             values = yield from each(self.first(carried, local) for local in locals_)
-            if kept.count == 1:
-                e.scope.line(f"{kind} {name} = {values[0]};")
-            elif kept.count:
-                e.scope.line(f"{kind} {name}[{kept.count}] = {{{', '.join(values)}}};")
+            if kept.count:
+                e.scope.add(Declare(kept.target, tuple(values)))
 
     def _place(self) -> None:
         """Tell where the state is for who asks in body and condition."""
@@ -254,9 +260,8 @@ class Running:
     # ---- a trip -------------------------------------------------------------------------------------
 
     def _trip(self, stream: Callable[[], Asking] | None) -> Asking:
-        e = self.e
         yield from self._store_values()
-        pairs: list[tuple[str, str]] = []
+        pairs: list[tuple[Var | Element, Expr]] = []
         copies: list[tuple[Kept, Kept]] = []
         advanced = {one.number for one in self.lanes.states} if self.lanes is not None else set()
         for carried in self.changing():
@@ -264,16 +269,14 @@ class Running:
                 continue
             kept = self.kept[carried.number]
             if kept.count > self.plan.unrolled:
-                fresh = e.scope.names.fresh(f"next_{carried.number}")
-                e.scope.line(f"{e.uses.type(kept.shape.dtype)} {fresh}[{kept.count}];")
-                following = Kept(fresh, kept.shape, kept.axes)
+                following = self._declared(f"next_{carried.number}", kept.shape, kept.axes)
                 cost = self.plan.full_cost(self.body.root.operands[carried.number])
                 yield from self._fill(following, partial(self.next, carried), self.frame, cost)
                 copies.append((kept, following))
                 continue
             locals_ = list(local_indices(carried.shape, carried.axes))
             values = yield from each(self.next(carried, local) for local in locals_)
-            pairs += zip(map(kept.at, locals_), values, strict=True)
+            pairs += zip(map(kept.place, locals_), values, strict=True)
         if stream is not None:
             yield from stream()
         self._commit(pairs, copies)
@@ -284,12 +287,17 @@ class Running:
         for value in self.plan.stored:
             axes = self.plan.axes((value, 0))
             assert axes is not None, "a unit has what it keeps"
-            name = e.scope.names.fresh(value.name)
-            kept = Kept(name, value.array, axes)
-            e.scope.line(f"{e.uses.type(value.array.dtype)} {name}[{kept.count}];")
+            kept = self._declared(value.name, value.array, axes)
             wanted = partial(self._value, value, axes)
             yield from self._fill(kept, wanted, self.frame, self.plan.full_cost(value))
             e.places[self.frame, value, 0] = kept
+
+    def _declared(self, hint: str, shape: ArrayShape, axes: Axes) -> Kept:
+        """A variable or an array for what a unit has of a value."""
+        kind = self.e.uses.type(shape.dtype)
+        kept = kept_in(self.e.scope.names.fresh(hint), kind, shape, axes)
+        self.e.scope.add(Declare(kept.target))
+        return kept
 
     def _value(self, value: Instruction, axes: Axes, local: Local) -> At:
         return At(value, full_index(axes, self.unit, local), 0, self.frame)
@@ -304,7 +312,7 @@ class Running:
     ) -> Asking:
         def one(local: Local) -> Asking:
             value = yield wanted(local)
-            self.e.scope.line(f"{kept.at(local)} = {value};")
+            self.e.scope.set(kept.place(local), value)
 
         unroll = self._most_unrolled(kept, cost)
         yield from every(self.e, kept.dims, "j", one, unroll, self.unit, frame)
@@ -314,28 +322,27 @@ class Running:
         small = self.plan.arrays_in_registers and self.plan.is_short(kept.count, cost)
         return kept.count if small else 0
 
-    def _commit(self, pairs: list[tuple[str, str]], copies: list[tuple[Kept, Kept]]) -> None:
+    def _commit(
+        self, pairs: list[tuple[Var | Element, Expr]], copies: list[tuple[Kept, Kept]]
+    ) -> None:
         """The next state becomes the state: nobody needs the old one any more."""
         e = self.e
-        kinds = {
-            kept.at(local): e.uses.type(kept.shape.dtype)
-            for kept in self.kept.values()
-            if kept.count <= self.plan.unrolled
-            for local in local_indices(kept.shape, kept.axes)
-        }
-        gone: set[str] = set()
+        gone: set[Expr] = set()
         settled = []
         for target, value in pairs:
             needed = value in gone and value != target
             settled.append(
-                (target, e.scope.declare(kinds[value], value, "last") if needed else value)
+                (target, e.scope.declare(value.type, value, "last") if needed else value)
             )
             gone.add(target)
         for target, value in settled:
             if value != target:
-                e.scope.line(f"{target} = {value};")
+                e.scope.set(target, value)
         for kept, following in copies:
-            if self._most_unrolled(kept, 1):
-                e.scope.line("#pragma unroll")
             block, at = e.loop(kept.count, "j")
-            block.line(f"{kept.name}[{at}] = {following.name}[{at}];")
+            if self._most_unrolled(kept, 1):
+                block.unroll(0)
+            source, target = following.memory, kept.memory
+            assert isinstance(source, Array)
+            assert isinstance(target, Array)
+            block.set(target[at], source[at])

@@ -12,6 +12,7 @@ from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.block_stages import MOST_SLOTS, has_followers
 from hloopt.codegen.elements import Elements, Emission, Place
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array, Element, Expr, Select, as_expr
 from hloopt.types import DType
 
 __all__ = ["Shared", "Threads"]
@@ -21,22 +22,22 @@ __all__ = ["Shared", "Threads"]
 class Shared(Place):
     """What a unit has of a value, in shared memory.
 
-    name   of the array
+    memory the array
     kind   of its elements
     dims   the local ones
     axes   of all dimensions
     copy   which of the copies of the value that lie one behind the other: 0, 1, or known at run time
     """
 
-    name: str
+    memory: Array
     kind: DType
     dims: tuple[int, ...]
     axes: Axes
     copy: Index = Index(0)
 
-    def at(self, local: Index) -> str:
+    def at(self, local: Index) -> Element:
         """The element of a local position."""
-        return f"{self.name}[{local + self.copy * prod(self.dims)}]"
+        return self.memory[local + self.copy * prod(self.dims)]
 
     def other(self) -> Shared:
         """The other one of two copies."""
@@ -46,8 +47,8 @@ class Shared(Place):
         """A copy of the element in a register."""
         yield from ()
         local = tuple(at for at, axis in zip(index, self.axes, strict=True) if axis is None)
-        text = self.at(linearize(local, self.dims))
-        return e.scope.declare(e.uses.type(self.kind), text, self.name)
+        value = self.at(linearize(local, self.dims))
+        return e.scope.declare(e.uses.type(self.kind), value, self.memory.name)
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class Threads:
         """Whether the elements of a thread are written out one by one, so that registers can hold them."""
         return self.slots(elements) <= MOST_SLOTS
 
-    def each(self, elements: int) -> Iterator[tuple[int, Index, str]]:
-        """For each element of the thread its number and position, and the test for storing it (or nothing).
+    def each(self, elements: int) -> Iterator[tuple[int, Index, tuple[Expr, ...]]]:
+        """For each element of the thread its number and position, and the tests for storing it.
 
         Statements belong in the block that is current between two steps.
         """
@@ -75,45 +76,26 @@ class Threads:
             return
         if has_followers(elements, self.count):
             last = elements - 1
-            text = f"{self.thread} < {elements} ? {self.thread} : {last}"
-            yield 0, self.e.symbol(text, "own", 0, last), f"{self.thread} < {elements}"
+            is_own = as_expr(self.thread) < elements
+            own = Select.of(is_own, self.thread, last)
+            yield 0, self.e.symbol(own, "own", 0, last), (is_own,)
         elif self.is_unrolled(elements):
             for slot in range(self.slots(elements)):
                 at = self.thread + slot * self.count
                 if at.high < elements:
-                    yield slot, at, ""
+                    yield slot, at, ()
                     continue
                 at = self.e.symbol(at, "own", 0, at.high)
-                with self._if(f"{at} < {elements}"):
-                    yield slot, Symbol(str(at), 0, elements - 1).index, ""
+                with self.e.when(as_expr(at) < elements):
+                    yield slot, Symbol(str(at), 0, elements - 1).index, ()
         else:
             with self.strided(self.thread, elements, self.count) as at:
-                yield 0, at, ""
+                yield 0, at, ()
 
     @contextmanager
     def strided(self, first: Index, elements: int, step: int) -> Iterator[Index]:
         """A loop over ``first``, ``first + step``, ... below ``elements``."""
         e = self.e
-        name = e.scope.names.fresh("i")
-        kind = e.loads.index_type
-        header = f"for ({kind} {name} = {first}; {name} < {elements}; {name} += {step})"
-        with e.within(e.scope.block(header)):
-            yield Symbol(name, 0, elements - 1).index
-
-    @contextmanager
-    def _if(self, test: str) -> Iterator[None]:
-        with self.e.within(self.e.scope.when(f"{test}")):
-            yield
-
-    @contextmanager
-    def storing(self, test: str) -> Iterator[None]:
-        """A block where ``test`` holds; the same block for no test."""
-        if not test:
-            yield
-            return
-        with self._if(test):
-            yield
-
-    def first(self) -> str:
-        """The test for the first thread."""
-        return "" if self.count == 1 else f"{self.thread} == 0"
+        block, counter = e.scope.loop(first, elements, "i", e.loads.index_type, step)
+        with e.within(block):
+            yield Symbol(counter.name, 0, elements - 1).index
