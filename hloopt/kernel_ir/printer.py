@@ -241,7 +241,8 @@ class Printer:
             case Break():
                 yield "break;"
             case Return():
-                yield "return;"
+                value = "" if statement.value is None else f" {self.expression(statement.value)}"
+                yield f"return{value};"
             case Copy():
                 to = self.expression(statement.target)
                 source = self.expression(statement.source)

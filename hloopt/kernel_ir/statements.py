@@ -98,7 +98,9 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Leave the function."""
+    """Leave the function, with what it returns if that is anything."""
+
+    value: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,8 @@ def expressions_of(statement: Statement) -> tuple[Expr, ...]:
             return (statement.first, statement.stop, statement.step)
         case While() | If():
             return (statement.test,)
+        case Return(value) if value is not None:
+            return (value,)
         case _:
             return ()
 
