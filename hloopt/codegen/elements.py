@@ -22,7 +22,7 @@ from hloopt.analysis.parallel_loop.thread_plan import UNROLLED_FOLD
 from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
 from hloopt.codegen.positions import position_of
-from hloopt.codegen.scalars import elementwise, literal
+from hloopt.codegen.scalars import are_constants, elementwise, literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Expr, Operand, Var, as_expr, both
@@ -395,7 +395,7 @@ class Elements:
         names = yield from each(
             At(operand, at.index if operand.array.rank else ()) for operand in instruction.operands
         )
-        expression = elementwise(instruction, tuple(map(str, names)), self.uses)
+        expression = elementwise(instruction, names, self.uses)
         return self.scope.declare(
             self.uses.type(instruction.array.dtype), expression, instruction.name
         )
@@ -405,7 +405,7 @@ class Elements:
         shape = self.region.operands[number]
         inlined = self.region.inlined(number)
         if inlined is not None:
-            return as_expr(literal(inlined, shape.dtype))
+            return literal(inlined, shape.dtype)
         pointer = self.memory.get(self.region.canonical(number))
         if pointer is None:
             raise AssertionError(f"{self.region.instruction.name} is not given operand {number}")
@@ -426,10 +426,10 @@ class Elements:
             raise unsupported(instruction, "has no value: the text leaves it out")
         array, kind = value.array, instruction.array.dtype
         if value.splat is not None:
-            return as_expr(literal(value.splat[()], kind))
+            return literal(value.splat[()], kind)
         if all(position.is_constant for position in at.index):
             element = array[tuple(position.constant for position in at.index)]
-            return as_expr(literal(element, kind))
+            return literal(element, kind)
         if array.size > _MOST_CONSTANTS:
             raise unsupported(
                 instruction,
@@ -440,7 +440,7 @@ class Elements:
         if known is None:
             values = [literal(element, kind) for element in array.reshape(-1)]
             # In memory once, not written by each thread; but calls are no constants there.
-            is_static = not any("__" in value for value in values)
+            is_static = are_constants(array, kind)
             table = self.scope.array(
                 self.uses.type(kind),
                 (array.size,),

@@ -14,7 +14,7 @@ from hloopt.codegen.scalars import load
 from hloopt.codegen.types import is_packed
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Expr, Member, as_expr
-from hloopt.kernel_ir.types import INT, Type, named_type, vector
+from hloopt.kernel_ir.types import INT, Type, vector
 from hloopt.types import ArrayShape
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class Loads:
         key = ("vector", memory, head, width)
         whole = elements.scope.known(key)
         if whole is None:
-            type = vector(named_type(elements.uses.storage(kind)), width)
+            type = vector(elements.uses.storage(kind), width)
             source = memory.address(head)
             call = elements.uses.call(f"load_vector<{width}>", source, type=type)
             whole = elements.scope.declare(type, call, f"{hint}_vector")
             elements.scope.remember(key, whole)
-        return Member(whole, "lane", named_type(elements.uses.type(kind)), as_expr(lane))
+        return Member(whole, "lane", elements.uses.type(kind), as_expr(lane))
 
     def _width(self, memory: Array, linear: Index, shape: ArrayShape) -> int:
         """The widest vector around an element: aligned, inside the array, every element of it read."""

@@ -6,6 +6,24 @@ registers: a signed one sign-extended, all others with zeros above.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
+from hloopt.kernel_ir.types import (
+    BOOL,
+    BYTE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    SBYTE,
+    SHORT,
+    UINT,
+    ULONG,
+    USHORT,
+    Type,
+    struct,
+)
 from hloopt.types import ArrayShape, DType
 
 __all__ = [
@@ -18,48 +36,42 @@ __all__ = [
     "stored_elements",
 ]
 
-_C_TYPES = {
-    "pred": "bool",
-    "s1": "signed char",
-    "s2": "signed char",
-    "s4": "signed char",
-    "s8": "signed char",
-    "s16": "short",
-    "s32": "int",
-    "s64": "long long",
-    "u1": "unsigned char",
-    "u2": "unsigned char",
-    "u4": "unsigned char",
-    "u8": "unsigned char",
-    "u16": "unsigned short",
-    "u32": "unsigned",
-    "u64": "unsigned long long",
-    "f32": "float",
-    "f64": "double",
+_TYPES: Final[Mapping[str, Type]] = {
+    "pred": BOOL,
+    **dict.fromkeys(("s1", "s2", "s4", "s8"), SBYTE),
+    "s16": SHORT,
+    "s32": INT,
+    "s64": LONG,
+    **dict.fromkeys(("u1", "u2", "u4", "u8"), BYTE),
+    "u16": USHORT,
+    "u32": UINT,
+    "u64": ULONG,
+    "f32": FLOAT,
+    "f64": DOUBLE,
+    **{
+        name: struct(name)
+        for name in (
+            "f16",
+            "bf16",
+            "c64",
+            "c128",
+            "f8e5m2",
+            "f8e4m3",
+            "f8e4m3fn",
+            "f8e4m3b11fnuz",
+            "f8e3m4",
+            "f8e5m2fnuz",
+            "f8e4m3fnuz",
+            "f8e8m0fnu",
+            "f4e2m1fn",
+        )
+    },
 }
-
-_STRUCTS = frozenset(
-    {
-        "f16",
-        "bf16",
-        "c64",
-        "c128",
-        "f8e5m2",
-        "f8e4m3",
-        "f8e4m3fn",
-        "f8e4m3b11fnuz",
-        "f8e3m4",
-        "f8e5m2fnuz",
-        "f8e4m3fnuz",
-        "f8e8m0fnu",
-        "f4e2m1fn",
-    }
-)
 
 
 def device_problem(dtype: DType) -> str:
     """Why an element type has no form on a device; empty when it has one."""
-    if dtype.name in _C_TYPES or dtype.name in _STRUCTS:
+    if dtype.name in _TYPES:
         return ""
     if dtype.is_array:
         return (
@@ -68,18 +80,16 @@ def device_problem(dtype: DType) -> str:
     return f"{dtype.name} has no elements"
 
 
-def register_type(dtype: DType) -> str:
-    """The C type of a value; raises ``ValueError`` where ``device_problem`` says something."""
-    if dtype.name in _STRUCTS:
-        return dtype.name
-    if (name := _C_TYPES.get(dtype.name)) is not None:
-        return name
+def register_type(dtype: DType) -> Type:
+    """The type of a value; raises ``ValueError`` where ``device_problem`` says something."""
+    if (found := _TYPES.get(dtype.name)) is not None:
+        return found
     raise ValueError(device_problem(dtype))
 
 
-def storage_type(dtype: DType) -> str:
-    """The C type a pointer to elements points to: bytes for packed ones."""
-    return "unsigned char" if is_packed(dtype) else register_type(dtype)
+def storage_type(dtype: DType) -> Type:
+    """The type of what a pointer to elements points to: bytes for packed ones."""
+    return BYTE if is_packed(dtype) else register_type(dtype)
 
 
 def is_packed(dtype: DType) -> bool:
@@ -99,4 +109,4 @@ def stored_elements(shape: ArrayShape) -> int:
 
 def is_struct(dtype: DType) -> bool:
     """Whether the register type is a struct of the device library, named as the element type."""
-    return dtype.name in _STRUCTS
+    return register_type(dtype).kind == "struct"

@@ -24,7 +24,7 @@ from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Cast, Operand, Var
 from hloopt.kernel_ir.scope import Names, Scope, TooLong
 from hloopt.kernel_ir.statements import Function, Parameter
-from hloopt.kernel_ir.types import INT, LONG, UINT, Type, named_type
+from hloopt.kernel_ir.types import INT, LONG, UINT, Type
 from hloopt.kernels.plan import KernelStep
 from hloopt.kernels.spec import KernelSpec, Launch, Place
 from hloopt.types import ArrayShape, dtype
@@ -222,7 +222,7 @@ class _Body:
         for argument in self.launch.arguments:
             shape = self._shape(argument.place)
             name = names.fresh(self._hint(argument.place))
-            element = named_type(self.uses.storage(shape.dtype))
+            element = self.uses.storage(shape.dtype)
             memory = Array(name, element, (stored_elements(shape),), "global")
             pointees[argument.place] = Pointee(memory, argument.role, shape)
             is_alone = not self._is_shared(argument.place)

@@ -89,7 +89,7 @@ class Printer:
             case Var():
                 return expr.name, _PRIMARY
             case Literal():
-                return expr.text, _PRIMARY
+                return expr.text, _PREFIX if expr.text.startswith("-") else _PRIMARY
             case Text():
                 return expr.text, _PRIMARY
             case IndexValue():
@@ -98,7 +98,8 @@ class Printer:
             case Binary():
                 return self._binary(expr)
             case Unary():
-                return f"{expr.sign}{self.operand(expr.operand, _PRIMARY)}", _PREFIX
+                binding = _PREFIX if isinstance(expr.operand, Cast) else _PRIMARY
+                return f"{expr.sign}{self.operand(expr.operand, binding)}", _PREFIX
             case Cast():
                 return f"({expr.type}){self.operand(expr.operand)}", _PREFIX
             case Select():

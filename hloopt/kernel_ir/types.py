@@ -14,6 +14,8 @@ __all__ = [
     "FLOAT",
     "INT",
     "LONG",
+    "SBYTE",
+    "SHORT",
     "UINT",
     "ULONG",
     "UNKNOWN",
@@ -60,6 +62,8 @@ class Type:
 
 BOOL: Final = Type("bool", "bool", 8)
 BYTE: Final = Type("unsigned char", "unsigned", 8)
+SBYTE: Final = Type("signed char", "signed", 8)
+SHORT: Final = Type("short", "signed", 16)
 INT: Final = Type("int", "signed", 32)
 UINT: Final = Type("unsigned", "unsigned", 32)
 LONG: Final = Type("long long", "signed", 64)
@@ -82,9 +86,9 @@ _SCALARS: Final[Mapping[str, Type]] = {
         FLOAT,
         DOUBLE,
         VOID,
-        Type("signed char", "signed", 8),
+        SBYTE,
         Type("char", "signed", 8),
-        Type("short", "signed", 16),
+        SHORT,
         USHORT,
     )
 }

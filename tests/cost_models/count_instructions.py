@@ -19,6 +19,8 @@ import sass
 from hloopt.codegen.device import Uses
 from hloopt.codegen.scalars.table import expression, scalar_problem
 from hloopt.codegen.types import is_struct
+from hloopt.kernel_ir.expressions import Var
+from hloopt.kernel_ir.printer import expression_text
 from hloopt.ops import OPS
 from hloopt.runtime.nvrtc import TIMED, compile_cuda, nvrtc_for
 from hloopt.types import DType, dtype
@@ -81,13 +83,12 @@ def _signature(opcode: str, kind: DType, arity: int) -> tuple[list[DType], DType
 def kernel(name: str, opcode: str, kinds: Sequence[DType], result: DType, uses: Uses) -> str:
     """A kernel of one op; operands and result have one address, computed before the first is read."""
     loads = [f"*({uses.type(kind)}*)(p + {16 * number})" for number, kind in enumerate(kinds)]
-    names = [f"x{number}" for number in range(len(kinds))]
+    names = [Var(f"x{number}", uses.type(kind)) for number, kind in enumerate(kinds)]
     lines = [
-        f"    {uses.type(kind)} {name} = {load};"
-        for name, kind, load in zip(names, kinds, loads, strict=True)
+        f"    {name.type} {name.name} = {load};" for name, load in zip(names, loads, strict=True)
     ]
     value = expression(opcode, kinds, result, ATTRIBUTES.get(opcode, {}), names, uses)
-    body = "\n".join([*lines, f"    *({uses.type(result)}*)p = {value};"])
+    body = "\n".join([*lines, f"    *({uses.type(result)}*)p = {expression_text(value)};"])
     return (
         f'extern "C" __global__ void {name}(char* base) {{\n'
         f"    char* p = base + 64 * threadIdx.x;\n{body}\n}}\n"

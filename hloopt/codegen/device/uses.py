@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hloopt.codegen.device.library import identifiers, library
-from hloopt.codegen.types import is_struct, register_type, storage_type
+from hloopt.codegen.device.library import library
+from hloopt.codegen.types import register_type, storage_type
 from hloopt.kernel_ir.expressions import Call, Operand, as_expr
-from hloopt.kernel_ir.types import UNKNOWN, Type
+from hloopt.kernel_ir.types import BYTE, UNKNOWN, Type
 from hloopt.types import DType
 
 __all__ = ["Uses"]
@@ -45,28 +45,24 @@ class Uses:
             raise KeyError(name)
         self._names.add(name)
 
-    def type(self, dtype: DType) -> str:
+    def type(self, dtype: DType) -> Type:
         """The register type of an element type, its struct included; raises as ``register_type``."""
-        if is_struct(dtype):
-            self.add(dtype.name)
-        return register_type(dtype)
+        return self._added(register_type(dtype))
 
-    def storage(self, dtype: DType) -> str:
-        """The type a pointer to elements points to, its struct included."""
-        text = storage_type(dtype)
-        if text == dtype.name and is_struct(dtype):
-            self.add(text)
+    def storage(self, dtype: DType) -> Type:
+        """The type of what a pointer to elements points to, its struct included."""
         # A bool in memory is a mask to compilers, of which they make no vectors.
-        return "unsigned char" if self.native and dtype.is_pred else text
+        return BYTE if self.native and dtype.is_pred else self._added(storage_type(dtype))
+
+    def _added(self, type: Type) -> Type:
+        if type.kind == "struct":
+            self.add(type.name)
+        return type
 
     def update(self, other: Uses) -> None:
         """Use what another program uses as well."""
         self._names |= other._names
         self._headers |= other._headers
-
-    def add_from(self, text: str) -> None:
-        """Use every definition that a C text names."""
-        self._names |= identifiers(text) & library().keys()
 
     def names(self) -> tuple[str, ...]:
         """What is used, with all that it needs, in the order of the library."""

@@ -5,43 +5,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hloopt.codegen.device import Uses, library
+from hloopt.codegen.scalars.forms import parts
 from hloopt.codegen.scalars.integers import Rule
+from hloopt.kernel_ir.expressions import Binary, Call, Expr, Make
+from hloopt.kernel_ir.types import DOUBLE, FLOAT
 from hloopt.ops.traits import ELEMENTWISE, op_table
-from hloopt.types import DType
+from hloopt.types import DType, dtype
 
 __all__ = ["COMPLEXES"]
 
 
 def _by_parts(sign: str) -> Rule:
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        x, y = operands
-        return f"{uses.type(kind)}{{{x}.re {sign} {y}.re, {x}.im {sign} {y}.im}}"
+    def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
+        pairs = zip(parts(x, kind), parts(y, kind), strict=True)
+        return Make(uses.type(kind), tuple(Binary.of(sign, left, right) for left, right in pairs))
 
     return rule
 
 
-def _negate(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
-    return f"{uses.type(kind)}{{-{x}.re, -{x}.im}}"
+def _negate(kind: DType, uses: Uses, x: Expr) -> Expr:
+    return Make(uses.type(kind), tuple(-one for one in parts(x, kind)))
 
 
-def _absolute(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
+def _absolute(kind: DType, uses: Uses, x: Expr) -> Expr:
     if kind.name == "c128":
-        return f"hypot({x}.re, {x}.im)"
-    return f"(float)hypot((double){x}.re, (double){x}.im)"
+        return Call("hypot", parts(x, kind), DOUBLE)
+    wide = tuple(one.cast(DOUBLE) for one in parts(x, kind))
+    return Call("hypot", wide, DOUBLE).cast(FLOAT)
 
 
 def _of_library(name: str) -> Rule:
     """A function of c128 in the library, which may have one of c64, too."""
 
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        if kind.name == "c128":
-            return uses.call(f"{name}_c128", *operands)
-        if f"{name}_c64" in library():
-            return uses.call(f"{name}_c64", *operands)
-        wide = [uses.call("widen_c64", operand) for operand in operands]
-        return uses.call("round_c64", uses.call(f"{name}_c128", *wide))
+    def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
+        type, double = uses.type(kind), uses.type(dtype("c128"))
+        if f"{name}_{kind.name}" in library():
+            return uses.call(f"{name}_{kind.name}", *operands, type=type)
+        wide = [uses.call("widen_c64", operand, type=double) for operand in operands]
+        result = uses.call(f"{name}_c128", *wide, type=double)
+        return uses.call("round_c64", result, type=type)
 
     return rule
 

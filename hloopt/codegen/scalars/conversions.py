@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 from hloopt.codegen.device import Uses
-from hloopt.codegen.scalars.forms import F32, narrow, own_bits, part, unsigned_type, widen, wrapped
+from hloopt.codegen.scalars.forms import (
+    code,
+    narrow,
+    of_code,
+    own_bits,
+    part,
+    parts,
+    unsigned_type,
+    widen,
+    wrapped,
+)
+from hloopt.codegen.scalars.literals import literal
 from hloopt.codegen.types import is_struct, register_type
-from hloopt.types import DType
+from hloopt.kernel_ir.expressions import (
+    Call,
+    Expr,
+    Literal,
+    Make,
+    Operand,
+    Select,
+    as_expr,
+    either,
+    ne,
+)
+from hloopt.kernel_ir.types import DOUBLE, FLOAT, INT, LONG, UINT, ULONG
+from hloopt.types import DType, dtype
 
 __all__ = ["convert", "reinterpret"]
 
@@ -14,14 +37,14 @@ __all__ = ["convert", "reinterpret"]
 _KEEPS_NANS = frozenset({"f16", "bf16"})
 
 
-def convert(expr: str, source: DType, target: DType, uses: Uses) -> str:
+def convert(value: Operand, source: DType, target: DType, uses: Uses) -> Expr:
     """A value of ``source`` as ``target`` by the rules of the op ``convert``.
 
     Floats to integers truncate and saturate, NaN to 0; integers wrap; the rest rounds.  f64 becomes f16
     and bf16 by way of f32, narrower types at once; the real part stands for a complex number.
-    ``expr`` is a name or a literal.
+    ``value`` is a name or a literal.
     """
-    uses.type(target)
+    type, expr = uses.type(target), as_expr(value)
     if source is target:
         return expr
     if target.is_pred:
@@ -29,95 +52,91 @@ def convert(expr: str, source: DType, target: DType, uses: Uses) -> str:
     if source.is_complex:
         return _from_complex(expr, source, target, uses)
     if target.is_complex:
-        real = convert(expr, source, part(target), uses)
-        zero = "0.0f" if part(target) is F32 else "0.0"
-        return f"{target.name}{{{real}, {zero}}}"
+        half = part(target)
+        return Make(type, (convert(expr, source, half, uses), literal(0, half)))
     if source.is_pred and target.bits >= 8 and not target.is_narrow_float:
         # Compilers know vectors of choices, not of truth values made numbers.
-        return f"({register_type(target)})({expr} ? 1 : 0)"
+        return Select.of(expr, 1, 0).cast(type)
     if target.is_integer:
         return _to_integer(expr, source, target, uses)
     if not target.is_narrow_float:
-        value = widen(expr, source, uses)
-        if register_type(target) == "float" and source.is_narrow_float:
-            return value
-        return f"({register_type(target)}){value}"
+        wide = widen(expr, source, uses)
+        return wide if type == FLOAT and source.is_narrow_float else wide.cast(type)
     if source.name == "f64" and target.bits < 16:
-        return narrow(uses.call("round_to_odd", expr), target, uses)
-    if not source.is_float:
-        return narrow(f"(float){expr}", target, uses)
-    value = f"(float){expr}" if source.name == "f64" else widen(expr, source, uses)
-    if target.name in _KEEPS_NANS:
-        return uses.call(f"convert_{target.name}", value)
-    return narrow(value, target, uses)
+        return narrow(uses.call("round_to_odd", expr, type=FLOAT), target, uses)
+    is_single = source.is_float and source.name != "f64"
+    single = widen(expr, source, uses) if is_single else expr.cast(FLOAT)
+    if source.is_float and target.name in _KEEPS_NANS:
+        return uses.call(f"convert_{target.name}", single, type=type)
+    return narrow(single, target, uses)
 
 
-def _truth(expr: str, source: DType, uses: Uses) -> str:
+def _truth(expr: Expr, source: DType, uses: Uses) -> Expr:
     if source.is_complex:
-        zero = "0.0f" if source.name == "c64" else "0.0"
-        return f"({expr}.re != {zero} || {expr}.im != {zero})"
+        zero = literal(0, part(source))
+        return either([ne(one, zero) for one in parts(expr, source)])
     if source.is_integer:
-        return f"({expr} != 0)"
-    zero = "0.0" if source.name == "f64" else "0.0f"
-    return f"({widen(expr, source, uses)} != {zero})"
+        return ne(expr, 0)
+    kind = source if source.name == "f64" else dtype("f32")
+    return ne(widen(expr, source, uses), literal(0, kind))
 
 
-def _from_complex(expr: str, source: DType, target: DType, uses: Uses) -> str:
+def _from_complex(expr: Expr, source: DType, target: DType, uses: Uses) -> Expr:
     if target.is_complex:
-        return uses.call("widen_c64" if target.name == "c128" else "round_c64", expr)
-    return convert(f"{expr}.re", part(source), target, uses)
+        name = "widen_c64" if target.name == "c128" else "round_c64"
+        return uses.call(name, expr, type=uses.type(target))
+    return convert(parts(expr, source)[0], part(source), target, uses)
 
 
-def _to_integer(expr: str, source: DType, target: DType, uses: Uses) -> str:
-    name = register_type(target)
+def _to_integer(expr: Expr, source: DType, target: DType, uses: Uses) -> Expr:
+    type = register_type(target)
     if source.is_float:
-        sign = "signed" if target.kind == "signed" else "unsigned"
-        return uses.call(f"saturate_{sign}<{name}, {target.bits}>", widen(expr, source, uses))
+        name = f"saturate_{target.kind}<{type}, {target.bits}>"
+        return uses.call(name, widen(expr, source, uses), type=type)
     if target.bits < 8:
-        return wrapped(f"({'int' if target.kind == 'signed' else 'unsigned'}){expr}", target, uses)
-    return f"({name}){expr}"
+        return wrapped(expr.cast(INT if target.kind == "signed" else UINT), target, uses)
+    return expr.cast(type)
 
 
-def reinterpret(expr: str, source: DType, target: DType, uses: Uses) -> str:
+def reinterpret(value: Operand, source: DType, target: DType, uses: Uses) -> Expr:
     """The bits of a value of ``source`` as a value of ``target``, which is as wide.
 
-    Raises ``ValueError`` where the widths differ.  ``expr`` is a name or a literal.
+    Raises ``ValueError`` where the widths differ.  ``value`` is a name or a literal.
     """
     uses.type(target)
     if source is target:
-        return expr
+        return as_expr(value)
     if source.bits != target.bits:
         raise ValueError(f"{source.name} and {target.name} have different widths")
-    return _of_bits(_bits(expr, source, uses), target, uses)
+    return _of_bits(_bits(as_expr(value), source, uses), target, uses)
 
 
-def _bits(expr: str, source: DType, uses: Uses) -> str:
+def _bits(expr: Expr, source: DType, uses: Uses) -> Expr:
     """The bits as an unsigned number as wide as the type, at least as ``unsigned``."""
     if source.is_complex:
-        return uses.call("bits_of_c64", expr)
+        return uses.call("bits_of_c64", expr, type=ULONG)
     if source.name == "f32":
-        return f"__float_as_uint({expr})"
+        return Call("__float_as_uint", (expr,), UINT)
     if source.name == "f64":
-        return f"(unsigned long long)__double_as_longlong({expr})"
+        return Call("__double_as_longlong", (expr,), LONG).cast(ULONG)
     if source.is_pred:
-        return f"(unsigned){expr}"
+        return expr.cast(UINT)
     if is_struct(source):
-        return f"(unsigned){expr}.bits"
+        return code(expr, source).cast(UINT)
     return own_bits(expr, source)
 
 
-def _of_bits(bits: str, target: DType, uses: Uses) -> str:
-    name = register_type(target)
+def _of_bits(bits: Expr, target: DType, uses: Uses) -> Expr:
     if target.is_complex:
-        return uses.call("c64_of_bits", bits)
+        return uses.call("c64_of_bits", bits, type=uses.type(target))
     if target.name == "f32":
-        return f"__uint_as_float({bits})"
+        return Call("__uint_as_float", (bits,), FLOAT)
     if target.name == "f64":
-        return f"__longlong_as_double((long long)({bits}))"
+        return Call("__longlong_as_double", (bits.cast(LONG),), DOUBLE)
     if target.is_pred:
-        return f"({bits} != 0u)"
+        return ne(bits, Literal("0u", UINT, 0))
     if is_struct(target):
-        return f"{name}{{(unsigned {'short' if target.bits == 16 else 'char'})({bits})}}"
-    if name == unsigned_type(target):
+        return of_code(bits, target, uses)
+    if register_type(target) == unsigned_type(target):
         return bits
     return wrapped(bits, target, uses)

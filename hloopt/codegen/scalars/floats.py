@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hloopt.codegen.device import Uses, library
-from hloopt.codegen.scalars.forms import narrow, widen
+from hloopt.codegen.scalars.forms import code, computed_type, mask, narrow, of_code, widen
 from hloopt.codegen.scalars.integers import Rule
+from hloopt.kernel_ir.expressions import Binary, Call, Expr
+from hloopt.kernel_ir.types import BOOL
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
 
@@ -24,84 +26,67 @@ _SIGN_BITS = {
 }
 
 
-def _in_compute_type(form: str, double_form: str = "") -> Rule:
-    """``form`` over operands ``{0}``, ``{1}`` ..., of doubles ``double_form``."""
-
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        wide = (widen(operand, kind, uses) for operand in operands)
-        chosen = double_form if double_form and kind.name == "f64" else form
-        return narrow(chosen.format(*wide), kind, uses)
-
-    return rule
-
-
 def _operator(sign: str, name: str = "") -> Rule:
     """An operator of C's; for types that have a function ``name_type`` in the library, that."""
 
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+    def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
         if f"{name}_{kind.name}" in library():
-            return uses.call(f"{name}_{kind.name}", *operands)
+            return uses.call(f"{name}_{kind.name}", *operands, type=uses.type(kind))
         x, y = (widen(operand, kind, uses) for operand in operands)
-        plain = f"{x} {sign} {y}"
-        return narrow(plain, kind, uses) if kind.is_narrow_float else f"({plain})"
+        return narrow(Binary.of(sign, x, y), kind, uses)
 
     return rule
 
 
 def _c_function(name: str) -> Rule:
     """A function of C's: ``name`` of doubles, with an f behind it of floats."""
-    return _in_compute_type(f"{name}f({{}})", f"{name}({{}})")
 
+    def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
+        wide = tuple(widen(operand, kind, uses) for operand in operands)
+        full = name if kind.name == "f64" else f"{name}f"
+        return narrow(Call(full, wide, computed_type(kind)), kind, uses)
 
-def _c_function_of_two(name: str) -> Rule:
-    return _in_compute_type(f"{name}f({{}}, {{}})", f"{name}({{}}, {{}})")
+    return rule
 
 
 def _of_library(name: str) -> Rule:
     """A function of the library: ``name_f32`` or ``name_f64``, or one of a narrow type itself."""
 
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+    def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
         if f"{name}_{kind.name}" in library():
-            return uses.call(f"{name}_{kind.name}", *operands)
+            return uses.call(f"{name}_{kind.name}", *operands, type=uses.type(kind))
         wide = [widen(operand, kind, uses) for operand in operands]
-        ending = "f64" if kind.name == "f64" else "f32"
-        return narrow(uses.call(f"{name}_{ending}", *wide), kind, uses)
+        return narrow(uses.call(f"{name}_f32", *wide, type=computed_type(kind)), kind, uses)
 
     return rule
 
 
-def _negate(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
+def _negate(kind: DType, uses: Uses, x: Expr) -> Expr:
     if (sign := _SIGN_BITS.get(kind.name)) is not None:
-        word = "short" if kind.bits == 16 else "char"
-        return f"{uses.type(kind)}{{(unsigned {word})({x}.bits ^ {sign:#x})}}"
-    negated = f"-{widen(x, kind, uses)}"
-    return narrow(negated, kind, uses) if kind.is_narrow_float else f"({negated})"
+        return of_code(code(x, kind) ^ mask(sign), kind, uses)
+    return narrow(-widen(x, kind, uses), kind, uses)
 
 
-def _absolute(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
+def _absolute(kind: DType, uses: Uses, x: Expr) -> Expr:
     if (sign := _SIGN_BITS.get(kind.name)) is not None:
-        word = "short" if kind.bits == 16 else "char"
-        return f"{uses.type(kind)}{{(unsigned {word})({x}.bits & {sign - 1:#x})}}"
-    return _c_function("fabs")(kind, operands, uses)
+        return of_code(code(x, kind) & mask(sign - 1), kind, uses)
+    return _c_function("fabs")(kind, uses, x)
 
 
-def _clamp(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    if f"maximum_{kind.name}" in library():
-        least, x, greatest = operands
-        raised = uses.call(f"maximum_{kind.name}", least, x)
-        return uses.call(f"minimum_{kind.name}", raised, greatest)
-    least, x, greatest = (widen(operand, kind, uses) for operand in operands)
-    raised = uses.call("maximum_f32", least, x)
-    return narrow(uses.call("minimum_f32", raised, greatest), kind, uses)
+def _clamp(kind: DType, uses: Uses, least: Expr, x: Expr, greatest: Expr) -> Expr:
+    ending, type = kind.name, uses.type(kind)
+    if f"maximum_{ending}" not in library():
+        least, x, greatest = (widen(operand, kind, uses) for operand in (least, x, greatest))
+        ending, type = "f32", computed_type(kind)
+    raised = uses.call(f"maximum_{ending}", least, x, type=type)
+    result = uses.call(f"minimum_{ending}", raised, greatest, type=type)
+    return result if ending == kind.name else narrow(result, kind, uses)
 
 
-def finite(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+def finite(kind: DType, uses: Uses, x: Expr) -> Expr:
     """``is-finite``, a ``bool``."""
-    (x,) = operands
     ending = "f64" if kind.name == "f64" else "f32"
-    return uses.call(f"finite_{ending}", widen(x, kind, uses))
+    return uses.call(f"finite_{ending}", widen(x, kind, uses), type=BOOL)
 
 
 FLOATS: Mapping[str, Rule] = op_table(
@@ -112,7 +97,7 @@ FLOATS: Mapping[str, Rule] = op_table(
         "add": _operator("+", "add"),
         "asin": _c_function("asin"),
         "asinh": _c_function("asinh"),
-        "atan2": _c_function_of_two("atan2"),
+        "atan2": _c_function("atan2"),
         "atanh": _c_function("atanh"),
         "cbrt": _c_function("cbrt"),
         "ceil": _c_function("ceil"),
@@ -131,8 +116,8 @@ FLOATS: Mapping[str, Rule] = op_table(
         "minimum": _of_library("minimum"),
         "multiply": _operator("*", "multiply"),
         "negate": _negate,
-        "power": _c_function_of_two("pow"),
-        "remainder": _c_function_of_two("fmod"),
+        "power": _c_function("pow"),
+        "remainder": _c_function("fmod"),
         "round-nearest-afz": _c_function("round"),
         "round-nearest-even": _c_function("rint"),
         "rsqrt": _c_function("rsqrt"),

@@ -10,46 +10,44 @@ from hloopt.codegen.scalars.forms import (
     as_signed,
     as_unsigned,
     own_bits,
-    suffix,
+    unsigned,
     unsigned_type,
     wrapped,
 )
 from hloopt.codegen.types import register_type
+from hloopt.kernel_ir.expressions import Binary, Call, Expr, Literal, Select, both, either, ne
+from hloopt.kernel_ir.types import INT, LONG, UINT, ULONG
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
 
 __all__ = ["INTEGERS", "PREDS", "Rule"]
 
-Rule: TypeAlias = Callable[[DType, tuple[str, ...], Uses], str]
+Rule: TypeAlias = Callable[..., Expr]
+"""Given the type, what is used of the library, and the operands."""
 
 
 def _ring(sign: str) -> Rule:
     """``+``, ``-`` or ``*`` modulo the width, through unsigned."""
 
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        x, y = (as_unsigned(operand, kind) for operand in operands)
-        plain = f"{x} {sign} {y}"
-        if register_type(kind) == unsigned_type(kind):
-            return f"({plain})"
-        return wrapped(plain, kind, uses)
+    def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
+        plain = Binary.of(sign, as_unsigned(x, kind), as_unsigned(y, kind))
+        return _cast(plain, kind, uses)
 
     return rule
 
 
 def _bitwise(sign: str) -> Rule:
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        x, y = operands
-        plain = f"({x} {sign} {y})"
+    def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
+        plain = Binary.of(sign, x, y)
         # Of two sign-extended or zero-extended numbers the result is extended alike.
-        return plain if kind.bits >= 32 else f"({register_type(kind)}){plain}"
+        return plain if kind.bits >= 32 else plain.cast(register_type(kind))
 
     return rule
 
 
 def _chosen(sign: str) -> Rule:
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        x, y = operands
-        return f"({x} {sign} {y} ? {x} : {y})"
+    def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
+        return Select(Binary.of(sign, x, y), x, y)
 
     return rule
 
@@ -57,116 +55,94 @@ def _chosen(sign: str) -> Rule:
 def _called(name: str) -> Rule:
     """A function of the library for signed numbers and one for unsigned; a narrow result wraps."""
 
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        call = uses.call(f"{name}_{kind.kind}<{register_type(kind)}>", *operands)
+    def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
+        type = register_type(kind)
+        call = uses.call(f"{name}_{kind.kind}<{type}>", x, y, type=type)
         return wrapped(call, kind, uses) if kind.bits < 8 else call
 
     return rule
 
 
-def _power(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    wide = unsigned_type(kind)
+def _power(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
+    wide, type = unsigned_type(kind), register_type(kind)
     if kind.kind == "unsigned":
-        return wrapped(uses.call(f"power_unsigned<{wide}>", *operands), kind, uses)
-    call = uses.call(f"power_signed<{wide}, {register_type(kind)}>", *operands)
+        return wrapped(uses.call(f"power_unsigned<{wide}>", x, y, type=wide), kind, uses)
+    call = uses.call(f"power_signed<{wide}, {type}>", x, y, type=type)
     return wrapped(call, kind, uses) if kind.bits < 8 else call
 
 
-def _multiply_high(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    x, y = operands
+def _multiply_high(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
     if kind.name == "s64":
-        return uses.call("multiply_high_s64", x, y)
+        return uses.call("multiply_high_s64", x, y, type=LONG)
     if kind.name == "u64":
-        return f"__umul64hi({x}, {y})"
-    wide = "long long" if kind.kind == "signed" else "unsigned long long"
-    product = f"({wide}){x} * {y} >> {kind.bits}"
-    if kind.bits < 8:
-        return wrapped(f"({'int' if kind.kind == 'signed' else 'unsigned'})({product})", kind, uses)
-    return wrapped(product, kind, uses)
+        return Call("__umul64hi", (x, y), ULONG)
+    wide, word = (LONG, INT) if kind.kind == "signed" else (ULONG, UINT)
+    product = x.cast(wide) * y >> kind.bits
+    return wrapped(product.cast(word) if kind.bits < 8 else product, kind, uses)
 
 
-def _shift_left(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    x, y = operands
+def _shift_left(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
     return _cast(_shifted(as_unsigned(x, kind), "<<", y, kind, uses), kind, uses)
 
 
-def _shift_right_logical(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    x, y = operands
+def _shift_right_logical(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
     return _cast(_shifted(own_bits(x, kind), ">>", y, kind, uses), kind, uses)
 
 
-def _shifted(x: str, operator: str, y: str, kind: DType, uses: Uses) -> str:
+def _shifted(x: Expr, sign: str, y: Expr, kind: DType, uses: Uses) -> Expr:
     """A shift that leaves nothing where the amount is as large as the type."""
     amount = own_bits(y, kind)
-    if _is_below(y, kind):
-        return f"{x} {operator} {amount}"
+    if isinstance(y, Literal) and y.value is not None and 0 <= y.value < kind.bits:
+        return Binary.of(sign, x, amount)
     if uses.native:
         # No condition: a host's compiler would write loops anew for each that does not change in them.
-        mask = "unsigned long long" if kind.bits > 32 else "unsigned"
-        within = f"-({mask})({amount} < {kind.bits})"
-        return f"({x} {operator} ({amount} & {kind.bits - 1})) & {within}"
-    return f"{amount} < {kind.bits} ? {x} {operator} {amount} : 0{suffix(kind)}"
+        within = -(amount < kind.bits).cast(unsigned_type(kind))
+        return Binary.of(sign, x, amount & kind.bits - 1) & within
+    return Select(amount < kind.bits, Binary.of(sign, x, amount), unsigned(0, kind))
 
 
-def _is_below(amount: str, kind: DType) -> bool:
-    """Whether an amount is a literal of fewer bits than the type has."""
-    number = amount.rstrip("ul")
-    return number.isdecimal() and int(number) < kind.bits
+def _cast(plain: Expr, kind: DType, uses: Uses) -> Expr:
+    """The result of an operation in ``unsigned_type``."""
+    return plain if register_type(kind) == unsigned_type(kind) else wrapped(plain, kind, uses)
 
 
-def _cast(plain: str, kind: DType, uses: Uses) -> str:
-    if register_type(kind) == unsigned_type(kind):
-        return f"({plain})"
-    return wrapped(plain, kind, uses)
-
-
-def _shift_right_arithmetic(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    x, y = operands
+def _shift_right_arithmetic(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
     amount = own_bits(y, kind)
     signed = x if kind.kind == "signed" else as_signed(x, kind, uses)
-    plain = f"{signed} >> ({amount} < {kind.bits} ? {amount} : {kind.bits - 1})"
-    if kind.kind == "signed" and kind.bits >= 32:
-        return f"({plain})"
-    return wrapped(plain, kind, uses)
+    plain = signed >> Select.of(amount < kind.bits, amount, kind.bits - 1)
+    return plain if kind.kind == "signed" and kind.bits >= 32 else wrapped(plain, kind, uses)
 
 
-def _absolute(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
-    return f"({x} < 0 ? {_negate(kind, operands, uses)} : {x})"
+def _absolute(kind: DType, uses: Uses, x: Expr) -> Expr:
+    return Select(x < 0, _negate(kind, uses, x), x)
 
 
-def _negate(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
-    return _cast(f"0{suffix(kind)} - {as_unsigned(x, kind)}", kind, uses)
+def _negate(kind: DType, uses: Uses, x: Expr) -> Expr:
+    return _cast(unsigned(0, kind) - as_unsigned(x, kind), kind, uses)
 
 
-def _sign(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
-    return wrapped(f"({x} > 0) - ({x} < 0)", kind, uses)
+def _sign(kind: DType, uses: Uses, x: Expr) -> Expr:
+    return wrapped((x > 0) - (x < 0), kind, uses)
 
 
-def _invert(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    (x,) = operands
-    return f"(~{x})" if kind.bits >= 32 else wrapped(f"~{as_unsigned(x, kind)}", kind, uses)
+def _invert(kind: DType, uses: Uses, x: Expr) -> Expr:
+    return ~x if kind.bits >= 32 else wrapped(~as_unsigned(x, kind), kind, uses)
 
 
-def _population(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    bits = own_bits(operands[0], kind)
-    return wrapped(f"__popcll({bits})" if kind.bits > 32 else f"__popc({bits})", kind, uses)
+def _population(kind: DType, uses: Uses, x: Expr) -> Expr:
+    name = "__popcll" if kind.bits > 32 else "__popc"
+    return wrapped(Call(name, (own_bits(x, kind),), INT), kind, uses)
 
 
-def _leading_zeros(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    bits = own_bits(operands[0], kind)
-    if kind.bits > 32:
-        return wrapped(f"__clzll((long long){bits})", kind, uses)
-    above = f" - {32 - kind.bits}" if kind.bits < 32 else ""
-    return wrapped(f"__clz((int){bits}){above}", kind, uses)
+def _leading_zeros(kind: DType, uses: Uses, x: Expr) -> Expr:
+    name, type = ("__clzll", LONG) if kind.bits > 32 else ("__clz", INT)
+    count: Expr = Call(name, (own_bits(x, kind).cast(type),), INT)
+    return wrapped(count - (32 - kind.bits) if kind.bits < 32 else count, kind, uses)
 
 
-def _clamp(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-    least, x, greatest = operands
-    inner = f"({least} > {x} ? {least} : {x})"
-    return f"({inner} < {greatest} ? {inner} : {greatest})"
+def _clamp(kind: DType, uses: Uses, least: Expr, x: Expr, greatest: Expr) -> Expr:
+    inner = Select(least > x, least, x)
+    return Select(inner < greatest, inner, greatest)
 
 
 INTEGERS: Mapping[str, Rule] = op_table(
@@ -199,25 +175,38 @@ INTEGERS: Mapping[str, Rule] = op_table(
 )
 
 
-def _logical(form: str) -> Rule:
-    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
-        return f"({form.format(*operands)})"
+def _any(kind: DType, uses: Uses, *operands: Expr) -> Expr:
+    return either(operands)
 
-    return rule
+
+def _all(kind: DType, uses: Uses, *operands: Expr) -> Expr:
+    return both(operands)
+
+
+def _not(kind: DType, uses: Uses, x: Expr) -> Expr:
+    return x.negated()
+
+
+def _differ(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
+    return ne(x, y)
+
+
+def _clamp_preds(kind: DType, uses: Uses, least: Expr, x: Expr, greatest: Expr) -> Expr:
+    return both([either([least, x]), greatest])
 
 
 # Both sides of && and || are values already, so that nothing is skipped.
 PREDS: Mapping[str, Rule] = op_table(
     {
-        "add": _logical("{} || {}"),
-        "and": _logical("{} && {}"),
-        "clamp": _logical("({0} || {1}) && {2}"),
-        "maximum": _logical("{} || {}"),
-        "minimum": _logical("{} && {}"),
-        "multiply": _logical("{} && {}"),
-        "not": _logical("!{}"),
-        "or": _logical("{} || {}"),
-        "xor": _logical("{} != {}"),
+        "add": _any,
+        "and": _all,
+        "clamp": _clamp_preds,
+        "maximum": _any,
+        "minimum": _all,
+        "multiply": _all,
+        "not": _not,
+        "or": _any,
+        "xor": _differ,
     },
     ELEMENTWISE,
     "not for preds, or in ``table.py``",

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from math import isnan
 from typing import Any
 
 import numpy as np
 
 from hloopt.codegen.types import device_problem, is_struct, register_type
+from hloopt.kernel_ir.expressions import FALSE, TRUE, Literal
 from hloopt.types import DType, dtype, rounded
 
-__all__ = ["literal"]
+__all__ = ["are_constants", "literal"]
 
 _SHORT = 10  # characters; a longer decimal is less readable than the hexadecimal float
 _INT_MIN = -(1 << 31)
 _LLONG_MIN = -(1 << 63)
 
 
-def literal(value: object, dtype: DType) -> str:
+def literal(value: object, dtype: DType) -> Literal:
     """The C literal of a value: an expression of the register type, safe as an operand.
 
     ``value`` is a NumPy scalar or 0-d array of the storage type, taken bit for bit, or anything NumPy
@@ -26,16 +28,26 @@ def literal(value: object, dtype: DType) -> str:
     """
     if problem := device_problem(dtype):
         raise ValueError(problem)
-    element = _element(value, dtype)
+    element, type = _element(value, dtype), register_type(dtype)
     if dtype.is_pred:
-        return "true" if bool(element) else "false"
+        return TRUE if bool(element) else FALSE
     if dtype.is_integer:
-        return _integer(int(element), dtype)
+        number = _wrapped(int(element), dtype)
+        return Literal(_integer(number, dtype), type, number)
     if dtype.is_complex:
-        return f"{dtype.name}{{{_parts(element)}}}"
-    if is_struct(dtype):
-        return f"{dtype.name}{{{_bits(element, dtype):#x}}}"
-    return _float(element)
+        return Literal(f"{type}{{{_float(element.real)}, {_float(element.imag)}}}", type)
+    wide = float(element)
+    text = f"{type}{{{_bits(element, dtype):#x}}}" if is_struct(dtype) else _float(element)
+    return Literal(text, type, None if isnan(wide) else wide)
+
+
+def are_constants(array: np.ndarray[Any, Any], dtype: DType) -> bool:
+    """Whether the literals of elements are constants to C: an f32 or f64 that is not finite is a call."""
+    return (
+        dtype.kind not in ("float", "complex")
+        or dtype.is_narrow_float
+        or bool(np.isfinite(array).all())
+    )
 
 
 def _element(value: object, kind: DType) -> np.ndarray[Any, Any]:
@@ -57,11 +69,15 @@ def _bits(element: np.ndarray[Any, Any], kind: DType) -> int:
     return code & ((1 << kind.bits) - 1)
 
 
-def _integer(number: int, kind: DType) -> str:
+def _wrapped(number: int, kind: DType) -> int:
     if kind.bits < 8:
         number &= (1 << kind.bits) - 1
         if kind.kind == "signed" and number >> (kind.bits - 1):
             number -= 1 << kind.bits
+    return number
+
+
+def _integer(number: int, kind: DType) -> str:
     ending = {"s64": "ll", "u32": "u", "u64": "ull"}.get(kind.name, "")
     if number == _INT_MIN and kind.name == "s32":
         return f"({_INT_MIN + 1} - 1)"
@@ -71,10 +87,6 @@ def _integer(number: int, kind: DType) -> str:
     if kind.bits < 32:
         return f"({register_type(kind)}){text}"
     return f"({text})" if number < 0 else text
-
-
-def _parts(element: np.ndarray[Any, Any]) -> str:
-    return f"{_float(np.asarray(element.real))}, {_float(np.asarray(element.imag))}"
 
 
 def _float(element: np.ndarray[Any, Any]) -> str:

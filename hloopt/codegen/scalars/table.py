@@ -1,4 +1,4 @@
-"""The expression of any elementwise op, by opcode and element types."""
+"""The value of any elementwise op, by opcode and element types."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.scalars.complexes import COMPLEXES
 from hloopt.codegen.scalars.conversions import convert, reinterpret
 from hloopt.codegen.scalars.floats import FLOATS, finite
-from hloopt.codegen.scalars.forms import narrow, widen
+from hloopt.codegen.scalars.forms import code, narrow, of_code, parts, widen
 from hloopt.codegen.scalars.integers import INTEGERS, PREDS, Rule
+from hloopt.codegen.scalars.literals import literal
 from hloopt.codegen.types import device_problem, register_type
+from hloopt.dataclass import dataclass
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Binary, Expr, Make, Operand, Select, as_expr, both, either
+from hloopt.kernel_ir.types import DOUBLE, INT, LONG, UINT, ULONG, USHORT
 from hloopt.kernels.problem import unsupported
 from hloopt.ops.elementwise import keeps_bits
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType, dtype
 
 __all__ = ["elementwise", "expression", "scalar_op", "scalar_problem"]
-
-_F16 = dtype("f16")
 
 _TABLES: Mapping[str, Mapping[str, Rule]] = {
     "pred": PREDS,
@@ -37,112 +39,107 @@ _SIGNS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 _FORMATS = {"f64": (11, 52), "f32": (8, 23), "f16": (5, 10), "bf16": (8, 7)}
 
 Attributes: TypeAlias = Mapping[str, Any]
-_Special: TypeAlias = Callable[[Sequence[DType], DType, Attributes, tuple[str, ...], Uses], str]
 
 
-def _compare(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xy: tuple[str, ...], uses: Uses
-) -> str:
-    kind, sign = kinds[0], _SIGNS[attributes["direction"]]
-    x, y = xy
+@dataclass(frozen=True, slots=True)
+class _Op:
+    """An op, of operands of types ``kinds``."""
+
+    kinds: Sequence[DType]
+    result: DType
+    attributes: Attributes
+    uses: Uses
+
+
+_Special: TypeAlias = Callable[..., Expr]
+"""Given the op and the operands."""
+
+
+def _compare(op: _Op, x: Expr, y: Expr) -> Expr:
+    kind, sign = op.kinds[0], _SIGNS[op.attributes["direction"]]
     if kind.is_complex:
-        joined = "&&" if sign == "==" else "||"
-        return f"({x}.re {sign} {y}.re {joined} {x}.im {sign} {y}.im)"
-    if not kind.is_float:
-        return f"({x} {sign} {y})"
-    if attributes.get("type") != "TOTALORDER":
-        return f"({widen(x, kind, uses)} {sign} {widen(y, kind, uses)})"
-    if keeps_bits("compare", attributes, kind):
-        x, y = (uses.call(f"total_order_{kind.bits}", f"{name}.bits") for name in xy)
-    else:
-        ending = "f64" if kind.name == "f64" else "f32"
-        x, y = (uses.call(f"total_order_{ending}", widen(name, kind, uses)) for name in xy)
-    return f"({x} {sign} {y})"
+        pairs = zip(parts(x, kind), parts(y, kind), strict=True)
+        tests = [Binary.of(sign, left, right) for left, right in pairs]
+        return both(tests) if sign == "==" else either(tests)
+    if kind.is_float:
+        x, y = (_ordered(op, one) for one in (x, y))
+    return Binary.of(sign, x, y)
 
 
-def _select(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    predicate, chosen, other = xs
-    return f"({predicate} ? {chosen} : {other})"
+def _ordered(op: _Op, x: Expr) -> Expr:
+    """A number that C compares as ``compare`` does with a float."""
+    kind, uses = op.kinds[0], op.uses
+    if op.attributes.get("type") != "TOTALORDER":
+        return widen(x, kind, uses)
+    if keeps_bits("compare", op.attributes, kind):
+        return uses.call(f"total_order_{kind.bits}", code(x, kind), type=INT)
+    if kind.name == "f64":
+        return uses.call("total_order_f64", x, type=LONG)
+    return uses.call("total_order_f32", widen(x, kind, uses), type=INT)
 
 
-def _convert(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    return convert(xs[0], kinds[0], result, uses)
+def _select(op: _Op, test: Expr, chosen: Expr, other: Expr) -> Expr:
+    return Select(test, chosen, other)
 
 
-def _reinterpret(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    return reinterpret(xs[0], kinds[0], result, uses)
+def _convert(op: _Op, x: Expr) -> Expr:
+    return convert(x, op.kinds[0], op.result, op.uses)
 
 
-def _complex(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    return f"{uses.type(result)}{{{xs[0]}, {xs[1]}}}"
+def _reinterpret(op: _Op, x: Expr) -> Expr:
+    return reinterpret(x, op.kinds[0], op.result, op.uses)
 
 
-def _real(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    return f"{xs[0]}.re" if kinds[0].is_complex else xs[0]
+def _complex(op: _Op, real: Expr, imag: Expr) -> Expr:
+    return Make(op.uses.type(op.result), (real, imag))
 
 
-def _imag(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    if kinds[0].is_complex:
-        return f"{xs[0]}.im"
-    return narrow("0.0" if kinds[0].name == "f64" else "0.0f", result, uses)
+def _real(op: _Op, x: Expr) -> Expr:
+    return parts(x, op.kinds[0])[0] if op.kinds[0].is_complex else x
 
 
-def _finite(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    return finite(kinds[0], xs, uses)
+def _imag(op: _Op, x: Expr) -> Expr:
+    kind = op.kinds[0]
+    if kind.is_complex:
+        return parts(x, kind)[1]
+    return narrow(literal(0, kind if kind.name == "f64" else dtype("f32")), op.result, op.uses)
 
 
-def _reduce_precision(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    kind = kinds[0]
+def _finite(op: _Op, x: Expr) -> Expr:
+    return finite(op.kinds[0], op.uses, x)
+
+
+def _reduce_precision(op: _Op, x: Expr) -> Expr:
+    kind, uses = op.kinds[0], op.uses
     # 8-bit types with a sign are reduced in f16, the others in f32, and rounded again.
     name = kind.name
     if name not in _FORMATS:
         name = "f16" if kind.bits == 8 and name != "f8e8m0fnu" else "f32"
     exponent, mantissa = _FORMATS[name]
     bits = 1 + exponent + mantissa
-    words = {64: "unsigned long long", 32: "unsigned", 16: "unsigned short"}
-    word, wide = words[bits], words[max(bits, 32)]
-    to = f"{min(attributes['exponent_bits'], 30)}, {min(attributes['mantissa_bits'], 60)}"
-    call = f"reduce_bits<{word}, {wide}, {exponent}, {mantissa}, {to}>"
-    x = xs[0]
-    if kind.name == "f64":
-        reduced = uses.call(call, f"(unsigned long long)__double_as_longlong({x})")
-        return f"__longlong_as_double((long long){reduced})"
-    if kind.name in _FORMATS and bits == 16:
-        return f"{uses.type(kind)}{{{uses.call(call, f'{x}.bits')}}}"
-    wide_x = widen(x, kind, uses)
-    if name == "f16":
-        half = uses.call("round_f16", wide_x)
-        reduced = f"{uses.type(_F16)}{{{uses.call(call, f'{half}.bits')}}}"
-        return narrow(uses.call("widen_f16", reduced), kind, uses)
-    return narrow(f"__uint_as_float({uses.call(call, f'__float_as_uint({wide_x})')})", kind, uses)
+    word = {64: ULONG, 32: UINT, 16: USHORT}[bits]
+    wide = UINT if word == USHORT else word
+    to = [min(op.attributes["exponent_bits"], 30), min(op.attributes["mantissa_bits"], 60)]
+    call = f"reduce_bits<{word}, {wide}, {exponent}, {mantissa}, {to[0]}, {to[1]}>"
+    format, unsigned = dtype(name), dtype(f"u{bits}")
+    held = x if kind is format else narrow(widen(x, kind, uses), format, uses)
+    if bits == 16:
+        reduced: Expr = of_code(uses.call(call, code(held, format), type=word), format, uses)
+    else:
+        given = reinterpret(held, format, unsigned, uses)
+        reduced = reinterpret(uses.call(call, given, type=word), unsigned, format, uses)
+    return reduced if kind is format else narrow(widen(reduced, format, uses), kind, uses)
 
 
-def _stochastic_convert(
-    kinds: Sequence[DType], result: DType, attributes: Attributes, xs: tuple[str, ...], uses: Uses
-) -> str:
-    kind, random = kinds
-    name = register_type(result)
-    value = widen(xs[0], kind, uses)
-    return uses.call(
-        f"stochastic_signed<{name}, {result.bits}, {random.bits}>",
-        value if kind.name == "f64" else f"(double){value}",
-        f"(unsigned long long){xs[1]}",
+def _stochastic_convert(op: _Op, x: Expr, random: Expr) -> Expr:
+    kind, bits = op.kinds[0], op.kinds[1].bits
+    type = register_type(op.result)
+    value = widen(x, kind, op.uses)
+    return op.uses.call(
+        f"stochastic_signed<{type}, {op.result.bits}, {bits}>",
+        value if kind.name == "f64" else value.cast(DOUBLE),
+        random.cast(ULONG),
+        type=type,
     )
 
 
@@ -186,10 +183,10 @@ def expression(
     kinds: Sequence[DType],
     result: DType,
     attributes: Attributes,
-    operands: Sequence[str],
+    operands: Sequence[Operand],
     uses: Uses,
-) -> str:
-    """The C expression of an elementwise op on operands of element types ``kinds``.
+) -> Expr:
+    """The value of an elementwise op on operands of element types ``kinds``.
 
     Raises ``UnsupportedError`` naming the op and the type where ``scalar_problem`` says something.
     """
@@ -197,16 +194,17 @@ def expression(
         raise UnsupportedError(f"{opcode} {problem}")
     for kind in (*kinds, result):
         uses.type(kind)
+    values = map(as_expr, operands)
     special = _SPECIALS.get(opcode)
     if special is not None:
-        return special(kinds, result, attributes, tuple(operands), uses)
-    return _TABLES[kinds[0].kind][opcode](kinds[0], tuple(operands), uses)
+        return special(_Op(kinds, result, attributes, uses), *values)
+    return _TABLES[kinds[0].kind][opcode](kinds[0], uses, *values)
 
 
-def elementwise(instruction: Instruction, operands: Sequence[str], uses: Uses) -> str:
-    """The C expression of an elementwise instruction, of the register type of its result.
+def elementwise(instruction: Instruction, operands: Sequence[Operand], uses: Uses) -> Expr:
+    """The value of an elementwise instruction, of the register type of its result.
 
-    ``operands`` are C names or literals, one an operand of the instruction.  Raises
+    ``operands`` are names or literals, one an operand of the instruction.  Raises
     ``UnsupportedError``, which names the instruction, its line, the op and the type, where there is none.
     """
     kinds = [operand.array.dtype for operand in instruction.operands]
@@ -217,8 +215,8 @@ def elementwise(instruction: Instruction, operands: Sequence[str], uses: Uses) -
     return expression(instruction.opcode, kinds, result, instruction.attributes, operands, uses)
 
 
-def scalar_op(opcode: str, dtype: DType, operands: Sequence[str], uses: Uses) -> str:
-    """The C expression of an op whose operands and result have one type (add, maximum ...).
+def scalar_op(opcode: str, dtype: DType, operands: Sequence[Operand], uses: Uses) -> Expr:
+    """The value of an op whose operands and result have one type (add, maximum ...).
 
     Raises ``UnsupportedError`` naming the op and the type where there is none.
     """

@@ -18,6 +18,8 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.scalars import expression
 from hloopt.codegen.types import register_type
 from hloopt.interpret.bitcast import bitcast_convert
+from hloopt.kernel_ir.expressions import Var
+from hloopt.kernel_ir.printer import expression_text
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.ops.elementwise import keeps_bits
 from hloopt.types import DType, rounded
@@ -62,14 +64,15 @@ def interpreted(case: Case, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def statement(case: Case, uses: Uses) -> str:
     """A loop body that reads element n of ``arrays``, computes, and writes behind the operands."""
-    names = "xyz"[: len(case.kinds)]
+    operands = [Var(x, uses.type(kind)) for x, kind in zip("xyz", case.kinds, strict=False)]
     loads = "\n".join(
-        f"    {uses.type(kind)} {x} = (({uses.type(kind)} const*)arrays[{i}])[n];"
-        for i, (x, kind) in enumerate(zip(names, case.kinds, strict=True))
+        f"    {x.type} {x.name} = (({x.type} const*)arrays[{i}])[n];"
+        for i, x in enumerate(operands)
     )
-    value = expression(case.opcode, case.kinds, case.result, case.attributes, tuple(names), uses)
-    result = register_type(case.result)
-    return f"{loads}\n    (({result}*)arrays[{len(names)}])[n] = {value};\n"
+    value = expression(case.opcode, case.kinds, case.result, case.attributes, operands, uses)
+    assert value.type == register_type(case.result), f"{case} is {value.type}"
+    text = expression_text(value)
+    return f"{loads}\n    (({value.type}*)arrays[{len(operands)}])[n] = {text};\n"
 
 
 class Compiled:

@@ -9,6 +9,8 @@ import pytest
 
 from hloopt.codegen.device import Uses
 from hloopt.errors import DeviceError, EvaluationError
+from hloopt.kernel_ir.expressions import Array, Var
+from hloopt.kernel_ir.types import INT, VOID, vector
 from hloopt.runtime.device import Pointer, PointerArgument
 from hloopt.runtime.emulator import EmulatorDevice, Mode, check_emulator
 from hloopt.types import DTYPES, DType
@@ -17,11 +19,11 @@ _KINDS = [DTYPES[name] for name in ("s8", "bf16", "f32", "c64", "f64", "c128")]
 
 _LANES = np.arange(32)
 # What lane n of a warp gets from which lane.
-_EXCHANGES: dict[str, tuple[str, np.ndarray]] = {
-    "shuffle_down": ("4", np.where(_LANES + 4 < 32, _LANES + 4, _LANES)),
-    "shuffle_up": ("3", np.where(_LANES >= 3, _LANES - 3, _LANES)),
-    "shuffle_xor": ("16", _LANES ^ 16),
-    "shuffle_index": ("5", np.full(32, 5)),
+_EXCHANGES: dict[str, tuple[int, np.ndarray]] = {
+    "shuffle_down": (4, np.where(_LANES + 4 < 32, _LANES + 4, _LANES)),
+    "shuffle_up": (3, np.where(_LANES >= 3, _LANES - 3, _LANES)),
+    "shuffle_xor": (16, _LANES ^ 16),
+    "shuffle_index": (5, np.full(32, 5)),
 }
 
 
@@ -55,7 +57,8 @@ def _width(kind: DType) -> int:
 def _program() -> str:
     uses, kernels = Uses(), ""
     for kind in _KINDS:
-        name = uses.type(kind)
+        name, i = uses.type(kind), Var("i", INT)
+        p, q = (Array(memory, name, (), "global") for memory in "pq")
         head = (
             'extern "C" __global__ void __launch_bounds__(32) '
             f"%s(const {name}* __restrict__ p, {name}* __restrict__ q, int offset) {{\n"
@@ -63,14 +66,17 @@ def _program() -> str:
         )
         for exchange, (argument, _) in _EXCHANGES.items():
             kernels += head % f"{exchange}_{kind.name}"
-            kernels += f"  q[i] = {uses.call(exchange, 'p[i]', argument)};\n}}\n"
+            kernels += f"  q[i] = {uses.call(exchange, p[i], argument, type=name)};\n}}\n"
         width = _width(kind)
-        load = uses.call(f"load_vector<{width}>", f"p + offset + {width} * i")
+        type = vector(name, width)
+        source = p.address(Var("offset", INT) + i * width)
+        load = uses.call(f"load_vector<{width}>", source, type=type)
+        store = uses.call("store_vector", q.address(i * width), Var("w", type), type=VOID)
         kernels += head % f"vector_{kind.name}"
-        kernels += f"  Vector<{name}, {width}> v = {load};\n"
-        kernels += f"  Vector<{name}, {width}> w;\n"
+        kernels += f"  {type} v = {load};\n"
+        kernels += f"  {type} w;\n"
         kernels += f"  for (int k = 0; k < {width}; ++k) w.lane[k] = v.lane[{width - 1} - k];\n"
-        kernels += f"  {uses.call('store_vector', f'q + {width} * i', 'w')};\n}}\n"
+        kernels += f"  {store};\n}}\n"
     return uses.source() + kernels
 
 

@@ -7,9 +7,12 @@ import pytest
 
 from device_code import Compiled
 from hloopt.codegen.device import Uses
-from hloopt.codegen.scalars import pack, store
+from hloopt.codegen.scalars import literal, pack, store
 from hloopt.codegen.types import elements_per_byte
 from hloopt.interpret.bitcast import from_bytes, packed_bytes
+from hloopt.kernel_ir.expressions import Array
+from hloopt.kernel_ir.statements import Set
+from hloopt.kernel_ir.types import BYTE, SBYTE
 from hloopt.types import DTYPES, DType
 from packed_bodies import PACKED
 
@@ -54,14 +57,15 @@ def test_elements_that_share_a_byte_are_not_stored_one_by_one() -> None:
     """A store of one packed element, too many elements of a byte, and none of them are refused."""
     s4 = DTYPES["s4"]
     with pytest.raises(ValueError, match="an element of s4 shares its byte"):
-        store("p", "i", "x", s4, Uses())
+        store(Array("p", BYTE, (), "global"), 0, literal(1, s4), s4, Uses())
     with pytest.raises(ValueError, match="3 elements of s4 in a byte"):
-        pack(["a", "b", "c"], s4, Uses())
+        pack([literal(1, s4)] * 3, s4, Uses())
     with pytest.raises(ValueError, match="0 elements of s4 in a byte"):
         pack([], s4, Uses())
     with pytest.raises(ValueError, match="1 elements of s8 in a byte"):
-        pack(["a"], DTYPES["s8"], Uses())
-    assert store("p", "i", "x", DTYPES["s8"], Uses()) == "p[i] = x;"
+        pack([literal(1, s4)], DTYPES["s8"], Uses())
+    p = Array("p", SBYTE, (), "global")
+    assert store(p, 3, literal(1, s4), DTYPES["s8"], Uses()) == [Set(p[3], literal(1, s4))]
 
 
 # Known answers of Random123 (kat_vectors): counter and key to output.

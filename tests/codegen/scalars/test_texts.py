@@ -21,6 +21,9 @@ from hloopt.codegen.types import (
     storage_type,
 )
 from hloopt.errors import UnsupportedError
+from hloopt.kernel_ir.expressions import Expr, Var
+from hloopt.kernel_ir.printer import expression_text
+from hloopt.kernel_ir.types import BYTE, FLOAT, SBYTE, struct
 from hloopt.types import DTYPES
 
 
@@ -56,24 +59,33 @@ from hloopt.types import DTYPES
 )
 def test_literals(kind: str, value: object, text: str) -> None:
     """A literal has the register type and is safe as an operand of any operator."""
-    assert literal(value, DTYPES[kind]) == text
+    written = literal(value, DTYPES[kind])
+    assert (written.text, written.type) == (text, register_type(DTYPES[kind]))
 
 
 def test_literals_keep_the_bits_of_a_nan() -> None:
     """An element of the storage type is taken bit for bit, payload and sign of a NaN included."""
     single = np.array([0xFFC00123], np.uint32).view(np.float32)[0]
-    assert literal(single, DTYPES["f32"]) == "__uint_as_float(0xffc00123u)"
+    assert literal(single, DTYPES["f32"]).text == "__uint_as_float(0xffc00123u)"
     half = np.array([0x7E55], np.uint16).view(np.float16)[0]
-    assert literal(half, DTYPES["f16"]) == "f16{0x7e55}"
+    assert literal(half, DTYPES["f16"]).text == "f16{0x7e55}"
     fnuz = np.array([0x80], np.uint8).view(ml_dtypes.float8_e4m3fnuz)[0]
-    assert literal(fnuz, DTYPES["f8e4m3fnuz"]) == "f8e4m3fnuz{0x80}"
+    assert literal(fnuz, DTYPES["f8e4m3fnuz"]).text == "f8e4m3fnuz{0x80}"
 
 
 def test_a_literal_of_a_wider_number_wraps_or_rounds() -> None:
     """What is no element of the storage type is converted: integers wrap, floats round once."""
-    assert literal(300, DTYPES["u8"]) == "(unsigned char)44"
-    assert literal(9, DTYPES["s4"]) == "(signed char)-7"
-    assert literal(2.0**-149 * 0.75, DTYPES["f32"]) == "0x1p-149f"
+    assert literal(300, DTYPES["u8"]).text == "(unsigned char)44"
+    assert literal(9, DTYPES["s4"]).text == "(signed char)-7"
+    assert literal(2.0**-149 * 0.75, DTYPES["f32"]).text == "0x1p-149f"
+
+
+def _x(kind: str, name: str = "x") -> Var:
+    return Var(name, register_type(DTYPES[kind]))
+
+
+def _op(opcode: str, kind: str, operands: int, uses: Uses) -> Expr:
+    return scalar_op(opcode, DTYPES[kind], [_x(kind, name) for name in "xy"[:operands]], uses)
 
 
 @pytest.mark.parametrize(
@@ -81,48 +93,49 @@ def test_a_literal_of_a_wider_number_wraps_or_rounds() -> None:
     [
         (
             "(int)((unsigned)x + (unsigned)y)",
-            lambda u: scalar_op("add", DTYPES["s32"], ("x", "y"), u),
+            lambda u: _op("add", "s32", 2, u),
         ),
-        ("(x + y)", lambda u: scalar_op("add", DTYPES["u32"], ("x", "y"), u)),
-        ("(x * y)", lambda u: scalar_op("multiply", DTYPES["f32"], ("x", "y"), u)),
-        ("expf(x)", lambda u: scalar_op("exponential", DTYPES["f32"], ("x",), u)),
-        ("tanh(x)", lambda u: scalar_op("tanh", DTYPES["f64"], ("x",), u)),
+        ("x + y", lambda u: _op("add", "u32", 2, u)),
+        ("x * y", lambda u: _op("multiply", "f32", 2, u)),
+        ("expf(x)", lambda u: _op("exponential", "f32", 1, u)),
+        ("tanh(x)", lambda u: _op("tanh", "f64", 1, u)),
         (
             "round_bf16(widen_bf16(x) * widen_bf16(y))",
-            lambda u: scalar_op("multiply", DTYPES["bf16"], ("x", "y"), u),
+            lambda u: _op("multiply", "bf16", 2, u),
         ),
-        ("add_bf16(x, y)", lambda u: scalar_op("add", DTYPES["bf16"], ("x", "y"), u)),
-        ("multiply_c64(x, y)", lambda u: scalar_op("multiply", DTYPES["c64"], ("x", "y"), u)),
-        ("(x || y)", lambda u: scalar_op("maximum", DTYPES["pred"], ("x", "y"), u)),
-        ("(float)x", lambda u: convert("x", DTYPES["s32"], DTYPES["f32"], u)),
-        ("x", lambda u: convert("x", DTYPES["s32"], DTYPES["s32"], u)),
-        ("__float_as_uint(x)", lambda u: reinterpret("x", DTYPES["f32"], DTYPES["u32"], u)),
+        ("add_bf16(x, y)", lambda u: _op("add", "bf16", 2, u)),
+        ("multiply_c64(x, y)", lambda u: _op("multiply", "c64", 2, u)),
+        ("x || y", lambda u: _op("maximum", "pred", 2, u)),
+        ("(float)x", lambda u: convert(_x("s32"), DTYPES["s32"], DTYPES["f32"], u)),
+        ("x", lambda u: convert(_x("s32"), DTYPES["s32"], DTYPES["s32"], u)),
+        ("__float_as_uint(x)", lambda u: reinterpret(_x("f32"), DTYPES["f32"], DTYPES["u32"], u)),
     ],
 )
-def test_expressions_read_as_people_write_them(text: str, write: Callable[[Uses], str]) -> None:
+def test_expressions_read_as_people_write_them(text: str, write: Callable[[Uses], Expr]) -> None:
     """Plain operators and C's functions where they do, a named function where they do not."""
-    assert write(Uses()) == text
+    assert expression_text(write(Uses())) == text
 
 
 def test_what_is_used_is_written_with_what_it_needs() -> None:
     """The source has structs first, then functions, each behind what it needs, and nothing else."""
     uses = Uses()
-    assert uses.call("round_f8e4m3fn", "x") == "round_f8e4m3fn(x)"
+    type = uses.type(DTYPES["f8e4m3fn"])
+    call = uses.call("round_f8e4m3fn", _x("f32"), type=type)
+    assert expression_text(call) == "round_f8e4m3fn(x)"
     uses.type(DTYPES["c64"])
     assert uses.names() == ("f8e4m3fn", "c64", "narrow_size", "round_f8e4m3fn")
     source = uses.source()
     assert source.index("struct alignas(8) c64") < source.index("narrow_size(")
     assert source.index("unsigned narrow_size(") < source.index("round_f8e4m3fn(float")
     with pytest.raises(KeyError):
-        uses.call("round_f5", "x")
+        uses.call("round_f5", _x("f32"), type=type)
 
 
-def test_names_in_a_text_are_found() -> None:
-    """A text written by hand brings in what it calls; words in comments do not count."""
-    uses = Uses()
-    uses.add_from("x = widen_f16(y);  // not widen_bf16")
+def test_what_another_program_uses_is_used() -> None:
+    """A program may take over what another one uses."""
+    uses, other = Uses(), Uses()
+    uses.call("widen_f16", _x("f16"), type=FLOAT)
     assert uses.names() == ("f16", "widen_size", "widen_f16")
-    other = Uses()
     other.update(uses)
     assert other.source() == uses.source()
     assert Uses().source() == ""
@@ -140,10 +153,10 @@ def test_the_library_is_in_order_and_explained() -> None:
 
 def test_types_in_registers_and_memory() -> None:
     """Packed types lie in bytes; f6, token and opaque have no form, and the reason is said."""
-    assert register_type(DTYPES["s4"]) == "signed char"
-    assert storage_type(DTYPES["s4"]) == "unsigned char"
-    assert register_type(DTYPES["f4e2m1fn"]) == "f4e2m1fn"
-    assert storage_type(DTYPES["f16"]) == "f16"
+    assert register_type(DTYPES["s4"]) == SBYTE
+    assert storage_type(DTYPES["s4"]) == BYTE
+    assert register_type(DTYPES["f4e2m1fn"]) == struct("f4e2m1fn")
+    assert storage_type(DTYPES["f16"]) == struct("f16")
     assert (is_packed(DTYPES["u2"]), is_packed(DTYPES["pred"])) == (True, False)
     assert [elements_per_byte(DTYPES[name]) for name in ("u1", "s2", "u4", "s8")] == [8, 4, 2, 1]
     assert device_problem(DTYPES["f32"]) == ""
@@ -162,7 +175,8 @@ def test_elementwise_of_an_instruction() -> None:
         "HloModule m\n\nENTRY e {\n  x = f32[2] parameter(0)\n"
         "  ROOT c = pred[2] compare(x, x), direction=LT\n}\n"
     )
-    assert elementwise(root, ("a", "b"), Uses()) == "(a < b)"
+    a, b = Var("a", FLOAT), Var("b", FLOAT)
+    assert elementwise(root, (a, b), Uses()) == (a < b)
 
 
 def test_an_op_without_an_expression_is_named_with_its_line() -> None:
@@ -172,11 +186,11 @@ def test_an_op_without_an_expression_is_named_with_its_line() -> None:
         "  ROOT n = f6e3m2fn[2] negate(x)\n}\n"
     )
     with pytest.raises(UnsupportedError) as found:
-        elementwise(root, ("x",), Uses())
+        elementwise(root, (Var("x", FLOAT),), Uses())
     assert (found.value.line, found.value.column) == (5, 8)
     assert str(found.value.message) == (
         "n: negate of f6e3m2fn: f6e3m2fn elements are 6 bits wide, "
         "which have no packed form in memory"
     )
     with pytest.raises(UnsupportedError, match="popcnt of f32 has no expression"):
-        scalar_op("popcnt", DTYPES["f32"], ("x",), Uses())
+        _op("popcnt", "f32", 1, Uses())
