@@ -13,7 +13,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.kernel_ir.printer import Printer
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.plan import ConditionalStep, KernelStep, Plan, PlanStep, WhileStep
+from hloopt.kernels.plan import KernelStep, Plan, PlanStep, walk_steps
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import Launch
 from hloopt.rewrite.source_lines import kernel_lines
@@ -44,15 +44,7 @@ def render_step(step: KernelStep) -> str:
 
 def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:
     """The kernels of a plan, in the order of their steps, those of loops and branches among them."""
-    for step in steps:
-        if isinstance(step, KernelStep):
-            yield step
-        elif isinstance(step, WhileStep):
-            yield from kernel_steps(step.condition)
-            yield from kernel_steps(step.body)
-        elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                yield from kernel_steps(branch)
+    return (step for step in walk_steps(steps) if isinstance(step, KernelStep))
 
 
 def _step(

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from hloopt.analysis.index import Index
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.types import BOOL, INT, UNKNOWN, Type, common_type
+from hloopt.kernel_ir.types import BOOL, INT, UNKNOWN, Type, common_type, pointer
 
 __all__ = [
     "FALSE",
@@ -296,7 +296,7 @@ class Address(Expr):
     @property
     def type(self) -> Type:  # type: ignore[override]
         """A pointer to the array's elements."""
-        return Type(f"{self.element.type}*", "pointer")
+        return pointer(self.element.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ class ArrayValue(Expr):
     @property
     def type(self) -> Type:  # type: ignore[override]
         """A pointer to the array's elements."""
-        return Type(f"{self.array.element}*", "pointer")
+        return pointer(self.array.element)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Address, Array, Element, Expr, Member, Var, as_expr
-from hloopt.kernel_ir.types import INT, Type
+from hloopt.kernel_ir.types import INT, Type, pointer
 
 __all__ = [
     "Barrier",
@@ -198,6 +198,13 @@ class Parameter:
     target: Var | Array
     is_alone: bool = False
     is_read: bool = True
+
+    @property
+    def type(self) -> Type:
+        """What is passed for it."""
+        if isinstance(self.target, Var):
+            return self.target.type
+        return pointer(self.target.element, is_read=self.is_read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ __all__ = [
     "Type",
     "common_type",
     "named_type",
+    "pointer",
     "struct",
     "vector",
 ]
@@ -34,7 +35,7 @@ class Type:
     """A type of values.
 
     name     in C
-    kind     bool, signed, unsigned, float, struct, vector or void
+    kind     bool, signed, unsigned, float, struct, vector, pointer or void
     bits     of a scalar; 0 of others
     element  of a vector
     lanes    how many elements a vector has
@@ -109,6 +110,11 @@ def struct(name: str) -> Type:
 def vector(element: Type, lanes: int) -> Type:
     """``lanes`` neighbours that are read or written by one access."""
     return Type(f"Vector<{element}, {lanes}>", "vector", 0, element, lanes)
+
+
+def pointer(element: Type, *, is_read: bool = False) -> Type:
+    """Where elements lie; ``is_read`` says that nothing is written through it."""
+    return Type(f"{'const ' * is_read}{element}*", "pointer")
 
 
 def common_type(left: Type, right: Type) -> Type:

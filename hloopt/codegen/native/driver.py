@@ -1,4 +1,4 @@
-"""The driver: a plan's steps as C++ that calls the kernels' functions on the places of their buffers.
+"""The driver: a plan's steps as functions that call the kernels' on the places of their buffers.
 
 ``hloopt_run`` gets the address of each allocation and the host's side (``Host`` of native.h): a callable for
 each step that the NumPy executor runs, and what handles signals.  It is called with Python's lock, and returns
@@ -8,10 +8,27 @@ each step that the NumPy executor runs, and what handles signals.  It is called 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from contextlib import contextmanager
+from typing import Final
 
-from hloopt.codegen.device import Uses
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import (
+    TRUE,
+    Array,
+    ArrayValue,
+    Call,
+    Expr,
+    Make,
+    Member,
+    Unary,
+    Var,
+    as_expr,
+    both,
+    eq,
+)
+from hloopt.kernel_ir.scope import Names, Scope
+from hloopt.kernel_ir.statements import Function, If, Parameter, Return
+from hloopt.kernel_ir.types import BOOL, INT, LONG, VOID, Type, pointer, struct
 from hloopt.kernels.plan import (
     Buffer,
     ConditionalStep,
@@ -22,19 +39,23 @@ from hloopt.kernels.plan import (
     PlanStep,
     WhileStep,
     function_name,
+    walk_steps,
 )
 from hloopt.kernels.spec import Copy, Fill, Launch, Place
 
-__all__ = ["called_steps", "driver", "loops", "parameter_types"]
+__all__ = ["called_steps", "driver", "loops"]
 
-_INDENT = "  "
+_PLACES: Final = Array("a", Type("char* const", "pointer"), (), "global")
+_HOST: Final = Array("host", struct("hloopt::Host"), (), "global")
+_BYTES: Final = struct("hloopt::Bytes")
+_POINTER: Final = pointer(VOID)
 
 
 def called_steps(plan: Plan) -> list[KernelStep | HostStep]:
     """The steps that the driver hands to the host, in the order of their numbers."""
     return [
         step
-        for step in _walk(plan.steps)
+        for step in walk_steps(plan.steps)
         if isinstance(step, HostStep) or (isinstance(step, KernelStep) and step.spec.library)
     ]
 
@@ -42,193 +63,168 @@ def called_steps(plan: Plan) -> list[KernelStep | HostStep]:
 def loops(plan: Plan) -> list[WhileStep]:
     """The loops of unknown count, in the order of their numbers."""
     return [
-        step for step in _walk(plan.steps) if isinstance(step, WhileStep) and step.trips is None
+        step
+        for step in walk_steps(plan.steps)
+        if isinstance(step, WhileStep) and step.trips is None
     ]
 
 
-def _walk(steps: Iterable[PlanStep]) -> Iterator[PlanStep]:
-    for step in steps:
-        yield step
-        if isinstance(step, WhileStep):
-            yield from _walk(step.condition)
-            yield from _walk(step.body)
-        elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                yield from _walk(branch)
+def driver(plan: Plan, functions: Mapping[str, Function]) -> tuple[Function, Function]:
+    """What runs the steps, and ``hloopt_run``; ``functions`` are what a launch of each name calls."""
+    names = Names(reserved=frozenset((_PLACES.name, _HOST.name)))
+    writer = _Driver(
+        Scope(names),
+        {id(allocation): number for number, allocation in enumerate(plan.allocations)},
+        {id(step): number for number, step in enumerate(called_steps(plan))},
+        {id(step): number for number, step in enumerate(loops(plan))},
+        functions,
+    )
+    for number, step in enumerate(plan.steps):
+        if number:
+            writer.scope.set(_told("done"), number)
+            writer.ask()
+        writer.steps((step,))
+    writer.scope.add(Return(as_expr(0)))
+    parameters = tuple(Parameter(one, is_read=False) for one in (_PLACES, _HOST))
+    run = Function("run", parameters, writer.scope.statements())
+    given = (Var(run.name, INT), ArrayValue(_PLACES), ArrayValue(_HOST))
+    entry = Return(Call("hloopt::drive", given, INT))
+    return run, Function("hloopt_run", parameters, (entry,))
 
 
-def parameter_types(step: KernelStep, launch: Launch, uses: Uses) -> list[str]:
-    """The C types of what a function gets behind the range of its tasks."""
-    found = []
-    for argument in launch.arguments:
-        kind = uses.storage(_place(step, argument.place).shape.dtype)
-        found.append(f"{'const ' if argument.role == 'in' else ''}{kind}*")
-    return [*found, *("int" for _ in launch.scalars)]
+def _told(name: str, type: Type = LONG, at: int | None = None) -> Member:
+    """What the host's side has under a name."""
+    return Member(_HOST[0], name, type, None if at is None else as_expr(at))
+
+
+@dataclass
+class _Driver:
+    """Writes steps into ``scope``; the other fields have the numbers of allocations, calls and loops."""
+
+    scope: Scope
+    allocations: dict[int, int]
+    calls: dict[int, int]
+    loops: dict[int, int]
+    functions: Mapping[str, Function]
+
+    def at(self, buffer: Buffer) -> Expr:
+        return _PLACES[self.allocations[id(buffer.allocation)]] + buffer.offset
+
+    def read(self, buffer: Buffer, type: Type) -> Expr:
+        return Unary("*", self.at(buffer).cast(pointer(type, is_read=True)), type)
+
+    def do(self, function: str, *given: Expr | int) -> None:
+        self.scope.do(Call(function, tuple(map(as_expr, given)), INT))
+
+    def fail(self, function: str, *given: Expr | int) -> None:
+        """Call what says whether the run shall end."""
+        call = Call(function, (ArrayValue(_HOST), *map(as_expr, given)), INT)
+        self.scope.add(If(call, (Return(as_expr(1)),)))
+
+    def ask(self) -> None:
+        self.fail("hloopt::stopped")
+
+    @contextmanager
+    def within(self, scope: Scope) -> Iterator[Scope]:
+        before, self.scope = self.scope, scope
+        yield scope
+        self.scope = before
+
+    def steps(self, steps: Iterable[PlanStep]) -> None:
+        for step in steps:
+            if isinstance(step, KernelStep):
+                self.kernel(step)
+            elif isinstance(step, HostStep):
+                self.call(step)
+            elif isinstance(step, WhileStep):
+                self.loop(step)
+            else:
+                self.select(step)
+
+    def kernel(self, step: KernelStep) -> None:
+        self.moves(step.before)
+        if step.spec.library:
+            self.call(step)
+        elif step.spec.steps:
+            self.scope.set(_told("launches"), 1, "+")
+        for part in step.spec.steps:
+            if isinstance(part, Launch):
+                self.launch(step, part)
+            elif isinstance(part, Copy):
+                move = Move(_place(step, part.source), _place(step, part.target))
+                if self.at(move.source) != self.at(move.target):
+                    self.moves((move,))
+            else:
+                assert isinstance(part, Fill)
+                target = _place(step, part.target)
+                self.do("memset", self.at(target), part.value, target.byte_size)
+        self.moves(step.after)
+
+    def moves(self, moves: Iterable[Move]) -> None:
+        for move in moves:
+            self.do("memcpy", self.at(move.target), self.at(move.source), move.source.byte_size)
+
+    def launch(self, step: KernelStep, launch: Launch) -> None:
+        function, tasks = self.functions[function_name(step, launch)], launch.grid[0]
+        places = [self.at(_place(step, argument.place)) for argument in launch.arguments]
+        _, _, *parameters = function.parameters
+        given = [
+            value.cast(parameter.type)
+            for value, parameter in zip(
+                [*places, *map(as_expr, launch.scalars)], parameters, strict=True
+            )
+        ]
+        if tasks == 1:
+            self.do(function.name, 0, 1, *given)
+        else:
+            self.fail(f"hloopt::share<{function.name}>", tasks, *given)
+
+    def call(self, step: KernelStep | HostStep) -> None:
+        self.fail("hloopt::call", _told("calls", _POINTER, self.calls[id(step)]))
+        self.scope.set(_told("launches"), 1, "+")
+
+    def loop(self, step: WhileStep) -> None:
+        scope = self.scope
+        if step.trips is not None:
+            block, _ = scope.loop(0, step.trips, "trip", LONG)
+            with self.within(block):
+                self.ask()
+                self.steps(step.body)
+            return
+        assert step.predicate is not None
+        trip = scope.variable(LONG, "trip", 0)
+        watch = scope.variable(struct("hloopt::Watch"), "watch")
+        state = [Make(_BYTES, (self.at(one), as_expr(one.byte_size))) for one in step.state]
+        asks = Call("hloopt::Watch::asks", (trip,), BOOL)
+        repeats = Call("hloopt::repeats", (watch, trip, *state), BOOL)
+        with self.within(scope.repeat(TRUE)) as block:
+            self.steps(step.condition)
+            block.leave(self.read(step.predicate, BOOL).negated())
+            self.ask()
+            with self.within(block.when(both([asks, repeats]))) as stuck:
+                stuck.set(_told("trips"), trip)
+                self.fail("hloopt::call", _told("stuck", _POINTER, self.loops[id(step)]))
+            self.steps(step.body)
+            block.set(trip, 1, "+")
+
+    def select(self, step: ConditionalStep) -> None:
+        scope, count = self.scope, len(step.branches) - 1
+        if step.selector.shape.dtype.is_pred:
+            tests: list[Expr] = [self.read(step.selector, BOOL)]
+        else:
+            which = scope.declare(INT, self.read(step.selector, INT), "which")
+            tests = [eq(which, number) for number in range(count)]
+        for number, branch in enumerate(step.branches):
+            if not tests:
+                block = scope.braces()
+            else:
+                block = (
+                    scope.otherwise(*tests[number : number + 1]) if number else scope.when(tests[0])
+                )
+            with self.within(block):
+                self.steps(branch)
 
 
 def _place(step: KernelStep, place: Place) -> Buffer:
     buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
     return buffers[place.kind][place.number]
-
-
-def driver(plan: Plan, uses: Uses, names: Mapping[str, str], *, by_doors: bool = False) -> str:
-    """The text of ``hloopt_run``; ``names`` gives the function that a launch of each name calls.
-
-    With ``by_doors`` these take pointers to anything.
-    """
-    numbers = {id(allocation): number for number, allocation in enumerate(plan.allocations)}
-    writer = _Driver(
-        uses,
-        numbers,
-        {id(step): number for number, step in enumerate(called_steps(plan))},
-        {id(step): number for number, step in enumerate(loops(plan))},
-        names,
-        by_doors,
-    )
-    for number, step in enumerate(plan.steps):
-        if number:
-            writer.line(1, f"host->done = {number};")
-            writer.line(1, "if (hloopt::stopped(host)) return 1;")
-        writer.steps((step,), 1)
-    lines = [
-        "static int run(char* const* a, hloopt::Host* host) {",
-        *writer.lines,
-        f"{_INDENT}return 0;",
-        "}",
-        'extern "C" int hloopt_run(char* const* a, hloopt::Host* host) {',
-        f"{_INDENT}host->done = 0;",
-        f"{_INDENT}host->ends = 0;",
-        f"{_INDENT}host->runner = &hloopt::helped;",
-        f"{_INDENT}hloopt::Host* const before = hloopt::helped;",
-        f"{_INDENT}hloopt::helped = host;",
-        f"{_INDENT}host->state = host->release();",
-        f"{_INDENT}const int failed = run(a, host);",
-        f"{_INDENT}host->take(host->state);",
-        f"{_INDENT}hloopt::helped = before;",
-        f"{_INDENT}return failed || host->ends;",
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-@dataclass
-class _Driver:
-    uses: Uses
-    allocations: dict[int, int]
-    calls: dict[int, int]
-    loops: dict[int, int]
-    functions: Mapping[str, str]
-    by_doors: bool
-    lines: list[str] = field(default_factory=list)
-    names: int = 0
-
-    def line(self, depth: int, text: str) -> None:
-        self.lines.append(_INDENT * depth + text)
-
-    def at(self, buffer: Buffer) -> str:
-        return f"a[{self.allocations[id(buffer.allocation)]}] + {buffer.offset}"
-
-    def steps(self, steps: Iterable[PlanStep], depth: int) -> None:
-        for step in steps:
-            if isinstance(step, KernelStep):
-                self.kernel(step, depth)
-            elif isinstance(step, HostStep):
-                self.call(step, depth)
-            elif isinstance(step, WhileStep):
-                self.loop(step, depth)
-            else:
-                self.select(step, depth)
-
-    def kernel(self, step: KernelStep, depth: int) -> None:
-        self.moves(step.before, depth)
-        if step.spec.library:
-            self.call(step, depth)
-        elif step.spec.steps:
-            self.line(depth, "++host->launches;")
-        for part in step.spec.steps:
-            if isinstance(part, Launch):
-                self.launch(step, part, depth)
-            elif isinstance(part, Copy):
-                source, target = _place(step, part.source), _place(step, part.target)
-                if self.at(source) != self.at(target):
-                    self.copy(source, target, depth)
-            else:
-                assert isinstance(part, Fill)
-                target = _place(step, part.target)
-                size = target.byte_size
-                self.line(depth, f"memset({self.at(target)}, {part.value}, {size});")
-        self.moves(step.after, depth)
-
-    def moves(self, moves: Iterable[Move], depth: int) -> None:
-        for move in moves:
-            self.copy(move.source, move.target, depth)
-
-    def copy(self, source: Buffer, target: Buffer, depth: int) -> None:
-        self.line(depth, f"memcpy({self.at(target)}, {self.at(source)}, {source.byte_size});")
-
-    def launch(self, step: KernelStep, launch: Launch, depth: int) -> None:
-        places = [_place(step, argument.place) for argument in launch.arguments]
-        given = [*(self.at(buffer) for buffer in places), *map(str, launch.scalars)]
-        arguments = given
-        if not self.by_doors:
-            types = parameter_types(step, launch, self.uses)
-            arguments = [f"({kind})({one})" for kind, one in zip(types, given, strict=True)]
-        name, tasks = self.functions[function_name(step, launch)], launch.grid[0]
-        told = "".join(f", {argument}" for argument in arguments)
-        if tasks == 1:
-            self.line(depth, f"{name}(0, 1{told});")
-            return
-        body = f"[=](long long begin, long long end) {{ {name}(begin, end{told}); }}"
-        self.line(depth, f"if (hloopt::share(host, {tasks}, {body})) return 1;")
-
-    def call(self, step: KernelStep | HostStep, depth: int) -> None:
-        number = self.calls[id(step)]
-        self.line(depth, f"if (hloopt::call(host, host->calls[{number}])) return 1;")
-        self.line(depth, "++host->launches;")
-
-    def loop(self, step: WhileStep, depth: int) -> None:
-        self.names += 1
-        trip = f"trip_{self.names}"
-        if step.trips is not None:
-            self.line(depth, f"for (long long {trip} = 0; {trip} < {step.trips}; ++{trip}) {{")
-            self.tired(depth + 1)
-            self.steps(step.body, depth + 1)
-            self.line(depth, "}")
-            return
-        assert step.predicate is not None
-        self.line(depth, f"hloopt::Watch watch_{self.names};")
-        watch = f"watch_{self.names}"
-        self.line(depth, f"for (long long {trip} = 0;; ++{trip}) {{")
-        self.steps(step.condition, depth + 1)
-        self.line(depth + 1, f"if (!*(const bool*)({self.at(step.predicate)})) break;")
-        self.tired(depth + 1)
-        self.line(depth + 1, f"if (hloopt::Watch::asks({trip})) {{")
-        state = ", ".join(f"{{{self.at(one)}, {one.byte_size}}}" for one in step.state)
-        seen = f"{watch}.repeats({trip}, {{{state}}})"
-        number = self.loops[id(step)]
-        stuck = f"hloopt::call(host, host->stuck[{number}])"
-        self.line(depth + 2, f"if ({seen}) {{")
-        self.line(depth + 3, f"host->trips = {trip};")
-        self.line(depth + 3, f"if ({stuck}) return 1;")
-        self.line(depth + 2, "}")
-        self.line(depth + 1, "}")
-        self.steps(step.body, depth + 1)
-        self.line(depth, "}")
-
-    def tired(self, depth: int) -> None:
-        self.line(depth, "if (hloopt::stopped(host)) return 1;")
-
-    def select(self, step: ConditionalStep, depth: int) -> None:
-        selector = step.selector
-        if selector.shape.dtype.name == "pred":
-            which = f"*(const bool*)({self.at(selector)}) ? 0 : 1"
-        else:
-            which = f"*(const int*)({self.at(selector)})"
-        self.line(depth, f"switch ({which}) {{")
-        last = len(step.branches) - 1
-        for number, branch in enumerate(step.branches):
-            self.line(depth + 1, f"case {number}: {{" if number < last else "default: {")
-            self.steps(branch, depth + 2)
-            self.line(depth + 2, "break;")
-            self.line(depth + 1, "}")
-        self.line(depth, "}")

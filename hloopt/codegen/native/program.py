@@ -1,24 +1,26 @@
 """The C++ of a whole plan: device functions that are used, a function or more an instruction, the driver.
 
-Functions of equal text, names aside, are written once.  A program of many is cut into units that are compiled
+Functions that are equal, names aside, are written once.  A program of many is cut into units that are compiled
 side by side; ``UNIT`` stands between them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields, is_dataclass
 from typing import Final
 
+from hloopt.analysis.index import Index, Symbol
 from hloopt.codegen.device import Uses
-from hloopt.codegen.native.driver import driver, parameter_types
+from hloopt.codegen.native.driver import driver
 from hloopt.codegen.native.families import emitters
+from hloopt.codegen.native.printer import DOOR, ENTRY, NativePrinter
 from hloopt.codegen.program import comment, kernel_steps
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.printer import Printer
-from hloopt.kernel_ir.statements import Declare, For, Function, Let, walk
+from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Var
+from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Parameter
+from hloopt.kernel_ir.types import VOID
 from hloopt.kernels.plan import KernelStep, Plan, function_name
 from hloopt.kernels.spec import Launch
 
@@ -31,7 +33,8 @@ UNIT: Final = "\f"
 _FUNCTIONS_OF_A_UNIT: Final = 128
 
 _HEAD: Final = '#include "native.h"\n#include "vector_math.h"\n'
-_WORD: Final = re.compile(r"\.?[A-Za-z_]\w*")
+_OWN: Final = NativePrinter()
+_DOOR: Final = NativePrinter(DOOR)
 
 
 def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
@@ -44,36 +47,36 @@ def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
     for step in kernel_steps(plan.steps):
         functions.add(step)
     library = "".join(f'#include "{header}"\n' for header in uses.headers()), uses.source()
-    if len(functions.written) <= functions_of_a_unit:
-        own = driver(plan, uses, functions.names)
-        return _unit(library, functions.written, own)
+    written, called = functions.written, functions.called
+    if len(written) <= functions_of_a_unit:
+        return _unit(library, written) + _driver(plan, called)
+    doors = {one.function.name: _door(one.function) for one in written}
     units = []
-    for start in range(0, len(functions.written), functions_of_a_unit):
-        part = functions.written[start : start + functions_of_a_unit]
-        units.append(_unit(library, part, "".join(one.door for one in part)))
-    prototypes = "".join(one.prototype for one in functions.written)
-    doors = {name: f"{one}_door" for name, one in functions.names.items()}
-    own = driver(plan, uses, doors, by_doors=True)
-    return UNIT.join([*units, _HEAD + prototypes + own])
+    for start in range(0, len(written), functions_of_a_unit):
+        part = written[start : start + functions_of_a_unit]
+        lines = [line for one in part for line in _DOOR.function(doors[one.function.name])]
+        units.append(_unit(library, part) + "\n".join([*lines, ""]))
+    prototypes = "".join(f"{_DOOR.prototype(door)}\n" for door in doors.values())
+    through = {name: doors[function.name] for name, function in called.items()}
+    return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through)])
 
 
 @dataclass(frozen=True)
-class _Function:
-    """A function of a kernel; ``door`` lets other units call it, by pointers to anything."""
+class _Written:
+    """A function of a kernel, and what is said of it."""
 
-    lines: Sequence[str]
-    prototype: str
-    door: str
+    function: Function
+    comment: Sequence[str]
 
 
 @dataclass
 class _Functions:
-    """What was written; ``names`` says which function each launch calls."""
+    """What was written; ``called`` has the function that each launch calls."""
 
     uses: Uses
-    written: list[_Function] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-    known: dict[str, str] = field(default_factory=dict)
+    written: list[_Written] = field(default_factory=list)
+    called: dict[str, Function] = field(default_factory=dict)
+    known: dict[object, Function] = field(default_factory=dict)
 
     def add(self, step: KernelStep) -> None:
         """The functions of a step's launches."""
@@ -85,67 +88,70 @@ class _Functions:
         for launch in launches.values():
             emit = emitters()[step.spec.kernel]
             function = write_function(step, launch, emit, self.uses, native=True)
-            lines = list(NativePrinter().function(function))
-            name = function_name(step, launch)
-            key = _nameless(lines, _own_names(function) | {name})
-            if key not in self.known:
-                self.known[key] = name
-                types = parameter_types(step, launch, self.uses)
-                self.written.append(_Function([*said, *lines, ""], *_door(name, types)))
+            known = self.known.setdefault(_nameless(function), function)
+            if known is function:
+                self.written.append(_Written(function, said))
                 said = []
-            self.names[name] = self.known[key]
+            self.called[function_name(step, launch)] = known
 
 
-class NativePrinter(Printer):
-    """Writes C++ for the host."""
+def _nameless(function: Function) -> object:
+    """A function with its names numbered: two that are equal do the same."""
+    numbers: dict[str, int] = {}
 
-    def head(self, function: Function) -> str:
-        """A function that its own unit alone calls."""
-        return f"static void {function.name}("
+    def number(name: str) -> str | int:
+        return numbers.get(name, name)
 
+    def nameless(node: object) -> object:
+        match node:
+            case Parameter() | Declare():
+                numbers[node.target.name] = len(numbers)
+            case Let() | For():
+                numbers[node.var.name] = len(numbers)
+            case Var():
+                return number(node.name), node.type.name
+            case Array():
+                return number(node.name), node.element.name, node.dims, node.space
+            case Symbol():
+                return number(node.name)
+            case Index():
+                return node.constant, tuple((nameless(atom), count) for atom, count in node.terms)
+        if isinstance(node, tuple):
+            return tuple(map(nameless, node))
+        if is_dataclass(node):
+            return type(node), *(nameless(getattr(node, one.name)) for one in fields(node))
+        return node
 
-def _own_names(function: Function) -> set[str]:
-    found = {one.target.name for one in function.parameters}
-    for statement in walk(function.body):
-        if isinstance(statement, Let | For):
-            found.add(statement.var.name)
-        elif isinstance(statement, Declare):
-            found.add(statement.target.name)
-    return found
-
-
-def _nameless(lines: Sequence[str], names: set[str]) -> str:
-    """A function's text with its own names numbered: two of equal text do the same."""
-    numbers: dict[str, str] = {}
-
-    def number(match: re.Match[str]) -> str:
-        word = match[0]
-        return numbers.setdefault(word, f"${len(numbers)}") if word in names else word
-
-    return _WORD.sub(number, "\n".join(lines))
-
-
-def _door(name: str, types: Sequence[str]) -> tuple[str, str]:
-    """The prototype and the text of what calls a function from other units."""
-    given = [
-        f"int p{at}" if kind == "int" else f"{'const ' * kind.startswith('const ')}void* p{at}"
-        for at, kind in enumerate(types)
-    ]
-    head = (
-        f'extern "C" __attribute__((visibility("hidden"))) void {name}_door('
-        f"{', '.join(['long long begin', 'long long end', *given])})"
-    )
-    passed = [f"({kind})p{at}" for at, kind in enumerate(types)]
-    call = f"{name}({', '.join(['begin', 'end', *passed])})"
-    return f"{head};\n", f"{head} {{ {call}; }}\n"
+    return nameless((function.parameters, function.body))
 
 
-def _unit(library: tuple[str, str], functions: Sequence[_Function], rest: str) -> str:
+def _door(function: Function) -> Function:
+    """What calls a function from other units, by pointers to anything."""
+    parameters = []
+    given: list[Expr] = []
+    for number, one in enumerate(function.parameters):
+        name, target = f"p{number}", one.target
+        if isinstance(target, Var):
+            parameters.append(Parameter(Var(name, target.type)))
+            given.append(Var(name, target.type))
+        else:
+            memory = Array(name, VOID, (), target.space)
+            parameters.append(Parameter(memory, is_read=one.is_read))
+            given.append(ArrayValue(memory).cast(one.type))
+    call = Do(Call(function.name, tuple(given), VOID))
+    return Function(f"{function.name}_door", tuple(parameters), (call,))
+
+
+def _driver(plan: Plan, called: Mapping[str, Function]) -> str:
+    run, entry = driver(plan, called)
+    lines = [*NativePrinter("static int").function(run), *NativePrinter(ENTRY).function(entry)]
+    return "\n".join([*lines, ""])
+
+
+def _unit(library: tuple[str, str], functions: Sequence[_Written]) -> str:
     included, device = library
-    body = "\n".join([device, *_lines(functions)])
-    return f"{_HEAD}{included}namespace {{\n{body}\n}}  // namespace\n{rest}"
-
-
-def _lines(functions: Sequence[_Function]) -> Iterator[str]:
-    for function in functions:
-        yield from function.lines
+    lines = [device]
+    for one in functions:
+        lines += [*one.comment, *_OWN.function(one.function), ""]
+    body = "\n".join(lines)
+    return f"{_HEAD}{included}namespace {{\n{body}\n}}  // namespace\n"

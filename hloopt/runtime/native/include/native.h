@@ -91,6 +91,26 @@ inline int share(Host* host, long long count, const Body& body) {
   return host->share(host->threads, count, each, (void*)&given, ask, host);
 }
 
+// A kernel's function over its tasks, with what it is given beside their range.
+template <auto function, class... Given>
+inline int share(Host* host, long long count, Given... given) {
+  return share(host, count, [=](long long begin, long long end) { function(begin, end, given...); });
+}
+
+// What the process calls.
+inline int drive(int (*run)(char* const*, Host*), char* const* a, Host* host) {
+  host->done = 0;
+  host->ends = 0;
+  host->runner = &helped;
+  Host* const before = helped;
+  helped = host;
+  host->state = host->release();
+  const int failed = run(a, host);
+  host->take(host->state);
+  helped = before;
+  return failed || host->ends;
+}
+
 struct Bytes {
   const char* begin;
   long long size;
@@ -112,5 +132,10 @@ struct Watch {
     return same;
   }
 };
+
+template <class... State>
+inline bool repeats(Watch& watch, long long trip, State... state) {
+  return watch.repeats(trip, {state...});
+}
 
 }  // namespace hloopt
