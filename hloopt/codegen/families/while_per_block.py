@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from functools import partial
 
 from hloopt.analysis.index import Index, delinearize
@@ -12,11 +12,13 @@ from hloopt.analysis.parallel_loop.block_stages import State
 from hloopt.analysis.parallel_loop.coverage import writes_all
 from hloopt.analysis.parallel_loop.flow import Value
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import Emission, Frame, framed
+from hloopt.codegen.elements import At, Frame, framed
 from hloopt.codegen.loops.block import BlockLoop
-from hloopt.codegen.loops.places import full_index
+from hloopt.codegen.loops.places import firsts, full_index
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernel_ir.expressions import Expr
+from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.while_per_block import BlockLoopKernel, block_kernel
 
 __all__ = ["EMITTERS"]
@@ -70,33 +72,26 @@ class _Unit:
         value = Value((), init, carried.number)
         self._each(carried, lambda _, index: self.block.value(value, index))
 
-    def _each(self, carried: Carried, value: Callable[[int, tuple[Index, ...]], str]) -> None:
+    def _each(self, carried: Carried, value: Callable[[int, tuple[Index, ...]], Expr]) -> None:
         with self._whose(carried.axes):
-            for slot, local, test in self.block.threads.each(carried.local_elements):
+            for slot, local, tests in self.block.threads.each(carried.local_elements):
                 index = full_index(carried.axes, self.unit, delinearize(local, carried.local_dims))
                 name = value(slot, index)
-                with self.block.threads.storing(test):
+                with self.e.when(*tests):
                     self._store(carried.number, index, name)
 
-    def _store(self, number: int, index: tuple[Index, ...], value: str) -> None:
+    def _store(self, number: int, index: tuple[Index, ...], value: Expr) -> None:
         for leaf in self.kernel.results(number):
             pointee = self.f.result(leaf)
             self.f.store(pointee, position_of(index, pointee.shape), value)
 
-    @contextmanager
-    def _whose(self, axes: Axes) -> Iterator[None]:
+    def _whose(self, axes: Axes) -> AbstractContextManager[Scope]:
         """The block of the one unit that writes what lies along some of the axes only."""
-        tests = [
-            f"{at} == 0"
-            for axis, at in enumerate(self.unit)
-            if axis not in axes and not at.is_constant
-        ]
-        with self.block.threads.storing(" && ".join(tests)):
-            yield
+        return self.e.when(*firsts(self.unit, axes))
 
     def _stream(
         self, state: State, frame: Frame
-    ) -> tuple[Axes, Callable[[tuple[Index, ...], str], None]] | None:
+    ) -> tuple[Axes, Callable[[tuple[Index, ...], Expr], None]] | None:
         """Where a trip's update of an element goes; None where nobody wants the element."""
         carried = self.kernel.plan.parallel.carried[state.number]
         update = carried.update
@@ -106,15 +101,14 @@ class _Unit:
         sizes, part = carried.shape.dims, update.operands[1].array.dims
         first: list[Index] = []
 
-        def ask() -> Emission:
+        def ask() -> Generator[At, Expr, None]:
             first.extend(
                 (yield from framed(frame, starts(self.e, update.operands[2:], sizes, part)))
             )
-            return ""
 
         self.e.run(ask())
 
-        def put(index: tuple[Index, ...], value: str) -> None:
+        def put(index: tuple[Index, ...], value: Expr) -> None:
             where = tuple(a + b for a, b in zip(index, first, strict=True))
             with self._whose(carried.axes):
                 self._store(state.number, where, value)

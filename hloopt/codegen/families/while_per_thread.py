@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import At, Emission, every, framed
+from hloopt.codegen.elements import At, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.loops.lanes import Lanes
-from hloopt.codegen.loops.places import full_index, local_dims
+from hloopt.codegen.loops.places import firsts, full_index, local_dims
 from hloopt.codegen.loops.running import Asking, Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernel_ir.expressions import Expr, Select, as_expr, eq
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.statements import If, Return
 from hloopt.kernels.families.sweeps import WARP
 from hloopt.kernels.families.while_per_thread import (
     FINISH,
@@ -53,11 +55,12 @@ def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
     thread = f.global_thread("i")
     units = loop.parallel.units
     own = f.elements.symbol(thread // lanes, "unit", 0, thread.high // lanes)
-    tests = [] if lanes == 1 else [f"{thread % lanes} == 0"]
+    tests = [] if lanes == 1 else [eq(thread % lanes, 0)]
     if own.high >= units:
-        tests.append(f"{own} < {units}")
-        own = f.elements.symbol(f"{own} < {units} ? {own} : {units - 1}", "unit", 0, units - 1)
-    Unit(f, loop, own, thread, " && ".join(tests), _lanes(f, loop, lanes, own)).write()
+        tests.append(as_expr(own) < units)
+        inside = Select.of(as_expr(own) < units, own, units - 1)
+        own = f.elements.symbol(inside, "unit", 0, units - 1)
+    Unit(f, loop, own, thread, tests, _lanes(f, loop, lanes, own)).write()
 
 
 def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, unit: Index) -> Lanes | None:
@@ -79,19 +82,19 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     thread = f.global_thread("i")
     trip = e.symbol(thread // WARP, "trip", 0, (thread // WARP).high)
     if trip.high >= count:
-        e.scope.line(f"if ({trip} >= {count}) return;")
+        e.scope.add(If(as_expr(trip) >= count, (Return(),)))
     unit = Unit(f, loop, Index(0))
     trip = Symbol(str(trip), 0, count - 1).index if not trip.is_constant else trip
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
     folds = add_up(f, unit.running, trip, lane)
-    with e.within(e.scope.when(f"{lane} == 0")):
+    with e.when(eq(lane, 0)):
         e.run(unit.write_collected(trip, folds))
 
 
 class Unit:
     """What a thread does for one unit.
 
-    thread  its number; ``inside`` is the test that it has a unit of its own, empty where all have
+    thread  its number; ``inside`` are the tests that it has a unit of its own, none where all have
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class Unit:
         loop: ThreadLoop,
         number: Index,
         thread: Index | None = None,
-        inside: str = "",
+        inside: Sequence[Expr] = (),
         lanes: Lanes | None = None,
     ) -> None:
         self.f = f
@@ -117,7 +120,7 @@ class Unit:
         """Write everything."""
         self.e.run(self._all())
 
-    def write_collected(self, trip: Index, folds: Sequence[Sequence[Fold]]) -> Emission:
+    def write_collected(self, trip: Index, folds: Sequence[Sequence[Fold]]) -> Asking:
         """In the launch after: finish what was collected in a trip, and write what follows."""
         running = self.running
         running.place_outside(self.e.scope.section())
@@ -127,9 +130,8 @@ class Unit:
         for carried in self.streams:
             if carried.update in self.loop.parallel.after:
                 yield from self._write_update(carried)
-        return ""
 
-    def _all(self) -> Emission:
+    def _all(self) -> Asking:
         for carried in self.streams:
             if not self.loop.covers(carried.number):
                 yield from self._hand_on(carried)
@@ -139,20 +141,10 @@ class Unit:
                 yield from self._hand_on(carried)
             elif carried.role != "streamed":
                 yield from self._store_last(carried)
-        return ""
 
     def _whose(self, axes: Axes) -> AbstractContextManager[Scope]:
         """The block of the one unit that writes what lies along some of the axes only."""
-        tests = [
-            f"{at} == 0"
-            for axis, at in enumerate(self.unit)
-            if axis not in axes and not at.is_constant
-        ]
-        if self.inside:
-            tests.append(self.inside)
-        if not tests:
-            return nullcontext(self.e.scope)
-        return self.e.within(self.e.scope.when(f"{' && '.join(tests)}"))
+        return self.e.when(*firsts(self.unit, axes), *self.inside)
 
     def _hand_on(self, carried: Carried) -> Asking:
         """Write what an element of the state is before the first trip."""
@@ -175,7 +167,7 @@ class Unit:
             with self._whose(carried.axes):
                 yield from every(self.e, carried.local_dims, "j", one, around=self.unit)
 
-    def _store_at(self, number: int, index: tuple[Index, ...], value: str) -> None:
+    def _store_at(self, number: int, index: tuple[Index, ...], value: Expr) -> None:
         for leaf in self.loop.results(number):
             pointee = self.f.result(leaf)
             self.f.store(pointee, position_of(index, pointee.shape), value)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize
-from hloopt.codegen.elements import At, Emission, each
-from hloopt.kernel_ir.expressions import Var, as_expr, both, either
+from hloopt.codegen.elements import At, each
+from hloopt.kernel_ir.expressions import Expr, Var, as_expr, both, either
 from hloopt.kernel_ir.types import INT
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def rank_sort(block: BlockLoop, item: Item) -> None:
                     e.scope.set(block.arrays[leaf].at(at), names[leaf.leaf])
 
 
-def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: Var) -> Emission:
+def _count(
+    block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: Var
+) -> Generator[At, Expr, None]:
     """``rank`` is how many elements belong before the one at ``index``."""
     e, sort = block.e, item.instruction
     comparator = sort.attributes["to_apply"]
@@ -59,4 +61,3 @@ def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, ran
         (is_behind,) = yield from e.call(comparator, behind)
         tie = both([is_behind.negated(), as_expr(other) < index[along]])
         e.scope.set(rank, either([is_before, tie]), "+")
-    return rank

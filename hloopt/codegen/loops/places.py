@@ -27,6 +27,7 @@ __all__ = [
     "Kept",
     "Outside",
     "Turning",
+    "firsts",
     "full_index",
     "kept_in",
     "local_dims",
@@ -51,6 +52,11 @@ def full_index(axes: Axes, unit: tuple[Index, ...], local: Sequence[Index]) -> t
     """The index in the whole array of an element that a unit has."""
     rest = iter(local)
     return tuple(unit[axis] if axis is not None else next(rest) for axis in axes)
+
+
+def firsts(unit: tuple[Index, ...], axes: Axes) -> list[Expr]:
+    """The tests that a unit is the first along the axes that are not among ``axes``."""
+    return [eq(at, 0) for axis, at in enumerate(unit) if axis not in axes and not at.is_constant]
 
 
 @dataclass(frozen=True)

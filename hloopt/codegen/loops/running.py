@@ -342,7 +342,7 @@ class Running:
             block, at = e.loop(kept.count, "j")
             if self._most_unrolled(kept, 1):
                 block.unroll(0)
-            source, target = following.memory, kept.memory
-            assert isinstance(source, Array)
-            assert isinstance(target, Array)
-            block.set(target[at], source[at])
+            array, fresh = kept.memory, following.memory
+            assert isinstance(array, Array)
+            assert isinstance(fresh, Array)
+            block.set(array[at], fresh[at])
