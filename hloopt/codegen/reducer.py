@@ -13,6 +13,7 @@ from hloopt.codegen.elements import At, Elements
 from hloopt.codegen.scalars import convert, scalar_op
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.expressions import Element, Expr, Var
 from hloopt.ops.traits import ASSOCIATIVE
 from hloopt.types import DType, dtype
 
@@ -49,14 +50,14 @@ class Reducer:
             return (dtype("f32"),)
         return self.dtypes
 
-    def lift(self, e: Elements, values: Sequence[str]) -> list[str]:
+    def lift(self, e: Elements, values: Sequence[Expr]) -> list[Expr]:
         """Elements as accumulators."""
         return [
-            convert(value, kind, wide, e.uses) if kind is not wide else value
+            convert(value, kind, wide, e.uses)
             for value, kind, wide in zip(values, self.dtypes, self.accumulators, strict=True)
         ]
 
-    def lower(self, e: Elements, values: Sequence[str]) -> list[str]:
+    def lower(self, e: Elements, values: Sequence[Expr]) -> list[Expr]:
         """Accumulators as results."""
         return [
             e.scope.declare(e.uses.type(kind), convert(value, wide, kind, e.uses), "rounded")
@@ -66,39 +67,32 @@ class Reducer:
         ]
 
     def combine(
-        self, e: Elements, left: Sequence[str], right: Sequence[str]
-    ) -> Generator[At, str, list[str]]:
-        """The reducer of two lists of accumulators, the earlier one first; names or expressions."""
+        self, e: Elements, left: Sequence[Expr], right: Sequence[Expr]
+    ) -> Generator[At, Expr, list[Expr]]:
+        """The reducer of two lists of accumulators, the earlier one first."""
         plain = self.plain
         if plain:
             return [scalar_op(plain, self.accumulators[0], [left[0], right[0]], e.uses)]
         return (yield from e.call(self.computation, [*left, *right]))
 
-    def combined(self, e: Elements, left: Sequence[str], right: Sequence[str]) -> list[str]:
+    def combined(self, e: Elements, left: Sequence[Expr], right: Sequence[Expr]) -> list[Expr]:
         """As ``combine``, for who is no generator."""
-        results: list[str] = []
+        return e.run(self.combine(e, left, right))
 
-        def ask() -> Generator[At, str, str]:
-            results.extend((yield from self.combine(e, left, right)))
-            return ""
+    def assign(self, e: Elements, targets: Sequence[Var | Element], right: Sequence[Expr]) -> None:
+        """``targets = reducer(targets, right)``."""
+        self.write(e, targets, self.combined(e, targets, right))
 
-        e.run(ask())
-        return results
-
-    def assign(self, e: Elements, names: Sequence[str], right: Sequence[str]) -> None:
-        """``names = reducer(names, right)`` of variables."""
-        self.write(e, names, self.combined(e, names, right))
-
-    def write(self, e: Elements, names: Sequence[str], values: Sequence[str]) -> None:
-        """Set variables to combined values."""
+    def write(self, e: Elements, targets: Sequence[Var | Element], values: Sequence[Expr]) -> None:
+        """Set targets to combined values."""
         # All are computed before any is written: a result may read what another one changes.
-        if len(names) > 1:
+        if len(targets) > 1:
             values = [
-                value if value not in names else e.scope.declare(e.uses.type(kind), value, "next")
+                value if value not in targets else e.scope.declare(e.uses.type(kind), value, "next")
                 for value, kind in zip(values, self.accumulators, strict=True)
             ]
-        for name, value in zip(names, values, strict=True):
-            e.scope.line(f"{name} = {value};")
+        for target, value in zip(targets, values, strict=True):
+            e.scope.set(target, value)
 
     @staticmethod
     def of(instruction: Instruction) -> Reducer:

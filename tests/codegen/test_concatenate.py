@@ -72,7 +72,7 @@ ENTRY main {
 }
 """
     source = check_kernel(text, "concatenate", {"unroll": 4, "vector": 4})
-    assert source.count("store_vector(result") == 2
+    assert source.count("store_vector(&result") == 2
     assert source.count("load_vector<4>(") == 2
 
 

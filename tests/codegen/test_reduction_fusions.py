@@ -104,7 +104,7 @@ def test_around_reductions(kernel: str, shapes: tuple[int, ...]) -> None:
     source = check_kernel(fusions(bodies), kernel, everywhere=kernel == "column-reduction")
     if kernel == "row-reduction":
         text = source[source.index("hlo_fusion0(") : source.index("hlo_fusion1(")]
-        assert text.count(" = p0[") + text.count("= load_vector<2>(p0") == 1
+        assert text.count(" = p0[") + text.count("= load_vector<2>(&p0") == 1
 
 
 def test_one_launch_for_what_shares_its_input() -> None:

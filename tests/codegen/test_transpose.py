@@ -83,7 +83,7 @@ def test_vectors_of_narrow_elements_are_moved_at_once() -> None:
 def test_narrow_elements_are_packed_into_banks() -> None:
     """Two or four elements of a thread share a bank; tiles may be smaller than the threads' square."""
     source = check_kernel(_transposes(PACKED), "packed-transpose", exact=True)
-    assert "store_vector(result + " in source
+    assert "store_vector(&result[" in source
     assert "Vector<signed char, 4> stored" in source
 
 

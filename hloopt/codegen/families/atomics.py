@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import Emission
+from hloopt.codegen.elements import At
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.ir import Computation
+from hloopt.kernel_ir.expressions import TRUE, Call, Expr
+from hloopt.kernel_ir.types import BOOL, VOID
 from hloopt.kernels.families.scatter import NATIVE
 from hloopt.ops.traits import ASSOCIATIVE, op_table
 
@@ -33,29 +35,29 @@ def combine_atomically(
     place: Index,
     combiner: Computation,
     opcode: str,
-    value: str,
-) -> Emission:
+    value: Expr,
+) -> Generator[At, Expr, None]:
     """``memory = combiner(memory, value)``: by an instruction for ``opcode``, else by compare-and-swap.
 
     ``opcode`` is the combiner's if it is one op, else empty.  Elements have 8 to 64 bits.
     """
-    e = f.elements
-    kind = pointee.shape.dtype
-    target = f"&{pointee.name}[{place}]"
+    e, kind = f.elements, pointee.shape.dtype
+    type, target = pointee.memory.element, pointee.memory.address(place)
     if kind.name in NATIVE.get(opcode, ()):
-        e.scope.line(f"{_FUNCTIONS[opcode]}({target}, {value});")
-        return ""
+        e.scope.do(Call(_FUNCTIONS[opcode], (target, value), type))
+        return
     if opcode == "add" and kind.name in ("f16", "bf16"):
-        e.scope.line(f"{f.uses.call(f'add_to_{kind.name}', target, value)};")
-        return ""
-    type_name = f.uses.type(kind)
+        e.scope.do(f.uses.call(f"add_to_{kind.name}", target, value, type=VOID))
+        return
+
+    def swap(old: Expr, new: Expr) -> Expr:
+        return f.uses.call("swap_if", target, old, new, type=type)
+
     # Swapping a value for itself changes nothing and tells what is there.
-    seen = e.scope.variable(type_name, "seen", f.uses.call("swap_if", target, value, value))
-    old = e.scope.variable(type_name, "old")
-    loop = e.scope.block("do")
-    with e.within(loop):
-        e.scope.line(f"{old} = {seen};")
-        combined = yield from e.call(combiner, [old, value])
-        e.scope.line(f"{seen} = {f.uses.call('swap_if', target, old, combined[0])};")
-    e.scope.line(f"while (!{f.uses.call('same_bits', seen, old)});")
-    return ""
+    seen = e.scope.variable(type, "seen", swap(value, value))
+    old = e.scope.variable(type, "old")
+    with e.within(e.scope.repeat(TRUE)):
+        e.scope.set(old, seen)
+        (combined,) = yield from e.call(combiner, [old, value])
+        e.scope.set(seen, swap(old, combined))
+        e.scope.leave(f.uses.call("same_bits", seen, old, type=BOOL))

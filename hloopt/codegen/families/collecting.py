@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.analysis.index import Index, Symbol, linearize
+from hloopt.analysis.index import Index, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Place, every, framed
 from hloopt.codegen.families.folding import Fold, begin, merge, take, tree
-from hloopt.codegen.loops.places import local_indices
+from hloopt.codegen.loops.places import firsts, local_indices
 from hloopt.codegen.loops.running import Asking, Running
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, Select, eq
 from hloopt.kernels.families.sweeps import WARP
 
 __all__ = ["add_up", "leave_parts", "settle", "take_part"]
@@ -27,45 +28,38 @@ class _Totals(Place):
     """The elements of a result that have been added up, by their position."""
 
     dims: tuple[int, ...]
-    names: tuple[str, ...]
+    totals: tuple[Expr, ...]
 
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         yield from ()
         position = linearize(index, self.dims)
         if position.is_constant:
-            return self.names[position.constant]
-        *first, last = range(len(self.names))
-        choice = self.names[last]
-        for at in reversed(first):
-            choice = f"{position} == {at} ? {self.names[at]} : {choice}"
-        return f"({choice})"
+            return self.totals[position.constant]
+        *first, choice = self.totals
+        for at, total in reversed(list(enumerate(first))):
+            choice = Select.of(eq(position, at), total, choice)
+        return choice
 
 
-def leave_parts(f: FunctionWriter, running: Running, thread: Index, inside: str) -> Asking:
+def leave_parts(
+    f: FunctionWriter, running: Running, thread: Index, inside: Sequence[Expr]
+) -> Asking:
     """In a trip: fold what the lanes of a warp have, and let its first lane write it.
 
-    ``inside`` is the test that a thread has a unit of its own, empty where all have.
+    ``inside`` are the tests that a thread has a unit of its own.
     """
     for number, reduce in enumerate(running.loop.collected):
         operand = reduce.operands[0]
         axes = running.loop.owned[operand, 0]
-        alone = [
-            f"{at} == 0"
-            for axis, at in enumerate(running.unit)
-            if axis not in axes and not at.is_constant
-        ]
-        tests = [inside, *alone] if inside else alone
+        tests = [*inside, *firsts(running.unit, axes)]
         folds = []
         for position in local_indices(reduce.array, (None,) * reduce.array.rank):
             fold = begin(f.elements, reduce)
             folds.append(fold)
-            block = f.elements.scope.when(f"{' && '.join(tests)}") if tests else f.elements.scope
-            with f.elements.within(block):
+            with f.elements.when(*tests):
                 yield from take_part(f.elements, running, fold, position)
         tree(f.elements, folds, WARP // 2)
-        first = f"{thread % WARP} == 0"
-        test = f"{first} && {inside}" if inside else first
-        with f.elements.within(f.elements.scope.when(f"{test}")):
+        with f.elements.when(eq(thread % WARP, 0), *inside):
             for at, fold in enumerate(folds):
                 place = _part(running, reduce, running.trip, at) + thread // WARP
                 f.store(f.scratch(number), place, fold.names[0])
@@ -113,13 +107,9 @@ def add_up(f: FunctionWriter, running: Running, trip: Index, lane: Index) -> lis
         found = []
         for element in range(reduce.array.elements):
             fold = begin(e, reduce)
-            name = e.scope.names.fresh("part")
-            kind = e.loads.index_type
-            header = f"for ({kind} {name} = {lane}; {name} < {warps}; {name} += {WARP})"
-            with e.within(e.scope.block(header)):
-                part = Symbol(name, 0, warps - 1).index
+            with e.counting(lane, warps, "part", WARP) as part:
                 place = _part(running, reduce, trip, element) + part
-                merge(e, fold, [e.load(pointee.name, place, pointee.shape, "partial")], "")
+                merge(e, fold, [e.load(pointee.memory, place, pointee.shape, "partial")])
             found.append(fold)
         tree(e, found, WARP // 2)
         folds.append(found)
@@ -130,12 +120,12 @@ def settle(e: Elements, running: Running, folds: Sequence[Sequence[Fold]]) -> As
     """Finish the results: fold the init values in, round, and let who asks for them know."""
     for reduce, found in zip(running.loop.collected, folds, strict=True):
         reducer = Reducer.of(reduce)
-        names = []
+        totals = []
         for fold in found:
             init = yield At(reduce.operands[1], (), 0, running.frame)
             total = yield from framed(
                 running.frame, reducer.combine(e, reducer.lift(e, [init]), fold.names)
             )
             kind = e.uses.type(reducer.accumulators[0])
-            names += reducer.lower(e, [e.scope.declare(kind, total[0], "total")])
-        e.places[running.frame, reduce, 0] = _Totals(reduce.array.dims, tuple(names))
+            totals += reducer.lower(e, [e.scope.declare(kind, total[0], "total")])
+        e.places[running.frame, reduce, 0] = _Totals(reduce.array.dims, tuple(totals))

@@ -17,6 +17,7 @@ from hloopt.codegen.families.sweeping import (
     store_results,
 )
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.kernel_ir.expressions import Array, below
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of
 
@@ -63,10 +64,9 @@ def write_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
     tiles = _turn(f, sweep, folds, lane, warp)
     with counted(f, sweep.vector * WARP // sweep.rows, "turn") as turn:
         place = e.symbol(turn * sweep.rows + warp, "place", 0, sweep.vector * WARP - 1)
-        condition = f"{lane} < {sweep.rows}" if sweep.rows < WARP else ""
         turned = [
-            reload(e, hero, tile, f"[{place}][{lane}]", condition)
-            for hero, tile in zip(group.heroes, tiles, strict=True)
+            reload(e, hero, [tile[place, lane] for tile in own], below(lane, sweep.rows))
+            for hero, own in zip(group.heroes, tiles, strict=True)
         ]
         tree(e, turned, sweep.rows // 2)
         column = e.symbol(begins + place % WARP, "done", 0, sweep.across * WARP - 1)
@@ -76,13 +76,12 @@ def write_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
 
 def _turn(
     f: FunctionWriter, sweep: Sweep, folds: Sequence[Sequence[Fold]], lane: Index, warp: Index
-) -> list[tuple[str, ...]]:
+) -> list[list[Array]]:
     """Write what each thread has to shared memory: a row of a tile a column, padded against conflicts."""
-    dims = [sweep.vector * WARP, sweep.rows + 1]
-    tiles = shared_tiles(folds[0], lambda kind, hint: f.shared(kind, dims, hint))
+    tiles = shared_tiles(f.elements, folds[0], [sweep.vector * WARP, sweep.rows + 1])
     for number, found in enumerate(folds):
-        for fold, names in zip(found, tiles, strict=True):
-            keep(f.elements, fold, names, f"[{lane + number * WARP}][{warp}]")
+        for fold, own in zip(found, tiles, strict=True):
+            keep(f.elements, fold, [tile[lane + number * WARP, warp] for tile in own])
     f.barrier()
     return tiles
 
@@ -103,12 +102,11 @@ def write_small_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
             accumulate(f, group, folds, first, sweep.vector)
     if not group.heroes:
         return
-    dims = [sweep.slots, minor + 1]
-    tiles = shared_tiles(folds[0], lambda kind, hint: f.shared(kind, dims, hint))
+    tiles = shared_tiles(e, folds[0], [sweep.slots, minor + 1])
     for number, found in enumerate(folds):
         place = thread * sweep.vector + number
-        for fold, names in zip(found, tiles, strict=True):
-            keep(e, fold, names, f"[{place // minor}][{place % minor}]")
+        for fold, own in zip(found, tiles, strict=True):
+            keep(e, fold, [tile[place // minor, place % minor] for tile in own])
     f.barrier()
     with counted(f, sweep.vector, "turn") as turn:
         place = e.symbol(
@@ -117,8 +115,8 @@ def write_small_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
         lane = e.symbol(place % sweep.slots, "lane", 0, sweep.slots - 1)
         column = place // sweep.slots
         turned = [
-            reload(e, hero, tile, f"[{lane}][{column}]", "")
-            for hero, tile in zip(group.heroes, tiles, strict=True)
+            reload(e, hero, [tile[lane, column] for tile in own])
+            for hero, own in zip(group.heroes, tiles, strict=True)
         ]
         tree(e, turned, sweep.slots // 2)
         with first_of(f, lane):

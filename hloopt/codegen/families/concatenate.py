@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from hloopt.analysis.index import Index, Symbol, delinearize, linearize
+from hloopt.analysis.index import Index, delinearize, linearize, narrowed
 from hloopt.codegen.families.loop import store_run, strided
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, as_expr
+from hloopt.kernel_ir.statements import Block
 from hloopt.kernels.families.concatenate import concatenate_of, largest
 
 __all__ = ["emit"]
@@ -18,21 +20,19 @@ def emit(f: FunctionWriter) -> None:
     (axis,) = hero.attributes["dimensions"]
     unroll = f.tile["unroll"]
     groups = largest(hero) // unroll
-    thread, scope = strided(f, groups)
     offset = 0
-    for operand in hero.operands:
-        own = operand.array.elements // unroll
-        if own:
-            block = scope
-            number = thread
-            if own < groups:
-                block = scope.when(f"{thread} < {own}")
-                number = Symbol(str(thread), 0, own - 1).index
-            elif len(hero.operands) > 1:
-                block = scope.block("")
-            with f.elements.within(block):
-                _store(f, hero, operand, (axis, offset), number * unroll, unroll)
-        offset += operand.array.dims[axis]
+    with strided(f, groups) as thread:
+        for operand in hero.operands:
+            if own := operand.array.elements // unroll:
+                scope = f.elements.scope
+                if own < groups:
+                    scope = scope.when(as_expr(thread) < own)
+                elif len(hero.operands) > 1:
+                    scope = scope.open(Block(()))
+                with f.elements.within(scope):
+                    first = narrowed(thread, own) * unroll
+                    _store(f, hero, operand, (axis, offset), first, unroll)
+            offset += operand.array.dims[axis]
 
 
 def _store(
@@ -46,7 +46,7 @@ def _store(
     """An operand's elements from ``first`` on; ``place`` is the dimension and the operand's start in it."""
     axis, offset = place
     result = f.region.results[0]
-    values: list[str] = []
+    values: list[Expr] = []
     start = Index(0)
     for lane in range(unroll):
         inside = delinearize(first + lane, operand.array.dims)

@@ -7,7 +7,7 @@ once, when a result is finished: it need not be an identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -17,9 +17,10 @@ from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.scalars import literal
-from hloopt.codegen.types import register_type
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import FALSE, TRUE, Array, Element, Expr, Var, as_expr
+from hloopt.kernel_ir.types import BOOL, INT
 from hloopt.kernels.families.sweeps import WARP
 from hloopt.ops.traits import ASSOCIATIVE, op_table
 from hloopt.types import ArrayShape, DType, leaves
@@ -29,6 +30,7 @@ __all__ = [
     "begin",
     "everywhere",
     "finish",
+    "finished",
     "identity",
     "keep",
     "merge",
@@ -56,43 +58,42 @@ _HINTS = op_table(
 class Fold:
     """The accumulators of a reduce in a thread.
 
-    names     C variables, one an output
-    has       the flag, empty where accumulators start with the identity
+    names     variables, one an output
+    has       the flag, None where accumulators start with the identity
     """
 
     hero: Instruction
     reducer: Reducer
-    names: tuple[str, ...]
-    has: str
+    names: tuple[Var, ...]
+    has: Var | None = None
 
     @property
-    def variables(self) -> tuple[tuple[str, str], ...]:
-        """Type and name of all that threads exchange."""
-        kinds = [register_type(kind) for kind in self.reducer.accumulators]
-        pairs = tuple(zip(kinds, self.names, strict=True))
-        return (*pairs, ("bool", self.has)) if self.has else pairs
+    def variables(self) -> tuple[Var, ...]:
+        """All that threads exchange."""
+        return self.names if self.has is None else (*self.names, self.has)
 
 
-def identity(reducer: Reducer) -> str:
-    """The literal of the reducer's identity, empty where none is known.
+def identity(reducer: Reducer) -> Expr | None:
+    """The literal of the reducer's identity, None where none is known.
 
     -0 is that of a sum of floats: 0 would make -0 of nothing but -0 a +0.
     """
     plain, kind = reducer.plain, reducer.accumulators[0]
+    value: complex
     if plain == "add":
+        value = complex(-0.0, -0.0) if kind.is_complex else -0.0 if kind.is_float else 0
+    elif plain in ("multiply", "maximum", "minimum"):
+        # (1, 0) is none of products: infinity times it is NaN.
         if kind.is_complex:
-            return literal(complex(-0.0, -0.0), kind)
-        return literal(-0.0, kind) if kind.is_float else literal(0, kind)
-    if plain == "multiply":
-        # (1, 0) is none: infinity times it is NaN.
-        return "" if kind.is_complex else literal(1, kind)
-    if plain in ("maximum", "minimum"):
-        return "" if kind.is_complex else literal(_extreme(kind, plain == "maximum"), kind)
-    if plain == "and":
-        return literal(True, kind) if kind.is_pred else literal(-1, kind)
-    if plain in ("or", "xor"):
-        return literal(0, kind)
-    return ""
+            return None
+        value = 1 if plain == "multiply" else _extreme(kind, plain == "maximum")
+    elif plain == "and":
+        value = True if kind.is_pred else -1
+    elif plain in ("or", "xor"):
+        value = 0
+    else:
+        return None
+    return literal(value, kind)
 
 
 def _extreme(kind: DType, is_least: bool) -> float | int | bool:
@@ -110,43 +111,43 @@ def _extreme(kind: DType, is_least: bool) -> float | int | bool:
     return float(limits.min if is_least else limits.max)
 
 
-def begin(e: Elements, hero: Instruction, values: Sequence[str] = ()) -> Fold:
+def begin(e: Elements, hero: Instruction, values: Sequence[Expr] = ()) -> Fold:
     """Declare accumulators that hold nothing, or ``values`` (the flag's last)."""
     reducer = Reducer.of(hero)
     start = identity(reducer)
     hint = _HINTS.get(reducer.plain, "best" if len(reducer.dtypes) > 1 else "folded")
     kinds = reducer.accumulators
-    given = values or [*(start or literal(0, kind) for kind in kinds), "false"]
+    given = values or [*(start or literal(0, kind) for kind in kinds), FALSE]
     names = tuple(
-        e.scope.variable(register_type(kind), hint, value)
+        e.scope.variable(e.uses.type(kind), hint, value)
         for kind, value in zip(kinds, given, strict=False)
     )
-    has = "" if start else e.scope.variable("bool", "has", given[len(kinds)])
+    has = None if start else e.scope.variable(BOOL, "has", given[len(kinds)])
     return Fold(hero, reducer, names, has)
 
 
-def take(e: Elements, fold: Fold, elements: Sequence[str], *, holds: bool = False) -> None:
+def take(e: Elements, fold: Fold, elements: Sequence[Expr], *, holds: bool = False) -> None:
     """Take in an element of each operand; ``holds`` says that the accumulators hold something for sure."""
     values = fold.reducer.lift(e, elements)
     if holds:
         fold.reducer.assign(e, fold.names, values)
     else:
-        merge(e, fold, values, "")
+        merge(e, fold, values)
 
 
-def merge(e: Elements, fold: Fold, others: Sequence[str], there: str) -> None:
-    """Take in other accumulators, in the case of flags those that hold something (``there``, empty: do)."""
-    if not fold.has:
+def merge(e: Elements, fold: Fold, others: Sequence[Expr]) -> None:
+    """Take in other accumulators; a flag behind them says whether they hold something, else they do."""
+    if fold.has is None:
         fold.reducer.assign(e, fold.names, others)
         return
-    outer = e.scope.when(f"{there}") if there else e.scope
-    with e.within(outer):
-        with e.within(outer.when(f"{fold.has}")):
-            fold.reducer.assign(e, fold.names, others)
-        with e.within(outer.otherwise()) as first:
-            for name, other in zip(fold.names, others, strict=True):
-                first.line(f"{name} = {other};")
-            first.line(f"{fold.has} = true;")
+    count = len(fold.names)
+    with e.when(*others[count:]):
+        with e.when(fold.has):
+            fold.reducer.assign(e, fold.names, others[:count])
+        with e.within(e.scope.otherwise()) as first:
+            for name, other in zip(fold.names, others, strict=False):
+                first.set(name, other)
+            first.set(fold.has, TRUE)
 
 
 def tree(e: Elements, folds: Sequence[Fold], distance: int, exchange: str = "shuffle_down") -> None:
@@ -154,12 +155,11 @@ def tree(e: Elements, folds: Sequence[Fold], distance: int, exchange: str = "shu
     if distance < 1 or not folds:
         return
     if distance == 1:
-        _from_others(e, folds, exchange, "1")
+        _from_others(e, folds, exchange, as_expr(1))
         return
-    name = e.scope.names.fresh("distance")
-    loop = e.scope.block(f"for (int {name} = {distance}; {name} > 0; {name} /= 2)")
+    loop, at = e.scope.loop(distance, 0, "distance", INT, 2, test=">", change="/=")
     with e.within(loop):
-        _from_others(e, folds, exchange, name)
+        _from_others(e, folds, exchange, at)
 
 
 def everywhere(e: Elements, folds: Sequence[Fold], lanes: int, thread: Index) -> None:
@@ -167,61 +167,66 @@ def everywhere(e: Elements, folds: Sequence[Fold], lanes: int, thread: Index) ->
 
     Both sides of an exchange fold the same two values: in the same order, where it could matter.
     """
-    plain = [fold for fold in folds if not fold.has]
+    plain = [fold for fold in folds if fold.has is None]
     tree(e, plain, lanes // 2, "shuffle_xor")
-    others = [fold for fold in folds if fold.has]
+    others = [fold for fold in folds if fold.has is not None]
     tree(e, others, lanes // 2)
     if lanes > 1:
-        head = str(thread % WARP - thread % lanes) if lanes < WARP else "0"
+        head = thread % WARP - thread % lanes if lanes < WARP else 0
         for fold in others:
-            for _, name in fold.variables:
-                e.scope.line(f"{name} = {e.uses.call('shuffle_index', name, head)};")
+            for var in fold.variables:
+                e.scope.set(var, e.uses.call("shuffle_index", var, head, type=var.type))
 
 
-def _from_others(e: Elements, folds: Sequence[Fold], exchange: str, distance: str) -> None:
+def _from_others(e: Elements, folds: Sequence[Fold], exchange: str, distance: Expr) -> None:
     for fold in folds:
         others = [
-            e.scope.declare(kind, e.uses.call(exchange, name, distance), "other")
-            for kind, name in fold.variables
+            e.scope.declare(var.type, e.uses.call(exchange, var, distance, type=var.type), "other")
+            for var in fold.variables
         ]
-        count = len(fold.names)
-        merge(e, fold, others[:count], others[count] if fold.has else "")
+        merge(e, fold, others)
 
 
-def shared_tiles(folds: Sequence[Fold], shared: Callable[[str, str], str]) -> list[tuple[str, ...]]:
-    """A tile of shared memory for each variable; ``shared`` declares one of a type and a hint."""
-    return [tuple(shared(kind, f"{name}_tile") for kind, name in fold.variables) for fold in folds]
+def shared_tiles(e: Elements, folds: Sequence[Fold], dims: Sequence[int]) -> list[list[Array]]:
+    """A tile of shared memory for each variable."""
+    return [
+        [e.scope.array(v.type, dims, f"{v.name}_tile", space="shared") for v in fold.variables]
+        for fold in folds
+    ]
 
 
-def keep(e: Elements, fold: Fold, tiles: Sequence[str], place: str) -> None:
+def keep(e: Elements, fold: Fold, places: Sequence[Element]) -> None:
     """Write accumulators to a place of shared tiles."""
-    for (_, name), tile in zip(fold.variables, tiles, strict=True):
-        e.scope.line(f"{tile}{place} = {name};")
+    for var, place in zip(fold.variables, places, strict=True):
+        e.scope.set(place, var)
 
 
 def reload(
-    e: Elements, hero: Instruction, tiles: Sequence[str], place: str, condition: str
+    e: Elements, hero: Instruction, places: Sequence[Element], tests: Sequence[Expr] = ()
 ) -> Fold:
-    """Accumulators read from a place of shared tiles; where ``condition`` is false they hold nothing."""
-    values = [f"{tile}{place}" for tile in tiles]
-    if not condition:
-        return begin(e, hero, values)
+    """Accumulators read from a place of shared tiles; where a test fails they hold nothing."""
+    if not tests:
+        return begin(e, hero, places)
     fold = begin(e, hero)
-    inner = e.scope.when(f"{condition}")
-    for (_, name), value in zip(fold.variables, values, strict=True):
-        inner.line(f"{name} = {value};")
+    with e.when(*tests) as inner:
+        for var, place in zip(fold.variables, places, strict=True):
+            inner.set(var, place)
     return fold
 
 
 def finish(e: Elements, fold: Fold, position: Index) -> None:
     """Fold the init values in, round, and let the region know the hero's elements at a kept position."""
-    count = len(fold.names)
-    inits = [e.value(init) for init in fold.hero.operands[count:]]
+    shapes = [leaf for leaf in leaves(fold.hero.shape) if isinstance(leaf, ArrayShape)]
+    for leaf, name in enumerate(finished(e, fold)):
+        e.remember(fold.hero, delinearize(position, shapes[leaf].dims), leaf, name)
+
+
+def finished(e: Elements, fold: Fold) -> list[Expr]:
+    """The init values folded in, and rounded: one name a result."""
+    inits = [e.value(init) for init in fold.hero.operands[len(fold.names) :]]
     totals = fold.reducer.combined(e, fold.reducer.lift(e, inits), fold.names)
     named = [
-        e.scope.declare(register_type(kind), total, "total")
+        e.scope.declare(e.uses.type(kind), total, "total")
         for kind, total in zip(fold.reducer.accumulators, totals, strict=True)
     ]
-    shapes = [leaf for leaf in leaves(fold.hero.shape) if isinstance(leaf, ArrayShape)]
-    for leaf, name in enumerate(fold.reducer.lower(e, named)):
-        e.remember(fold.hero, delinearize(position, shapes[leaf].dims), leaf, name)
+    return fold.reducer.lower(e, named)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from hloopt.analysis.index import delinearize, linearize
+from collections.abc import Generator
+
+from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import At, Emission
+from hloopt.codegen.elements import At
 from hloopt.codegen.families import loop
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.families.in_place_update import update_of
 
 __all__ = ["EMITTERS"]
@@ -23,18 +26,15 @@ def _emit(f: FunctionWriter) -> None:
     assert update is not None
     operand, source, *places = update.operands
     dims, sizes = operand.array.dims, source.array.dims
-    thread, scope = strided(f, source.array.elements)
-    index = delinearize(thread, sizes)
 
-    def write() -> Emission:
+    def write(index: tuple[Index, ...]) -> Generator[At, Expr, None]:
         first = yield from starts(f.elements, places, dims, sizes)
         value = yield At(source, index)
         position = [start + at for start, at in zip(first, index, strict=True)]
         f.store(f.result(number), linearize(position, dims), value)
-        return ""
 
-    with f.elements.within(scope):
-        f.elements.run(write())
+    with strided(f, source.array.elements) as thread:
+        f.elements.run(write(delinearize(thread, sizes)))
 
 
 EMITTERS = {"in-place-update": _emit}

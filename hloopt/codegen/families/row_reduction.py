@@ -21,6 +21,7 @@ from hloopt.codegen.families.sweeping import (
     warps_to_shared,
 )
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.kernel_ir.expressions import as_expr
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of
 
@@ -61,12 +62,12 @@ def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish, taking: Taking | N
             done(f, folds, inside)
         return
     tiles, place = warps_to_shared(f, folds, lane, sweep.rows, sweep.threads)
-    with e.within(e.scope.when(f"{lane} < {WARP}")):
+    with e.when(as_expr(lane) < WARP):
         warps = sweep.threads // WARP
-        condition = f"{lane} < {warps}" if warps < WARP else ""
+        tests = [as_expr(lane) < warps] if warps < WARP else []
         folds = [
-            reload(e, hero, tile, f"{place}[{lane}]", condition)
-            for hero, tile in zip(group.heroes, tiles, strict=True)
+            reload(e, hero, [tile[(*place, lane)] for tile in own], tests)
+            for hero, own in zip(group.heroes, tiles, strict=True)
         ]
         tree(e, folds, 1 << (warps - 1).bit_length() >> 1)
         with first_of(f, lane, (row, kept)) as (inside,):

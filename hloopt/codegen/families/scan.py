@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from math import prod
 
 from hloopt.analysis.index import Index, delinearize
-from hloopt.codegen.elements import At, Emission, each
+from hloopt.codegen.elements import At, each
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.families.scan import Scan, scan_of
 
 __all__ = ["emit"]
@@ -18,12 +20,11 @@ def emit(f: FunctionWriter) -> None:
     """A thread: carries in registers, one step after the other, outputs stored as they come."""
     scan = scan_of(f.region)
     assert scan is not None
-    thread, scope = strided(f, prod(scan.rows))
-    with f.elements.within(scope):
+    with strided(f, prod(scan.rows)) as thread:
         f.elements.run(_row(f, scan, delinearize(thread, scan.rows)))
 
 
-def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Emission:
+def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Generator[At, Expr, None]:
     e = f.elements
     first = yield from each(At(carry, row if carry.array.dims else ()) for carry in scan.carries)
     names = [
@@ -45,13 +46,17 @@ def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Emission:
                 for carry, value in zip(scan.carries, made[scan.outputs :], strict=True)
             ]
             for name, value in zip(names, fresh, strict=True):
-                e.scope.line(f"{name} = {value};")
+                e.scope.set(name, value)
     _store(f, scan, scan.outputs, scan.outputs + len(names), row, names)
-    return ""
 
 
 def _store(
-    f: FunctionWriter, scan: Scan, begin: int, end: int, index: tuple[Index, ...], values: list[str]
+    f: FunctionWriter,
+    scan: Scan,
+    begin: int,
+    end: int,
+    index: tuple[Index, ...],
+    values: Sequence[Expr],
 ) -> None:
     """Store the leaves of the scan from ``begin`` to ``end`` that are results."""
     for number, leaf in enumerate(scan.leaves):

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import TypeAlias
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.region import Region
-from hloopt.codegen.elemental.scatter_index import Window, scatter_window
-from hloopt.codegen.elements import At, Emission, each
+from hloopt.codegen.elemental.scatter_index import scatter_window
+from hloopt.codegen.elements import At, each
 from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import load
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.families.scatter import combiner, scatter_of
 from hloopt.types import ScatterDims
 
 __all__ = ["EMITTERS", "scatter_in", "update"]
+
+_Writing: TypeAlias = Generator[At, Expr, None]
 
 
 def scatter_in(region: Region) -> Instruction:
@@ -34,16 +37,15 @@ def _emit(f: FunctionWriter) -> None:
         _begin(f, scatter)
         return
     updates = scatter.operands[-1].array
-    thread, scope = strided(f, updates.elements)
-    with f.elements.within(scope):
+    with strided(f, updates.elements) as thread:
         f.elements.run(update(f, scatter, delinearize(thread, updates.dims)))
 
 
 def _begin(f: FunctionWriter, scatter: Instruction) -> None:
     """The results before any update: the operands."""
-    thread, scope = strided(f, f.region.results[0].shape.elements)
-    index = index_at(thread, f.region.results[0].shape)
-    with f.elements.within(scope):
+    shape = f.region.results[0].shape
+    with strided(f, shape.elements) as thread:
+        index = index_at(thread, shape)
         for argument in f.launch.arguments:
             if argument.place.kind == "result":
                 number = argument.place.number
@@ -51,7 +53,7 @@ def _begin(f: FunctionWriter, scatter: Instruction) -> None:
                 f.store(f.result(number), thread, value)
 
 
-def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> Emission:
+def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> _Writing:
     """Combine the element of the updates at an index into the result."""
     dims = ScatterDims.of(scatter.attributes)
     e = f.elements
@@ -61,7 +63,7 @@ def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> E
     position = list(window.start)
     for at, offset in zip(window.along, offsets, strict=True):
         position[at] += offset
-    with e.within(_guarded(f, window)):
+    with e.when(*window.tests):
         place = e.symbol(position_of(position, f.region.results[0].shape), "place", 0, 2**62)
         count = len(f.region.results)
         values = yield from each(At(operand, tuple(index)) for operand in scatter.operands[-count:])
@@ -72,33 +74,27 @@ def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> E
             )
         else:
             yield from _plainly(f, scatter, place, values)
-    return ""
-
-
-def _guarded(f: FunctionWriter, window: Window) -> Scope:
-    scope = f.elements.scope
-    return scope.when(f"{' && '.join(window.tests)}") if window.tests else scope
 
 
 def _plainly(
-    f: FunctionWriter, scatter: Instruction, place: Index, values: Sequence[str]
-) -> Emission:
+    f: FunctionWriter, scatter: Instruction, place: Index, values: Sequence[Expr]
+) -> _Writing:
     e = f.elements
     old = []
     for number, result in enumerate(f.region.results):
-        text = load(f.result(number).name, str(place), result.shape.dtype, f.uses)
-        old.append(e.scope.declare(f.uses.type(result.shape.dtype), text, "old"))
+        kind = result.shape.dtype
+        value = load(f.result(number).memory, place, kind, f.uses)
+        old.append(e.scope.declare(f.uses.type(kind), value, "old"))
     combined = yield from e.call(scatter.attributes["to_apply"], [*old, *values])
     for number, value in enumerate(combined):
         f.store(f.result(number), place, value)
-    return ""
 
 
 def _emit_ordered(f: FunctionWriter) -> None:
     scatter = scatter_in(f.region)
-    thread, scope = strided(f, f.region.results[0].shape.elements)
-    index = index_at(thread, f.region.results[0].shape)
-    with f.elements.within(scope):
+    shape = f.region.results[0].shape
+    with strided(f, shape.elements) as thread:
+        index = index_at(thread, shape)
         for number, _ in enumerate(f.region.results):
             f.store(f.result(number), thread, f.elements.value(scatter, index, number))
 

@@ -171,9 +171,8 @@ def _begin(f: FunctionWriter) -> None:
     """The results begin as the operands."""
     sort = _sort(f)
     dims = sort.operands[0].array.dims
-    thread, scope = strided(f, sort.operands[0].array.elements)
-    index = delinearize(thread, dims)
-    with f.elements.within(scope):
+    with strided(f, sort.operands[0].array.elements) as thread:
+        index = delinearize(thread, dims)
         for number, operand in enumerate(sort.operands):
             f.store(f.result(number), thread, f.elements.value(operand, index))
         if carries_positions(sort):
@@ -232,9 +231,9 @@ def _long_step(f: FunctionWriter) -> None:
     sort = _sort(f)
     rows, length, _ = rows_of(sort)
     half_row = _power(length) // 2
-    thread, scope = strided(f, rows * half_row)
     reach, half = (symbol.name for symbol in f.scalars)
-    with f.elements.within(scope):
+    with strided(f, rows * half_row) as thread:
+        scope = f.elements.scope
         pair = f.elements.symbol(thread % half_row, "pair", 0, half_row - 1)
         row = f.elements.symbol(thread // half_row, "row", 0, rows - 1)
         i, j = _pair(scope, str(pair), reach, half)

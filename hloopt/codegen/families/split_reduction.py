@@ -64,11 +64,8 @@ def _combine(f: FunctionWriter) -> None:
     def take_parts(folds: Sequence[Fold], first: Index) -> None:
         e = f.elements
         for fold, numbers in zip(folds, _scratch(f), strict=True):
-            pointees = [f.scratch(number) for number in numbers]
-            partial_results = [
-                e.load(pointee.name, first, pointee.shape, "part") for pointee in pointees
-            ]
-            merge(e, fold, partial_results, "")
+            parts_of = [f.scratch(number) for number in numbers]
+            merge(e, fold, [e.load(one.memory, first, one.shape, "part") for one in parts_of])
 
     write_rows(f, sweep, store_results, take_parts)
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, delinearize, narrowed
 from hloopt.codegen.families.folding import Fold, finish, keep, shared_tiles, take
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernel_ir.expressions import Array, Expr, below, eq
 from hloopt.kernels.families.reductions import Group, reductions_of
 from hloopt.kernels.families.sweeps import WARP
 
@@ -43,58 +44,43 @@ def guarded(f: FunctionWriter, index: Index, size: int) -> Iterator[Index]:
 
     ``index`` must be the name of a symbol, or a constant.
     """
-    if index.high < size:
-        yield index
-        return
-    inside = Symbol(str(index), index.low, size - 1).index
-    with f.elements.within(f.elements.scope.when(f"{index} < {size}")):
-        yield inside
+    with f.elements.when(*below(index, size)):
+        yield narrowed(index, size)
 
 
 @contextmanager
-def counted(f: FunctionWriter, size: int, hint: str = "step") -> Iterator[Index]:
+def counted(
+    f: FunctionWriter, size: int, hint: str = "step", unroll: int | None = None
+) -> Iterator[Index]:
     """A loop of ``size`` trips, or none around a single one."""
     if size == 1:
         yield Index(0)
         return
-    block, step = f.elements.loop(size, hint)
-    with f.elements.within(block):
+    with f.elements.counting(0, size, hint, unroll=unroll) as step:
         yield step
 
 
 @contextmanager
 def shared_steps(f: FunctionWriter, steps: int, part: Index, parts: int) -> Iterator[Index]:
     """The steps ``part, part + parts, ...``."""
-    e = f.elements
     if parts == 1:
         with counted(f, steps) as step:
             yield step
-        return
-    if parts == steps:
+    elif parts == steps:
         yield part
-        return
-    name = e.scope.names.fresh("step")
-    kind = f.loads.index_type
-    head = f"for ({kind} {name} = {part}; {name} < {steps}; {name} += {parts})"
-    with e.within(e.scope.block(head)):
-        yield Symbol(name, 0, steps - 1).index
+    else:
+        with f.elements.counting(part, steps, "step", parts) as step:
+            yield step
 
 
 @contextmanager
 def first_of(f: FunctionWriter, lane: Index, *bounds: tuple[Index, int]) -> Iterator[list[Index]]:
     """A block for the thread whose ``lane`` is 0, if each index is below its bound; yields the indices."""
-    tests = [] if lane.high == 0 else [f"{lane} == 0"]
-    inside = []
+    tests = [eq(lane, 0)] if lane.high else []
     for index, size in bounds:
-        if index.high >= size:
-            tests.append(f"{index} < {size}")
-            index = Symbol(str(index), index.low, size - 1).index
-        inside.append(index)
-    if not tests:
-        yield inside
-        return
-    with f.elements.within(f.elements.scope.when(f"{' && '.join(tests)}")):
-        yield inside
+        tests += below(index, size)
+    with f.elements.when(*tests):
+        yield [narrowed(index, size) for index, size in bounds]
 
 
 def accumulate(
@@ -106,7 +92,7 @@ def accumulate(
     """
     e = f.elements
     taken = []
-    sides: dict[int, list[str]] = {number: [] for number in group.sides}
+    sides: dict[int, list[Expr]] = {number: [] for number in group.sides}
     for lane in range(vector):
         position = first + lane
         for at, hero in enumerate(group.heroes):
@@ -127,19 +113,19 @@ def accumulate(
 
 def warps_to_shared(
     f: FunctionWriter, folds: Sequence[Fold], lane: Index, rows: int, threads: int
-) -> tuple[list[tuple[str, ...]], str]:
+) -> tuple[list[list[Array]], tuple[Index, ...]]:
     """Write what the first lane of each warp has to shared memory, and wait for all warps.
 
     A block has ``rows`` rows of ``threads`` threads; ``lane`` counts those of a row.  Returns the tiles, with
-    an element a warp, and the subscript of the thread's row.
+    an element a warp, and the place of the thread's row in them.
     """
     e = f.elements
+    place = () if rows == 1 else (f.thread() // threads,)
     dims = [threads // WARP] if rows == 1 else [rows, threads // WARP]
-    tiles = shared_tiles(folds, lambda kind, hint: f.shared(kind, dims, hint))
-    place = "" if rows == 1 else f"[{f.thread() // threads}]"
-    with e.within(e.scope.when(f"{lane % WARP} == 0")):
-        for fold, names in zip(folds, tiles, strict=True):
-            keep(e, fold, names, f"{place}[{lane // WARP}]")
+    tiles = shared_tiles(e, folds, dims)
+    with e.when(eq(lane % WARP, 0)):
+        for fold, own in zip(folds, tiles, strict=True):
+            keep(e, fold, [tile[(*place, lane // WARP)] for tile in own])
     f.barrier()
     return tiles, place
 

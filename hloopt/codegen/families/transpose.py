@@ -9,7 +9,7 @@ from hloopt.analysis.emitters.transposes import TransposeTiling
 from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.writer import FunctionWriter
-from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, Operand, below
 from hloopt.kernels.families.transpose import heroes_of, tiling_of
 
 __all__ = ["EMITTERS"]
@@ -37,22 +37,23 @@ class _Place:
         self.operand = tuple(index)
 
     @property
-    def tests(self) -> list[str]:
-        """What says in C that the element is inside."""
-        dims = self.tiling.dims
-        return [
-            f"{at} < {size}" for at, size in zip(self.operand, dims, strict=True) if at.high >= size
-        ]
+    def tests(self) -> list[Expr]:
+        """What says that the element is inside; a packed tile may be smaller than the threads' square."""
+        tiling = self.tiling
+        bounds = list(zip(self.operand, tiling.dims, strict=True))
+        if tiling.form == "packed":
+            bounds += [(self.row, tiling.rows), (self.column, tiling.columns)]
+        return [test for at, size in bounds for test in below(at, size)]
 
     @property
-    def shared(self) -> str:
-        """Subscripts of the shared array."""
+    def shared(self) -> tuple[Operand, ...]:
+        """Where it is in the shared array."""
         if self.tiling.form == "packed":
             vector = self.tiling.vector
             column = (self.column + self.row // vector * vector) % (32 * vector)
-            return f"[{self.row}][{column}]"
-        last = f"[{self.minor}]" if self.tiling.form == "minor-kept" else ""
-        return f"[{self.row}][{self.column}]{last}"
+            return self.row, column
+        place = self.row, self.column
+        return (*place, self.minor) if self.tiling.form == "minor-kept" else place
 
     @property
     def result(self) -> tuple[Index, ...]:
@@ -85,14 +86,16 @@ def _emit(f: FunctionWriter) -> None:
                 operand = hero.operands[0]
                 index = delinearize(linearize(place.operand, tiling.dims), operand.array.dims)
                 value = f.elements.value(operand, index)
-                f.elements.scope.line(f"{tiles[hero]}{place.shared} = {value};")
+                f.elements.scope.set(tiles[hero][place.shared], value)
 
     def empty(run: Sequence[_Place]) -> None:
-        values: list[list[str]] = [[] for _ in f.region.results]
+        values: list[list[Expr]] = [[] for _ in f.region.results]
         for place in run:
             linear = linearize(place.result, place.result_dims)
             for hero in each:
-                _take(f, hero, delinearize(linear, hero.array.dims), f"{tiles[hero]}{place.shared}")
+                index, element = delinearize(linear, hero.array.dims), tiles[hero][place.shared]
+                value = f.elements.scope.declare(element.type, element, hero.name)
+                f.elements.remember(hero, index, 0, value)
             for stored, result in zip(values, f.region.results, strict=True):
                 index = delinearize(linear, result.shape.dims)
                 stored.append(f.elements.value(result.instruction, index, result.leaf))
@@ -106,12 +109,6 @@ def _emit(f: FunctionWriter) -> None:
     _move(f, tiling, base, empty, filling=False)
 
 
-def _take(f: FunctionWriter, hero: Instruction, index: tuple[Index, ...], text: str) -> None:
-    """The transpose's element comes out of shared memory."""
-    name = f.elements.scope.declare(f.uses.type(hero.array.dtype), text, hero.name)
-    f.elements.remember(hero, index, 0, name)
-
-
 def _move(
     f: FunctionWriter, tiling: TransposeTiling, base: Sequence[Index], move: _Move, *, filling: bool
 ) -> None:
@@ -120,19 +117,12 @@ def _move(
         steps = tiling.steps if filling else tiling.write_steps
         step = Index(0)
         if steps > 1:
-            block, step = f.elements.loop(steps, "s")
-            blocks.enter_context(f.elements.within(block))
+            step = blocks.enter_context(f.elements.counting(0, steps, "s"))
         visit = _packed_places if tiling.form == "packed" else _places
         places = visit(f, tiling, base, step, filling=filling)
         length = 1 if filling else _written_at_once(tiling)
         for start in range(0, len(places), length):
-            place = places[start]
-            tests = place.tests
-            if tiling.form == "packed":
-                tests += _overhang(tiling, place)
-            scope = f.elements.scope
-            block = scope.when(f"{' && '.join(tests)}") if tests else scope
-            with f.elements.within(block):
+            with f.elements.when(*places[start].tests):
                 move(places[start : start + length])
 
 
@@ -142,12 +132,6 @@ def _written_at_once(tiling: TransposeTiling) -> int:
     if tiling.form != "packed" or tiling.dims[tiling.row] % vector or tiling.rows % vector:
         return 1
     return vector
-
-
-def _overhang(tiling: TransposeTiling, place: _Place) -> list[str]:
-    """A packed tile may be smaller than the threads' square."""
-    pairs = ((place.row, tiling.rows), (place.column, tiling.columns))
-    return [f"{at} < {size}" for at, size in pairs if at.high >= size]
 
 
 def _places(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
+from hloopt.analysis.index import Index, delinearize, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
@@ -13,15 +13,14 @@ from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.elements import At, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
-from hloopt.codegen.families.loop import strided
+from hloopt.codegen.families.loop import bounded, strided
 from hloopt.codegen.loops.lanes import Lanes
 from hloopt.codegen.loops.places import firsts, full_index, local_dims
 from hloopt.codegen.loops.running import Asking, Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
-from hloopt.kernel_ir.expressions import Expr, Select, as_expr, eq
+from hloopt.kernel_ir.expressions import Expr, Select, below, eq
 from hloopt.kernel_ir.scope import Scope
-from hloopt.kernel_ir.statements import If, Return
 from hloopt.kernels.families.sweeps import WARP
 from hloopt.kernels.families.while_per_thread import (
     FINISH,
@@ -44,8 +43,7 @@ def emit(f: FunctionWriter) -> None:
     elif needs_whole_warps(loop, lanes_of(f.tile)):
         _in_whole_warps(f, loop)
     else:
-        number, scope = strided(f, loop.parallel.units)
-        with f.elements.within(scope):
+        with strided(f, loop.parallel.units) as number:
             Unit(f, loop, number).write()
 
 
@@ -56,10 +54,9 @@ def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
     units = loop.parallel.units
     own = f.elements.symbol(thread // lanes, "unit", 0, thread.high // lanes)
     tests = [] if lanes == 1 else [eq(thread % lanes, 0)]
-    if own.high >= units:
-        tests.append(as_expr(own) < units)
-        inside = Select.of(as_expr(own) < units, own, units - 1)
-        own = f.elements.symbol(inside, "unit", 0, units - 1)
+    if outside := below(own, units):
+        tests += outside
+        own = f.elements.symbol(Select.of(outside[0], own, units - 1), "unit", 0, units - 1)
     Unit(f, loop, own, thread, tests, _lanes(f, loop, lanes, own)).write()
 
 
@@ -80,11 +77,8 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     count = loop.parallel.trips.count
     assert count is not None
     thread = f.global_thread("i")
-    trip = e.symbol(thread // WARP, "trip", 0, (thread // WARP).high)
-    if trip.high >= count:
-        e.scope.add(If(as_expr(trip) >= count, (Return(),)))
+    trip = bounded(f, e.symbol(thread // WARP, "trip", 0, (thread // WARP).high), count)
     unit = Unit(f, loop, Index(0))
-    trip = Symbol(str(trip), 0, count - 1).index if not trip.is_constant else trip
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
     folds = add_up(f, unit.running, trip, lane)
     with e.when(eq(lane, 0)):
@@ -94,7 +88,7 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
 class Unit:
     """What a thread does for one unit.
 
-    thread  its number; ``inside`` are the tests that it has a unit of its own, none where all have
+    thread  its number; ``inside`` are the tests that it has a unit of its own
     """
 
     def __init__(

@@ -18,10 +18,10 @@ from hloopt.codegen.families.folding import (
 )
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.families.sweeping import counted, first_of, guarded, warps_to_shared
-from hloopt.codegen.types import register_type
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.families.sweeps import WARP
 from hloopt.kernels.families.whole_row import steps_of
@@ -41,7 +41,8 @@ def _emit(f: FunctionWriter) -> None:
     if row.high >= phases.rows:
         # Threads beyond the last row compute it again, and store nothing.
         last = phases.rows - 1
-        inside = e.symbol(f"{row} < {phases.rows} ? {row} : {last}", "inside", 0, last)
+        choice = Select.of(as_expr(row) < phases.rows, row, last)
+        inside = e.symbol(choice, "inside", 0, last)
     writer = _Rows(f, phases, row, inside, lane)
     for instruction in phases.given:
         e.value(instruction, delinearize(inside, instruction.array.dims))
@@ -67,7 +68,7 @@ class _Rows:
     row: Index
     inside: Index
     lane: Index
-    arrays: dict[Instruction, str] = field(default_factory=dict)
+    arrays: dict[Instruction, Array] = field(default_factory=dict)
 
     @property
     def vector(self) -> int:
@@ -88,9 +89,8 @@ class _Rows:
                     taken.append((fold, values, lane > 0))
                 for instruction in kept:
                     index = delinearize(first + lane, instruction.array.dims)
-                    name = e.value(instruction, index)
-                    slot = step * self.vector + lane
-                    e.scope.line(f"{self.arrays[instruction]}[{slot}] = {name};")
+                    value = e.value(instruction, index)
+                    e.scope.set(self.arrays[instruction][step * self.vector + lane], value)
             for fold, values, holds in taken:
                 take(e, fold, values, holds=holds)
 
@@ -106,10 +106,10 @@ class _Rows:
         tiles, place = warps_to_shared(f, folds, self.lane, rows, threads)
         width = 1 << (warps - 1).bit_length()
         slot = self.lane % width
-        condition = f"{slot} < {warps}" if width > warps else ""
+        tests = [as_expr(slot) < warps] if width > warps else []
         whole = [
-            reload(e, fold.hero, names, f"{place}[{slot}]", condition)
-            for fold, names in zip(folds, tiles, strict=True)
+            reload(e, fold.hero, [tile[(*place, slot)] for tile in own], tests)
+            for fold, own in zip(folds, tiles, strict=True)
         ]
         everywhere(e, whole, width, f.thread())
         return whole
@@ -118,11 +118,9 @@ class _Rows:
         """The last pass: results with an element a place."""
         f, e = self.f, self.f.elements
         with ExitStack() as blocks:
-            if self.row.high >= self.phases.rows:
-                test = f"if ({self.row} < {self.phases.rows})"
-                blocks.enter_context(e.within(e.scope.block(test)))
+            blocks.enter_context(e.when(*below(self.row, self.phases.rows)))
             _, first = blocks.enter_context(self._places(len(self.phases.heroes)))
-            values: dict[int, list[str]] = {}
+            values: dict[int, list[Expr]] = {}
             for number in self.phases.full:
                 result = f.region.results[number]
                 for lane in range(self.vector):
@@ -151,9 +149,8 @@ class _Rows:
         slots = steps_of(self.phases, self.f.tile) * self.vector
         found = [item.instruction for item in self.phases.kept if item.first == phase]
         for instruction in found:
-            name = e.scope.names.fresh(f"{instruction.name}_kept")
-            e.scope.line(f"{register_type(instruction.array.dtype)} {name}[{slots}];")
-            self.arrays[instruction] = name
+            type, hint = e.uses.type(instruction.array.dtype), f"{instruction.name}_kept"
+            self.arrays[instruction] = e.scope.array(type, (slots,), hint)
         return found
 
     @contextmanager
@@ -167,20 +164,17 @@ class _Rows:
         steps = steps_of(self.phases, f.tile)
         vectors = self.phases.minor // self.vector
         with ExitStack() as blocks:
-            if steps > 1 and self.arrays:
-                # Arrays are registers only where every subscript is a constant.
-                e.scope.line("#pragma unroll")
-            step = blocks.enter_context(counted(f, steps))
+            # Arrays are registers only where every subscript is a constant.
+            step = blocks.enter_context(counted(f, steps, unroll=0 if self.arrays else None))
             at = e.symbol(step * threads + self.lane, "at", 0, steps * threads - 1)
             at = blocks.enter_context(guarded(f, at, vectors))
             first = self.inside * self.phases.minor + at * self.vector
             for item in self.phases.kept:
-                name = self.arrays.get(item.instruction)
-                if name is not None and item.first < phase <= item.last:
+                array = self.arrays.get(item.instruction)
+                if array is not None and item.first < phase <= item.last:
                     for lane in range(self.vector):
                         index = delinearize(first + lane, item.instruction.array.dims)
-                        slot = step * self.vector + lane
-                        e.remember(item.instruction, index, 0, f"{name}[{slot}]")
+                        e.remember(item.instruction, index, 0, array[step * self.vector + lane])
             yield step, first
 
 

@@ -16,6 +16,7 @@ from hloopt.codegen.families.folding import (
     Fold,
     begin,
     everywhere,
+    finished,
     identity,
     keep,
     merge,
@@ -180,7 +181,7 @@ class Folding:
         reducer = self._reducer(hero)
         kind = register_type(reducer.accumulators[0])
         name = self.e.scope.variable(kind, "sum", values[0] if values else identity(reducer))
-        return Fold(hero, reducer, (name,), None)
+        return Fold(hero, reducer, (name,))
 
     def _operands(self, hero: Instruction, index: Sequence[Index]) -> tuple[list[int], _Ask]:
         """The sizes folded over, and what asks for the elements at a place of them."""
@@ -225,8 +226,7 @@ class Folding:
                 fold = self._reloaded(hero, tiles, first)
                 for warp in range(1, self.warps):
                     others = [tile[first + warp] for tile in tiles]
-                    count = len(fold.names)
-                    merge(e, fold, others[:count], *others[count:])
+                    merge(e, fold, others)
             else:
                 width = 1 << (self.warps - 1).bit_length()
                 lane = e.symbol(block.threads.thread % width, "lane", 0, width - 1)
@@ -250,11 +250,4 @@ class Folding:
         e, hero = self.e, value.instruction
         if hero.opcode == "dot":
             return [Products.of(hero).result(e, fold.names[0])]
-        inits = [e.value(init) for init in hero.operands[len(fold.names) :]]
-        totals = fold.reducer.combined(e, fold.reducer.lift(e, inits), fold.names)
-        kinds = fold.reducer.accumulators
-        named = [
-            e.scope.declare(register_type(kind), total, "total")
-            for kind, total in zip(kinds, totals, strict=True)
-        ]
-        return fold.reducer.lower(e, named)
+        return finished(e, fold)

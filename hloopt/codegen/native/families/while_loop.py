@@ -154,7 +154,7 @@ def _add_up(f: FunctionWriter, loop: ThreadLoop, trip: Index) -> Sequence[Sequen
             with e.within(e.scope.block(header)):
                 part = Symbol(name, 0, blocks - 1).index
                 place = part * apart + trip * trips + element
-                merge(e, fold, [e.load(pointee.name, place, pointee.shape, "partial")], "")
+                merge(e, fold, [e.load(pointee.memory, place, pointee.shape, "partial")])
             found.append(fold)
         folds.append(found)
     return folds
