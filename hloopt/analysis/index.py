@@ -163,12 +163,18 @@ class Index:
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
             return Index(self.constant + other, self.terms) if other else self
+        if not isinstance(other, Index):
+            return NotImplemented  # an expression of the kernel IR knows what to do
         return _sum(self.constant + other.constant, (*self.terms, *other.terms))
 
     def __sub__(self, other: Index | int) -> Index:
+        if not isinstance(other, int | Index):
+            return NotImplemented
         return self + (-other if isinstance(other, int) else other * -1)
 
     def __mul__(self, factor: int) -> Index:
+        if not isinstance(factor, int):
+            return NotImplemented
         if factor == 1:
             return self
         if factor == 0:

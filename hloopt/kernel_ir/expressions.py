@@ -289,9 +289,9 @@ class Element(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Address(Expr):
-    """``&array[at]``."""
+    """``&array[at]``, or ``&variable``."""
 
-    element: Element
+    element: Element | Var
 
     @property
     def type(self) -> Type:  # type: ignore[override]

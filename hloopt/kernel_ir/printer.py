@@ -119,6 +119,8 @@ class Printer:
             case Element():
                 return self.element(expr), _PRIMARY
             case Address():
+                if isinstance(expr.element, Var):
+                    return f"&{expr.element.name}", _PREFIX
                 return self.address(expr.element), _PREFIX
             case ArrayValue():
                 return expr.array.name, _PRIMARY

@@ -10,12 +10,28 @@ and leaves lines in order at the end.  All roots of unity are powers of w_N, com
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import (
+    Address,
+    Array,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    Make,
+    Member,
+    Select,
+    Var,
+    as_expr,
+    either,
+    eq,
+)
+from hloopt.kernel_ir.types import DOUBLE, FLOAT, INT, VOID
 from hloopt.kernels.families.fft import AxisTransform, axis_transforms, radices
 from hloopt.types import dtype
 
@@ -41,7 +57,7 @@ class _Transform:
         result = f.region.instruction.array.dtype
         wide = "f64" in (source.name, result.name) or "c128" in (source.name, result.name)
         self.complex = f.uses.type(dtype("c128" if wide else "c64"))
-        self.real = "double" if wide else "float"
+        self.real = DOUBLE if wide else FLOAT
         self.lines, self.threads = f.tile["lines"], f.launch.block[0]
         self.length = self.axis.length
 
@@ -58,7 +74,6 @@ class _Transform:
         f.barrier()
         done = 1
         for radix in radices(self.length):
-            f.scope.line(f"// {self.length // done} elements left to transform, by radix {radix}.")
             if radix <= _UNROLLED:
                 self._butterflies(buffers, roots, radix, done)
             else:
@@ -68,44 +83,49 @@ class _Transform:
             done *= radix
         self._write(pointees[-1], buffers[0], first, axis)
 
-    def _each(self, count: int, hint: str) -> tuple[str, Index]:
-        """The head of a loop that shares numbers below ``count`` among threads, and the number."""
-        name = self.f.scope.names.fresh(hint)
-        kind = self.f.loads.index_type
-        head = (
-            f"for ({kind} {name} = {self.f.thread()}; {name} < {count}; {name} += {self.threads})"
-        )
-        return head, Symbol(name, 0, count - 1).index
-
-    def _roots(self, roots: str) -> None:
+    @contextmanager
+    def _each(self, count: int) -> Iterator[Index]:
+        """A loop that shares numbers below ``count`` among threads; gives the number."""
         e = self.f.elements
-        head, number = self._each(self.length, "i")
-        with e.within(e.scope.block(head)):
-            e.scope.line(f"{roots}[{number}] = {self._root(str(number), self.length)};")
+        kind, thread = self.f.loads.index_type, self.f.thread()
+        block, counter = e.scope.loop(thread, count, "i", kind, self.threads)
+        with e.within(block):
+            yield Symbol(counter.name, 0, count - 1).index
 
-    def _root(self, power: str, length: int) -> str:
+    def _roots(self, roots: Array) -> None:
+        with self._each(self.length) as number:
+            root = self._root(as_expr(number), self.length)
+            self.f.elements.scope.set(roots[number], root)
+
+    def _root(self, power: Expr, length: int) -> Var:
         """A power of the root of unity of ``length``, named."""
         e = self.f.elements
-        suffix, sign = "" if self.real == "double" else "f", "" if self.axis.is_inverse else "-"
         # The angle next to 0, where its rounding is least.
-        near = f"({power} > {length // 2} ? {power} - {length} : {power})"
-        turn = e.scope.declare(self.real, f"{sign}2 * ({self.real}){near} / {length}", "half_turns")
-        sine, cosine = e.scope.names.fresh("sine"), e.scope.names.fresh("cosine")
-        e.scope.line(f"{self.real} {sine}, {cosine};")
-        e.scope.line(f"sincospi{suffix}({turn}, &{sine}, &{cosine});")
-        return e.scope.declare(self.complex, f"{self.complex}{{{cosine}, {sine}}}", "root")
+        near = Select.of(power > length // 2, power - length, power)
+        two = as_expr(2 if self.axis.is_inverse else -2)
+        turn = e.scope.declare(self.real, two * Cast(self.real, near) / length, "half_turns")
+        sine = e.scope.variable(self.real, "sine")
+        cosine = e.scope.variable(self.real, "cosine")
+        name = "sincospi" if self.real == DOUBLE else "sincospif"
+        e.scope.do(Call(name, (turn, Address(sine), Address(cosine)), VOID))
+        return e.scope.declare(self.complex, Make(self.complex, (cosine, sine)), "root")
 
-    def _place(self, first: Index, extent: int, hint: str) -> tuple[str, Index, Index, Index, str]:
-        """A loop over elements of the block's lines: its head, line, element, address, and a test."""
+    @contextmanager
+    def _place(self, first: Index, extent: int) -> Iterator[tuple[Index, Index, Index, list[Expr]]]:
+        """A loop over elements of the block's lines: gives line, element, number of the line, tests."""
+        with self._each(self.lines * extent) as number:
+            yield self._placed(first, extent, number)
+
+    def _placed(
+        self, first: Index, extent: int, number: Index
+    ) -> tuple[Index, Index, Index, list[Expr]]:
         axis = self.axis
-        head, number = self._each(self.lines * extent, hint)
         if axis.inner == 1:
             line, at = delinearize(number, (self.lines, extent))
         else:
             at, line = delinearize(number, (extent, self.lines))
         every = first + line
-        test = f"{every} < {axis.lines}" if every.high >= axis.lines else ""
-        return head, line, at, every, test
+        return line, at, every, [as_expr(every) < axis.lines] * (every.high >= axis.lines)
 
     def _address(self, every: Index, at: Index, extent: int) -> Index:
         axis = self.axis
@@ -122,61 +142,63 @@ class _Transform:
         assert isinstance(atom, Symbol)
         return Symbol(atom.name, 0, min(atom.high, self.axis.lines - 1), atom.multiple).index
 
-    def _read(self, source: Pointee, buffer: str, first: Index) -> None:
+    def _read(self, source: Pointee, buffer: Array, first: Index) -> None:
         """Lines into shared memory; zeros behind the last line."""
         e, axis = self.f.elements, self.axis
-        head, line, at, every, test = self._place(first, self.length, "i")
-        with e.within(e.scope.block(head)):
-            value = e.scope.variable(self.complex, "element", f"{self.complex}{{}}")
-            with self._tested(test):
+        with self._place(first, self.length) as (line, at, every, tests):
+            value = e.scope.variable(self.complex, "element", Make(self.complex, ()))
+            with e.when(*tests):
                 number = self._line_number(every)
                 if axis.kind == "IRFFT" and axis.rows == 1:
                     self._mirror(source, value, number, at)
                 else:
-                    element = f"{source.name}[{self._address(number, at, axis.read)}]"
-                    part = f"{value}.re" if axis.kind == "RFFT" else value
-                    e.scope.line(f"{part} = {element};")
-            e.scope.line(f"{buffer}[{line}][{at}] = {value};")
+                    element = source.memory[self._address(number, at, axis.read)]
+                    e.scope.set(self._re(value) if axis.kind == "RFFT" else value, element)
+            e.scope.set(buffer[line, at], value)
 
-    def _mirror(self, source: Pointee, value: str, number: Index, at: Index) -> None:
+    def _re(self, value: Expr) -> Member:
+        return Member(value, "re", self.real)
+
+    def _im(self, value: Expr) -> Member:
+        return Member(value, "im", self.real)
+
+    def _mirror(self, source: Pointee, value: Var, number: Index, at: Index) -> None:
         """An element of the spectrum of a real line, of which half is stored; what has no partner is real."""
         e, axis = self.f.elements, self.axis
         whole = self.length * axis.columns
         outer, column = delinearize(number, (axis.outer, axis.columns))
-        place = e.symbol(at * axis.columns + column, "place", 0, whole - 1)
-        mirrored = f"{place} <= {whole // 2} ? {place} : {whole} - {place.factor_text}"
-        name = e.scope.declare(self.f.loads.index_type, mirrored, "stored")
+        place = as_expr(e.symbol(at * axis.columns + column, "place", 0, whole - 1))
+        mirrored = Select.of(place <= whole // 2, place, whole - place)
+        name = e.scope.declare(self.f.loads.index_type, mirrored, "stored").name
         stored = Symbol(name, 0, whole // 2).index
-        e.scope.line(f"{value} = {source.name}[{outer * axis.read + stored}];")
-        e.scope.line(f"if ({place} > {whole // 2}) {value}.im = -{value}.im;")
-        alone = f"{place} == 0" if whole % 2 else f"{place} == 0 || {place} == {whole // 2}"
-        e.scope.line(f"if ({alone}) {value}.im = 0;")
+        e.scope.set(value, source.memory[outer * axis.read + stored])
+        e.scope.when(place > whole // 2).set(self._im(value), -self._im(value))
+        alone = [eq(place, 0)] + [eq(place, whole // 2)] * (whole % 2 == 0)
+        e.scope.when(either(alone)).set(self._im(value), 0)
 
-    def _butterflies(self, buffers: list[str], roots: str, radix: int, done: int) -> None:
+    def _butterflies(self, buffers: list[Array], roots: Array, radix: int, done: int) -> None:
         """A thread: all results of a radix of one p and q."""
-        e, names, each = self.f.elements, self.f.scope.names, self.length // radix
-        head, number = self._each(self.lines * each, "i")
-        with e.within(e.scope.block(head)):
+        e, each = self.f.elements, self.length // radix
+        with self._each(self.lines * each) as number:
             line, at = delinearize(number, (self.lines, each))
             at = e.symbol(at, "at", 0, each - 1)
             line = e.symbol(line, "line", 0, self.lines - 1)
-            a = names.fresh("a")
-            e.scope.line(f"{self.complex} {a}[{radix}];")
+            a = e.scope.array(self.complex, (radix,), "a")
             for k in range(radix):
-                e.scope.line(f"{a}[{k}] = {buffers[0]}[{line}][{at + k * each}];")
+                e.scope.set(a[k], buffers[0][line, at + k * each])
             p, q = at // done, at % done
             for j, sum_name in enumerate(self._small(a, roots, radix)):
-                target = f"{buffers[1]}[{line}][{q + p * (done * radix) + j * done}]"
+                target = buffers[1][line, q + p * (done * radix) + j * done]
                 if j == 0 or radix * done == self.length:
-                    e.scope.line(f"{target} = {sum_name};")
+                    e.scope.set(target, sum_name)
                     continue
-                root = e.scope.declare(self.complex, f"{roots}[{p * (j * done)}]", "root")
-                e.scope.line(f"{target} = {self._product(sum_name, root)};")
+                root = e.scope.declare(self.complex, roots[p * (j * done)], "root")
+                e.scope.set(target, self._product(sum_name, root))
 
-    def _small(self, a: str, roots: str, radix: int) -> list[str]:
+    def _small(self, a: Array, roots: Array, radix: int) -> Sequence[Expr]:
         """A transform of ``radix`` elements in registers."""
         e = self.f.elements
-        x = [f"{a}[{k}]" for k in range(radix)]
+        x = [a[k] for k in range(radix)]
         if radix == 1:
             return x
         if radix == 2:
@@ -185,12 +207,10 @@ class _Transform:
             even, odd = self._combined(x[0], x[2], "+"), self._combined(x[1], x[3], "+")
             rest, turned = self._combined(x[0], x[2], "-"), self._combined(x[1], x[3], "-")
             # Times -i forward, times i backward.
-            signs = ("-", "") if self.axis.is_inverse else ("", "-")
-            turned = e.scope.declare(
-                self.complex,
-                f"{self.complex}{{{signs[0]}{turned}.im, {signs[1]}{turned}.re}}",
-                "turned",
-            )
+            parts: tuple[Expr, Expr] = self._im(turned), -self._re(turned)
+            if self.axis.is_inverse:
+                parts = -self._im(turned), self._re(turned)
+            turned = e.scope.declare(self.complex, Make(self.complex, parts), "turned")
             return [
                 self._combined(even, odd, "+"),
                 self._combined(rest, turned, "+"),
@@ -199,70 +219,68 @@ class _Transform:
             ]
         sums = []
         powers = [
-            e.scope.declare(self.complex, f"{roots}[{k * (self.length // radix)}]", "power")
+            e.scope.declare(self.complex, roots[k * (self.length // radix)], "power")
             for k in range(1, radix)
         ]
         for j in range(radix):
             total = e.scope.variable(self.complex, "total", x[0])
             for k in range(1, radix):
                 power = (j * k) % radix
-                self._add(total, x[k], powers[power - 1] if power else "")
+                self._add(total, x[k], powers[power - 1] if power else None)
             sums.append(total)
         return sums
 
-    def _combined(self, one: str, other: str, sign: str) -> str:
-        value = f"{self.complex}{{{one}.re {sign} {other}.re, {one}.im {sign} {other}.im}}"
-        return self.f.elements.scope.declare(self.complex, value, "part")
+    def _combined(self, one: Expr, other: Expr, sign: str) -> Var:
+        parts = tuple(Binary.of(sign, part(one), part(other)) for part in (self._re, self._im))
+        return self.f.elements.scope.declare(self.complex, Make(self.complex, parts), "part")
 
-    def _product(self, x: str, w: str) -> str:
-        real, imaginary = f"{x}.re * {w}.re - {x}.im * {w}.im", f"{x}.re * {w}.im + {x}.im * {w}.re"
-        return f"{self.complex}{{{real}, {imaginary}}}"
+    def _parts(self, x: Expr, w: Expr) -> tuple[Expr, Expr]:
+        """Real and imaginary part of a product."""
+        re, im = self._re, self._im
+        return re(x) * re(w) - im(x) * im(w), re(x) * im(w) + im(x) * re(w)
 
-    def _add(self, total: str, x: str, w: str) -> None:
+    def _product(self, x: Expr, w: Expr) -> Expr:
+        return Make(self.complex, self._parts(x, w))
+
+    def _add(self, total: Var, x: Expr, w: Expr | None) -> None:
         """``total += x w``, or ``total += x``."""
-        scope = self.f.elements.scope
-        if not w:
-            scope.line(f"{total}.re += {x}.re;")
-            scope.line(f"{total}.im += {x}.im;")
-            return
-        scope.line(f"{total}.re += {x}.re * {w}.re - {x}.im * {w}.im;")
-        scope.line(f"{total}.im += {x}.re * {w}.im + {x}.im * {w}.re;")
+        real, imaginary = (self._re(x), self._im(x)) if w is None else self._parts(x, w)
+        self.f.elements.scope.set(self._re(total), real, "+")
+        self.f.elements.scope.set(self._im(total), imaginary, "+")
 
-    def _sums(self, buffers: list[str], roots: str, radix: int, done: int) -> None:
+    def _sums(self, buffers: list[Array], roots: Array, radix: int, done: int) -> None:
         """A thread: one result, the sum over a large radix."""
         e, each = self.f.elements, self.length // radix
-        head, number = self._each(self.lines * self.length, "i")
-        with e.within(e.scope.block(head)):
+        with self._each(self.lines * self.length) as number:
             line, at = delinearize(number, (self.lines, self.length))
             at = e.symbol(at, "at", 0, self.length - 1)
             p, j, q = delinearize(at, (each // done, radix, done))
             p, j = e.symbol(p, "p", 0, each // done - 1), e.symbol(j, "j", 0, radix - 1)
             # The power of the root: j (p s + k N / r), modulo N.
-            power = e.scope.variable("int", "power", f"{j.factor_text} * {(p * done).factor_text}")
-            total = e.scope.variable(self.complex, "total", f"{self.complex}{{}}")
+            power = e.scope.variable(INT, "power", as_expr(j) * (p * done))
+            total = e.scope.variable(self.complex, "total", Make(self.complex, ()))
             block, k = e.loop(radix, "k")
             with e.within(block):
                 x = e.scope.declare(
-                    self.complex, f"{buffers[0]}[{line}][{q + p * done + k * each}]", "element"
+                    self.complex, buffers[0][line, q + p * done + k * each], "element"
                 )
-                root = e.scope.declare(self.complex, f"{roots}[{power}]", "root")
+                root = e.scope.declare(self.complex, roots[power], "root")
                 self._add(total, x, root)
-                e.scope.line(f"{power} += {(j * each)};")
-                e.scope.line(f"if ({power} >= {self.length}) {power} -= {self.length};")
-            e.scope.line(f"{buffers[1]}[{line}][{at}] = {total};")
+                e.scope.set(power, j * each, "+")
+                e.scope.when(power >= self.length).set(power, self.length, "-")
+            e.scope.set(buffers[1][line, at], total)
 
-    def _write(self, target: Pointee, buffer: str, first: Index, axis: AxisTransform) -> None:
+    def _write(self, target: Pointee, buffer: Array, first: Index, axis: AxisTransform) -> None:
         e = self.f.elements
         extent = axis.written if axis.rows == 1 else self.length
-        head, line, at, every, test = self._place(first, extent, "i")
-        with e.within(e.scope.block(head)), self._tested(test):
-            value = e.scope.variable(self.complex, "element", f"{buffer}[{line}][{at}]")
+        with self._place(first, extent) as (line, at, every, tests), e.when(*tests):
+            value = e.scope.variable(self.complex, "element", buffer[line, at])
             is_real = axis.kind == "IRFFT" and axis.columns == 1
             if axis.is_inverse and self.length > 1:
-                e.scope.line(f"{value}.re /= {self.length};")
+                e.scope.set(self._re(value), self.length, "/")
                 if not is_real:
-                    e.scope.line(f"{value}.im /= {self.length};")
-            part = f"{value}.re" if is_real else value
+                    e.scope.set(self._im(value), self.length, "/")
+            part = self._re(value) if is_real else value
             number = self._line_number(every)
             if axis.columns > 1:
                 self._turn(value, number, at)
@@ -270,9 +288,9 @@ class _Transform:
                 self._write_column(target, part, number, at)
                 return
             address = self._address(number, at, axis.written)
-            e.scope.line(f"{target.name}[{address}] = {part};")
+            e.scope.set(target.memory[address], part)
 
-    def _turn(self, value: str, number: Index, at: Index) -> None:
+    def _turn(self, value: Var, number: Index, at: Index) -> None:
         """Between the halves of a long line: times the root of the element's row and column."""
         e, axis = self.f.elements, self.axis
         whole = self.length * axis.columns
@@ -281,26 +299,18 @@ class _Transform:
             e.symbol(at, "at", 0, self.length - 1),
             e.symbol(column, "column", 0, axis.columns - 1),
         )
-        power = f"{at.factor_text} * {column.factor_text}"
-        name = e.scope.declare("int", power, "power")
-        root = self._root(name, whole)
-        e.scope.line(f"{value} = {self._product(value, root)};")
+        power = e.scope.declare(INT, as_expr(at) * column, "power")
+        e.scope.set(value, self._product(value, self._root(power, whole)))
 
-    def _write_column(self, target: Pointee, value: str, number: Index, at: Index) -> None:
+    def _write_column(self, target: Pointee, value: Expr, number: Index, at: Index) -> None:
         """The second half of a long line: results of a row go down a column."""
         e, axis = self.f.elements, self.axis
         whole, row, inner = delinearize(number, (axis.outer // axis.rows, axis.rows, axis.inner))
         place = e.symbol(at * axis.rows + row, "place", 0, self.length * axis.rows - 1)
         address = whole * (axis.written * axis.inner) + place * axis.inner + inner
-        line = f"{target.name}[{address}] = {value};"
         short = axis.written < self.length * axis.rows
-        e.scope.line(f"if ({place} < {axis.written}) {line}" if short else line)
-
-    @contextmanager
-    def _tested(self, test: str) -> Iterator[None]:
-        e = self.f.elements
-        with e.within(e.scope.when(f"{test}") if test else e.scope):
-            yield
+        with e.when(*[as_expr(place) < axis.written] * short) as block:
+            block.set(target.memory[address], value)
 
 
 EMITTERS = {"fft-shared": emit}
