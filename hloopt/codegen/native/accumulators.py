@@ -7,15 +7,16 @@ from contextlib import ExitStack, contextmanager
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.families.folding import identity
-from hloopt.codegen.native.nest import loop
+from hloopt.codegen.native.nest import least, loop
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Array, Element, Expr, eq
 from hloopt.kernels.families.native_reduction import BLOCK, Steps
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["Accumulators", "Visit", "counter", "finish", "lanes_of", "take_steps"]
+__all__ = ["Accumulators", "Visit", "counter", "declared", "finish", "lanes_of", "take_steps"]
 
 Visit = Callable[[Index, Index], None]
 """What else is done with each element that is taken in: its position, and how far it is from the first one."""
@@ -23,52 +24,54 @@ Visit = Callable[[Index, Index], None]
 
 @dataclass(frozen=True)
 class Accumulators:
-    """An array of ``width`` lanes for each output of a reduce; ``start`` is the identity, empty for none."""
+    """An array of ``width`` lanes for each output of a reduce; ``start`` is the identity, None for none."""
 
     hero: Instruction
     reducer: Reducer
-    names: tuple[str, ...]
+    arrays: tuple[Array, ...]
     width: int
-    start: str
+    start: Expr | None
 
-    def at(self, lane: Index) -> list[str]:
+    def at(self, lane: Index) -> list[Element]:
         """The accumulators of a lane."""
-        return [f"{name}[{lane}]" for name in self.names]
+        return [array[lane] for array in self.arrays]
 
 
-def _declare(f: FunctionWriter, hero: Instruction, width: int, hint: str) -> Accumulators:
+def declared(f: FunctionWriter, hero: Instruction, width: int, hint: str) -> Accumulators:
+    """The accumulators of a reduce, which hold nothing yet."""
     reducer = Reducer.of(hero)
-    names = []
-    for kind in reducer.accumulators:
-        names.append(f.scope.names.fresh(hint))
-        f.elements.scope.line(f"alignas(64) {f.uses.storage(kind)} {names[-1]}[{width}];")
-    return Accumulators(hero, reducer, tuple(names), width, identity(reducer))
+    arrays = [
+        f.elements.scope.array(f.uses.storage(kind), (width,), hint, align=64)
+        for kind in reducer.accumulators
+    ]
+    return Accumulators(hero, reducer, tuple(arrays), width, identity(reducer))
 
 
 @contextmanager
 def lanes_of(f: FunctionWriter, width: int) -> Iterator[Index]:
     """A loop over lanes, which becomes vectors."""
-    with ExitStack() as blocks:
-        yield counter(f, blocks, "0", str(width), width, "lane", innermost=True)
+    with counter(f, Index(0), Index(width), width, "lane", innermost=True) as lane:
+        yield lane
 
 
+@contextmanager
 def counter(
     f: FunctionWriter,
-    blocks: ExitStack,
-    begin: str,
-    end: str,
+    begin: Index,
+    end: Index,
     count: int,
     hint: str = "step",
+    step: int = 1,
     *,
     innermost: bool = False,
-) -> Index:
+) -> Iterator[Index]:
     """A loop from ``begin`` to before ``end``, of numbers below ``count``; none where that is 1."""
-    if count == 1 and begin == "0":
-        return Index(0)
-    kind, name = f.loads.index_type, f.scope.names.fresh(hint)
-    header = f"for ({kind} {name} = {begin}; {name} < {end}; ++{name})"
-    blocks.enter_context(loop(f, header, innermost=innermost))
-    return Symbol(name, 0, count - 1).index
+    if count == 1 and begin == Index(0):
+        yield begin
+        return
+    symbol = Symbol(f.scope.names.fresh(hint), 0, count - 1)
+    with loop(f, begin, end, symbol, step, innermost=innermost) as at:
+        yield at
 
 
 def _clear(f: FunctionWriter, every: Sequence[Accumulators]) -> None:
@@ -78,8 +81,8 @@ def _clear(f: FunctionWriter, every: Sequence[Accumulators]) -> None:
         return
     with lanes_of(f, plain[0].width) as lane:
         for one in plain:
-            for name in one.at(lane):
-                f.elements.scope.line(f"{name} = {one.start};")
+            for place in one.at(lane):
+                f.elements.scope.set(place, one.start)
 
 
 def _take(
@@ -94,13 +97,13 @@ def _take(
     e = f.elements
     taken = []
     for one in every:
-        inputs = one.hero.operands[: len(one.names)]
+        inputs = one.hero.operands[: len(one.arrays)]
         index = delinearize(position, inputs[0].array.dims)
         taken.append(one.reducer.lift(e, [e.value(part, index) for part in inputs]))
     for one, values in zip(every, taken, strict=True):
         if first and not one.start:
-            for name, value in zip(one.at(lane), values, strict=True):
-                e.scope.line(f"{name} = {value};")
+            for place, value in zip(one.at(lane), values, strict=True):
+                e.scope.set(place, value)
         else:
             one.reducer.assign(e, one.at(lane), values)
 
@@ -120,15 +123,15 @@ def take_steps(
     ``before`` and ``after`` write what else is done with each element.  ``part`` is the part of the steps
     that is taken, all unless given.
     """
-    every = [_declare(f, hero, layout.width, "lanes") for hero in heroes]
+    every = [declared(f, hero, layout.width, "lanes") for hero in heroes]
     begin, end = _bounds(f, layout, part)
     has_identities = all(one.start for one in every)
     totals = every
     if heroes and has_identities and _is_long(layout, part):
-        totals = [_declare(f, hero, layout.width, "totals") for hero in heroes]
+        totals = [declared(f, hero, layout.width, "totals") for hero in heroes]
     _clear(f, totals)
     with ExitStack() as blocks:
-        batch = counter(f, blocks, "0", str(layout.batches), layout.batches)
+        batch = blocks.enter_context(counter(f, Index(0), Index(layout.batches), layout.batches))
         start = base(batch)
 
         def take(
@@ -144,35 +147,39 @@ def take_steps(
 
         if not has_identities:
             assert layout.batches == 1, "the first step is all there is"
-            take(_step(begin, layout), layout.width, every, first=True)
-            begin = f"{begin} + 1"
+            take(begin, layout.width, every, first=True)
+            begin = begin + 1
         with ExitStack() as loops:
             if totals is not every:
-                begin, end = _block(f, loops, begin, end, layout)
+                begin = loops.enter_context(counter(f, begin, end, layout.steps, "block", BLOCK))
+                end = _least(f, begin + BLOCK, end, layout.steps, "block_end")
                 _clear(f, every)
-            with ExitStack() as inner:
-                at = counter(f, inner, begin, end, layout.steps)
+            with counter(f, begin, end, layout.steps) as at:
                 take(at, layout.width, every)
             if totals is not every:
-                _add(f, totals, [one.names for one in every])
+                _add(f, totals, every)
         if layout.tail:
             if part is not None:
-                blocks.enter_context(loop(f, f"if ({part} == {layout.parts - 1})"))
+                blocks.enter_context(f.elements.when(eq(part, layout.parts - 1)))
             take(Index(layout.steps), layout.tail, totals)
     _fold(f, totals, layout)
     return totals
 
 
-def _bounds(f: FunctionWriter, layout: Steps, part: Index | None) -> tuple[str, str]:
+def _bounds(f: FunctionWriter, layout: Steps, part: Index | None) -> tuple[Index, Index]:
     """The first step of a part, and the one behind its last."""
+    steps = layout.steps
     if part is None:
-        return "0", str(layout.steps)
-    kind, scope = f.loads.index_type, f.elements.scope
-    begin = scope.declare(kind, str(part * layout.part_steps), "first")
-    reach = f"{begin} + {layout.part_steps}"
-    return begin, scope.declare(
-        kind, f"{reach} < {layout.steps} ? {reach} : {layout.steps}", "last"
-    )
+        return Index(0), Index(steps)
+    first = f.elements.scope.declare(f.loads.index_type, part * layout.part_steps, "first")
+    begin = Symbol(first.name, 0, steps - 1).index
+    return begin, _least(f, begin + layout.part_steps, Index(steps), steps, "last")
+
+
+def _least(f: FunctionWriter, one: Index, other: Index, high: int, hint: str) -> Index:
+    """The lesser of two indices, named."""
+    name = f.elements.scope.declare(f.loads.index_type, least(one, other), hint).name
+    return Symbol(name, 0, high).index
 
 
 def _is_long(layout: Steps, part: Index | None) -> bool:
@@ -180,27 +187,10 @@ def _is_long(layout: Steps, part: Index | None) -> bool:
     return layout.batches * steps > 2 * BLOCK
 
 
-def _step(name: str, layout: Steps) -> Index:
-    return Index(0) if name == "0" else Symbol(name, 0, layout.steps - 1).index
-
-
-def _block(
-    f: FunctionWriter, loops: ExitStack, begin: str, end: str, layout: Steps
-) -> tuple[str, str]:
-    """A loop over blocks of steps; the bounds of a block."""
-    kind, name = f.loads.index_type, f.scope.names.fresh("block")
-    header = f"for ({kind} {name} = {begin}; {name} < {end}; {name} += {BLOCK})"
-    block = loops.enter_context(loop(f, header))
-    reach = f"{name} + {BLOCK}"
-    return name, block.declare(kind, f"{reach} < {end} ? {reach} : {end}", "block_end")
-
-
-def _add(
-    f: FunctionWriter, totals: Sequence[Accumulators], others: Sequence[Sequence[str]]
-) -> None:
+def _add(f: FunctionWriter, totals: Sequence[Accumulators], others: Sequence[Accumulators]) -> None:
     with lanes_of(f, totals[0].width) as lane:
-        for one, names in zip(totals, others, strict=True):
-            one.reducer.assign(f.elements, one.at(lane), [f"{name}[{lane}]" for name in names])
+        for one, other in zip(totals, others, strict=True):
+            one.reducer.assign(f.elements, one.at(lane), other.at(lane))
 
 
 def _fold(f: FunctionWriter, every: Sequence[Accumulators], layout: Steps) -> None:
@@ -210,15 +200,14 @@ def _fold(f: FunctionWriter, every: Sequence[Accumulators], layout: Steps) -> No
         width //= 2
         with lanes_of(f, width) as lane:
             for one in every:
-                others = one.at(lane + width)
-                one.reducer.assign(f.elements, one.at(lane), others)
+                one.reducer.assign(f.elements, one.at(lane), one.at(lane + width))
 
 
 def finish(f: FunctionWriter, every: Sequence[Accumulators], lane: Index, position: Index) -> None:
     """Fold the init values in, round, and let the region know the heroes' elements at a kept position."""
     e = f.elements
     for one in every:
-        count = len(one.names)
+        count = len(one.arrays)
         inits = [e.value(init) for init in one.hero.operands[count:]]
         totals = one.reducer.combined(e, one.reducer.lift(e, inits), one.at(lane))
         named = [

@@ -3,37 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import prod
+from typing import Final, TypeAlias
 
-from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
 from hloopt.codegen.native.nesting import TILE, Nest, crossed, position_of, trial
 from hloopt.codegen.scalars import load, store
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array, Expr, Operand, Select, Var, as_expr
 from hloopt.kernel_ir.scope import Scope
-from hloopt.kernel_ir.statements import For, Verbatim, While, walk
+from hloopt.kernel_ir.statements import For, While, walk
+from hloopt.kernel_ir.types import LONG
 
-__all__ = ["loop", "simd", "tasks", "write_nest"]
+__all__ = ["BEGIN", "END", "least", "loop", "simd", "tasks", "write_nest"]
+
+BEGIN: Final = Var("begin", LONG)
+"""The first of the tasks at hand."""
+
+END: Final = Var("end", LONG)
+"""The one behind the last."""
+
+Reach: TypeAlias = "tuple[Expr, Expr] | None"
+Body: TypeAlias = Callable[[Index], None]
 
 
 def simd(block: Scope) -> bool:
-    """Whether a loop's body holds no loop: then ``#pragma omp simd`` may stand before it."""
-    return not any(isinstance(one, For | While | Verbatim) for one in walk(block.statements()))
+    """Whether a loop's body holds no loop: then its turns may be lanes."""
+    return not any(isinstance(one, For | While) for one in walk(block.statements()))
 
 
-Body = Callable[[Index], None]
+def least(value: Operand, most: Operand) -> Expr:
+    """The lesser of two numbers."""
+    return Select.of(as_expr(value) < most, value, most)
 
 
 @contextmanager
-def loop(f: FunctionWriter, header: str, *, innermost: bool = False) -> Iterator[Scope]:
-    """A block that statements go to; an innermost loop is said to have independent trips."""
-    pragma = f.elements.scope.section()
-    block = f.elements.scope.block(header)
-    with f.elements.within(block):
-        yield block
+def loop(
+    f: FunctionWriter,
+    first: Operand,
+    stop: Operand,
+    symbol: Symbol,
+    step: int = 1,
+    *,
+    innermost: bool = False,
+) -> Iterator[Index]:
+    """A loop from ``first`` to before ``stop``; an innermost one is said to have independent turns."""
+    head = For(
+        Var(symbol.name, f.loads.index_type), as_expr(first), as_expr(stop), (), as_expr(step)
+    )
+    with f.elements.within(f.elements.scope.open(head)) as block:
+        yield symbol.index
     if innermost and simd(block):
-        pragma.line("#pragma omp simd")
+        block.vectorize()
 
 
 def write_nest(f: FunctionWriter, nest: Nest, each: int, body: Body) -> None:
@@ -98,25 +121,23 @@ def _write_levels(levels: _Levels, each: int) -> None:
         _partial_rows(levels, each)
 
 
-def _inside(
-    levels: _Levels, outer: Sequence[Index], at: list[Index], reach: tuple[str, str] = ("", "")
-) -> None:
+def _inside(levels: _Levels, outer: Sequence[Index], at: list[Index], reach: Reach = None) -> None:
     """The loops inside of those whose indices ``at`` has; those of ``outer`` are there already.
 
-    The innermost one runs from the first to before the second of ``reach``, if anything is in it.
+    The innermost one runs from the first to before the second of ``reach``, if there is one.
     """
     level, f = len(at), levels.f
     if level == len(levels.sizes):
         levels.place(at)
         return
+    size, innermost = levels.sizes[level], level == len(levels.sizes) - 1
     for part in levels.parts[level]:
         with ExitStack() as blocks:
             if level < len(outer):
-                index = _narrowed(f, blocks, outer[level], part, levels.sizes[level])
+                index = _narrowed(f, blocks, outer[level], part, size)
             else:
-                innermost = level == len(levels.sizes) - 1
-                limits = reach if innermost else ("", "")
-                index = _counter(f, blocks, part, levels.sizes[level], limits, innermost=innermost)
+                limits = reach if innermost else None
+                index = _counter(f, blocks, part, size, limits, innermost=innermost)
             _inside(levels, outer, [*at, index], reach)
 
 
@@ -127,9 +148,11 @@ def _narrowed(
     low, high = part
     if part == (0, size) or at.is_constant:
         return at
-    tests = [f"{at} >= {low}"] * (low > 0) + [f"{at} < {high}"] * (high < size)
-    blocks.enter_context(loop(f, f"if ({' && '.join(tests)})"))
-    return Symbol(str(at), low, high - 1).index
+    value = as_expr(at)
+    tests = [value >= low] * (low > 0) + [value < high] * (high < size)
+    blocks.enter_context(f.elements.when(*tests))
+    (symbol,) = symbols_of((at,))
+    return Symbol(symbol.name, low, high - 1).index
 
 
 @contextmanager
@@ -137,22 +160,19 @@ def tasks(
     f: FunctionWriter, hint: str, each: int, count: int, *, innermost: bool = False
 ) -> Iterator[Index]:
     """A loop over the units of the tasks at hand, ``each`` a task of ``count`` in all; gives the unit."""
-    kind = f.loads.index_type
     first, last = _bounds(f, each, count)
-    name = f.scope.names.fresh(hint)
-    header = f"for ({kind} {name} = {first}; {name} < {last}; ++{name})"
-    with loop(f, header, innermost=innermost):
-        yield Symbol(name, 0, count - 1).index
+    symbol = Symbol(f.scope.names.fresh(hint), 0, count - 1)
+    with loop(f, first, last, symbol, innermost=innermost) as unit:
+        yield unit
 
 
-def _bounds(f: FunctionWriter, each: int, count: int) -> tuple[str, str]:
+def _bounds(f: FunctionWriter, each: int, count: int) -> tuple[Expr, Expr]:
     """The first unit of the tasks at hand, and the one behind the last."""
     kind, scope = f.loads.index_type, f.elements.scope
     if each >= count:
-        return "0", str(count)
-    first = scope.declare(kind, f"({kind})(begin * {each})", "first")
-    last = f"end * {each} < {count} ? end * {each} : {count}"
-    return first, scope.declare(kind, f"({kind})({last})", "last")
+        return as_expr(0), as_expr(count)
+    first = scope.declare(kind, (BEGIN * each).cast(kind), "first")
+    return first, scope.declare(kind, least(END * each, count).cast(kind), "last")
 
 
 def _apart(f: FunctionWriter, outer: Index, sizes: Sequence[int]) -> list[Index]:
@@ -169,69 +189,71 @@ def _by_tiles(f: FunctionWriter, nest: Nest, body: Body) -> None:
     Else each line of the cache would be met once for each of its elements, and lines whole powers of two
     apart would push each other out.
     """
-    sizes, last, kind = nest.sizes, len(nest.sizes) - 1, f.loads.index_type
-    rows = -(-sizes[nest.tiled] // TILE)
+    sizes, last, names = nest.sizes, len(nest.sizes) - 1, f.scope.names
     outer = [level for level in range(last) if level != nest.tiled]
-    counts = [*(sizes[level] for level in outer), rows]
+    counts = [*(sizes[level] for level in outer), -(-sizes[nest.tiled] // TILE)]
     units, grid = prod(counts), f.launch.grid[0]
     with tasks(f, "u", -(-units // grid), units) as unit:
         *found, tile_row = _apart(f, unit, counts)
         at = dict(zip(outer, found, strict=True))
-        block = f.elements.scope
-        start = block.declare(kind, str(tile_row * TILE), "row")
+        start = f.elements.scope.declare(f.loads.index_type, tile_row * TILE, "row")
         stop = _tile_end(f, start, sizes[nest.tiled])
-        name = f.scope.names.fresh("column")
-        with loop(f, f"for ({kind} {name} = 0; {name} < {sizes[last]}; {name} += {TILE})"):
-            end = _tile_end(f, name, sizes[last])
-            row = Symbol(f.scope.names.fresh("i"), 0, sizes[nest.tiled] - 1)
-            column = Symbol(f.scope.names.fresh("i"), 0, sizes[last] - 1)
+        first = Symbol(names.fresh("column"), 0, sizes[last] - 1)
+        with loop(f, 0, sizes[last], first, TILE) as begun:
+            end = _tile_end(f, as_expr(begun), sizes[last])
+            row, column = (
+                Symbol(names.fresh("i"), 0, sizes[level] - 1) for level in (nest.tiled, last)
+            )
             at[nest.tiled], at[last] = row.index, column.index
             position = position_of(sizes, [at[level] for level in range(last + 1)])
-            down = f"for ({kind} {row.name} = {start}; {row.name} < {stop}; ++{row.name})"
-            across = f"for ({kind} {column.name} = {name}; {column.name} < {end}; ++{column.name})"
-            symbols = (row, column)
+            down, across = _Along(row, start, stop), _Along(column, as_expr(begun), end)
             copied = [
-                (
-                    pointer,
-                    linear,
-                    _copied(f, pointer, linear, (across, down), symbols, (start, name)),
-                )
-                for pointer, linear in trial(f, nest.numbers, [position])[1]
-                if crossed(linear, symbols) == 0
+                (memory, linear, _copied(f, memory, linear, down, across))
+                for memory, linear in trial(f, nest.numbers, [position])[1]
+                if crossed(linear, (row, column)) == 0
             ]
-            with loop(f, down), loop(f, across, innermost=True) as inner:
-                for pointer, linear, value in copied:
-                    inner.remember(("load", pointer, linear), value)
+            with down.loop(f), across.loop(f, innermost=True):
+                for memory, linear, value in copied:
+                    f.elements.scope.remember(("load", memory, linear), value)
                 body(position)
 
 
-def _copied(
-    f: FunctionWriter,
-    pointer: str,
-    linear: Index,
-    headers: tuple[str, str],
-    symbols: tuple[Symbol, Symbol],
-    starts: tuple[str, str],
-) -> str:
-    """Copy a tile of what lies behind a pointer; returns how an element is read from the copy."""
-    pointee = next(one for one in f.pointees.values() if one.name == pointer)
-    tile = f.scope.names.fresh(f"{pointer}_tile")
+@dataclass(frozen=True)
+class _Along:
+    """A side of a tile: its counter, where it begins, and what is behind it."""
+
+    symbol: Symbol
+    first: Expr
+    stop: Expr
+
+    def loop(self, f: FunctionWriter, *, innermost: bool = False) -> AbstractContextManager[Index]:
+        """A loop along the side."""
+        return loop(f, self.first, self.stop, self.symbol, innermost=innermost)
+
+    @property
+    def place(self) -> Expr:
+        """How far one is from where the side begins."""
+        return as_expr(self.symbol.index) - self.first
+
+
+def _copied(f: FunctionWriter, memory: Array, linear: Index, down: _Along, across: _Along) -> Expr:
+    """Copy a tile of what lies in memory; returns how an element is read from the copy."""
+    e, uses = f.elements, f.uses
+    kind = next(one.shape.dtype for one in f.pointees.values() if one.memory == memory)
     # One more than a power of two: a column's elements lie in different banks of the cache.
     stride = TILE + 1
-    row, column = (
-        f"({symbol.name} - {start})" for symbol, start in zip(symbols, starts, strict=True)
-    )
-    at, kind = f"{column} * {stride} + {row}", pointee.shape.dtype
-    f.elements.scope.line(f"alignas(64) {f.uses.storage(kind)} {tile}[{TILE * stride}];")
-    with loop(f, headers[0]), loop(f, headers[1], innermost=True) as inner:
-        inner.line(store(tile, at, load(pointer, str(linear), kind, f.uses), kind, f.uses))
-    return load(tile, at, kind, f.uses)
+    tile = e.scope.array(uses.storage(kind), (TILE * stride,), f"{memory.name}_tile", align=64)
+    at = across.place * stride + down.place
+    with across.loop(f), down.loop(f, innermost=True):
+        for statement in store(tile, at, load(memory, linear, kind, uses), kind, uses):
+            e.scope.add(statement)
+    return load(tile, at, kind, uses)
 
 
-def _tile_end(f: FunctionWriter, start: str, size: int) -> str:
-    reach = f"{start} + {TILE}"
+def _tile_end(f: FunctionWriter, start: Expr, size: int) -> Expr:
+    reach = start + TILE
     if size % TILE:
-        reach = f"{reach} < {size} ? {reach} : {size}"
+        reach = least(reach, size)
     return f.elements.scope.declare(f.loads.index_type, reach, "stop")
 
 
@@ -240,24 +262,22 @@ def _counter(
     blocks: ExitStack,
     part: tuple[int, int],
     size: int,
-    reach: tuple[str, str],
+    reach: Reach,
     *,
     innermost: bool,
 ) -> Index:
     """A loop over a part of ``size`` indices, as far as it lies within ``reach``."""
     low, high = part
-    first, last = reach
-    if high - low == 1 and not first:
+    if high - low == 1 and reach is None:
         return Index(low)
-    kind, name = f.loads.index_type, f.scope.names.fresh("i")
-    start, stop = first or str(low), last or str(high)
-    if first and low > 0:
-        start = f.elements.scope.declare(kind, f"{first} > {low} ? {first} : {low}", "start")
-    if last and high < size:
-        stop = f.elements.scope.declare(kind, f"{last} < {high} ? {last} : {high}", "stop")
-    header = f"for ({kind} {name} = {start}; {name} < {stop}; ++{name})"
-    blocks.enter_context(loop(f, header, innermost=innermost))
-    return Symbol(name, low, high - 1).index
+    symbol = Symbol(f.scope.names.fresh("i"), low, high - 1)
+    start, stop = reach or (as_expr(low), as_expr(high))
+    kind, scope = f.loads.index_type, f.elements.scope
+    if reach is not None and low > 0:
+        start = scope.declare(kind, Select.of(start > low, start, low), "start")
+    if reach is not None and high < size:
+        stop = scope.declare(kind, least(stop, high), "stop")
+    return blocks.enter_context(loop(f, start, stop, symbol, innermost=innermost))
 
 
 def _partial_rows(levels: _Levels, each: int) -> None:
@@ -265,12 +285,11 @@ def _partial_rows(levels: _Levels, each: int) -> None:
     f, sizes = levels.f, levels.sizes
     kind, row, elements = f.loads.index_type, sizes[-1], prod(sizes)
     first, last = _bounds(f, each, elements)
-    name = f.scope.names.fresh("row")
     # Not `name * row < last`: that product could be too large where the last row ends the array.
-    header = f"for ({kind} {name} = {first} / {row}; {name} <= ({last} - 1) / {row}; ++{name})"
-    with loop(f, header) as block:
-        outer = _apart(f, Symbol(name, 0, elements // row - 1).index, sizes[:-1])
-        begun, reach = f"{first} - {name} * {row}", f"{last} - {name} * {row}"
-        start = block.declare(kind, f"{begun} > 0 ? {begun} : 0", "start")
-        stop = block.declare(kind, f"{reach} < {row} ? {reach} : {row}", "stop")
+    block, counter = f.elements.scope.loop(first / row, (last - 1) / row, "row", kind, test="<=")
+    with f.elements.within(block):
+        outer = _apart(f, Symbol(counter.name, 0, elements // row - 1).index, sizes[:-1])
+        begun, reach = first - counter * row, last - counter * row
+        start = block.declare(kind, Select.of(begun > 0, begun, 0), "start")
+        stop = block.declare(kind, least(reach, row), "stop")
         _inside(levels, outer, [], (start, stop))

@@ -12,7 +12,6 @@ that are made of the same values are computed at once, in one trip of the loop i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -30,18 +29,19 @@ from hloopt.codegen.reserved import reserved
 from hloopt.codegen.types import is_packed
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.expressions import Array
-from hloopt.kernel_ir.printer import Printer
+from hloopt.kernel_ir.expressions import (
+    Array,
+    Binary,
+    Expr,
+    IndexValue,
+    Literal,
+    subexpressions,
+)
 from hloopt.kernel_ir.scope import Names, Scope
+from hloopt.kernel_ir.statements import Body, If, expressions_of, walk
 from hloopt.types import ArrayShape
 
 __all__ = ["TILE", "Nest", "crossed", "nest_of", "position_of", "trial", "value_at"]
-
-# What an index that has to be taken apart looks like.
-_DIVISION = re.compile(r" [/%] \d+\)")
-
-# What asks in which part of a concatenate an element is: a loop's counter, what is added to it, the part's end.
-_PART = re.compile(r"if \(at_(\d+)_(?: ([+-]) (\d+))? < (\d+)\)")
 
 # Merging is tried pair by pair; so many dimensions are told apart at most.
 _MOST_LEVELS = 8
@@ -74,7 +74,7 @@ class Nest:
         return list(pairwise((0, *cuts, self.sizes[level])))
 
 
-def value_at(f: FunctionWriter, elements: Elements, number: int, position: Index) -> str:
+def value_at(f: FunctionWriter, elements: Elements, number: int, position: Index) -> Expr:
     """Write the element of result leaf ``number`` at a position of its memory."""
     result = f.region.results[number]
     return elements.value(result.instruction, index_at(position, result.shape), result.leaf)
@@ -138,15 +138,39 @@ class _Written:
 def _written(f: FunctionWriter, numbers: Sequence[int], sizes: tuple[int, ...]) -> _Written:
     symbols = [Symbol(f"at_{level}_", 0, size - 1) for level, size in enumerate(sizes)]
     at = [symbol.index for symbol in symbols]
-    text, loads = trial(f, numbers, [position_of(sizes, at)])
+    body, loads = trial(f, numbers, [position_of(sizes, at)])
     crossing = max((crossed(linear, symbols) for _, linear in loads), default=-1)
-    cuts: list[set[int]] = [set() for _ in sizes]
-    for level, sign, more, end in _PART.findall(text):
-        cut = int(end) - int(f"{sign}{more or 0}")
-        if 0 < cut < sizes[int(level)]:
-            cuts[int(level)].add(cut)
-    return _Written(
-        sizes, len(_DIVISION.findall(text)), crossing, tuple(tuple(sorted(one)) for one in cuts)
+    cuts: dict[str, set[int]] = {symbol.name: set() for symbol in symbols}
+    divisions = 0
+    for statement in walk(body):
+        if isinstance(statement, If):
+            name, cut = _part_end(statement.test)
+            cuts.get(name, set()).add(cut)
+        for expr in expressions_of(statement):
+            divisions += sum(
+                _divisions(one.index) for one in subexpressions(expr) if isinstance(one, IndexValue)
+            )
+    inside = [
+        tuple(sorted(cut for cut in found if 0 < cut < size))
+        for size, found in zip(sizes, cuts.values(), strict=True)
+    ]
+    return _Written(sizes, divisions, crossing, tuple(inside))
+
+
+def _part_end(test: Expr) -> tuple[str, int]:
+    """Of a test for a part of a concatenate: a loop's counter, and where it leaves the part."""
+    match test:
+        case Binary(
+            "<", IndexValue(Index(terms=((Symbol(name), 1),)) as at), Literal(value=int(end))
+        ):
+            return name, end - at.constant
+    return "", 0
+
+
+def _divisions(index: Index) -> int:
+    """How often an index has to be taken apart."""
+    return sum(
+        1 + _divisions(atom.dividend) for atom, _ in index.terms if not isinstance(atom, Symbol)
     )
 
 
@@ -185,12 +209,12 @@ def _stacked(f: FunctionWriter, nest: Nest, level: int, cuts: tuple[int, ...]) -
 
 
 def _statements(f: FunctionWriter, numbers: Sequence[int], positions: Sequence[Index]) -> int:
-    return trial(f, numbers, positions)[0].count("\n") + 1
+    return sum(1 for _ in walk(trial(f, numbers, positions)[0]))
 
 
 def trial(
     f: FunctionWriter, numbers: Sequence[int], positions: Sequence[Index]
-) -> tuple[str, list[tuple[Array, Index]]]:
+) -> tuple[Body, list[tuple[Array, Index]]]:
     """What would be written for positions, and the places of memory that would be read, whole bytes each."""
     scope = Scope(Names(f.scope.names.room, reserved()))
     loads = Loads(f.loads.index_type)
@@ -200,8 +224,8 @@ def trial(
         for number in numbers:
             value_at(f, elements, number, position)
     packed = {one.memory for one in f.pointees.values() if is_packed(one.shape.dtype)}
-    read = sorted((place for place in loads.now if place[0] not in packed), key=str)
-    return "\n".join(Printer().body(scope.statements())), read
+    read = [place for place in loads.now if place[0] not in packed]
+    return scope.statements(), sorted(read, key=lambda place: (place[0].name, str(place[1])))
 
 
 def crossed(linear: Index, symbols: Sequence[Symbol]) -> int:

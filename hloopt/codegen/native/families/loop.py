@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.families.loop import store_run
-from hloopt.codegen.native.nest import loop, tasks, write_nest
+from hloopt.codegen.native.nest import END, tasks, write_nest
 from hloopt.codegen.native.nesting import nest_of, value_at
 from hloopt.codegen.types import elements_per_byte
 from hloopt.codegen.writer import FunctionWriter
@@ -52,8 +52,7 @@ def _store_bytes(f: FunctionWriter, numbers: Sequence[int], each: int, together:
         with tasks(f, "byte", each // together, whole, innermost=True) as byte:
             run(byte * together, together)
     if rest:
-        last = f"if (end * {each} >= {elements})"
-        with loop(f, last):
+        with f.elements.when(END * each >= elements):
             run(Index(whole * together), rest)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import field
 
 from hloopt.analysis.index import Index, delinearize
@@ -14,15 +14,17 @@ from hloopt.codegen.native.accumulators import (
     Accumulators,
     Visit,
     counter,
+    declared,
     finish,
     lanes_of,
     take_steps,
 )
-from hloopt.codegen.native.nest import tasks
+from hloopt.codegen.native.nest import least, tasks
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Array
 from hloopt.kernels.families.native_reduction import Steps, phase_steps, steps_of
 from hloopt.kernels.families.reductions import Group, reductions_of
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
@@ -85,8 +87,8 @@ class _Sweep:
         across = -(-minor // keep)
         most = minor - keep
         start = unit % across * keep
-        text = f"{start} < {most} ? {start} : {most}"
-        return unit // across * minor + self.f.elements.symbol(text, "column", 0, most)
+        column = self.f.elements.symbol(least(start, most), "column", 0, most)
+        return unit // across * minor + column
 
     def _store_sides(self, position: Index, _: Index) -> None:
         f = self.f
@@ -112,57 +114,50 @@ class _Sweep:
             for number, value in zip(self.group.roots, values, strict=True):
                 f.store(f.result(number), position, value)
 
-    def _scratch(self) -> list[list[str]]:
+    def _scratch(self) -> list[list[Array]]:
         """The scratch arrays of each hero's accumulators, in the order of the spec."""
-        places = sorted(
-            (place.number, pointee.name)
-            for place, pointee in self.f.pointees.items()
-            if place.kind == "scratch"
-        )
-        names = iter([name for _, name in places])
-        return [[next(names) for _ in Reducer.of(hero).accumulators] for hero in self.group.heroes]
+        places = (place.number for place in self.f.pointees if place.kind == "scratch")
+        arrays = iter([self.f.scratch(number).memory for number in sorted(places)])
+        return [[next(arrays) for _ in Reducer.of(hero).accumulators] for hero in self.group.heroes]
+
+    def _units(self) -> AbstractContextManager[Index]:
+        """A loop over all units."""
+        units = self.layout.units
+        return counter(self.f, Index(0), Index(units), units, "unit")
 
     def parts(self) -> None:
         """The first launch: each task leaves what it has of every unit."""
         f, layout = self.f, self.layout
         scratch = self._scratch()
-        with tasks(f, "part", 1, layout.parts) as part, ExitStack() as blocks:
-            unit = counter(f, blocks, "0", str(layout.units), layout.units, "unit")
+        with tasks(f, "part", 1, layout.parts) as part, self._units() as unit:
             every = self.taken(unit, part)
             if not every:
                 return
             with lanes_of(f, layout.keep) as lane:
                 at = part * layout.kept + self.kept(unit) + lane
-                for one, names in zip(every, scratch, strict=True):
-                    for name, value in zip(names, one.at(lane), strict=True):
-                        f.elements.scope.line(f"{name}[{at}] = {value};")
+                for one, arrays in zip(every, scratch, strict=True):
+                    for array, value in zip(arrays, one.at(lane), strict=True):
+                        f.elements.scope.set(array[at], value)
 
     def sum_of_parts(self) -> None:
         """The second one: the parts of each result, in their order."""
         f, layout = self.f, self.layout
         scratch = self._scratch()
         e = f.elements
-        with ExitStack() as blocks:
-            unit = counter(f, blocks, "0", str(layout.units), layout.units, "unit")
-            every = []
-            for hero, names in zip(self.group.heroes, scratch, strict=True):
-                reducer = Reducer.of(hero)
-                sums = [f.scope.names.fresh("sums") for _ in names]
-                for name, kind in zip(sums, reducer.accumulators, strict=True):
-                    e.scope.line(f"alignas(64) {f.uses.storage(kind)} {name}[{layout.keep}];")
-                every.append(Accumulators(hero, reducer, tuple(sums), layout.keep, ""))
+        with self._units() as unit:
+            every = [declared(f, hero, layout.keep, "sums") for hero in self.group.heroes]
             with lanes_of(f, layout.keep) as lane:
                 at = self.kept(unit) + lane
-                for one, names in zip(every, scratch, strict=True):
-                    for sum_, name in zip(one.at(lane), names, strict=True):
-                        e.scope.line(f"{sum_} = {name}[{at}];")
-            with ExitStack() as loops:
-                part = counter(f, loops, "1", str(layout.parts), layout.parts, "part")
-                with lanes_of(f, layout.keep) as lane:
-                    at = part * layout.kept + self.kept(unit) + lane
-                    for one, names in zip(every, scratch, strict=True):
-                        others = [f"{name}[{at}]" for name in names]
-                        one.reducer.assign(e, one.at(lane), others)
+                for one, arrays in zip(every, scratch, strict=True):
+                    for total, array in zip(one.at(lane), arrays, strict=True):
+                        e.scope.set(total, array[at])
+            with (
+                counter(f, Index(1), Index(layout.parts), layout.parts, "part") as part,
+                lanes_of(f, layout.keep) as lane,
+            ):
+                at = part * layout.kept + self.kept(unit) + lane
+                for one, arrays in zip(every, scratch, strict=True):
+                    one.reducer.assign(e, one.at(lane), [array[at] for array in arrays])
             self.store(every, unit)
 
 
@@ -185,7 +180,7 @@ class _Row:
     f: FunctionWriter
     phases: RowPhases
     row: Index
-    arrays: dict[Instruction, str] = field(default_factory=dict)
+    arrays: dict[Instruction, Array] = field(default_factory=dict)
 
     def write(self) -> None:
         """All phases."""
@@ -202,7 +197,7 @@ class _Row:
                 for instruction in kept:
                     index = delinearize(position, instruction.array.dims)
                     value = e.value(instruction, index)
-                    e.scope.line(f"{self.arrays[instruction]}[{offset}] = {value};")
+                    e.scope.set(self.arrays[instruction][offset], value)
 
             every = take_steps(
                 f, heroes, layout, lambda _: first, visit, before=self._recall(number)
@@ -240,10 +235,12 @@ class _Row:
         for instruction in found:
             if instruction in self.f.region.inputs:
                 continue
-            name = self.f.scope.names.fresh(f"{instruction.name}_kept")
-            kind = self.f.uses.storage(instruction.array.dtype)
-            self.f.elements.scope.line(f"alignas(64) {kind} {name}[{self.phases.minor}];")
-            self.arrays[instruction] = name
+            self.arrays[instruction] = self.f.elements.scope.array(
+                self.f.uses.storage(instruction.array.dtype),
+                (self.phases.minor,),
+                f"{instruction.name}_kept",
+                align=64,
+            )
         return [instruction for instruction in found if instruction in self.arrays]
 
     def _recall(self, phase: int) -> Visit:
@@ -257,8 +254,7 @@ class _Row:
         def recall(position: Index, offset: Index) -> None:
             for instruction in found:
                 index = delinearize(position, instruction.array.dims)
-                name = f"{self.arrays[instruction]}[{offset}]"
-                self.f.elements.remember(instruction, index, 0, name)
+                self.f.elements.remember(instruction, index, 0, self.arrays[instruction][offset])
 
         return recall
 
