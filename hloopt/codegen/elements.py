@@ -139,10 +139,8 @@ def every(
         for size in sizes:
             at = Index(0)
             if size != 1 or not e.unrolled:
-                block, at = e.loop(size, hint)
-                if e.unrolled and places <= unroll:
-                    block.unroll(0)
-                blocks.enter_context(e.within(block))
+                whole = 0 if e.unrolled and places <= unroll else None
+                at = blocks.enter_context(e.counting(0, size, hint, unroll=whole))
             position.append(at)
         yield from one(position)
 
@@ -186,7 +184,7 @@ class Elements:
         self.loads = loads
         self.frames: dict[tuple[object, ...], Frame] = {}
         self.places: dict[tuple[Frame, Instruction, int], Place] = {}
-        self.ranges: dict[str, Index] = {}
+        self.ranges: dict[Expr, Index] = {}
         self.owned: dict[tuple[Instruction, int], tuple[int | None, ...]] = {}
         self.alone: dict[Instruction, dict[int, Index]] = {}
         self.unrolled = 0
@@ -299,7 +297,7 @@ class Elements:
             atom, count = value.terms[0]
             if isinstance(atom, Symbol) and count == 1 and atom.low >= low and atom.high <= high:
                 return value
-        key = ("symbol", str(value), low, high)
+        key = ("symbol", as_expr(value), low, high)
         name = self.scope.known(key)
         if name is None:
             name = self.scope.declare(self.loads.index_type, value, hint)

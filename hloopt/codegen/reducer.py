@@ -13,7 +13,8 @@ from hloopt.codegen.elements import At, Elements
 from hloopt.codegen.scalars import convert, scalar_op
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.kernel_ir.expressions import Element, Expr, Var
+from hloopt.kernel_ir.expressions import Expr
+from hloopt.kernel_ir.statements import Target
 from hloopt.ops.traits import ASSOCIATIVE
 from hloopt.types import DType, dtype
 
@@ -76,14 +77,14 @@ class Reducer:
         return (yield from e.call(self.computation, [*left, *right]))
 
     def combined(self, e: Elements, left: Sequence[Expr], right: Sequence[Expr]) -> list[Expr]:
-        """As ``combine``, for who is no generator."""
+        """As ``combine``, outside of emitters."""
         return e.run(self.combine(e, left, right))
 
-    def assign(self, e: Elements, targets: Sequence[Var | Element], right: Sequence[Expr]) -> None:
+    def assign(self, e: Elements, targets: Sequence[Target], right: Sequence[Expr]) -> None:
         """``targets = reducer(targets, right)``."""
         self.write(e, targets, self.combined(e, targets, right))
 
-    def write(self, e: Elements, targets: Sequence[Var | Element], values: Sequence[Expr]) -> None:
+    def write(self, e: Elements, targets: Sequence[Target], values: Sequence[Expr]) -> None:
         """Set targets to combined values."""
         # All are computed before any is written: a result may read what another one changes.
         if len(targets) > 1:

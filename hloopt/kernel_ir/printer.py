@@ -42,6 +42,7 @@ from hloopt.kernel_ir.statements import (
     Return,
     Set,
     Statement,
+    Target,
     Verbatim,
     Wait,
     While,
@@ -257,7 +258,7 @@ class Printer:
             case _:
                 raise TypeError(f"{type(statement).__name__} is no statement of the kernel IR")
 
-    def target(self, target: Var | Element | Member) -> str:
+    def target(self, target: Target) -> str:
         """What a statement sets."""
         return self.expression(target)
 

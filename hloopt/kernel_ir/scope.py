@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import TypeAlias
 
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.expressions import Array, Element, Expr, Member, Operand, Var, as_expr
+from hloopt.kernel_ir.expressions import Array, Expr, Operand, Var, as_expr
 from hloopt.kernel_ir.printer import statement_text
 from hloopt.kernel_ir.statements import (
     Barrier,
@@ -23,6 +23,7 @@ from hloopt.kernel_ir.statements import (
     Line,
     Set,
     Statement,
+    Target,
     Verbatim,
     While,
 )
@@ -156,7 +157,7 @@ class Scope:
         self.add(Declare(array, tuple(map(as_expr, values)), is_static, align, offset))
         return array
 
-    def set(self, target: Var | Element | Member, value: Operand, sign: str = "") -> None:
+    def set(self, target: Target, value: Operand, sign: str = "") -> None:
         """``target sign= value;``."""
         if isinstance(target, str):
             target = as_expr(target)
@@ -195,6 +196,18 @@ class Scope:
     def when(self, test: Operand) -> Scope:
         """Begin ``if (test) {``."""
         return self.open(If(as_expr(test), ()))
+
+    def branches(self, tests: Sequence[Operand]) -> Iterator[Scope]:
+        """A block for where each test holds, those before do not, and a last one for where none does.
+
+        Each is to be filled before the next is begun.
+        """
+        if not tests:
+            yield self.braces()
+            return
+        yield self.when(tests[0])
+        for test in (*tests[1:], None):
+            yield self.otherwise(test)
 
     def otherwise(self, test: Operand | None = None) -> Scope:
         """Go on from the ``when`` that was begun last: ``} else {`` or ``} else if (test) {``."""

@@ -34,6 +34,7 @@ __all__ = [
     "Return",
     "Set",
     "Statement",
+    "Target",
     "Verbatim",
     "Wait",
     "While",
@@ -72,7 +73,7 @@ class Declare:
 class Set:
     """``target sign= value;`` of a variable, or of an element of memory, or of a member of one."""
 
-    target: Var | Element | Member
+    target: Target
     value: Expr
     sign: str = ""
 
@@ -185,6 +186,7 @@ Statement: TypeAlias = (
     "| Line | Verbatim"
 )
 Body: TypeAlias = "tuple[Statement, ...]"
+Target: TypeAlias = Var | Element | Member
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import reinterpret
+from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.problem import unsupported
 from hloopt.types import DTYPES, DType
 
@@ -55,32 +59,30 @@ def _bitcast_convert(
     return _together(e, instruction, parts)
 
 
-def _part(e: Elements, instruction: Instruction, element: str, number: Index) -> str:
+def _part(e: Elements, instruction: Instruction, element: Expr, number: Index) -> Expr:
     """Part ``number`` of an element's bits, the lowest first."""
     source, result = instruction.operands[0].array.dtype, instruction.array.dtype
     whole, piece = _unsigned(instruction, source), _unsigned(instruction, result)
-    bits = reinterpret(element, source, whole, e.uses)
-    shift = (number * result.bits).factor_text
-    mask = (1 << result.bits) - 1
-    value = f"({e.uses.type(piece)})((({e.uses.type(whole)}){bits} >> {shift}) & {mask}u)"
-    name = e.scope.declare(e.uses.type(piece), value, "bits")
+    bits = reinterpret(element, source, whole, e.uses).cast(e.uses.type(whole))
+    lowest = bits >> number * result.bits & unsigned((1 << result.bits) - 1, piece)
+    name = e.scope.declare(e.uses.type(piece), lowest.cast(e.uses.type(piece)), "bits")
     return _declared(e, instruction, reinterpret(name, piece, result, e.uses))
 
 
-def _together(e: Elements, instruction: Instruction, parts: Sequence[str]) -> str:
+def _together(e: Elements, instruction: Instruction, parts: Sequence[Expr]) -> Expr:
     """The bits of some elements, the first the lowest, as one."""
     source, result = instruction.operands[0].array.dtype, instruction.array.dtype
     piece, whole = _unsigned(instruction, source), _unsigned(instruction, result)
     kind = e.uses.type(whole)
     bits = [
-        f"(({kind}){reinterpret(part, source, piece, e.uses)} << {number * source.bits})"
+        reinterpret(part, source, piece, e.uses).cast(kind) << number * source.bits
         for number, part in enumerate(parts)
     ]
-    name = e.scope.declare(kind, f"({kind})({' | '.join(bits)})", "bits")
+    name = e.scope.declare(kind, reduce(or_, bits).cast(kind), "bits")
     return _declared(e, instruction, reinterpret(name, whole, result, e.uses))
 
 
-def _declared(e: Elements, instruction: Instruction, value: str) -> str:
+def _declared(e: Elements, instruction: Instruction, value: Expr) -> Expr:
     return e.scope.declare(e.uses.type(instruction.array.dtype), value, instruction.name)
 
 

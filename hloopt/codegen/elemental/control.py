@@ -18,6 +18,7 @@ from hloopt.codegen.loops.places import Outside
 from hloopt.codegen.loops.running import Running
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.expressions import TRUE, Expr, Select, eq
 from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.problem import unsupported
 from hloopt.ops.traits import PLUMBING, VIEWS
@@ -44,7 +45,7 @@ def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: 
         values = yield from each(At(branch.root, index, leaf, frame) for branch, frame in roots)
         choice = values[-1]
         for test, value in reversed(list(zip(tests, values, strict=False))):
-            choice = f"{test} ? {value} : {choice}"
+            choice = Select(test, value, choice)
         return e.scope.declare(kind, choice, instruction.name)
     wanted = _together(e, instruction, index, leaf)
     names = []
@@ -54,18 +55,13 @@ def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: 
     outer = e.scope
     fixed = frozenset(symbol for _, place in wanted for symbol in symbols_of(place))
     before = outer.section()
-    for number, (branch, frame) in enumerate(zip(called, frames, strict=True)):
-        _place_operand(e, instruction.operands[1 + number], branch, frame, before, fixed)
-        if number == 0:
-            block = outer.when(f"{tests[0]}") if tests else outer.block("")
-        elif number < len(tests):
-            block = outer.otherwise(f"{tests[number]}")
-        else:
-            block = outer.otherwise()
+    taken = zip(instruction.operands[1:], called, frames, strict=True)
+    for block, (operand, branch, frame) in zip(outer.branches(tests), taken, strict=True):
+        _place_operand(e, operand, branch, frame, before, fixed)
         with e.within(block):
             asked = [At(branch.root, place, part, frame) for part, place in wanted]
             for name, value in zip(names, (yield from each(asked)), strict=True):
-                e.scope.line(f"{name} = {value};")
+                e.scope.set(name, value)
     for (part, place), name in zip(wanted, names, strict=True):
         e.remember(instruction, place, part, name)
     return names[wanted.index((leaf, index))]
@@ -97,11 +93,11 @@ def branch_frame(e: Elements, instruction: Instruction, number: int, branch: Com
     return found
 
 
-def branch_tests(selector: Instruction, which: str, count: int) -> list[str]:
+def branch_tests(selector: Instruction, which: Expr, count: int) -> list[Expr]:
     """What must hold for each branch but the last, those before having been ruled out."""
     if selector.array.dtype.is_pred:
         return [which]
-    return [f"{which} == {number}" for number in range(count - 1)]
+    return [eq(which, number) for number in range(count - 1)]
 
 
 def _leaves(instruction: Instruction) -> list[ArrayShape]:
@@ -166,7 +162,7 @@ def _while(e: Elements, instruction: Instruction, index: _Position, leaf: int) -
         running = Running(e, loop, unit, e.frame)
         yield from running.run()
         e.runs.append(running)
-        e.scope.remember(_run_key(running), "done")
+        e.scope.remember(_run_key(running), TRUE)
     return (yield from running.after(carried, index))
 
 

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.positions import inside
 from hloopt.codegen.scalars import literal
+from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, Literal, Select, as_expr, both
 from hloopt.types import DType, GatherDims
 
 __all__ = ["EMITTERS", "clamped_start", "starts"]
 
 _Position = tuple[Index, ...]
-_NUMBER: Final = re.compile(r"(?:\([a-z ]+\))?\(?(-?\d+)u?l{0,2}\)?")
-"""An integer as ``literal`` writes it, with its type."""
 
 
-def clamped_start(e: Elements, value: str, kind: DType, high: int, hint: str) -> Index:
+def clamped_start(e: Elements, value: Expr, kind: DType, high: int, hint: str) -> Index:
     """An index operand of any integer type, limited to ``0 <= start <= high``."""
     if high <= 0:
         return Index(0)
-    if number := _NUMBER.fullmatch(value):
-        return Index(max(0, min(int(number[1]), high)))
+    if isinstance(value, Literal) and isinstance(value.value, int):
+        return Index(max(0, min(value.value, high)))
     known = e.ranges.get(value)
     if known is not None and known.low >= 0 and known.high <= high:
         return known
-    if kind.kind == "unsigned":
-        text = f"({value} > {high}u ? {high} : ({e.loads.index_type}){value})"
-    else:
-        text = f"({value} < 0 ? 0 : {value} > {high} ? {high} : ({e.loads.index_type}){value})"
-    return e.symbol(text, hint, 0, high)
+    is_unsigned = kind.kind == "unsigned"
+    limit = unsigned(high, kind) if is_unsigned else as_expr(high)
+    start = Select.of(value > limit, high, value.cast(e.loads.index_type))
+    return e.symbol(start if is_unsigned else Select.of(value < 0, 0, start), hint, 0, high)
 
 
 def starts(
     e: Elements, operands: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]
-) -> Generator[At, str, list[Index]]:
+) -> Generator[At, Expr, list[Index]]:
     """The start of a dynamic slice in each dimension, from one scalar each or a vector of them."""
     found = []
     several = len(operands) == len(dims) and all(not part.array.rank for part in operands)
@@ -65,26 +64,25 @@ def _dynamic_update_slice(
     if not update.array.elements:
         return (yield At(operand, index))
     first = yield from starts(e, places, dims, sizes)
-    tests, position = [], []
+    tests: list[Expr] = []
+    position = []
     for at, start, size, dim in zip(index, first, sizes, dims, strict=True):
         moved = at - start
         if moved.high < 0 or moved.low >= size:
             return (yield At(operand, index))
         if size < dim and (moved.low < 0 or moved.high >= size):
             moved = e.symbol(moved, "offset", moved.low, moved.high)
-            tests.append(f"{moved} >= 0 && {moved} < {size}")
+            tests += inside(moved, size - 1)
         position.append(moved if size > 1 else Index(0))
     if not tests:
         return (yield At(update, tuple(position)))
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
-    outer = e.scope
+    wanted = (At(update, tuple(position)), At(operand, index))
     with e.before(index):
-        with e.within(outer.when(f"{' && '.join(tests)}")):
-            element = yield At(update, tuple(position))
-            e.scope.line(f"{name} = {element};")
-        with e.within(outer.otherwise()):
-            element = yield At(operand, index)
-            e.scope.line(f"{name} = {element};")
+        for block, one in zip(e.scope.branches([both(tests)]), wanted, strict=True):
+            with e.within(block):
+                element = yield one
+                e.scope.set(name, element)
     return name
 
 
@@ -116,7 +114,7 @@ def _gather(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
         at, last = batch[place - (place > dims.index_vector_dim)], operand.array.dims[dimension] - 1
         if at.high > last:
             # More batches than the operand has: the last one again and again, as all starts are clamped.
-            at = e.symbol(f"({at} > {last} ? {last} : {at})", f"start_{dimension}", 0, last)
+            at = e.symbol(Select.of(as_expr(at) > last, last, at), f"start_{dimension}", 0, last)
         position[dimension] += at
     return (yield At(operand, tuple(position)))
 

@@ -16,6 +16,7 @@ from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.dataclass import dataclass
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, Var
 from hloopt.types import ConvDims, DotDims, DType
 
 __all__ = ["EMITTERS", "Products"]
@@ -29,7 +30,7 @@ def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
     dims = DotDims.of(instruction.attributes)
     total = products.begin(e)
 
-    def one(contracted: Sequence[Index]) -> Generator[At, str, None]:
+    def one(contracted: Sequence[Index]) -> Generator[At, Expr, None]:
         left_at, right_at = dot_positions(instruction, index, tuple(contracted))
         left = yield At(lhs, left_at)
         right = yield At(rhs, right_at)
@@ -59,19 +60,16 @@ def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: 
         for axis, window in enumerate(windows):
             element = Index(0)
             if window.size != 1:
-                block, element = e.loop(window.size, "w")
-                blocks.enter_context(e.within(block))
+                element = blocks.enter_context(e.counting(0, window.size, "w"))
             dimension = labels.input_spatial[axis]
             output = index[labels.output_spatial[axis]]
-            tests, place = window_position(e, output, element, window, source[dimension])
-            if tests:
-                blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests)}")))
+            tests, place = window_position(output, element, window, source[dimension])
+            blocks.enter_context(e.when(*tests))
             left[dimension] = place
             right[labels.kernel_spatial[axis]] = (
                 Index(window.size - 1) - element if window.reversal else element
             )
-        block, channel = e.loop(inner, "c")
-        blocks.enter_context(e.within(block))
+        channel = blocks.enter_context(e.counting(0, inner, "c"))
         group = feature // (features // groups) if groups > 1 else Index(0)
         left[labels.input_feature] = group * inner + channel
         right[labels.kernel_input_feature] = channel
@@ -100,12 +98,12 @@ class Products:
         kind = sum_type((lhs.array.dtype, rhs.array.dtype), instruction.array.dtype)
         return Products(instruction, kind, accumulator(kind))
 
-    def begin(self, e: Elements) -> str:
+    def begin(self, e: Elements) -> Var:
         """A variable for the sum."""
         hint = f"{self.instruction.name}_sum"
         return e.scope.variable(e.uses.type(self.wide), hint, literal(0, self.wide))
 
-    def product(self, e: Elements, left: str, right: str) -> str:
+    def product(self, e: Elements, left: Expr, right: Expr) -> Expr:
         """The product of two elements, which are converted to the type of the product first."""
         parts = []
         for value, operand in zip((left, right), self.instruction.operands, strict=False):
@@ -123,12 +121,12 @@ class Products:
             e.uses.type(self.wide), scalar_op("multiply", self.wide, parts, e.uses), "product"
         )
 
-    def accumulate(self, e: Elements, total: str, left: str, right: str) -> None:
+    def accumulate(self, e: Elements, total: Var, left: Expr, right: Expr) -> None:
         """``total += left * right``."""
         product = self.product(e, left, right)
-        e.scope.line(f"{total} = {scalar_op('add', self.wide, [total, product], e.uses)};")
+        e.scope.set(total, scalar_op("add", self.wide, [total, product], e.uses))
 
-    def result(self, e: Elements, total: str) -> str:
+    def result(self, e: Elements, total: Expr) -> Expr:
         """A sum as an element: rounded, or wrapped, to the type of the product, then to the result's."""
         result, name = self.instruction.array.dtype, self.instruction.name
         if self.wide is not self.kind:

@@ -7,8 +7,11 @@ from typing import Final
 
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.positions import inside
 from hloopt.codegen.scalars import convert
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, as_expr
+from hloopt.kernel_ir.types import INT
 from hloopt.ops.traits import ELEMENTAL, op_table
 from hloopt.types import dtype
 
@@ -63,42 +66,25 @@ def _reverse(e: Elements, instruction: Instruction, index: _Position, leaf: int)
 def _pad(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     operand, value = instruction.operands
     dims = operand.array.dims
-    tests, position = [], []
+    tests: list[Expr] = []
+    position = []
     for at, padding, size in zip(index, instruction.attributes["padding"], dims, strict=True):
         step = padding.interior + 1
         moved = at - padding.low
         end = (size - 1) * step
         if moved.high < 0 or moved.low > end:
             return (yield At(value))
-        if moved.low < 0:
-            tests.append(f"{moved} >= 0")
-        if moved.high > end:
-            tests.append(f"{moved} <= {end}")
-        if step > 1:
-            tests.append(f"{moved % step} == 0")
+        tests += inside(moved, end, step)
         position.append(moved // step if size > 1 else Index(0))
     if not operand.array.elements:
         return (yield At(value))
     if not tests:
         return (yield At(operand, tuple(position)))
-    test = " && ".join(tests)
-    return (yield from _either(e, instruction, index, test, At(operand, tuple(position)), value))
-
-
-def _either(
-    e: Elements,
-    instruction: Instruction,
-    index: _Position,
-    test: str,
-    wanted: At,
-    value: Instruction,
-) -> Emission:
-    """What is wanted where the test holds, the scalar ``value`` elsewhere."""
     other = yield At(value)
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, other)
-    with e.before(index), e.within(e.scope.when(f"{test}")):
-        element = yield wanted
-        e.scope.line(f"{name} = {element};")
+    with e.before(index), e.when(*tests):
+        element = yield At(operand, tuple(position))
+        e.scope.set(name, element)
     return name
 
 
@@ -117,16 +103,11 @@ def _concatenate(e: Elements, instruction: Instruction, index: _Position, leaf: 
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
     outer = e.scope
     with e.before(index):
-        for number, (operand, start, limit) in enumerate(parts):
-            if number == 0:
-                block = outer.when(f"{at} < {limit}")
-            elif number < len(parts) - 1:
-                block = outer.otherwise(f"{at} < {limit}")
-            else:
-                block = outer.otherwise()
+        blocks = outer.branches([as_expr(at) < limit for *_, limit in parts[:-1]])
+        for block, (operand, start, limit) in zip(blocks, parts, strict=True):
             with e.within(block):
                 element = yield At(operand, _part(index, axis, start, limit))
-                e.scope.line(f"{name} = {element};")
+                e.scope.set(name, element)
     return name
 
 
@@ -151,8 +132,8 @@ def _iota(e: Elements, instruction: Instruction, index: _Position, leaf: int) ->
     kind = instruction.array.dtype
     at = index[instruction.attributes.get("iota_dimension", 0)]
     yield from ()
-    source = dtype("s32" if e.loads.index_type == "int" else "s64")
-    value = convert(at.factor_text, source, kind, e.uses)
+    source = dtype("s32" if e.loads.index_type == INT else "s64")
+    value = convert(at, source, kind, e.uses)
     return e.scope.declare(e.uses.type(kind), value, instruction.name)
 
 

@@ -12,9 +12,11 @@ from typing import Final
 
 from hloopt.analysis.index import Index, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
-from hloopt.codegen.scalars import convert, reinterpret
+from hloopt.codegen.scalars import convert, literal, reinterpret
 from hloopt.interpret.random import paired_dims, split_dimension
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, Member, Select, as_expr, eq
+from hloopt.kernel_ir.types import UINT, ULONG, struct
 from hloopt.types import DTYPES, ArrayShape, DType, dtype, leaves
 
 __all__ = ["EMITTERS"]
@@ -47,30 +49,30 @@ def _philox_blocks(bits: ArrayShape) -> int:
     return -(-bits.elements // (2 if bits.dtype.bits == 64 else 4))
 
 
-def _state_after(e: Elements, state: list[str], blocks: int, word: Index, carries: bool) -> str:
+def _state_after(e: Elements, state: list[Expr], blocks: int, word: Index, carries: bool) -> Expr:
     """Word ``word`` of the state that the generator leaves: the counter has gone on by ``blocks``."""
-    low = e.scope.declare("unsigned long long", f"{state[1]} + {blocks}ull", "counter")
+    low = e.scope.declare(ULONG, state[1] + literal(blocks, _U64), "counter")
     values = [state[0], low]
     if len(state) == 3:
-        carry = f" + ({low} < {state[1]})" if carries else ""
-        values.append(e.scope.declare("unsigned long long", f"{state[2]}{carry}", "counter_high"))
+        high = state[2] + (low < state[1]) if carries else state[2]
+        values.append(e.scope.declare(ULONG, high, "counter_high"))
     if word.is_constant:
         return values[word.constant]
     choice = values[-1]
     for number in range(len(values) - 2, -1, -1):
-        choice = f"{word} == {number} ? {values[number]} : {choice}"
-    return e.scope.declare("unsigned long long", choice, "state")
+        choice = Select(eq(word, number), values[number], choice)
+    return e.scope.declare(ULONG, choice, "state")
 
 
 def _threefry(
-    e: Elements, instruction: Instruction, state: list[str], bits: ArrayShape, index: _Position
-) -> tuple[str, DType]:
+    e: Elements, instruction: Instruction, state: list[Expr], bits: ArrayShape, index: _Position
+) -> tuple[Expr, DType]:
     if bits.dtype.bits == 64:
         block = _block(e, instruction, state, linearize(index, bits.dims), "threefry2x32")
-        return _wide(e, f"{block}.word[0]", f"{block}.word[1]"), _U64
+        return _wide(e, _word(block, Index(0), 2), _word(block, Index(1), 2)), _U64
     if not bits.dims:
         block = _block(e, instruction, state, Index(0), "threefry2x32")
-        return f"{block}.word[0]", _U32
+        return _word(block, Index(0), 2), _U32
     split = split_dimension(bits.dims)
     pairs = paired_dims(bits.dims)
     half = (*pairs[: split + 1], *pairs[split + 2 :])
@@ -80,8 +82,8 @@ def _threefry(
 
 
 def _philox(
-    e: Elements, instruction: Instruction, state: list[str], bits: ArrayShape, index: _Position
-) -> tuple[str, DType]:
+    e: Elements, instruction: Instruction, state: list[Expr], bits: ArrayShape, index: _Position
+) -> tuple[Expr, DType]:
     linear = linearize(index, bits.dims)
     if bits.dtype.bits == 64:
         block = _block(e, instruction, state, linear // 2, "philox4x32")
@@ -94,37 +96,33 @@ def _philox(
 
 
 def _block(
-    e: Elements, instruction: Instruction, state: list[str], number: Index, function: str
-) -> str:
+    e: Elements, instruction: Instruction, state: list[Expr], number: Index, function: str
+) -> Expr:
     """The words of block ``number``, computed once in a block of code."""
     key = ("random", e.frame, instruction, number)
     name = e.scope.known(key)
     if name is not None:
         return name
     scope = e.scope
-    long = "unsigned long long"
-    counter = scope.declare(long, f"{state[1]} + ({long}){number.factor_text}", "counter")
-    arguments = [f"(unsigned){state[0]}", f"(unsigned)({state[0]} >> 32)"]
-    arguments += [f"(unsigned){counter}", f"(unsigned)({counter} >> 32)"]
+    counter = scope.declare(ULONG, state[1] + as_expr(number).cast(ULONG), "counter")
+    given, kind = [state[0], counter], struct("Words2")
     if function == "philox4x32":
-        top = state[2] if len(state) == 3 else state[0]
-        high = scope.declare(long, f"{top} + ({counter} < {state[1]})", "counter_high")
-        arguments += [f"(unsigned){high}", f"(unsigned)({high} >> 32)"]
-    kind = "Words4" if function == "philox4x32" else "Words2"
-    name = scope.declare(kind, e.uses.call(function, *arguments), "block")
+        top, kind = state[2] if len(state) == 3 else state[0], struct("Words4")
+        given.append(scope.declare(ULONG, top + (counter < state[1]), "counter_high"))
+    words = [part.cast(UINT) for long in given for part in (long, long >> 32)]
+    name = scope.declare(kind, e.uses.call(function, *words, type=kind), "block")
     scope.remember(key, name)
     return name
 
 
-def _word(block: str, number: Index, count: int) -> str:
+def _word(block: Expr, number: Index, count: int) -> Expr:
     """A word of a block; which one may be known only at run time."""
-    if number.is_constant:
-        return f"{block}.word[{number.constant}]"
-    *first, last = _steps(number, count)
-    choice = f"{block}.word[{last}]"
-    for at in reversed(first):
-        choice = f"{number} == {at} ? {block}.word[{at}] : {choice}"
-    return f"({choice})"
+    steps = [number.constant] if number.is_constant else _steps(number, count)
+    *first, last = (Member(block, "word", UINT, as_expr(at)) for at in steps)
+    choice: Expr = last
+    for at, word in reversed(list(zip(steps, first, strict=False))):
+        choice = Select(eq(number, at), word, choice)
+    return choice
 
 
 def _steps(number: Index, count: int) -> list[int]:
@@ -132,12 +130,11 @@ def _steps(number: Index, count: int) -> list[int]:
     return list(range(number.low, count, step))
 
 
-def _wide(e: Elements, low: str, high: str) -> str:
-    text = f"(unsigned long long){low} | (unsigned long long){high} << 32"
-    return e.scope.declare("unsigned long long", text, "bits")
+def _wide(e: Elements, low: Expr, high: Expr) -> Expr:
+    return e.scope.declare(ULONG, low.cast(ULONG) | high.cast(ULONG) << 32, "bits")
 
 
-def _as_type(e: Elements, instruction: Instruction, raw: str, kind: DType, result: DType) -> str:
+def _as_type(e: Elements, instruction: Instruction, raw: Expr, kind: DType, result: DType) -> Expr:
     """The low bits of a word as an element of the result's type."""
     bits = DTYPES[f"u{result.bits}"]
     name = e.scope.declare(e.uses.type(kind), raw, "bits")

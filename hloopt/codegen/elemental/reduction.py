@@ -9,13 +9,15 @@ from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each, every
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, Var
+from hloopt.kernel_ir.statements import Target
 
 __all__ = ["EMITTERS", "begin", "finish", "fold"]
 
 _Position = tuple[Index, ...]
 
 
-def begin(e: Elements, reducer: Reducer, inits: Sequence[str], hint: str) -> list[str]:
+def begin(e: Elements, reducer: Reducer, inits: Sequence[Expr], hint: str) -> list[Var]:
     """Variables for the accumulators, set to the inits."""
     return [
         e.scope.variable(e.uses.type(kind), f"{hint}_sum" if len(inits) == 1 else hint, value)
@@ -26,11 +28,11 @@ def begin(e: Elements, reducer: Reducer, inits: Sequence[str], hint: str) -> lis
 def finish(
     e: Elements,
     reducer: Reducer,
-    names: Sequence[str],
+    names: Sequence[Expr],
     instruction: Instruction,
     index: _Position,
     leaf: int,
-) -> str:
+) -> Expr:
     """Round the accumulators and remember every output; returns output ``leaf``."""
     results = reducer.lower(e, names)
     for number, name in enumerate(results):
@@ -52,7 +54,7 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
     # One element is at the place of its result, where what it is computed from may be known already.
     along = sorted(at for at in reduced if dims[at] != 1 and at not in alone)
 
-    def one(places: Sequence[Index]) -> Generator[At, str, None]:
+    def one(places: Sequence[Index]) -> Generator[At, Expr, None]:
         for at, place in zip(along, places, strict=True):
             position[at] = place
         yield from fold(e, reducer, names, inputs, tuple(position))
@@ -64,15 +66,14 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
 def fold(
     e: Elements,
     reducer: Reducer,
-    names: Sequence[str],
+    names: Sequence[Target],
     inputs: Sequence[Instruction],
     position: _Position,
-) -> Emission:
+) -> Generator[At, Expr, None]:
     """Take the elements at ``position`` into the accumulators."""
     values = yield from each(At(operand, position) for operand in inputs)
     results = yield from reducer.combine(e, names, reducer.lift(e, values))
     reducer.write(e, names, results)
-    return ""
 
 
 EMITTERS: Final[Mapping[str, Emit]] = {"reduce": _reduce}

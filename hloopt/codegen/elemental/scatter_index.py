@@ -6,7 +6,9 @@ from collections.abc import Generator, Sequence
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements
+from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import FALSE, Expr, as_expr
 from hloopt.types import ScatterDims
 
 __all__ = ["Window", "scatter_window"]
@@ -16,20 +18,20 @@ class Window:
     """One window of a scatter.
 
     ``start`` is its first element's index in the operand, ``sizes`` its size in each operand dimension,
-    ``tests`` say in C that it lies inside, which it must for anything to be written.  ``offsets`` are the
+    ``tests`` say that it lies inside, which it must for anything to be written.  ``offsets`` are the
     operand's dimensions that the update's window dimensions run along, in order.
     """
 
     def __init__(self, rank: int) -> None:
         self.start = [Index(0)] * rank
         self.sizes = [1] * rank
-        self.tests: list[str] = []
+        self.tests: list[Expr] = []
         self.along: list[int] = []
 
 
 def scatter_window(
     e: Elements, scatter: Instruction, batch: Sequence[Index]
-) -> Generator[At, str, Window]:
+) -> Generator[At, Expr, Window]:
     """The window of a scatter index; ``batch`` are its positions along the updates' scatter dimensions."""
     dims = ScatterDims.of(scatter.attributes)
     count = (len(scatter.operands) - 1) // 2
@@ -48,19 +50,20 @@ def scatter_window(
         last = operand.dims[dimension] - window.sizes[dimension]
         kind = indices.array.dtype
         if last < 0:
-            window.tests.append("false")
+            window.tests.append(FALSE)
             continue
-        low = "" if kind.kind == "unsigned" else f"{value} >= 0 && "
-        limit = f"{last}u" if kind.kind == "unsigned" else str(last)
-        window.tests.append(f"{low}{value} <= {limit}")
-        text = f"({e.loads.index_type}){value}"
+        if kind.kind == "unsigned":
+            window.tests.append(value <= unsigned(last, kind))
+        else:
+            window.tests += [value >= 0, value <= last]
         # Outside of the tests the number may be anything; whoever reads it has passed them.
-        window.start[dimension] = e.symbol(text, f"start_{dimension}", 0, max(last, 0))
+        number_of = value.cast(e.loads.index_type)
+        window.start[dimension] = e.symbol(number_of, f"start_{dimension}", 0, last)
     for number, dimension in enumerate(dims.input_batching_dims):
         place = dims.scatter_indices_batching_dims[number]
         start, last = batch[place - (place > dims.index_vector_dim)], operand.dims[dimension] - 1
         if start.high > last:
-            window.tests.append(f"{start} <= {last}")
+            window.tests.append(as_expr(start) <= last)
             start = e.symbol(start, f"start_{dimension}", 0, max(last, 0))
         window.start[dimension] = start
     return window

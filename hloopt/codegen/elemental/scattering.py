@@ -9,7 +9,9 @@ from typing import Final
 from hloopt.analysis.index import Index
 from hloopt.codegen.elemental.scatter_index import Window, scatter_window
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.positions import inside
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr
 from hloopt.types import ScatterDims
 
 __all__ = ["EMITTERS"]
@@ -32,12 +34,9 @@ def _scatter(
         batch = []
         for number, size in enumerate(sources[0].array.dims):
             if number not in dims.update_window_dims:
-                block, at = e.loop(size, "s")
-                blocks.enter_context(e.within(block))
-                batch.append(at)
+                batch.append(blocks.enter_context(e.counting(0, size, "s")))
         window = yield from scatter_window(e, instruction, batch)
-        if window.tests:
-            blocks.enter_context(e.within(e.scope.when(f"{' && '.join(window.tests)}")))
+        blocks.enter_context(e.when(*window.tests))
         source = _source(e, window, dims, batch, index, blocks)
         values = yield from each(At(operand, source) for operand in sources)
         combined = yield from e.call(instruction.attributes["to_apply"], [*names, *values])
@@ -46,7 +45,7 @@ def _scatter(
             for kind, value in zip(types, combined, strict=True)
         ]
         for name, value in zip(names, kept, strict=True):
-            e.scope.line(f"{name} = {value};")
+            e.scope.set(name, value)
     for number, name in enumerate(names):
         e.remember(instruction, index, number, name)
     return names[leaf]
@@ -61,18 +60,14 @@ def _source(
     blocks: ExitStack,
 ) -> tuple[Index, ...]:
     """The update element that meets a result element; inside the block, one does."""
-    tests = []
+    tests: list[Expr] = []
     offsets = []
     for at, size in enumerate(window.sizes):
         offset = index[at] - window.start[at]
-        if offset.low < 0:
-            tests.append(f"{offset} >= 0")
-        if offset.high >= size:
-            tests.append(f"{offset} < {size}")
+        tests += inside(offset, size - 1)
         if at in window.along:
             offsets.append(offset)
-    if tests:
-        blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests)}")))
+    blocks.enter_context(e.when(*tests))
     positions: dict[int, Index] = dict(zip(sorted(dims.update_window_dims), offsets, strict=True))
     rest = iter(batch)
     return tuple(

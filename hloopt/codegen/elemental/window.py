@@ -10,8 +10,11 @@ from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.reduction import begin, finish, fold
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.positions import inside
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import FALSE, Call, Expr, Var, as_expr, eq
+from hloopt.kernel_ir.types import BOOL
 from hloopt.types import WindowDim
 
 __all__ = ["EMITTERS", "window_position"]
@@ -20,8 +23,8 @@ _Position = tuple[Index, ...]
 
 
 def window_position(
-    e: Elements, output: Index, element: Index, window: WindowDim, size: int
-) -> tuple[list[str], Index]:
+    output: Index, element: Index, window: WindowDim, size: int
+) -> tuple[list[Expr], Index]:
     """Which element of a dimension of ``size`` a window meets, and the tests that it meets one.
 
     Output ``o`` meets element ``i`` at window position ``w`` where
@@ -29,14 +32,7 @@ def window_position(
     """
     at = output * window.stride + element * window.window_dilation - window.pad_low
     end = (size - 1) * window.base_dilation
-    tests = []
-    if at.low < 0:
-        tests.append(f"{at} >= 0")
-    if at.high > end:
-        tests.append(f"{at} <= {end}")
-    if window.base_dilation > 1:
-        tests.append(f"{at % window.base_dilation} == 0")
-    return tests, at // window.base_dilation
+    return inside(at, end, window.base_dilation), at // window.base_dilation
 
 
 def _visit(
@@ -48,11 +44,9 @@ def _visit(
     for at, window in enumerate(window_dims(instruction)):
         element = Index(0)
         if window.size != 1:
-            block, element = e.loop(window.size, "w")
-            blocks.enter_context(e.within(block))
-        tests, place = window_position(e, output[at], element, window, dims[at])
-        if tests:
-            blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests)}")))
+            element = blocks.enter_context(e.counting(0, window.size, "w"))
+        tests, place = window_position(output[at], element, window, dims[at])
+        blocks.enter_context(e.when(*tests))
         position.append(place)
     return tuple(position)
 
@@ -92,49 +86,45 @@ def _select_and_scatter(
             # Windows that may meet it: o*stride <= i + pad_low <= o*stride + reach.
             reach = (window.size - 1) * window.window_dilation
             low = index[at] + window.pad_low - reach + (window.stride - 1)
-            name = e.scope.names.fresh("o")
             kind = e.loads.index_type
-            begin_text = (
-                f"max(0, {low // window.stride})" if low.low < 0 else f"{low // window.stride}"
+            begin, end = (
+                as_expr(one // window.stride) for one in (low, index[at] + window.pad_low)
             )
-            last = (index[at] + window.pad_low) // window.stride
-            end_text = f"min({size - 1}, {last})" if last.high > size - 1 else f"{last}"
-            block = e.scope.block(
-                f"for ({kind} {name} = {begin_text}; {name} <= {end_text}; ++{name})"
-            )
+            if low.low < 0:
+                begin = Call("max", (as_expr(0), begin), kind)
+            if (index[at] + window.pad_low).high // window.stride > size - 1:
+                end = Call("min", (as_expr(size - 1), end), kind)
+            block, counter = e.scope.loop(begin, end, "o", kind, test="<=")
             blocks.enter_context(e.within(block))
-            places.append(Symbol(name, 0, size - 1).index)
+            places.append(Symbol(counter.name, 0, size - 1).index)
         chosen = yield from _selected(e, instruction, tuple(places))
-        same = " && ".join(
-            f"{name} == {at.factor_text}" for name, at in zip(chosen, index, strict=True)
-        )
-        blocks.enter_context(e.within(e.scope.when(f"{same or 'true'}")))
+        blocks.enter_context(e.when(*map(eq, chosen, index)))
         value = yield At(source, tuple(places))
         results = yield from e.call(instruction.attributes["scatter"], [total, value])
-        e.scope.line(f"{total} = {results[0]};")
+        e.scope.set(total, results[0])
     return total
 
 
 def _selected(
     e: Elements, instruction: Instruction, output: _Position
-) -> Generator[At, str, list[str]]:
+) -> Generator[At, Expr, list[Var]]:
     """Search one window; returns the variables of the selected element's place, -1 where there is none."""
     operand = instruction.operands[0]
     kind = e.loads.index_type
-    chosen = [e.scope.variable(kind, f"selected_{at}", "-1") for at in range(operand.array.rank)]
+    chosen = [e.scope.variable(kind, f"selected_{at}", -1) for at in range(operand.array.rank)]
     best = e.scope.variable(e.uses.type(operand.array.dtype), "selected")
     with ExitStack() as blocks:
         blocks.enter_context(e.before(output))
         position = _visit(e, instruction, output, blocks)
         candidate = yield At(operand, position)
-        keep = e.scope.variable("bool", "keep", "false")
-        with e.within(e.scope.when(f"{chosen[0]} >= 0")):
+        keep = e.scope.variable(BOOL, "keep", FALSE)
+        with e.when(chosen[0] >= 0):
             results = yield from e.call(instruction.attributes["select"], [best, candidate])
-            e.scope.line(f"{keep} = {results[0]};")
-        with e.within(e.scope.when(f"!{keep}")):
-            e.scope.line(f"{best} = {candidate};")
+            e.scope.set(keep, results[0])
+        with e.when(keep.negated()):
+            e.scope.set(best, candidate)
             for name, place in zip(chosen, position, strict=True):
-                e.scope.line(f"{name} = {place};")
+                e.scope.set(name, place)
     return chosen
 
 
