@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import product
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
@@ -322,11 +322,19 @@ class Elements:
         type: Type | None = None,
         unroll: int | None = None,
     ) -> Iterator[Index]:
-        """Around the block of a loop from ``first`` to below ``stop``; gives the counter."""
+        """Around the block of a loop from ``first`` to below ``stop``; gives the counter.
+
+        There is no loop around the one trip of 0 to below 1.
+        """
+        begin = Index(first) if isinstance(first, int) else first
+        if begin == Index(0) and stop == 1:
+            yield Index(0)
+            return
         kind = type or self.loads.index_type
         block, counter = self.scope.loop(first, stop, hint, kind, step, unroll=unroll)
+        multiple = gcd(begin.multiple, step) if isinstance(begin, Index) else 1
         with self.within(block):
-            yield Symbol(counter.name, 0, stop - 1).index
+            yield Symbol(counter.name, 0, (stop - 1) // multiple * multiple, multiple).index
 
     def call(
         self, computation: Computation, arguments: Sequence[Operand], index: tuple[Index, ...] = ()

@@ -9,7 +9,6 @@ from hloopt.codegen.families.folding import Fold, begin, keep, reload, shared_ti
 from hloopt.codegen.families.sweeping import (
     Finish,
     accumulate,
-    counted,
     first_of,
     group_of,
     guarded,
@@ -62,7 +61,7 @@ def write_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
                 done(f, found, major * minor + inside * sweep.vector + number)
         return
     tiles = _turn(f, sweep, folds, lane, warp)
-    with counted(f, sweep.vector * WARP // sweep.rows, "turn") as turn:
+    with e.counting(0, sweep.vector * WARP // sweep.rows, "turn") as turn:
         place = e.symbol(turn * sweep.rows + warp, "place", 0, sweep.vector * WARP - 1)
         turned = [
             reload(e, hero, [tile[place, lane] for tile in own], below(lane, sweep.rows))
@@ -108,7 +107,7 @@ def write_small_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
         for fold, own in zip(found, tiles, strict=True):
             keep(e, fold, [tile[place // minor, place % minor] for tile in own])
     f.barrier()
-    with counted(f, sweep.vector, "turn") as turn:
+    with e.counting(0, sweep.vector, "turn") as turn:
         place = e.symbol(
             turn * sweep.threads + thread, "place", 0, sweep.vector * sweep.threads - 1
         )

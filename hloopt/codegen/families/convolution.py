@@ -9,12 +9,20 @@ from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import Axis, Contraction, Position
-from hloopt.analysis.index import Index, delinearize, narrowed
+from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.families.dot_index import operand_place
 from hloopt.codegen.families.dot_tiled import emit_tiles
-from hloopt.codegen.families.dot_values import multiply_add, named_factor, store_sums, sum_type_name
+from hloopt.codegen.families.dot_values import (
+    multiply_add,
+    named_factor,
+    store_sums,
+    sum_type,
+    zero,
+)
+from hloopt.codegen.families.loop import bounded
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Element, Expr
 from hloopt.kernels.families.dot_region import Product, product_of
 
 __all__ = ["EMITTERS"]
@@ -37,19 +45,15 @@ class _Direct:
         f, contraction = self.f, self.contraction
         outputs = f.tile["outputs"]
         runs = contraction.hero_elements // outputs
-        run = f.global_thread("i")
-        if run.high >= runs:
-            f.scope.line(f"if ({run} >= {runs}) return;")
-            run = narrowed(run, runs)
+        run = bounded(f, f.global_thread("i"), runs)
         places = [
             delinearize(run * outputs + lane, contraction.hero_dims) for lane in range(outputs)
         ]
         places = [self._named(place) for place in places]
-        sums = f.scope.names.fresh("sums")
-        f.scope.line(f"{sum_type_name(f, contraction)} {sums}[{outputs}] = {{}};")
-        names = [f"{sums}[{lane}]" for lane in range(outputs)]
-        self._windows([_axes(contraction, place) for place in places], names)
-        store_sums(f, self.product, places, names)
+        array = f.scope.array(sum_type(f, contraction), (outputs,), "sums", [zero(contraction)])
+        sums = [array[lane] for lane in range(outputs)]
+        self._windows([_axes(contraction, place) for place in places], sums)
+        store_sums(f, self.product, places, sums)
 
     def _named(self, place: tuple[Index, ...]) -> tuple[Index, ...]:
         e, dims = self.f.elements, self.contraction.hero_dims
@@ -58,7 +62,7 @@ class _Direct:
             for number, (index, size) in enumerate(zip(place, dims, strict=True))
         )
 
-    def _windows(self, lanes: list[dict[Axis, Index]], sums: list[str]) -> None:
+    def _windows(self, lanes: list[dict[Axis, Index]], sums: list[Element]) -> None:
         """Loops over the window, those that padding depends on outside of the others."""
         e, contraction = self.f.elements, self.contraction
         sizes: dict[Axis, int] = {("k", at): size for at, size in enumerate(contraction.axes["k"])}
@@ -68,40 +72,33 @@ class _Direct:
         with ExitStack() as blocks:
             at: dict[Axis, Index] = {}
             for axis in (axis for axis in sizes if axis in outer):
-                at[axis] = self._loop(blocks, sizes[axis], "w")
+                at[axis] = blocks.enter_context(e.counting(0, sizes[axis], "w"))
             tests = [self._tests({**lane, **at, **zeros}) for lane in lanes]
             shared = len(set(tests)) == 1
-            if shared and tests[0]:
-                blocks.enter_context(e.within(e.scope.when(f"{' && '.join(tests[0])}")))
+            if shared:
+                blocks.enter_context(e.when(*tests[0]))
             for axis in inner:
-                at[axis] = self._loop(blocks, sizes[axis], "c")
+                at[axis] = blocks.enter_context(e.counting(0, sizes[axis], "c"))
             rows = list(zip(lanes, sums, tests, strict=True))
             for common, group in groupby(rows, lambda row: () if shared else row[2]):
-                with e.within(e.scope.when(f"{' && '.join(common)}") if common else e.scope):
+                with e.when(*common):
                     for lane, total, _ in group:
                         self._multiply({**lane, **at}, total)
 
-    def _loop(self, blocks: ExitStack, size: int, hint: str) -> Index:
-        if size == 1:
-            return Index(0)
-        block, at = self.f.elements.loop(size, hint)
-        blocks.enter_context(self.f.elements.within(block))
-        return at
-
-    def _tests(self, axes: Mapping[Axis, Index]) -> tuple[str, ...]:
+    def _tests(self, axes: Mapping[Axis, Index]) -> tuple[Expr, ...]:
         return tuple(
             test
             for side in (self.contraction.lhs, self.contraction.rhs)
             for test in operand_place(side, axes)[0]
         )
 
-    def _multiply(self, axes: Mapping[Axis, Index], total: str) -> None:
-        f, e, names = self.f, self.f.elements, []
+    def _multiply(self, axes: Mapping[Axis, Index], total: Element) -> None:
+        factors = []
         for side in (self.contraction.lhs, self.contraction.rhs):
             _, place = operand_place(side, axes)
-            names.append(named_factor(f, self.contraction, side, place))
-        for line in multiply_add(self.contraction, total, *names):
-            e.scope.line(line)
+            factors.append(named_factor(self.f, self.contraction, side, place))
+        left, right = factors
+        multiply_add(self.f, self.contraction, total, left, right)
 
 
 def _axes(contraction: Contraction, place: tuple[Index, ...]) -> dict[Axis, Index]:

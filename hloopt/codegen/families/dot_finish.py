@@ -9,6 +9,7 @@ from hloopt.analysis.contraction_calls import Addend, Finish, call_finish
 from hloopt.analysis.index import Index
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernel_ir.expressions import Expr, Select
 
 __all__ = ["finished"]
 
@@ -17,8 +18,8 @@ _GELU_SCALE, _GELU_CUBE = 0.7978845608028654, 0.044715
 
 
 def finished(
-    f: FunctionWriter, contraction: Contraction, place: tuple[Index, ...], total: str
-) -> list[str]:
+    f: FunctionWriter, contraction: Contraction, place: tuple[Index, ...], total: Expr
+) -> list[Expr]:
     """The results of a call at one place, in their types, from the sum there."""
     finish = call_finish(contraction.hero)
     writer = _Finisher(f, contraction, finish)
@@ -46,16 +47,16 @@ class _Finisher:
         self.finish = finish
         self.kind = contraction.accumulator
 
-    def number(self, value: complex) -> str:
+    def number(self, value: complex) -> Expr:
         """A constant."""
         return literal(value, self.kind)
 
-    def op(self, opcode: str, *operands: str) -> str:
+    def op(self, opcode: str, *operands: Expr) -> Expr:
         """The result of an op, named."""
         value = scalar_op(opcode, self.kind, list(operands), self.f.uses)
         return self.f.elements.scope.declare(self.f.uses.type(self.kind), value, "value")
 
-    def operand(self, number: int, index: tuple[Index, ...]) -> str:
+    def operand(self, number: int, index: tuple[Index, ...]) -> Expr:
         """An element of an operand, rounded to the type of the products."""
         e, instruction = self.f.elements, self.contraction.hero.operands[number]
         value = e.value(instruction, index)
@@ -68,7 +69,7 @@ class _Finisher:
         value = convert(value, kind, self.kind, self.f.uses)
         return e.scope.declare(self.f.uses.type(self.kind), value, "wide")
 
-    def addend(self, addend: Addend, place: tuple[Index, ...]) -> str:
+    def addend(self, addend: Addend, place: tuple[Index, ...]) -> Expr:
         """What is added at a place."""
         index = tuple(Index(0) if at is None else place[at] for at in addend.along)
         value = self.operand(addend.operand, index)
@@ -76,7 +77,7 @@ class _Finisher:
             value = self.op("multiply", value, self.operand(addend.scale_operand, ()))
         return value if addend.scale == 1 else self.op("multiply", value, self.number(addend.scale))
 
-    def activated(self, x: str) -> str:
+    def activated(self, x: Expr) -> Expr:
         """The activation of a value."""
         one = self.number(1)
         name = self.finish.activation
@@ -99,10 +100,10 @@ class _Finisher:
             "ELU": lambda: self.op("exponential-minus-one", x),
             "LEAKY_RELU": lambda: self.op("multiply", self.number(self.finish.slope), x),
         }[name]()
-        choice = f"{x} > {self.number(0)} ? {x} : {below}"
+        choice = Select.of(x > self.number(0), x, below)
         return self.f.elements.scope.declare(self.f.uses.type(self.kind), choice, "value")
 
-    def stored(self, value: str, leaf: int) -> str:
+    def stored(self, value: Expr, leaf: int) -> Expr:
         """A value as an element of result number ``leaf``."""
         kind = self.f.region.results[leaf].shape.dtype
         if self.finish.saturates and not leaf and kind.is_float and kind.bits <= 8:

@@ -8,6 +8,7 @@ from hloopt.analysis.contraction import Axis, Contraction, Group, Position, Side
 from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, as_expr, eq
 
 __all__ = ["Axes", "moved", "operand_place", "result_place", "split_axes"]
 
@@ -23,19 +24,19 @@ def split_axes(contraction: Contraction, counts: Mapping[Group, Index]) -> dict[
     return found
 
 
-def operand_place(side: Side, axes: Axes) -> tuple[list[str], tuple[Index, ...]]:
+def operand_place(side: Side, axes: Axes) -> tuple[list[Expr], tuple[Index, ...]]:
     """Where an operand is read, and the tests that there is an element."""
-    tests: list[str] = []
+    tests: list[Expr] = []
     place: list[Index] = []
     for position, size in zip(side.positions, side.instruction.array.dims, strict=True):
         at = _sum(position, axes)
         end = (size - 1) * position.dilation
         if at.low < 0:
-            tests.append(f"{at} >= 0")
+            tests.append(as_expr(at) >= 0)
         if at.high > end:
-            tests.append(f"{at} <= {end}")
+            tests.append(as_expr(at) <= end)
         if position.dilation > 1:
-            tests.append(f"{at % position.dilation} == 0")
+            tests.append(eq(at % position.dilation, 0))
         place.append(at // position.dilation)
     return tests, tuple(place)
 

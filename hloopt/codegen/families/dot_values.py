@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hloopt.analysis.contraction import Contraction, Side
 from hloopt.analysis.index import Index
+from hloopt.codegen.families import loop
 from hloopt.codegen.families.dot_finish import finished
 from hloopt.codegen.families.dot_index import moved
-from hloopt.codegen.loads import VECTOR_BYTES
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
+from hloopt.codegen.scalars.forms import parts
 from hloopt.codegen.writer import FunctionWriter, Pointee
+from hloopt.kernel_ir.expressions import Element, Expr, Member, Var, both, either
+from hloopt.kernel_ir.types import Type
 from hloopt.kernels.families.dot_region import Product
 
 __all__ = [
     "add",
     "factor",
     "multiply_add",
+    "named_factor",
     "read_factor",
     "store_run",
     "store_sums",
-    "sum_type_name",
+    "sum_type",
     "zero",
 ]
 
 
-_NAME = re.compile(r"[A-Za-z_][\w.\[\]]*")
-
-
-def sum_type_name(f: FunctionWriter, contraction: Contraction) -> str:
-    """The C type of sums and factors."""
+def sum_type(f: FunctionWriter, contraction: Contraction) -> Type:
+    """The type of sums and factors."""
     return f.uses.type(contraction.accumulator)
 
 
-def zero(contraction: Contraction) -> str:
-    """The C literal of an empty sum."""
+def zero(contraction: Contraction) -> Expr:
+    """An empty sum."""
     return literal(0, contraction.accumulator)
 
 
 def factor(
     f: FunctionWriter, contraction: Contraction, side: Side, place: tuple[Index, ...]
-) -> str:
+) -> Expr:
     """An element of an operand in the type of the sums, rounded to the type of the products before."""
     e = f.elements
     source = side.instruction.array.dtype
@@ -53,70 +53,75 @@ def factor(
     if side.scale is not None:
         block = tuple(at // size for at, size in zip(place, side.blocks, strict=True))
         scale = convert(e.value(side.scale, block), side.scale.array.dtype, kind, f.uses)
-        value = e.scope.declare(f.uses.type(kind), f"{value} * {scale}", "scaled")
+        value = e.scope.declare(f.uses.type(kind), value * scale, "scaled")
     return convert(value, kind, wide, f.uses)
 
 
 def named_factor(
     f: FunctionWriter, contraction: Contraction, side: Side, place: tuple[Index, ...]
-) -> str:
-    """As ``factor``, a name."""
+) -> Expr:
+    """As ``factor``, a variable or a part of one."""
     value = factor(f, contraction, side, place)
-    if _NAME.fullmatch(value):
+    if isinstance(value, Var | Member):
         return value
-    return f.elements.scope.declare(sum_type_name(f, contraction), value, "factor")
+    return f.elements.scope.declare(sum_type(f, contraction), value, "factor")
 
 
 def read_factor(
     f: FunctionWriter,
     contraction: Contraction,
     side: Side,
-    tests: Sequence[str],
+    tests: Sequence[Expr],
     place: tuple[Index, ...],
     hint: str,
-) -> str:
+) -> Expr:
     """An element of an operand as a factor; 0 where a test fails."""
     e = f.elements
     if not tests:
         return factor(f, contraction, side, place)
-    name = e.scope.variable(sum_type_name(f, contraction), hint, zero(contraction))
-    with e.within(e.scope.when(f"{' && '.join(tests)}")):
-        value = factor(f, contraction, side, place)
-        e.scope.line(f"{name} = {value};")
-    return name
+    read = e.scope.variable(sum_type(f, contraction), hint, zero(contraction))
+    with e.when(*tests):
+        e.scope.set(read, factor(f, contraction, side, place))
+    return read
 
 
-def multiply_add(contraction: Contraction, total: str, left: str, right: str) -> Iterable[str]:
-    """The statements of ``total += left * right``; left and right are names."""
-    kind = contraction.accumulator
+def multiply_add(
+    f: FunctionWriter, contraction: Contraction, total: Var | Element, left: Expr, right: Expr
+) -> None:
+    """Write ``total += left * right``; left and right are named."""
+    kind, scope = contraction.accumulator, f.elements.scope
     if kind.is_complex:
-        yield f"{total}.re += {left}.re * {right}.re;"
-        yield f"{total}.re -= {left}.im * {right}.im;"
-        yield f"{total}.im += {left}.re * {right}.im;"
-        yield f"{total}.im += {left}.im * {right}.re;"
+        (real, imaginary), (a, b), (c, d) = (parts(one, kind) for one in (total, left, right))
+        scope.set(real, a * c, "+")
+        scope.set(real, b * d, "-")
+        scope.set(imaginary, a * d, "+")
+        scope.set(imaginary, b * c, "+")
     elif kind.is_pred:
-        yield f"{total} = {total} || ({left} && {right});"
+        scope.set(total, either([total, both([left, right])]))
     else:
-        yield f"{total} += {left} * {right};"
+        scope.set(total, left * right, "+")
 
 
-def add(contraction: Contraction, total: str, other: str) -> Iterable[str]:
-    """The statements of ``total += other``."""
-    kind = contraction.accumulator
+def add(f: FunctionWriter, contraction: Contraction, total: Var | Element, other: Expr) -> None:
+    """Write ``total += other``."""
+    kind, scope = contraction.accumulator, f.elements.scope
     if kind.is_complex:
-        yield f"{total}.re += {other}.re;"
-        yield f"{total}.im += {other}.im;"
+        for part, added in zip(parts(total, kind), parts(other, kind), strict=True):
+            scope.set(part, added, "+")
     elif kind.is_pred:
-        yield f"{total} = {total} || {other};"
+        scope.set(total, either([total, other]))
     else:
-        yield f"{total} += {other};"
+        scope.set(total, other, "+")
 
 
 def store_sums(
-    f: FunctionWriter, product: Product, places: Sequence[tuple[Index, ...]], sums: Sequence[str]
+    f: FunctionWriter,
+    product: Product,
+    places: Sequence[tuple[Index, ...]],
+    sums: Sequence[Expr],
 ) -> None:
     """Store what becomes of sums of the hero, by vectors where the results lie next to each other."""
-    values: list[list[tuple[Index, str]]] = [[] for _ in product.routes]
+    values: list[list[tuple[Index, Expr]]] = [[] for _ in product.routes]
     for place, total in zip(places, sums, strict=True):
         for number, stored in enumerate(_finished(f, product, place, total)):
             values[number].append(stored)
@@ -125,8 +130,8 @@ def store_sums(
 
 
 def _finished(
-    f: FunctionWriter, product: Product, place: tuple[Index, ...], total: str
-) -> list[tuple[Index, str]]:
+    f: FunctionWriter, product: Product, place: tuple[Index, ...], total: Expr
+) -> list[tuple[Index, Expr]]:
     """Where a sum goes in each result, and what is stored there."""
     contraction, e = product.contraction, f.elements
     hero = contraction.hero
@@ -140,12 +145,11 @@ def _finished(
     found = []
     for result, route in zip(f.region.results, product.routes, strict=True):
         index = moved(place, route)
-        value = e.value(result.instruction, index)
-        found.append((position_of(index, result.shape), value))
+        found.append((position_of(index, result.shape), e.value(result.instruction, index)))
     return found
 
 
-def _rounded(f: FunctionWriter, contraction: Contraction, total: str) -> str:
+def _rounded(f: FunctionWriter, contraction: Contraction, total: Expr) -> Expr:
     """A sum as an element of the result: rounded to the type of the products first."""
     kind, wide = contraction.kind, contraction.accumulator
     if kind is not wide:
@@ -155,19 +159,11 @@ def _rounded(f: FunctionWriter, contraction: Contraction, total: str) -> str:
     return convert(total, kind, contraction.result_dtype, f.uses)
 
 
-def store_run(f: FunctionWriter, pointee: Pointee, stores: Sequence[tuple[Index, str]]) -> None:
+def store_run(f: FunctionWriter, pointee: Pointee, stores: Sequence[tuple[Index, Expr]]) -> None:
     """Store values, by vectors where they lie next to each other and are aligned."""
-    kind, scope = pointee.shape.dtype, f.elements.scope
-    first, count = stores[0][0], len(stores)
-    neighbours = all(at == first + lane for lane, (at, _) in enumerate(stores))
-    width = min(count, VECTOR_BYTES * 8 // kind.bits)
-    if width > 1 and count % width == 0 and neighbours and first.is_multiple(width):
-        for start in range(0, count, width):
-            part = ", ".join(value for _, value in stores[start : start + width])
-            vector = f"Vector<{f.uses.storage(kind)}, {width}>"
-            name = scope.declare(vector, f"{{{{{part}}}}}", "stored")
-            offset = (first + start).factor_text
-            scope.line(f"{f.uses.call('store_vector', f'{pointee.name} + {offset}', name)};")
+    first = stores[0][0]
+    if all(at == first + lane for lane, (at, _) in enumerate(stores)):
+        loop.store_run(f, pointee, first, [value for _, value in stores], len(stores))
         return
     for at, value in stores:
         f.store(pointee, at, value)

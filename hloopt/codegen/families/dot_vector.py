@@ -7,23 +7,25 @@ neighbouring rows, and the parts of the contracted axis are added up in shared m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Group
-from hloopt.analysis.index import Index, Symbol, delinearize, narrowed
+from hloopt.analysis.index import Index, delinearize, narrowed
 from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_values import (
     add,
     multiply_add,
     named_factor,
     store_sums,
-    sum_type_name,
+    sum_type,
     zero,
 )
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Element, Expr, Var, as_expr, below, eq
+from hloopt.kernel_ir.types import INT
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_vector import along_rows, with_vector
 
@@ -44,15 +46,13 @@ def emit(f: FunctionWriter) -> None:
         writer.down()
 
 
-def add_lanes(f: FunctionWriter, contraction: Contraction, total: str) -> None:
+def add_lanes(f: FunctionWriter, contraction: Contraction, total: Var) -> None:
     """Make a variable of each lane the sum over its warp."""
-    e, kind = f.elements, sum_type_name(f, contraction)
-    distance = f.scope.names.fresh("distance")
-    head = f"for (int {distance} = {_WARP // 2}; {distance} > 0; {distance} /= 2)"
-    with e.within(e.scope.block(head)):
-        other = e.scope.declare(kind, f.uses.call("shuffle_xor", total, distance), "other")
-        for line in add(contraction, total, other):
-            e.scope.line(line)
+    e, kind = f.elements, sum_type(f, contraction)
+    loop, distance = e.scope.loop(_WARP // 2, 0, "distance", INT, 2, test=">", change="/=")
+    with e.within(loop):
+        exchanged = f.uses.call("shuffle_xor", total, distance, type=kind)
+        add(f, contraction, total, e.scope.declare(kind, exchanged, "other"))
 
 
 @dataclass
@@ -66,7 +66,7 @@ class _Rows:
         self.rows, self.sharing, self.vector = tile["rows"], tile["threads_k"], tile["vector"]
         self.count = self.contraction.size("m")
         self.blocks = -(-self.count // self.rows)
-        self.kind = sum_type_name(self.f, self.contraction)
+        self.kind = sum_type(self.f, self.contraction)
 
     def _place(self) -> tuple[Index, Index]:
         """The batch index and the first row of this block."""
@@ -80,33 +80,30 @@ class _Rows:
         f, e, k = self.f, self.f.elements, self.contraction.size("k")
         b, first = self._place()
         warps = self.sharing // _WARP
-        parts = f.shared(self.kind, (self.rows, warps), "parts") if warps > 1 else ""
+        parts = f.shared(self.kind, (self.rows, warps), "parts") if warps > 1 else None
         local, lane = delinearize(f.thread(), (self.rows, self.sharing))
         lane = e.symbol(lane, "lane", 0, self.sharing - 1)
         row = e.symbol(first + local, "row", 0, self.blocks * self.rows - 1)
         total = f.scope.variable(self.kind, "total", zero(self.contraction))
         inside = narrowed(row, self.count)
-        scope = e.scope if row.high < self.count else e.scope.when(f"{row} < {self.count}")
-        with e.within(scope):
-            name = f.scope.names.fresh("k")
-            head = f"for ({f.loads.index_type} {name} = {lane * self.vector}; {name} < {k}; "
-            with e.within(e.scope.block(f"{head}{name} += {self.sharing * self.vector})")):
-                start = Symbol(name, 0, k - self.vector, self.vector).index
-                for step in range(self.vector):
-                    self._multiply(total, {"b": b, "m": inside, "k": start + step})
+        tests, vector = below(row, self.count), self.vector
+        with (
+            e.when(*tests),
+            e.counting(lane * vector, k, "k", self.sharing * vector) as start,
+        ):
+            for step in range(vector):
+                self._multiply(total, {"b": b, "m": inside, "k": start + step})
         add_lanes(f, self.contraction, total)
-        if warps > 1:
-            with e.within(e.scope.when(f"{lane % _WARP} == 0")):
-                e.scope.line(f"{parts}[{local}][{lane // _WARP}] = {total};")
+        if parts is not None:
+            with e.when(eq(lane % _WARP, 0)):
+                e.scope.set(parts[local, lane // _WARP], total)
             f.barrier()
-        tests = [f"{lane} == 0", *([f"{row} < {self.count}"] if row.high >= self.count else [])]
-        with e.within(e.scope.when(f"{' && '.join(tests)}")):
-            if warps > 1:
+        with e.when(eq(lane, 0), *tests):
+            if parts is not None:
                 block, warp = e.loop(warps - 1, "warp")
                 with e.within(block):
-                    part = e.scope.declare(self.kind, f"{parts}[{local}][{warp + 1}]", "part")
-                    for line in add(self.contraction, total, part):
-                        e.scope.line(line)
+                    part = e.scope.declare(self.kind, parts[local, warp + 1], "part")
+                    add(f, self.contraction, total, part)
             self._store(b, [inside], [total])
 
     def down(self) -> None:
@@ -114,50 +111,42 @@ class _Rows:
         f, e, k = self.f, self.f.elements, self.contraction.size("k")
         b, first = self._place()
         vector = self.vector
-        parts = f.shared(self.kind, (self.sharing, self.rows), "parts") if self.sharing > 1 else ""
+        shape = (self.sharing, self.rows)
+        parts = f.shared(self.kind, shape, "parts") if self.sharing > 1 else None
         part, local = delinearize(f.thread(), (self.sharing, self.rows // vector))
         local = e.symbol(local * vector, "local", 0, self.rows - vector)
         row = e.symbol(first + local, "row", 0, self.blocks * self.rows - vector)
         inside = narrowed(row, self.count - vector + 1)
-        sums = f.scope.names.fresh("sums")
-        f.scope.line(f"{self.kind} {sums}[{vector}] = {{}};")
-        is_inside = row.high + vector <= self.count
-        with e.within(e.scope if is_inside else e.scope.when(f"{row} < {self.count}")):
-            name = f.scope.names.fresh("k")
-            head = f"for ({f.loads.index_type} {name} = {part}; {name} < {k}; "
-            with e.within(e.scope.block(f"{head}{name} += {self.sharing})")):
-                at = Symbol(name, 0, k - 1).index
-                for step in range(vector):
-                    self._multiply(f"{sums}[{step}]", {"b": b, "m": inside + step, "k": at})
-        if self.sharing > 1:
-            for step in range(vector):
-                e.scope.line(f"{parts}[{part}][{local + step}] = {sums}[{step}];")
+        array = f.scope.array(self.kind, (vector,), "sums", [zero(self.contraction)])
+        sums = [array[step] for step in range(vector)]
+        tests = [as_expr(row) < self.count] if row.high + vector > self.count else []
+        with e.when(*tests), e.counting(part, k, "k", self.sharing) as at:
+            for step, total in enumerate(sums):
+                self._multiply(total, {"b": b, "m": inside + step, "k": at})
+        if parts is not None:
+            for step, total in enumerate(sums):
+                e.scope.set(parts[part, local + step], total)
             f.barrier()
-        tests = [f"{part} == 0"] if self.sharing > 1 else []
-        if not is_inside:
-            tests.append(f"{row} < {self.count}")
-        with e.within(e.scope.when(f"{' && '.join(tests)}") if tests else e.scope):
-            if self.sharing > 1:
+            tests = [eq(part, 0), *tests]
+        with e.when(*tests):
+            if parts is not None:
                 block, other = e.loop(self.sharing - 1, "other")
                 with e.within(block):
-                    for step in range(vector):
-                        at_part = f"{parts}[{other + 1}][{local + step}]"
-                        for line in add(self.contraction, f"{sums}[{step}]", at_part):
-                            e.scope.line(line)
-            lanes = range(vector)
-            self._store(b, [inside + step for step in lanes], [f"{sums}[{at}]" for at in lanes])
+                    for step, total in enumerate(sums):
+                        add(f, self.contraction, total, parts[other + 1, local + step])
+            self._store(b, [inside + step for step in range(vector)], sums)
 
-    def _multiply(self, total: str, counts: Mapping[Group, Index]) -> None:
-        e, names = self.f.elements, []
+    def _multiply(self, total: Var | Element, counts: Mapping[Group, Index]) -> None:
+        factors = []
         for side, own in ((self.contraction.lhs, "m"), (self.contraction.rhs, "n")):
             wanted: dict[Group, Index] = {"b": counts["b"], "k": counts["k"]}
             wanted["m" if own == "m" else "n"] = counts["m"] if own == "m" else Index(0)
             _, place = operand_place(side, split_axes(self.contraction, wanted))
-            names.append(named_factor(self.f, self.contraction, side, place))
-        for line in multiply_add(self.contraction, total, *names):
-            e.scope.line(line)
+            factors.append(named_factor(self.f, self.contraction, side, place))
+        left, right = factors
+        multiply_add(self.f, self.contraction, total, left, right)
 
-    def _store(self, b: Index, rows: list[Index], sums: list[str]) -> None:
+    def _store(self, b: Index, rows: list[Index], sums: Sequence[Expr]) -> None:
         places = []
         for row in rows:
             counts: dict[Group, Index] = {"b": b, "m": row, "n": Index(0)}

@@ -12,7 +12,6 @@ from hloopt.codegen.families.folding import Fold, begin, reload, tree
 from hloopt.codegen.families.sweeping import (
     Finish,
     accumulate,
-    counted,
     first_of,
     group_of,
     guarded,
@@ -87,8 +86,8 @@ def _take_row(
     vectors = minor // sweep.vector
     with ExitStack() as loops:
         if sweep.parts == 1:
-            batch = loops.enter_context(counted(f, major, "batch"))
-            chunk = loops.enter_context(counted(f, sweep.chunks))
+            batch = loops.enter_context(e.counting(0, major, "batch"))
+            chunk = loops.enter_context(e.counting(0, sweep.chunks, "step"))
         else:
             step = loops.enter_context(shared_steps(f, sweep.steps, f.block("y"), sweep.parts))
             batch, chunk = step // sweep.chunks, step % sweep.chunks

@@ -18,7 +18,6 @@ from hloopt.kernels.families.sweeps import WARP
 __all__ = [
     "Finish",
     "accumulate",
-    "counted",
     "first_of",
     "group_of",
     "guarded",
@@ -49,28 +48,13 @@ def guarded(f: FunctionWriter, index: Index, size: int) -> Iterator[Index]:
 
 
 @contextmanager
-def counted(
-    f: FunctionWriter, size: int, hint: str = "step", unroll: int | None = None
-) -> Iterator[Index]:
-    """A loop of ``size`` trips, or none around a single one."""
-    if size == 1:
-        yield Index(0)
-        return
-    with f.elements.counting(0, size, hint, unroll=unroll) as step:
-        yield step
-
-
-@contextmanager
 def shared_steps(f: FunctionWriter, steps: int, part: Index, parts: int) -> Iterator[Index]:
     """The steps ``part, part + parts, ...``."""
-    if parts == 1:
-        with counted(f, steps) as step:
-            yield step
-    elif parts == steps:
+    if parts == steps:
         yield part
-    else:
-        with f.elements.counting(part, steps, "step", parts) as step:
-            yield step
+        return
+    with f.elements.counting(part, steps, "step", parts) as step:
+        yield step
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from hloopt.codegen.families.folding import (
     tree,
 )
 from hloopt.codegen.families.loop import store_run
-from hloopt.codegen.families.sweeping import counted, first_of, guarded, warps_to_shared
+from hloopt.codegen.families.sweeping import first_of, guarded, warps_to_shared
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -165,7 +165,9 @@ class _Rows:
         vectors = self.phases.minor // self.vector
         with ExitStack() as blocks:
             # Arrays are registers only where every subscript is a constant.
-            step = blocks.enter_context(counted(f, steps, unroll=0 if self.arrays else None))
+            step = blocks.enter_context(
+                e.counting(0, steps, "step", unroll=0 if self.arrays else None)
+            )
             at = e.symbol(step * threads + self.lane, "at", 0, steps * threads - 1)
             at = blocks.enter_context(guarded(f, at, vectors))
             first = self.inside * self.phases.minor + at * self.vector

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from hloopt.analysis.contraction import Axis, Contraction, Group, Side
 from hloopt.analysis.index import Index, Symbol
 from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
-from hloopt.codegen.families.dot_values import read_factor, store_sums, sum_type_name
+from hloopt.codegen.families.dot_values import read_factor, store_sums, sum_type
 from hloopt.codegen.native.families.gemm import in_memory
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
@@ -41,7 +41,7 @@ def _emit(f: FunctionWriter) -> None:
             count = scope.declare(f.loads.index_type, some, "rows")
         left = _left(f, contraction, batch, _Rows(first, rows, count))
         right = _right(f, contraction, batch)
-        kind = sum_type_name(f, contraction)
+        kind = sum_type(f, contraction)
         sums = _array(f, kind, rows * n, "sums")
         f.elements.scope.line(
             f"hloopt::product<{kind}>({count}, {n}, {k}, "
@@ -102,7 +102,7 @@ def _left(
         pointer, apart, step = found
         return f"{pointer} + {rows.first * apart}", apart, step
     columns = contraction.size("k")
-    name = _array(f, sum_type_name(f, contraction), rows.most * columns, "left")
+    name = _array(f, sum_type(f, contraction), rows.most * columns, "left")
     with rows.loop(f) as (at, row):
         known = split_axes(contraction, {"b": batch, "m": row})
         with _counted(f, contraction, "k") as (axes, column):
@@ -116,7 +116,7 @@ def _right(f: FunctionWriter, contraction: Contraction, batch: Index) -> tuple[s
     found = in_memory(f, contraction, side, batch, ("k", "n"))
     if found is not None and (columns == 1 or found[2] == 1):
         return found[:2]
-    name = _array(f, sum_type_name(f, contraction), contraction.size("k") * columns, "right")
+    name = _array(f, sum_type(f, contraction), contraction.size("k") * columns, "right")
     known = split_axes(contraction, {"b": batch})
     with (
         _counted(f, contraction, "k") as (rows, row),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hloopt.analysis.contraction import Contraction, Group, Side
 from hloopt.analysis.index import Index, Symbol
 from hloopt.codegen.families.dot_index import operand_place, split_axes
-from hloopt.codegen.families.dot_values import sum_type_name
+from hloopt.codegen.families.dot_values import sum_type
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.native_gemm import large_product
@@ -31,7 +31,7 @@ def _emit(f: FunctionWriter) -> None:
         right, rk, rn = _factor(f, contraction, contraction.rhs, batch, ("k", "n"))
         some = rows if m % rows == 0 else f"({first} + {rows} < {m} ? {rows} : {m} - ({first}))"
         block.line(
-            f"hloopt::large_product<{sum_type_name(f, contraction)}>({some}, {n}, {k}, "
+            f"hloopt::large_product<{sum_type(f, contraction)}>({some}, {n}, {k}, "
             f"{left} + {first * lm}, {lm}, {lk}, {right}, {rk}, {rn}, "
             f"{f.result(0).name} + {batch * (m * n) + first * n}, {n});"
         )
