@@ -6,45 +6,50 @@ mirror image of ``i`` in its block of ``reach`` places, every further one ``half
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
 
 from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.codegen.elements import Emission
+from hloopt.codegen.elements import At
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.expressions import (
+    Array,
+    Call,
+    Expr,
+    Operand,
+    Select,
+    Var,
+    as_expr,
+    both,
+    either,
+    eq,
+)
+from hloopt.kernel_ir.types import INT
 from hloopt.kernels.families.sort import carries_positions, rows_of, sort_of
 from hloopt.types import DType, dtype
 
 __all__ = ["EMITTERS"]
 
-_Place = Callable[[str], str]
-
 
 class _Places:
     """The arrays that are sorted, in shared or global memory, the positions last where they are carried."""
 
-    def __init__(self, f: FunctionWriter, names: Sequence[str]) -> None:
-        sort = sort_of(f.region)
-        assert sort is not None
+    def __init__(self, f: FunctionWriter, arrays: Sequence[Array]) -> None:
         self.f = f
-        self.sort = sort
-        self.names = list(names)
-        self.carries = carries_positions(sort)
-        self.types = [f.uses.type(kind) for kind in _kinds(sort)]
+        self.sort = _sort(f)
+        self.arrays = list(arrays)
+        self.carries = carries_positions(self.sort)
 
-    def compare(self, i: str, j: str, at: _Place) -> None:
+    def compare(self, i: Expr, j: Expr) -> None:
         """Swap the elements at ``i`` and ``j`` where the one behind belongs in front."""
-        self.f.elements.run(self._compare(at(i), at(j)))
+        self.f.elements.run(self._compare(i, j))
 
-    def _compare(self, i: str, j: str) -> Emission:
+    def _compare(self, i: Expr, j: Expr) -> Generator[At, Expr, None]:
         e = self.f.elements
         first, second = (
-            [
-                e.scope.declare(kind, f"{name}[{place}]", hint)
-                for name, kind in zip(self.names, self.types, strict=True)
-            ]
+            [e.scope.declare(array.element, array[place], hint) for array in self.arrays]
             for place, hint in ((i, "first"), (j, "second"))
         )
         values = len(self.sort.operands)
@@ -54,12 +59,11 @@ class _Places:
         if self.carries:
             straight = [name for pair in zip(first, second, strict=True) for name in pair]
             (stays,) = yield from e.call(comparator, straight[: 2 * values])
-            swap = f"{swap} || (!{stays} && {second[-1]} < {first[-1]})"
-        block = e.scope.when(f"{swap}")
-        for name, one, other in zip(self.names, first, second, strict=True):
-            block.line(f"{name}[{i}] = {other};")
-            block.line(f"{name}[{j}] = {one};")
-        return ""
+            swap = either([swap, both([stays.negated(), second[-1] < first[-1]])])
+        with e.when(swap) as block:
+            for array, one, other in zip(self.arrays, first, second, strict=True):
+                block.set(array[i], other)
+                block.set(array[j], one)
 
 
 def _kinds(sort: Instruction) -> list[DType]:
@@ -77,77 +81,72 @@ def _power(count: int) -> int:
     return 1 << max(0, count - 1).bit_length()
 
 
-def _threads(f: FunctionWriter, count: int, hint: str) -> tuple[Scope, Index]:
+def _shared(f: FunctionWriter, size: int, hint: str) -> _Places:
+    kinds = _kinds(_sort(f))
+    return _Places(f, [f.shared(f.uses.type(kind), (size,), hint) for kind in kinds])
+
+
+def _global(f: FunctionWriter) -> list[Array]:
+    sort = _sort(f)
+    arrays = [f.result(number).memory for number, _ in enumerate(sort.operands)]
+    return [*arrays, f.scratch(0).memory] if carries_positions(sort) else arrays
+
+
+def _threads(f: FunctionWriter, count: int, hint: str) -> AbstractContextManager[Index]:
     """Each thread of the block takes every so-manieth of ``count`` things."""
-    threads = f.launch.block[0]
-    name = f.scope.names.fresh(hint)
-    start = f.thread()
-    block = f.elements.scope.block(
-        f"for (int {name} = {start}; {name} < {count}; {name} += {threads})"
-    )
-    return block, Symbol(name, 0, count - 1).index
+    return f.elements.counting(f.thread(), count, hint, f.launch.block[0], type=INT)
 
 
-def _pair(scope: Scope, p: str, reach: str, half: str) -> tuple[str, str]:
+def _pair(f: FunctionWriter, pair: Index, reach: Expr, half: Expr) -> tuple[Var, Var]:
+    scope, p = f.elements.scope, as_expr(pair)
     # p / half * (2 * half) + p % half of a power of two, without dividing.
-    i = scope.declare("int", f"2 * {p} - ({p} & ({half} - 1))", "left")
-    j = scope.declare("int", f"2 * {half} == {reach} ? {i} ^ ({reach} - 1) : {i} + {half}", "right")
-    return i, j
+    i = scope.declare(INT, 2 * p - (p & (half - 1)), "left")
+    behind = Select.of(eq(2 * half, reach), i ^ (reach - 1), i + half)
+    return i, scope.declare(INT, behind, "right")
 
 
 def _emit_block(f: FunctionWriter) -> None:
     """Load a row, run the whole network, store the row."""
     sort = _sort(f)
     _, length, _ = rows_of(sort)
-    places = _Places(f, [f.shared(f.uses.type(kind), (length,), "row") for kind in _kinds(sort)])
+    places = _shared(f, length, "row")
     row = f.block()
-    block, at = _threads(f, length, "at")
-    with f.elements.within(block):
+    with _threads(f, length, "at") as at:
+        scope = f.elements.scope
         index = _index(sort, row, at)
-        for number, operand in enumerate(sort.operands):
-            block.line(f"{places.names[number]}[{at}] = {f.elements.value(operand, index)};")
+        for array, operand in zip(places.arrays, sort.operands, strict=False):
+            scope.set(array[at], f.elements.value(operand, index))
         if places.carries:
-            block.line(f"{places.names[-1]}[{at}] = {at};")
+            scope.set(places.arrays[-1][at], at)
     f.barrier()
-    _network(f, places, 2, _power(length), lambda at: at, f"{length}")
-    block, at = _threads(f, length, "at")
-    with f.elements.within(block):
+    _network(f, places, _power(length), length)
+    with _threads(f, length, "at") as at:
         linear = _linear(sort, row, at)
         for number, _ in enumerate(sort.operands):
-            f.store(f.result(number), linear, f"{places.names[number]}[{at}]")
+            f.store(f.result(number), linear, places.arrays[number][at])
 
 
 def _network(
-    f: FunctionWriter, places: _Places, first: int, last: int, at: _Place, limit: str
+    f: FunctionWriter, places: _Places, last: int, limit: Operand, merging: Expr | None = None
 ) -> None:
-    """All steps of sizes ``first`` to ``last`` over places in shared memory."""
-    if last < first:
+    """All steps of sizes up to ``last`` over places in shared memory, a barrier after each.
+
+    Where ``merging``, all of them are short ones of a size beyond ``last``: none is turned around.
+    """
+    if last < 2:
         return
-    names = f.scope.names
-    reach, half = names.fresh("reach"), names.fresh("half")
-    sizes = f.elements.scope.block(f"for (int {reach} = {first}; {reach} <= {last}; {reach} *= 2)")
-    steps = sizes.block(f"for (int {half} = {reach} / 2; {half} > 0; {half} /= 2)")
-    with f.elements.within(steps):
-        _step(f, places, last // 2, reach, half, at, limit)
-
-
-def _step(
-    f: FunctionWriter,
-    places: _Places,
-    pairs: int,
-    reach: str,
-    half: str,
-    at: _Place,
-    limit: str,
-) -> None:
-    """One step over pairs in shared memory, and a barrier."""
-    outer = f.elements.scope
-    block, p = _threads(f, pairs, "pair")
-    i, j = _pair(block, str(p), reach, half)
-    inside = block.when(f"{j} < {limit}")
-    with f.elements.within(inside):
-        places.compare(i, j, at)
-    outer.line("__syncthreads();")
+    e = f.elements
+    first = 2 if merging is None else Select.of(merging, last, 2)
+    sizes, reach = e.scope.loop(first, last, "reach", INT, 2, test="<=", change="*=")
+    steps, half = sizes.loop(reach / 2, 0, "half", INT, 2, test=">", change="/=")
+    with e.within(steps):
+        if merging is not None:
+            reach = steps.declare(INT, Select.of(merging, 0, reach), "turned")
+        with _threads(f, last // 2, "pair") as pair:
+            i, j = _pair(f, pair, reach, half)
+            with e.when(j < limit):
+                places.compare(i, j)
+        f.barrier()
 
 
 def _index(sort: Instruction, row: Index, at: Index) -> tuple[Index, ...]:
@@ -177,13 +176,7 @@ def _begin(f: FunctionWriter) -> None:
             f.store(f.result(number), thread, f.elements.value(operand, index))
         if carries_positions(sort):
             axis = sort.attributes["dimensions"][0]
-            f.store(f.scratch(0), thread, str(index[axis]))
-
-
-def _global_names(f: FunctionWriter) -> list[str]:
-    sort = _sort(f)
-    names = [f.result(number).name for number, _ in enumerate(sort.operands)]
-    return [*names, f.scratch(0).name] if carries_positions(sort) else names
+            f.store(f.scratch(0), thread, index[axis])
 
 
 def _tile(f: FunctionWriter) -> None:
@@ -192,60 +185,47 @@ def _tile(f: FunctionWriter) -> None:
     _, length, _ = rows_of(sort)
     size = f.tile["tile"]
     tiles = -(-length // size)
-    names = _global_names(f)
-    places = _Places(f, [f.shared(f.uses.type(kind), (size,), "tile") for kind in _kinds(sort)])
+    places = _shared(f, size, "tile")
     row, number = f.block() // tiles, f.block() % tiles
     start = number * size
-    count = str(size)
+    count: Operand = size
     if length % size:
-        count = f.scope.declare("int", f"min({size}, {length} - {start.factor_text})", "count")
+        least = Call("min", (as_expr(size), as_expr(Index(length) - start)), INT)
+        count = f.scope.declare(INT, least, "count")
     for loading in (True, False):
-        block, at = _threads(f, size, "at")
-        inside = block.when(f"{at} < {count}") if length % size else block
-        with f.elements.within(inside):
-            linear = _linear(sort, row, start + at)
-            place = inside.declare("int", str(linear), "place")
-            for shared, name in zip(places.names, names, strict=True):
-                pair = (f"{shared}[{at}]", f"{name}[{place}]")
-                inside.line(f"{pair[0]} = {pair[1]};" if loading else f"{pair[1]} = {pair[0]};")
+        with (
+            _threads(f, size, "at") as at,
+            f.elements.when(*[as_expr(at) < count] if length % size else []) as inside,
+        ):
+            place = inside.declare(INT, _linear(sort, row, start + at), "place")
+            for shared, memory in zip(places.arrays, _global(f), strict=True):
+                if loading:
+                    inside.set(shared[at], memory[place])
+                else:
+                    inside.set(memory[place], shared[at])
         if loading:
             f.barrier()
-            _tile_network(f, places, size, count)
-
-
-def _tile_network(f: FunctionWriter, places: _Places, size: int, count: str) -> None:
-    merging = f.scalars[0].name
-    reach, half = f.scope.names.fresh("reach"), f.scope.names.fresh("half")
-    # When merging, all steps are short ones of a size beyond the tile: none is turned around.
-    sizes = f.scope.block(
-        f"for (int {reach} = {merging} ? {size} : 2; {reach} <= {size}; {reach} *= 2)"
-    )
-    steps = sizes.block(f"for (int {half} = {reach} / 2; {half} > 0; {half} /= 2)")
-    turned = steps.declare("int", f"{merging} ? 0 : {reach}", "turned")
-    with f.elements.within(steps):
-        _step(f, places, size // 2, turned, half, lambda at: at, count)
+            _network(f, places, size, count, as_expr(f.scalars[0].index))
 
 
 def _long_step(f: FunctionWriter) -> None:
     """One step in global memory: a thread for each pair of each row."""
-    sort = _sort(f)
+    sort, e = _sort(f), f.elements
     rows, length, _ = rows_of(sort)
     half_row = _power(length) // 2
-    reach, half = (symbol.name for symbol in f.scalars)
+    reach, half = (as_expr(symbol.index) for symbol in f.scalars)
     with strided(f, rows * half_row) as thread:
-        scope = f.elements.scope
-        pair = f.elements.symbol(thread % half_row, "pair", 0, half_row - 1)
-        row = f.elements.symbol(thread // half_row, "row", 0, rows - 1)
-        i, j = _pair(scope, str(pair), reach, half)
-        inside = scope.when(f"{j} < {length}")
-        with f.elements.within(inside):
-            places = [
+        pair = e.symbol(thread % half_row, "pair", 0, half_row - 1)
+        row = e.symbol(thread // half_row, "row", 0, rows - 1)
+        i, j = _pair(f, pair, reach, half)
+        with e.when(j < length) as inside:
+            left, right = (
                 inside.declare(
-                    "int", str(_linear(sort, row, Symbol(name, 0, length - 1).index)), "place"
+                    INT, _linear(sort, row, Symbol(var.name, 0, length - 1).index), "place"
                 )
-                for name in (i, j)
-            ]
-            _Places(f, _global_names(f)).compare(places[0], places[1], lambda at: at)
+                for var in (i, j)
+            )
+            _Places(f, _global(f)).compare(left, right)
 
 
 EMITTERS = {"block-sort": _emit_block, "bitonic-sort": _emit_bitonic}
