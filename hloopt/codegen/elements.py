@@ -315,7 +315,7 @@ class Elements:
     def counting(
         self,
         first: Operand,
-        stop: int,
+        stop: Index | int,
         hint: str,
         step: int = 1,
         *,
@@ -334,7 +334,8 @@ class Elements:
         block, counter = self.scope.loop(first, stop, hint, kind, step, unroll=unroll)
         multiple = gcd(begin.multiple, step) if isinstance(begin, Index) else 1
         with self.within(block):
-            yield Symbol(counter.name, 0, (stop - 1) // multiple * multiple, multiple).index
+            last = max(0, (stop if isinstance(stop, int) else stop.high) - 1)
+            yield Symbol(counter.name, 0, last // multiple * multiple, multiple).index
 
     def call(
         self, computation: Computation, arguments: Sequence[Operand], index: tuple[Index, ...] = ()

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, delinearize, narrowed
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
+from hloopt.codegen.scalars.forms import parts
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
-from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import (
     FALSE,
     Array,
-    Binary,
     Call,
     Element,
     Expr,
     Make,
-    Member,
-    Operand,
     Select,
     Var,
     as_expr,
+    below,
     either,
     eq,
 )
 from hloopt.kernel_ir.types import BOOL, DOUBLE
 from hloopt.kernels.families.linear_systems import System, system_of
+from hloopt.kernels.spec import Place
 from hloopt.types import dtype
 
 __all__ = ["EMITTERS"]
@@ -37,65 +36,43 @@ __all__ = ["EMITTERS"]
 _LANES = 16  # threads along a row
 
 
-def real(value: Expr) -> Member:
-    """The real part of a number in double precision."""
-    return Member(value, "re", DOUBLE)
-
-
-def imaginary(value: Expr) -> Member:
-    """The imaginary part."""
-    return Member(value, "im", DOUBLE)
-
-
 class _Writer:
     """Double precision, real or complex."""
 
     def __init__(self, f: FunctionWriter) -> None:
         self.f = f
+        self.e = f.elements
         self.kind = f.region.instruction.operands[0].array.dtype
         self.wide = dtype("c128" if self.kind.is_complex else "f64")
         self.type = f.uses.type(self.wide)
+        self.threads = f.launch.block[0]
+
+    def declared(self, value: Expr, hint: str) -> Var:
+        """A number, named."""
+        return self.e.scope.declare(self.type, value, hint)
 
     def widened(self, value: Expr, *, conjugate: bool = False) -> Expr:
         """An element in double precision, named."""
-        name = value
         if self.kind is not self.wide:
-            converted = convert(value, self.kind, self.wide, self.f.uses)
-            name = self.f.elements.scope.declare(self.type, converted, "wide")
+            value = self.declared(convert(value, self.kind, self.wide, self.f.uses), "wide")
         if conjugate and self.wide.is_complex:
-            turned = Make(self.type, (real(name), -imaginary(name)))
-            return self.f.elements.scope.declare(self.type, turned, "conjugate")
-        return name
+            real, imaginary = parts(value, self.wide)
+            return self.declared(Make(self.type, (real, -imaginary)), "conjugate")
+        return value
 
     def rounded(self, value: Expr) -> Expr:
         """A number as an element of the result."""
         return convert(value, self.wide, self.kind, self.f.uses)
 
-    def subtracted(self, total: Expr, left: Expr, right: Expr, *, conjugate: bool = False) -> Expr:
-        """``total - left right``, or with the conjugate of right."""
+    def subtracted(self, total: Var, left: Expr, right: Expr, *, conjugate: bool = False) -> Expr:
+        """``total - left right``, or with the conjugate of right; all are named."""
         if not self.wide.is_complex:
             return total - left * right
-        one, other = ("+", "-") if conjugate else ("-", "+")
-        # (a + bi)(c - di) = ac + bd + (bc - ad)i
-        re = Binary.of(one, real(left) * real(right), imaginary(left) * imaginary(right))
-        im = Binary.of(other, imaginary(left) * real(right), real(left) * imaginary(right))
-        return Make(self.type, (real(total) - re, imaginary(total) - im))
-
-    @contextmanager
-    def counted(
-        self, start: Operand, end: Operand, step: int, hint: str, unroll: int | None = None
-    ) -> Iterator[Var]:
-        """A loop; gives its counter."""
-        scope, kind = self.f.elements.scope, self.f.loads.index_type
-        block, counter = scope.loop(start, end, hint, kind, step, unroll=unroll)
-        with self.f.elements.within(block):
-            yield counter
-
-    def rolled(
-        self, start: Operand, end: Operand, step: int, hint: str
-    ) -> AbstractContextManager[Var]:
-        """As ``counted``, for a loop that is not worth the registers of being unrolled."""
-        return self.counted(start, end, step, hint, 1)
+        (x, y), (a, b), (c, d) = (parts(one, self.wide) for one in (total, left, right))
+        if conjugate:
+            # (a + bi)(c - di) = ac + bd + (bc - ad)i
+            return Make(self.type, (x - (a * c + b * d), y - (b * c - a * d)))
+        return Make(self.type, (x - (a * c - b * d), y - (b * c + a * d)))
 
 
 def emit_cholesky(f: FunctionWriter) -> None:
@@ -105,88 +82,90 @@ def emit_cholesky(f: FunctionWriter) -> None:
 
 class _Cholesky(_Writer):
     def emit(self) -> None:
-        f, e = self.f, self.f.elements
+        f, e = self.f, self.e
         instruction = f.region.instruction
         dims, size = instruction.array.dims, instruction.array.dims[-1]
+        self.size = size
         self.lower = bool(instruction.attributes.get("lower", False))
-        scratch = [found for found in f.pointees.values() if found.name.startswith("scratch")]
-        if scratch:
-            start = f.block() * (size * size)
-            self.cell: Callable[[Expr, Expr], Element] = lambda row, column: scratch[0].memory[
-                start + row * size + column
-            ]
-        else:
-            tile = f.shared(self.type, (size, size), "factor")
-            self.cell = lambda row, column: tile[row, column]
+        scratch = f.pointees.get(Place("scratch", 0))
+        self.matrix = (
+            f.shared(self.type, (size, size), "factor") if scratch is None else scratch.memory
+        )
         self.batch = tuple(delinearize(f.block(), dims[:-2]))
-        threads = f.launch.block[0]
-        ty, tx = delinearize(f.thread(), (threads // _LANES, _LANES))
-        self.down = e.symbol(ty, "down", 0, threads // _LANES - 1)
+        self.steps = (self.threads // _LANES, _LANES)
+        ty, tx = delinearize(f.thread(), self.steps)
+        self.down = e.symbol(ty, "down", 0, self.steps[0] - 1)
         self.across = e.symbol(tx, "across", 0, _LANES - 1)
-        self.steps = (threads // _LANES, _LANES)
-        self._read(size)
+        self._read()
         f.barrier()
         failed = f.scope.variable(BOOL, "failed", FALSE)
-        with self.rolled(0, size, 1, "column") as column:
-            self._column(column, size, failed)
-        self._write(size, failed)
+        # No loop here is worth the registers of being unrolled.
+        with e.counting(0, size, "column", unroll=1) as column:
+            self._column(column, failed)
+        self._write(failed)
+
+    def _cell(self, row: Index, column: Index) -> Element:
+        if self.matrix.space == "shared":
+            return self.matrix[row, column]
+        start = self.f.block() * (self.size * self.size)
+        return self.matrix[start + row * self.size + column]
 
     @contextmanager
-    def _pairs(self, size: int) -> Iterator[tuple[Index, Index]]:
-        """Loops over all rows and columns, shared among the threads."""
-        with (
-            self.rolled(self.down, size, self.steps[0], "i") as row,
-            self.rolled(self.across, size, self.steps[1], "j") as column,
-        ):
-            yield Symbol(row.name, 0, size - 1).index, Symbol(column.name, 0, size - 1).index
+    def _pairs(self, first: Index, *, is_lower: bool = False) -> Iterator[tuple[Index, Index]]:
+        """Rows and columns from ``first`` on, of the lower triangle or of all, shared among the threads."""
+        down, across = self.steps
+        counting = self.e.counting
+        with counting(first + self.down, self.size, "i", down, unroll=1) as i:
+            stop = i + 1 if is_lower else self.size
+            with counting(first + self.across, stop, "j", across, unroll=1) as j:
+                yield i, j
 
-    def _read(self, size: int) -> None:
+    def _read(self) -> None:
         """The triangle that is named, as a lower one."""
-        e, source = self.f.elements, self.f.region.instruction.operands[0]
-        with self._pairs(size) as (i, j), e.when(as_expr(j) <= i):
+        e, source = self.e, self.f.region.instruction.operands[0]
+        with self._pairs(Index(0)) as (i, j), e.when(as_expr(j) <= i):
             place = (i, j) if self.lower else (j, i)
             value = self.widened(e.value(source, (*self.batch, *place)), conjugate=not self.lower)
-            e.scope.set(self.cell(as_expr(i), as_expr(j)), value)
+            e.scope.set(self._cell(i, j), value)
 
-    def _column(self, column: Var, size: int, failed: Var) -> None:
-        f, e = self.f, self.f.elements
-        whole = e.scope.declare(self.type, self.cell(column, column), "diagonal")
-        pivot = real(whole) if self.wide.is_complex else whole
+    def _column(self, column: Index, failed: Var) -> None:
+        f, e = self.f, self.e
+        whole = self.declared(self._cell(column, column), "diagonal")
+        pivot = parts(whole, self.wide)[0] if self.wide.is_complex else whole
         e.scope.set(failed, either([failed, (pivot > 0).negated()]))
         root = e.scope.declare(DOUBLE, Call("sqrt", (pivot,), DOUBLE), "root")
         f.barrier()
-        with self.rolled(column + f.thread(), size, f.launch.block[0], "i") as row:
-            value: Expr = e.scope.declare(self.type, self.cell(row, column), "below")
-            below: Expr = value / root
-            diagonal: Expr = root
+        first = column + f.thread()
+        with e.counting(first, self.size, "i", self.threads, unroll=1) as row:
+            value = self.declared(self._cell(row, column), "below")
+            quotient, diagonal = value / root, as_expr(root)
             if self.wide.is_complex:
-                below = Make(self.type, (real(value) / root, imaginary(value) / root))
+                real, imaginary = parts(value, self.wide)
+                quotient = Make(self.type, (real / root, imaginary / root))
                 diagonal = Make(self.type, (root, as_expr(0)))
-            chosen = Select.of(eq(row, column), diagonal, below)
-            e.scope.set(self.cell(row, column), chosen)
+            e.scope.set(self._cell(row, column), Select.of(eq(row, column), diagonal, quotient))
         f.barrier()
-        with (
-            self.rolled(column + 1 + self.down, size, self.steps[0], "i") as i,
-            self.rolled(column + 1 + self.across, i + 1, self.steps[1], "j") as j,
-        ):
-            old = e.scope.declare(self.type, self.cell(i, j), "old")
-            left = e.scope.declare(self.type, self.cell(i, column), "left")
-            right = e.scope.declare(self.type, self.cell(j, column), "right")
-            value = self.subtracted(old, left, right, conjugate=True)
-            e.scope.set(self.cell(i, j), value)
+        with self._pairs(column + 1, is_lower=True) as (i, j):
+            old = self.declared(self._cell(i, j), "old")
+            left = self.declared(self._cell(i, column), "left")
+            right = self.declared(self._cell(j, column), "right")
+            e.scope.set(self._cell(i, j), self.subtracted(old, left, right, conjugate=True))
         f.barrier()
 
-    def _write(self, size: int, failed: Var) -> None:
-        f, e = self.f, self.f.elements
+    def _write(self, failed: Var) -> None:
+        f, e = self.f, self.e
         result = f.result(0)
         zero, nan = literal(0, self.wide), literal(float("nan"), self.wide)
-        with self._pairs(size) as (i, j):
+        with self._pairs(Index(0)) as (i, j):
             value = e.scope.variable(self.type, "element", zero)
-            low, high = (as_expr(j), as_expr(i)) if self.lower else (as_expr(i), as_expr(j))
-            e.scope.when(low <= high).set(value, self.cell(high, low))
+            row, column = (i, j) if self.lower else (j, i)
+            with e.when(as_expr(column) <= row) as inside:
+                inside.set(value, self._cell(row, column))
             if not self.lower and self.wide.is_complex:
-                e.scope.set(imaginary(value), -imaginary(value))
-            e.scope.when(failed).set(value, nan)
+                imaginary = parts(value, self.wide)[1]
+                e.scope.set(imaginary, -imaginary)
+            with e.when(failed) as undone:
+                undone.set(value, nan)
             at = position_of((*self.batch, i, j), result.shape)
             f.store(result, at, self.rounded(value))
 
@@ -196,16 +175,13 @@ def emit_solve(f: FunctionWriter) -> None:
     _Solve(f, system_of(f.region.instruction)).emit()
 
 
-@dataclass
 class _Solve(_Writer):
-    f: FunctionWriter
-    system: System
-
-    def __post_init__(self) -> None:
-        super().__init__(self.f)
+    def __init__(self, f: FunctionWriter, system: System) -> None:
+        super().__init__(f)
+        self.system = system
 
     def emit(self) -> None:
-        f, e, system = self.f, self.f.elements, self.system
+        f, e, system = self.f, self.e, self.system
         dims = f.region.operands[1].dims
         columns = f.tile["columns"]
         tile = f.shared(self.type, (system.size, columns), "x")
@@ -213,73 +189,62 @@ class _Solve(_Writer):
         *batch, group = delinearize(f.block(), (*dims[:-2], groups))
         self.batch = tuple(batch)
         self.first = e.symbol(group * columns, "first_column", 0, (groups - 1) * columns)
-        self._move(tile, self._read)
+        with self._elements(tile) as (cell, place, tests):
+            with e.when(*tests):
+                value = e.value(f.region.instruction.operands[1], place)
+                e.scope.set(cell, self.widened(value))
+            if tests:
+                e.scope.otherwise().set(cell, literal(0, self.wide))
         f.barrier()
-        with self.counted(0, system.size, 1, "step") as step:
-            self._row(tile, Symbol(step.name, 0, system.size - 1).index, columns)
-        self._move(tile, self._write)
+        with e.counting(0, system.size, "step") as step:
+            self._row(tile, step, columns)
+        result = f.result(0)
+        with self._elements(tile) as (cell, place, tests), e.when(*tests):
+            wide = self.declared(cell, "wide")
+            f.store(result, position_of(place, result.shape), self.rounded(wide))
 
-    def _move(self, tile: Array, move: Callable[[Element, tuple[Index, ...]], None]) -> None:
-        """Go through the block's elements of the right sides, as they lie in memory."""
-        f, e, system = self.f, self.f.elements, self.system
+    @contextmanager
+    def _elements(self, tile: Array) -> Iterator[tuple[Element, tuple[Index, ...], list[Expr]]]:
+        """The block's elements of the right sides, as they lie in memory, and the tests that there is one."""
+        f, e, system = self.f, self.e, self.system
         columns, size = f.tile["columns"], system.size
-        with self.counted(f.thread(), size * columns, f.launch.block[0], "i") as number:
-            at = Symbol(number.name, 0, size * columns - 1).index
+        with e.counting(f.thread(), size * columns, "i", self.threads) as at:
             if system.is_left:
                 row, local = delinearize(at, (size, columns))
             else:
                 local, row = delinearize(at, (columns, size))
             column = e.symbol(self.first + local, "column", 0, self.first.high + columns - 1)
-            tests = [as_expr(column) < system.columns] * (column.high >= system.columns)
-            if tests:
-                ((atom, _),) = column.terms
-                assert isinstance(atom, Symbol)
-                column = Symbol(atom.name, 0, system.columns - 1).index
-            place = (row, column) if system.is_left else (column, row)
-            with e.when(*tests):
-                move(tile[row, local], (*self.batch, *place))
-            if tests and move == self._read:
-                e.scope.otherwise().set(tile[row, local], literal(0, self.wide))
-
-    def _read(self, cell: Element, place: tuple[Index, ...]) -> None:
-        value = self.f.elements.value(self.f.region.instruction.operands[1], place)
-        self.f.elements.scope.set(cell, self.widened(value))
-
-    def _write(self, cell: Element, place: tuple[Index, ...]) -> None:
-        result = self.f.result(0)
-        value = self.f.elements.scope.declare(self.type, cell, "wide")
-        self.f.store(result, position_of(place, result.shape), self.rounded(value))
+            inside = narrowed(column, system.columns)
+            place = (row, inside) if system.is_left else (inside, row)
+            yield tile[row, local], (*self.batch, *place), below(column, system.columns)
 
     def _triangle(self, row: Index, column: Index) -> Expr:
         """An element of the triangle in double precision."""
         place = (column, row) if self.system.turns else (row, column)
-        value = self.f.elements.value(self.f.region.instruction.operands[0], (*self.batch, *place))
+        value = self.e.value(self.f.region.instruction.operands[0], (*self.batch, *place))
         return self.widened(value, conjugate=self.system.conjugates)
 
     def _row(self, tile: Array, step: Index, columns: int) -> None:
-        f, e, system = self.f, self.f.elements, self.system
+        f, e, system = self.f, self.e, self.system
         row = Index(system.size - 1) - step if system.backwards else step
-        threads = f.launch.block[0]
         if not system.is_unit:
-            with self.counted(f.thread(), columns, threads, "j") as local:
-                value = e.scope.declare(self.type, tile[row, local], "right")
+            with e.counting(f.thread(), columns, "j", self.threads) as local:
+                value = self.declared(tile[row, local], "right")
                 diagonal = self._triangle(row, row)
+                quotient = value / diagonal
                 if self.wide.is_complex:
-                    quotient: Expr = f.uses.call("divide_c128", value, diagonal, type=self.type)
-                else:
-                    quotient = value / diagonal
+                    quotient = f.uses.call("divide_c128", value, diagonal, type=self.type)
                 e.scope.set(tile[row, local], quotient)
             f.barrier()
-        left = (system.size - 1 - as_expr(step)) * columns
-        with self.counted(f.thread(), left, threads, "i") as number:
-            at = Symbol(number.name, 0, max(0, (system.size - 1) * columns - 1)).index
-            beyond, local_at = delinearize(at, (max(1, system.size - 1), columns))
+        left = (Index(system.size - 1) - step) * columns
+        with e.counting(f.thread(), left, "i", self.threads) as at:
+            beyond, local = delinearize(at, (max(1, system.size - 1), columns))
             other = row - 1 - beyond if system.backwards else row + 1 + beyond
             other = e.symbol(other, "row", 0, system.size - 1)
             factor = self._triangle(other, row)
-            old = e.scope.declare(self.type, tile[other, local_at], "old")
-            known = e.scope.declare(self.type, tile[row, local_at], "known")
-            e.scope.set(tile[other, local_at], self.subtracted(old, factor, known))
+            old = self.declared(tile[other, local], "old")
+            known = self.declared(tile[row, local], "known")
+            e.scope.set(tile[other, local], self.subtracted(old, factor, known))
         f.barrier()
 
 
