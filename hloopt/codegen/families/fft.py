@@ -11,9 +11,9 @@ and leaves lines in order at the end.  All roots of unity are powers of w_N, com
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
-from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, delinearize, narrowed
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import (
@@ -28,6 +28,7 @@ from hloopt.kernel_ir.expressions import (
     Select,
     Var,
     as_expr,
+    below,
     either,
     eq,
 )
@@ -83,14 +84,9 @@ class _Transform:
             done *= radix
         self._write(pointees[-1], buffers[0], first, axis)
 
-    @contextmanager
-    def _each(self, count: int) -> Iterator[Index]:
+    def _each(self, count: int) -> AbstractContextManager[Index]:
         """A loop that shares numbers below ``count`` among threads; gives the number."""
-        e = self.f.elements
-        kind, thread = self.f.loads.index_type, self.f.thread()
-        block, counter = e.scope.loop(thread, count, "i", kind, self.threads)
-        with e.within(block):
-            yield Symbol(counter.name, 0, count - 1).index
+        return self.f.elements.counting(self.f.thread(), count, "i", self.threads)
 
     def _roots(self, roots: Array) -> None:
         with self._each(self.length) as number:
@@ -114,18 +110,12 @@ class _Transform:
     def _place(self, first: Index, extent: int) -> Iterator[tuple[Index, Index, Index, list[Expr]]]:
         """A loop over elements of the block's lines: gives line, element, number of the line, tests."""
         with self._each(self.lines * extent) as number:
-            yield self._placed(first, extent, number)
-
-    def _placed(
-        self, first: Index, extent: int, number: Index
-    ) -> tuple[Index, Index, Index, list[Expr]]:
-        axis = self.axis
-        if axis.inner == 1:
-            line, at = delinearize(number, (self.lines, extent))
-        else:
-            at, line = delinearize(number, (extent, self.lines))
-        every = first + line
-        return line, at, every, [as_expr(every) < axis.lines] * (every.high >= axis.lines)
+            if self.axis.inner == 1:
+                line, at = delinearize(number, (self.lines, extent))
+            else:
+                at, line = delinearize(number, (extent, self.lines))
+            every = first + line
+            yield line, at, every, below(every, self.axis.lines)
 
     def _address(self, every: Index, at: Index, extent: int) -> Index:
         axis = self.axis
@@ -134,13 +124,8 @@ class _Transform:
 
     def _line_number(self, every: Index) -> Index:
         """The number of a line that is known to be one."""
-        e = self.f.elements
-        named = e.symbol(every, "line", 0, max(every.high, 0))
-        if named.is_constant:
-            return named
-        ((atom, _),) = named.terms
-        assert isinstance(atom, Symbol)
-        return Symbol(atom.name, 0, min(atom.high, self.axis.lines - 1), atom.multiple).index
+        named = self.f.elements.symbol(every, "line", 0, max(every.high, 0))
+        return narrowed(named, self.axis.lines)
 
     def _read(self, source: Pointee, buffer: Array, first: Index) -> None:
         """Lines into shared memory; zeros behind the last line."""
@@ -169,8 +154,7 @@ class _Transform:
         outer, column = delinearize(number, (axis.outer, axis.columns))
         place = as_expr(e.symbol(at * axis.columns + column, "place", 0, whole - 1))
         mirrored = Select.of(place <= whole // 2, place, whole - place)
-        name = e.scope.declare(self.f.loads.index_type, mirrored, "stored").name
-        stored = Symbol(name, 0, whole // 2).index
+        stored = e.symbol(mirrored, "stored", 0, whole // 2)
         e.scope.set(value, source.memory[outer * axis.read + stored])
         e.scope.when(place > whole // 2).set(self._im(value), -self._im(value))
         alone = [eq(place, 0)] + [eq(place, whole // 2)] * (whole % 2 == 0)
@@ -259,8 +243,7 @@ class _Transform:
             # The power of the root: j (p s + k N / r), modulo N.
             power = e.scope.variable(INT, "power", as_expr(j) * (p * done))
             total = e.scope.variable(self.complex, "total", Make(self.complex, ()))
-            block, k = e.loop(radix, "k")
-            with e.within(block):
+            with e.counting(0, radix, "k") as k:
                 x = e.scope.declare(
                     self.complex, buffers[0][line, q + p * done + k * each], "element"
                 )
@@ -308,8 +291,7 @@ class _Transform:
         whole, row, inner = delinearize(number, (axis.outer // axis.rows, axis.rows, axis.inner))
         place = e.symbol(at * axis.rows + row, "place", 0, self.length * axis.rows - 1)
         address = whole * (axis.written * axis.inner) + place * axis.inner + inner
-        short = axis.written < self.length * axis.rows
-        with e.when(*[as_expr(place) < axis.written] * short) as block:
+        with e.when(*below(place, axis.written)) as block:
             block.set(target.memory[address], value)
 
 
