@@ -5,7 +5,8 @@
     Do Barrier Break Return          a call for its effect, waiting for other threads, ways out
     Copy Wait                        an asynchronous copy into shared memory, and waiting for it
 
-A name is declared once in a function.  What is written to memory is a ``Set`` of an ``Element``.
+A name is declared once in a function, but loops one behind the other may have one counter.  What is written
+to memory is a ``Set`` of an ``Element``.
 """
 
 from __future__ import annotations

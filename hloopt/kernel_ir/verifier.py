@@ -1,0 +1,391 @@
+"""Checks of kernel IR: what a mistake of an emitter breaks, found before a compiler or a device meets it.
+
+types     operators take numbers; what is declared or set gets a value of its type, or a number that C
+          converts without losing its meaning: no float for an integer, no double for a float
+names     each is declared once, and used in its block behind its declaration; only variables are set
+loops     ``Break`` stands in one
+barriers  all threads of a block reach one, or none does (``uniformity.py``)
+places    an element lies in its array: one that is certainly outside is an error, one that may be outside
+          for all that is known is counted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from math import prod
+from typing import Final
+
+from hloopt.analysis.index import symbols_of
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import (
+    Address,
+    Array,
+    ArrayValue,
+    Binary,
+    Call,
+    Cast,
+    Element,
+    Expr,
+    IndexValue,
+    Literal,
+    Make,
+    Member,
+    Select,
+    Unary,
+    Var,
+    subexpressions,
+)
+from hloopt.kernel_ir.printer import statement_text
+from hloopt.kernel_ir.statements import (
+    Barrier,
+    Block,
+    Break,
+    Copy,
+    Declare,
+    Do,
+    For,
+    Function,
+    If,
+    Let,
+    Return,
+    Set,
+    Statement,
+    Wait,
+    While,
+    bodies_of,
+    expressions_of,
+)
+from hloopt.kernel_ir.types import BOOL, Type
+from hloopt.kernel_ir.uniformity import split_barriers
+
+__all__ = ["KernelError", "Places", "verify"]
+
+_BUILTINS: Final = frozenset(
+    f"{word}.{axis}" for word in ("threadIdx", "blockIdx", "blockDim", "gridDim") for axis in "xyz"
+)
+_OF_INTEGERS: Final = frozenset({"%", "<<", ">>", "&", "|", "^"})
+
+
+class KernelError(ValueError):
+    """Kernel IR breaks a rule: the function, the statement, and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How many elements certainly lie in their arrays, and how many may not, for all that is known."""
+
+    certain: int
+    unknown: int
+
+
+def verify(function: Function) -> Places:
+    """Check a function; raises ``KernelError`` for the first rule that it breaks."""
+    checks = _Checks(function)
+    with checks.block():
+        for parameter in function.parameters:
+            checks.declare(parameter.target)
+            if isinstance(parameter.target, Array) and parameter.is_read:
+                checks.fixed.add(parameter.target.name)
+        checks.body(function.body, in_loop=False)
+    for barrier, parts in split_barriers(function):
+        checks.at = barrier
+        checks.fail(f"some threads may not reach it: they part at {_text(parts)}")
+    return Places(checks.certain, checks.unknown)
+
+
+class _Checks:
+    """The rules that need no data flow, statement by statement.
+
+    names   what can be seen
+    taken   what was declared anywhere, and whether it counts a loop
+    fixed   what is never set
+    ranges  of integers that never change
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.at: Statement | None = None
+        self.names: dict[str, Var | Array] = {}
+        self.taken: dict[str, bool] = {}
+        self.fixed: set[str] = set()
+        self.ranges: dict[str, tuple[int, int]] = {}
+        self.certain = self.unknown = 0
+
+    def fail(self, words: str) -> None:
+        where = f"{_text(self.at)}: " if self.at is not None else ""
+        raise KernelError(f"{self.function.name}: {where}{words}")
+
+    def need(self, holds: bool, words: str) -> None:
+        if not holds:
+            self.fail(words)
+
+    # ---- names --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """A block, with which what is declared in it ends."""
+        around = self.names
+        self.names = dict(around)
+        yield
+        self.names = around
+
+    def declare(self, target: Var | Array, *, is_fixed: bool = False, counts: bool = False) -> None:
+        name = target.name
+        again = counts and self.taken.get(name, False) and name not in self.names
+        self.need(again or name not in self.taken, f"{name} is declared twice")
+        self.known(target.type if isinstance(target, Var) else target.element, name)
+        self.taken[name] = counts
+        self.names[name] = target
+        self.ranges.pop(name, None)
+        if is_fixed:
+            self.fixed.add(name)
+
+    def named(self, one: Var | Array) -> None:
+        if one.name not in _BUILTINS:
+            found = self.names.get(one.name)
+            self.need(found is not None, f"{one.name} is not declared here")
+            self.need(found == one, f"{one.name} is declared as {found!r}, not as {one!r}")
+
+    # ---- statements ---------------------------------------------------------------------------------
+
+    def body(self, body: Sequence[Statement], *, in_loop: bool) -> None:
+        with self.block():
+            for statement in body:
+                self.at = statement
+                for expr in expressions_of(statement):
+                    self.expression(expr)
+                with self.block() if bodies_of(statement) else nullcontext():
+                    self.statement(statement, in_loop=in_loop)
+                    for inner in bodies_of(statement):
+                        self.body(inner, in_loop=in_loop or isinstance(statement, For | While))
+
+    def statement(self, statement: Statement, *, in_loop: bool) -> None:
+        match statement:
+            case Let(var, value):
+                self.given(value.type, var.type)
+                self.declare(var, is_fixed=True)
+                self.bound(var, self.range(value))
+            case Declare():
+                self.declaration(statement)
+            case Set(target, value, sign):
+                self.settable(target)
+                if sign:
+                    self.operator(Binary.of(sign, target, value))
+                self.given(value.type, target.type)
+            case Do(call):
+                self.need(isinstance(call, Call), "only a call does something")
+            case For():
+                self.counts(statement)
+            case If(test) | While(test):
+                self.truth(test)
+            case Break():
+                self.need(in_loop, "there is no loop to leave")
+            case Copy(target, source, count):
+                self.need(count in (4, 8, 16), f"{count} bytes are not copied at once")
+                into, out = _memory(target), _memory(source)
+                self.need(into == "shared" and out == "global", "copies go to shared memory")
+            case Wait(groups):
+                self.need(groups >= 0, "a number of copies is not negative")
+            case Barrier(scope):
+                self.need(scope in ("block", "warp"), f"{scope} is no group of threads")
+            case Block() | Return():
+                pass
+            case _:
+                raise TypeError(f"{type(statement).__name__} is no statement of the kernel IR")
+
+    def declaration(self, declared: Declare) -> None:
+        target, values = declared.target, declared.values
+        kind = target.type if isinstance(target, Var) else target.element
+        room = 1 if isinstance(target, Var) else prod(target.dims)
+        self.need(len(values) <= room, f"{len(values)} values for {room}")
+        for value in values:
+            self.given(value.type, kind)
+        is_constant = isinstance(target, Array) and target.space == "constant"
+        self.need(is_constant or not declared.is_static, "only a table of constants is static")
+        self.declare(target, is_fixed=is_constant)
+
+    def settable(self, target: Expr) -> None:
+        while isinstance(target, Member):
+            target = target.operand
+        if not isinstance(target, Var | Element):
+            self.fail("it is neither a variable nor an element")
+            return
+        name = target.name if isinstance(target, Var) else target.array.name
+        self.need(name not in self.fixed | _BUILTINS, f"{name} never changes")
+
+    def counts(self, loop: For) -> None:
+        for part in (loop.var, loop.first, loop.stop, loop.step):
+            self.need(part.type.is_integer, f"a loop does not count by {part.type}")
+        self.need(loop.test in ("<", "<=", ">", ">="), f"a loop does not end by {loop.test}")
+        self.need(
+            loop.change in ("+=", "-=", "*=", "/="), f"a loop does not go on by {loop.change}"
+        )
+        self.declare(loop.var, is_fixed=True, counts=True)
+        first, stop, step = map(self.range, (loop.first, loop.stop, loop.step))
+        if first and stop and step and loop.change == "+=" and step[0] > 0:
+            self.bound(loop.var, (first[0], max(first[0], stop[1] - (loop.test == "<"))))
+
+    # ---- types --------------------------------------------------------------------------------------
+
+    def known(self, kind: Type, what: str) -> None:
+        self.need(kind.kind not in ("unknown", "void"), f"{what} is of type {kind}")
+
+    def given(self, value: Type, target: Type) -> None:
+        self.need(_converts(value, target), f"{value} is not given to {target}")
+
+    def truth(self, test: Expr) -> None:
+        holds = test.type.is_integer or test.type == BOOL
+        self.need(holds, f"a test is not {test.type}")
+
+    def operator(self, expr: Unary | Binary) -> None:
+        """The operands that C's operators take."""
+        operands = (expr.operand,) if isinstance(expr, Unary) else (expr.left, expr.right)
+        kinds = [operand.type for operand in operands]
+        if kinds[0].kind == "pointer":
+            # What an array begins with, or what lies some elements behind that.
+            fits = expr.sign == "*" if len(kinds) == 1 else expr.sign == "+" and kinds[1].is_integer
+        else:
+            only = expr.sign in _OF_INTEGERS or expr.sign == "~"
+            fits = all(one.is_number and not (only and one.kind == "float") for one in kinds)
+            fits = fits and (len(kinds) == 2 or expr.sign != "*")
+        self.need(fits, f"{expr.sign} takes no {' and '.join(map(str, kinds))}")
+
+    def expression(self, expr: Expr) -> None:
+        for one in subexpressions(expr):
+            self.node(one)
+
+    def node(self, expr: Expr) -> None:
+        match expr:
+            case Var():
+                self.named(expr)
+            case IndexValue(index):
+                for symbol in symbols_of([index]):
+                    found = self.names.get(symbol.name)
+                    is_there = isinstance(found, Var) and found.type.is_integer
+                    self.need(is_there, f"{symbol.name} is no integer that is declared here")
+            case Unary():
+                self.operator(expr)
+            case Binary(sign, left, right, kind):
+                self.operator(expr)
+                self.need(kind == Binary.of(sign, left, right).type, f"{sign} gives no {kind}")
+            case Select(test, chosen, other):
+                self.truth(test)
+                alike = chosen.type == other.type or (
+                    chosen.type.is_number and other.type.is_number
+                )
+                self.need(alike, f"either {chosen.type} or {other.type}")
+            case Cast(kind, operand):
+                both = (kind, operand.type)
+                fits = all(one.is_number for one in both) or all(
+                    one.kind == "pointer" for one in both
+                )
+                self.need(fits, f"{operand.type} does not become {kind}")
+            case Member(operand, name, kind):
+                self.need(
+                    operand.type.kind in ("struct", "vector"), f"{operand.type} has no {name}"
+                )
+                self.known(kind, name)
+            case Make(kind, parts):
+                self.need(kind.kind in ("struct", "vector"), f"{kind} has no parts")
+                if kind.element is not None:
+                    self.need(len(parts) == kind.lanes, f"{len(parts)} parts of {kind}")
+                for part in parts:
+                    self.known(part.type, f"a part of {kind}")
+                    self.given(part.type, kind.element or part.type)
+            case Call(function, arguments):
+                for argument in arguments:
+                    self.known(argument.type, f"an argument of {function}")
+            case Element():
+                self.element(expr)
+            case ArrayValue(array):
+                self.named(array)
+            case Literal() | Address():
+                pass
+            case _:
+                raise TypeError(f"{type(expr).__name__} is no expression of the kernel IR")
+
+    # ---- places -------------------------------------------------------------------------------------
+
+    def element(self, element: Element) -> None:
+        array, at = element.array, element.at
+        self.named(array)
+        for one in at:
+            self.need(one.type.is_integer, f"{array.name} has no place {one.type}")
+        if not array.dims:
+            self.need(len(at) == 1, f"{array.name} has one dimension")
+            return
+        self.need(len(at) == len(array.dims), f"{array.name} has {len(array.dims)} dimensions")
+        is_certain = True
+        for one, size in zip(at, array.dims, strict=True):
+            found = self.range(one)
+            if found is None:
+                is_certain = False
+                continue
+            low, high = found
+            outside = high < 0 or low >= size or low > high
+            self.need(not outside, f"{low} to {high} is outside of the {size} of {array.name}")
+            is_certain = is_certain and low >= 0 and high < size
+        self.certain += is_certain
+        self.unknown += not is_certain
+
+    def bound(self, var: Var, found: tuple[int, int] | None) -> None:
+        if found is not None:
+            self.ranges[var.name] = found
+
+    def range(self, expr: Expr) -> tuple[int, int] | None:
+        """The least and the greatest value of an integer, where they are known."""
+        match expr:
+            case IndexValue(index):
+                return index.low, index.high
+            case Literal(_, kind, int(value)) if kind.is_integer:
+                return value, value
+            case Var(name):
+                return self.ranges.get(name)
+            case Cast(kind, operand) if kind.is_integer and kind.bits >= 32:
+                return self.range(operand)
+            case Select(_, chosen, other):
+                one, two = self.range(chosen), self.range(other)
+                return (min(one[0], two[0]), max(one[1], two[1])) if one and two else None
+            case Binary(sign, left, right):
+                one, two = self.range(left), self.range(right)
+                return _combined(sign, one, two) if one and two else None
+        return None
+
+
+def _combined(sign: str, one: tuple[int, int], two: tuple[int, int]) -> tuple[int, int] | None:
+    if sign == "+":
+        return one[0] + two[0], one[1] + two[1]
+    if sign == "-":
+        return one[0] - two[1], one[1] - two[0]
+    if sign == "*":
+        ends = [x * y for x in one for y in two]
+        return min(ends), max(ends)
+    if one[0] < 0 or two[0] <= 0:
+        return None
+    if sign == "/":
+        return one[0] // two[1], one[1] // two[0]
+    if sign == "%":
+        return 0, min(one[1], two[1] - 1)
+    return None
+
+
+def _converts(value: Type, target: Type) -> bool:
+    """Whether C makes a value of one type one of another by itself, as it is meant."""
+    if value == target:
+        return value.kind not in ("unknown", "void")
+    if value.kind == target.kind == "pointer":
+        return target.name == f"const {value.name}"
+    if not (value.is_number and target.is_number):
+        return False
+    return value.kind != "float" or (target.kind == "float" and target.bits > value.bits)
+
+
+def _memory(place: Address) -> str:
+    return place.element.array.space if isinstance(place.element, Element) else "register"
+
+
+def _text(statement: Statement) -> str:
+    """A statement's first line that says what it does."""
+    lines = statement_text(statement).splitlines()
+    return next(line for line in lines if not line.startswith("#")).rstrip(" {;")
