@@ -185,7 +185,8 @@ class Shown:
         """The CUDA C; the C++ of the host."""
         if self.selection.device == "native":
             return native(self.plan)
-        return render(self.plan, find_gpu(self.selection.target), self.selection.limits())
+        program = render(self.plan, find_gpu(self.selection.target), self.selection.limits())
+        return program.text
 
     def compile(self) -> None:
         """Ask NVRTC for the resources of each function.  Raises ``DeviceError`` where it is missing."""

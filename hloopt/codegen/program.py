@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from hloopt.analysis.region import region_of
 from hloopt.codegen.device import Uses
 from hloopt.codegen.families import emitters
 from hloopt.codegen.writer import write_function
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.kernel_ir.printer import Printer
+from hloopt.kernel_ir.statements import Function
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import KernelStep, Plan, PlanStep, walk_steps
@@ -20,26 +23,74 @@ from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.targets import Target
 from hloopt.text.printer import print_instruction
 
-__all__ = ["comment", "kernel_steps", "render", "render_step"]
+__all__ = ["KernelProgram", "Part", "comment", "kernel_steps", "render", "render_step", "text_of"]
 
 _WIDTH = 160
 
 
-def render(plan: Plan, target: Target | None = None, limits: Limits | None = None) -> str:
-    """The source text of a program; target and limits are those that its kernels were chosen for.
+@dataclass(frozen=True)
+class Part:
+    """A kernel of a program: what is said of it, and its function, or the text that a user wrote."""
+
+    remarks: tuple[str, ...]
+    function: Function | None = None
+    text: str = ""
+
+    def lines(self, printer: Printer) -> Iterator[str]:
+        """What a printer makes of it."""
+        yield from self.remarks
+        if self.function is not None:
+            yield from printer.function(self.function)
+        elif self.text:
+            yield self.text
+        else:
+            yield ""
+
+
+@dataclass(frozen=True)
+class KernelProgram:
+    """The kernels of a plan.
+
+    library  the text of the device functions that they use
+    uses     the names of these; ``library`` of a program that is text has them all
+    """
+
+    library: str
+    uses: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """CUDA C."""
+        printer = Printer()
+        return "\n".join(
+            [self.library, *(line for part in self.parts for line in part.lines(printer))]
+        )
+
+
+def text_of(program: KernelProgram | str) -> str:
+    """The CUDA C of a program, which may be text already."""
+    return program if isinstance(program, str) else program.text
+
+
+def render(plan: Plan, target: Target | None = None, limits: Limits | None = None) -> KernelProgram:
+    """The kernels of a plan; target and limits are those that they were chosen for.
 
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
     uses = Uses()
-    functions = []
+    parts: list[Part] = []
     for step in kernel_steps(plan.steps):
-        functions += [*_step(step, uses, target, limits), ""]
-    return "\n".join([uses.source(), *functions])
+        parts += [*_step(step, uses, target, limits), Part(())]
+    return KernelProgram(uses.source(), uses.names(), tuple(parts))
 
 
 def render_step(step: KernelStep) -> str:
     """The source text of one instruction, device functions left out."""
-    return "\n".join(_step(step, Uses(), None, None))
+    printer = Printer()
+    return "\n".join(
+        line for part in _step(step, Uses(), None, None) for line in part.lines(printer)
+    )
 
 
 def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:
@@ -49,23 +100,24 @@ def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:
 
 def _step(
     step: KernelStep, uses: Uses, target: Target | None, limits: Limits | None
-) -> Iterator[str]:
+) -> Iterator[Part]:
     launches: dict[str, Launch] = {}
     for part in step.spec.steps:
         if isinstance(part, Launch):
             launches.setdefault(part.function, part)
     if not launches:
         return
-    yield from comment(step.instruction)
+    remarks = tuple(comment(step.instruction))
     kernel = find_kernel(step.spec.kernel)
     if kernel.source is not None:
         assert target is not None, "a kernel that brings its source asks for the target"
         site = Site(region_of(step.instruction), target, limits or Limits())
-        yield kernel.source(site, step.spec, step.function)
+        yield Part(remarks, text=kernel.source(site, step.spec, step.function))
         return
     emit = emitters()[step.spec.kernel]
     for launch in launches.values():
-        yield from Printer().function(write_function(step, launch, emit, uses))
+        yield Part(remarks, write_function(step, launch, emit, uses))
+        remarks = ()
 
 
 def comment(instruction: Instruction) -> Iterator[str]:

@@ -12,6 +12,7 @@ stand for the operators that Python gives another meaning.  ``as_expr`` takes wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Final, TypeAlias
 
 from hloopt.analysis.index import Index
@@ -228,6 +229,11 @@ class Call(Expr):
     arguments: tuple[Expr, ...]
     type: Type
 
+    @property
+    def name(self) -> str:
+        """The function's name without template arguments."""
+        return self.function.partition("<")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Member(Expr):
@@ -268,6 +274,11 @@ class Array:
     def __getitem__(self, at: Operand | tuple[Operand, ...]) -> Element:
         places = at if isinstance(at, tuple) else (at,)
         return Element(self, tuple(map(as_expr, places)))
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of all elements, whose size must be known."""
+        return prod(self.dims) * self.element.bits // 8
 
     def address(self, at: Operand) -> Address:
         """Where an element lies."""

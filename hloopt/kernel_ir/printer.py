@@ -108,8 +108,7 @@ class Printer:
                 chosen = self.operand(expr.chosen, _CHOICE + 1)
                 return f"{test} ? {chosen} : {self.operand(expr.other, _CHOICE)}", _CHOICE
             case Call():
-                arguments = ", ".join(map(self.expression, expr.arguments))
-                return f"{expr.function}({arguments})", _PRIMARY
+                return self.call(expr), _PRIMARY
             case Member():
                 at = "" if expr.at is None else f"[{self.expression(expr.at)}]"
                 return f"{self.operand(expr.operand, _PRIMARY)}.{expr.name}{at}", _PRIMARY
@@ -142,8 +141,12 @@ class Printer:
             return _PRIMARY if sign != "||" or expr.sign == "&&" else binding
         return binding
 
+    def call(self, call: Call) -> str:
+        """A call."""
+        return f"{call.function}({', '.join(map(self.expression, call.arguments))})"
+
     def element(self, element: Element) -> str:
-        """An element that is read or written."""
+        """An element that is read."""
         return f"{element.array.name}{''.join(f'[{self.expression(at)}]' for at in element.at)}"
 
     def address(self, element: Element) -> str:
@@ -269,26 +272,32 @@ class Printer:
         if isinstance(target, Var):
             yield f"{target.type} {target.name}{f' = {values[0]}' if values else ''};"
             return
-        if declared.offset is not None:
-            yield from self.in_launch(target, declared.offset)
-            return
-        words = []
-        if target.space == "shared":
-            words.append("__shared__")
-        elif target.space == "constant":
-            words += ["static"] * declared.is_static + ["const"]
-        if declared.align:
-            words.append(f"__align__({declared.align})")
         places = "".join(f"[{size}]" for size in target.dims)
+        if target.space == "shared":
+            yield from self.shared(target, declared.offset, declared.align)
+            return
+        words = ["static"] * declared.is_static
+        if target.space == "constant":
+            words.append("const")
+        if declared.align:
+            words.append(self.aligned(declared.align))
         text = f"{' '.join([*words, str(target.element)])} {target.name}{places}"
         yield f"{text} = {{{', '.join(values)}}};" if values else f"{text};"
 
-    def in_launch(self, array: Array, offset: int) -> Iterator[str]:
-        """A shared array in the memory that the launch gives, at a multiple of 16 bytes."""
-        if not offset:
-            yield "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
+    def aligned(self, bytes: int) -> str:
+        """What says that an array begins at a multiple of so many bytes."""
+        return f"__align__({bytes})"
+
+    def shared(self, array: Array, offset: int | None, align: int) -> Iterator[str]:
+        """A shared array, of the function or in the memory that the launch gives."""
         places = "".join(f"[{size}]" for size in array.dims)
         kind = array.element
+        if offset is None:
+            word = f"{self.aligned(align)} " if align else ""
+            yield f"__shared__ {word}{kind} {array.name}{places};"
+            return
+        if not offset:
+            yield f"extern __shared__ {self.aligned(16)} unsigned char dynamic_shared[];"
         yield f"{kind} (&{array.name}){places} = *({kind} (*){places})(dynamic_shared + {offset});"
 
     # ---- functions ----------------------------------------------------------------------------------

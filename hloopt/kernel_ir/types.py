@@ -36,7 +36,7 @@ class Type:
 
     name     in C
     kind     bool, signed, unsigned, float, struct, vector, pointer or void
-    bits     of a scalar; 0 of others
+    bits     of a scalar or a struct; 0 of others
     element  of a vector
     lanes    how many elements a vector has
     """
@@ -102,9 +102,9 @@ def named_type(name: str | Type) -> Type:
     return _SCALARS.get(name) or struct(name)
 
 
-def struct(name: str) -> Type:
-    """A struct of the device library, or of a header."""
-    return Type(name, "struct")
+def struct(name: str, bits: int = 0) -> Type:
+    """A struct of the device library, or of a header; 0 bits where its size is of no interest."""
+    return Type(name, "struct", bits)
 
 
 def vector(element: Type, lanes: int) -> Type:

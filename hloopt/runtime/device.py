@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.kernels.spec import Dim3, Role
+
+if TYPE_CHECKING:
+    from hloopt.codegen.program import KernelProgram
 
 __all__ = [
     "Array",
@@ -47,7 +50,7 @@ class Device(Protocol):
     the HLO instruction.
     """
 
-    def load(self, source: str, describe: dict[str, str]) -> None:
+    def load(self, program: KernelProgram | str, describe: dict[str, str]) -> None:
         """Compile a program, or take it from the cache; ``describe`` tells functions' instructions."""
 
     def allocate(self, byte_size: int) -> int:

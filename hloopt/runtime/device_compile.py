@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from hloopt.codegen.program import render
+from hloopt.codegen.program import KernelProgram, render
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
@@ -61,7 +61,7 @@ class Prepared:
 
     module: Module
     plan: Plan
-    source: str
+    source: KernelProgram | str
     report: PipelineReport
     notes: tuple[str, ...] = ()
 

@@ -8,6 +8,7 @@ from threading import Lock
 
 import numpy as np
 
+from hloopt.codegen.program import KernelProgram
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import EVALUATORS, Host
 from hloopt.interpret.context import leaf_arrays
@@ -72,7 +73,7 @@ class DeviceProgram(Program):
         module: Module,
         plan: Plan,
         device: Device,
-        source: str,
+        source: KernelProgram | str,
         describe: Mapping[str, str] | None = None,
     ) -> None:
         for name in ("replica_count", "num_partitions"):

@@ -45,12 +45,14 @@ class DeviceFunction:
     source    its text, with its comment
     needs     names of the definitions it mentions, in the order of the library
     is_type   whether it is a struct
+    synchronizes  whether the threads of a warp exchange values in it
     """
 
     name: str
     source: str
     needs: tuple[str, ...]
     is_type: bool
+    synchronizes: bool
 
 
 def identifiers(text: str) -> set[str]:
@@ -86,4 +88,6 @@ def _definition(paragraph: str, before: Mapping[str, DeviceFunction]) -> DeviceF
     name = match[1]
     words = identifiers(paragraph)
     needs = tuple(other for other in before if other in words)
-    return DeviceFunction(name, paragraph, needs, struct is not None)
+    exchanges = any(word.startswith("__shfl") for word in words)
+    synchronizes = exchanges or any(before[other].synchronizes for other in needs)
+    return DeviceFunction(name, paragraph, needs, struct is not None, synchronizes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hloopt.codegen.program import KernelProgram, text_of
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Dim3
@@ -57,10 +58,10 @@ class CudaDevice:
         self._pending: dict[str, None] = {}
         self._failed = False
 
-    def load(self, source: str, describe: dict[str, str]) -> None:
+    def load(self, program: KernelProgram | str, describe: dict[str, str]) -> None:
         """Compile a program for this GPU, or take it from the cache, and load it."""
         self.compiled = compile_cuda(
-            source, self._arch, self.flags, describe=describe, nvrtc=self._nvrtc
+            text_of(program), self._arch, self.flags, describe=describe, nvrtc=self._nvrtc
         )
         self._describe = describe
         self._functions = {}

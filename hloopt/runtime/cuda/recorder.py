@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
+from hloopt.codegen.program import KernelProgram
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Dim3
@@ -60,9 +61,9 @@ class Recorder:
         entries, self._entries, self._origin = self._entries, [], None
         return entries
 
-    def load(self, source: str, describe: dict[str, str]) -> None:
+    def load(self, program: KernelProgram | str, describe: dict[str, str]) -> None:
         """Not timed."""
-        self._device.load(source, describe)
+        self._device.load(program, describe)
 
     def allocate(self, byte_size: int) -> int:
         """Not timed."""

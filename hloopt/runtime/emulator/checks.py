@@ -49,9 +49,8 @@ def check_function(
     return writer.rewrite(declared)
 
 
-def vector_overloads(functions: Sequence[Function]) -> str:
+def vector_overloads(names: Sequence[str]) -> str:
     """``load_vector`` and ``store_vector`` of checked pointers, where the program has them."""
-    names = {function.name for function in functions}
     text = ""
     if "load_vector" in names:
         text += (

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from hloopt.codegen.program import KernelProgram, text_of
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.kernels.spec import Dim3
 from hloopt.runtime.device import Array, Pointer, PointerArgument
@@ -60,7 +61,7 @@ class EmulatorDevice:
         self.threads = threads or _processors()
         self.time_limit = time_limit
         self._memory = SharedMemory()
-        self._source = ""
+        self._source: KernelProgram | str = ""
         self._program: ProgramSource | None = None
         self._describe: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
@@ -71,16 +72,16 @@ class EmulatorDevice:
         self._waited = 0  # launches of the child that have ended
         self._launched: list[str] = []  # those after them
 
-    def load(self, source: str, describe: dict[str, str]) -> None:
+    def load(self, program: KernelProgram | str, describe: dict[str, str]) -> None:
         """Compile a program, or take it from the cache; the one before is forgotten, memory is kept.
 
         Raises ``DeviceError`` where there is no compiler or it refuses the text.
         """
         self._synchronize()
         self._end_child()
-        self._program = translate(source, is_checked=self.mode == "check")
+        self._program = translate(program, is_checked=self.mode == "check")
         self._executable = build_program(self._program.text, is_checked=self.mode == "check")
-        self._source = source
+        self._source = program
         self._describe = dict(describe)
         self._numbers = {kernel.name: i for i, kernel in enumerate(self._program.kernels)}
 
@@ -248,7 +249,7 @@ class EmulatorDevice:
             message += f": {place}"
         message += f" {ending.text}"
         if ending.line:
-            lines = self._source.splitlines()
+            lines = text_of(self._source).splitlines()
             text = lines[ending.line - 1].strip() if ending.line <= len(lines) else ""
             message += f" (line {ending.line}: {text})"
         return EvaluationError(message)

@@ -1,17 +1,33 @@
-"""From a program of CUDA C to a C++ translation unit against our headers.
+"""From a program to a C++ translation unit against our headers.
 
-The text becomes the inside of a class, so that ``threadIdx`` and its kin are members of one object for each
-CUDA thread.  For fast runs only ``extern "C"`` and ``__shared__`` are rewritten; for checked ones, ``checks``
-rewrites every access of memory.
+Kernels become members of a class, so that ``threadIdx`` and its kin are members of one object for each CUDA
+thread.  Kernel IR is printed as it is needed (``printer.py``).  Of CUDA C that a user wrote the text is
+rewritten: for fast runs only ``extern "C"`` and ``__shared__``, for checked ones every access of memory
+(``checks.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hloopt.codegen.device import library
+from hloopt.codegen.program import KernelProgram, Part
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
+from hloopt.kernel_ir.expressions import Array, Call, subexpressions
+from hloopt.kernel_ir.printer import Printer
+from hloopt.kernel_ir.statements import (
+    Barrier,
+    Declare,
+    Statement,
+    expressions_of,
+    walk,
+)
+from hloopt.kernel_ir.statements import (
+    Function as Kernel,
+)
 from hloopt.runtime.emulator.checks import check_function, struct_names, vector_overloads
+from hloopt.runtime.emulator.printer import CheckedPrinter, EmulatorPrinter
 from hloopt.runtime.emulator.shared import declare_shared, dynamic_bytes
 from hloopt.runtime.emulator.tokens import (
     Function,
@@ -32,13 +48,14 @@ _NAME = "program.cu"
 class KernelSource:
     """A kernel of a program; ``most_threads`` is what its launch bounds say of a block.
 
-    ``dynamic`` is how many bytes of shared memory a launch must give.
+    ``line`` is where it begins; ``dynamic`` is how many bytes of shared memory a launch must give.
     """
 
     name: str
     synchronizes: bool
     parameters: tuple[str, ...]
     most_threads: int | None
+    line: int
     dynamic: int = 0
 
 
@@ -50,42 +67,106 @@ class ProgramSource:
     kernels: tuple[KernelSource, ...]
 
 
-def translate(source: str, *, is_checked: bool) -> ProgramSource:
-    """The translation unit of a program.
+def translate(program: KernelProgram | str, *, is_checked: bool) -> ProgramSource:
+    """The translation unit of a program, or of a text of CUDA C.
 
-    Raises ``DeviceError`` where the text does not keep the conventions of generated code.
+    Raises ``DeviceError`` where a text does not keep the conventions of generated code.
     """
-    try:
-        tokens = tokenize(source)
-        functions = find_functions(tokens)
-    except ValueError as error:
-        raise DeviceError(f"the generated code cannot be read: {error}") from error
-    syncs = synchronizing(functions)
-    kernels = [function for function in functions if function.is_kernel]
+    if isinstance(program, str):
+        program = KernelProgram("", (), (Part((), text=program),))
+    parts, kernels = [_HEAD], []
+    if is_checked:
+        parts.append(_CHECKED_HEAD)
+    parts.append(f'#line 1 "{_NAME}"\n{program.library}\n')
+    if is_checked:
+        parts.append(vector_overloads(program.uses))
+    line = program.library.count("\n") + 2 if program.library else 1
+    helpers = frozenset(name for name, entry in library().items() if entry.synchronizes)
+    for part in program.parts:
+        parts.append(f'\n#line {line} "{_NAME}"\n')
+        if part.function is not None:
+            written, kernel = _kernel(part, part.function, line, helpers, is_checked)
+            parts.append(written)
+            kernels.append(kernel)
+        else:
+            remarks = "".join(f"{remark}\n" for remark in part.remarks)
+            written, found = _user_text(part.text, line + len(part.remarks), is_checked)
+            parts.append(remarks + written)
+            kernels += found
+        line += sum(text.count("\n") + 1 for text in part.lines(Printer()))
     names = [kernel.name for kernel in kernels]
     for name in names:
         if names.count(name) > 1:
             raise DeviceError(f"the generated code has two kernels called {name}")
-    parts = [_HEAD]
-    if is_checked:
-        parts.append(_CHECKED_HEAD)
-    parts.append(f'#line 1 "{_NAME}"\n')
-    parts.extend(_body(tokens, functions, syncs, is_checked))
     parts.append("\n};\n}  // namespace\n")
-    parts.append(_table(kernels, syncs, is_checked))
-    return ProgramSource(
-        "".join(parts),
-        tuple(
-            KernelSource(
-                kernel.name,
-                kernel.name in syncs,
-                tuple(parameter.name for parameter in kernel.parameters),
-                kernel.most_threads,
-                dynamic_bytes(kernel.tokens[kernel.begin : kernel.end]),
-            )
-            for kernel in kernels
-        ),
+    parts.append(_table(kernels, is_checked))
+    return ProgramSource("".join(parts), tuple(kernels))
+
+
+def _kernel(
+    part: Part, function: Kernel, line: int, helpers: frozenset[str], is_checked: bool
+) -> tuple[str, KernelSource]:
+    """The member that a kernel becomes; its body's lines are those of the CUDA C."""
+    printer = CheckedPrinter(function, helpers) if is_checked else EmulatorPrinter(function)
+    body = list(printer.body(function.body, 1))
+    head = sum(1 for _ in part.lines(Printer())) - len(body) - 1
+    parameters = ", ".join(map(printer.parameter, function.parameters))
+    kernel = KernelSource(
+        function.name,
+        any(_synchronizes(statement, helpers) for statement in walk(function.body)),
+        tuple(parameter.target.name for parameter in function.parameters),
+        function.threads,
+        line + len(part.remarks),
+        _given(function),
     )
+    lines = [*part.remarks, f"{printer.head(function)}{parameters}) {{"]
+    lines += [f'#line {line + head} "{_NAME}"', *body, "}"]
+    return "\n".join(lines), kernel
+
+
+def _synchronizes(statement: Statement, helpers: frozenset[str]) -> bool:
+    """Whether threads wait for each other there."""
+    return isinstance(statement, Barrier) or any(
+        isinstance(one, Call) and one.name in helpers
+        for expr in expressions_of(statement)
+        for one in subexpressions(expr)
+    )
+
+
+def _given(function: Kernel) -> int:
+    """Bytes of shared memory that a launch must give at least."""
+    return max(
+        (
+            statement.offset + target.byte_size
+            for statement in walk(function.body)
+            if isinstance(statement, Declare)
+            and statement.offset is not None
+            and isinstance(target := statement.target, Array)
+        ),
+        default=0,
+    )
+
+
+def _user_text(source: str, line: int, is_checked: bool) -> tuple[str, list[KernelSource]]:
+    try:
+        tokens = tokenize(source, line)
+        functions = find_functions(tokens)
+    except ValueError as error:
+        raise DeviceError(f"the generated code cannot be read: {error}") from error
+    syncs = synchronizing(functions)
+    kernels = [
+        KernelSource(
+            kernel.name,
+            kernel.name in syncs,
+            tuple(parameter.name for parameter in kernel.parameters),
+            kernel.most_threads,
+            kernel.tokens[kernel.begin].line,
+            dynamic_bytes(kernel.tokens[kernel.begin : kernel.end]),
+        )
+        for kernel in functions
+        if kernel.is_kernel
+    ]
+    return "".join(_body(tokens, functions, syncs, is_checked)), kernels
 
 
 _HEAD = """#include "emulator.h"
@@ -129,18 +210,18 @@ def _body(
             parts.append(f'\n#line {behind} "{_NAME}"\n')
     parts.append(join(without_linkage(tokens[at:])))
     if is_checked:
-        parts.append(vector_overloads(functions))
+        parts.append(vector_overloads([function.name for function in functions]))
     return parts
 
 
-def _table(kernels: Sequence[Function], syncs: frozenset[str], is_checked: bool) -> str:
+def _table(kernels: Sequence[KernelSource], is_checked: bool) -> str:
     lines = []
     for kernel in kernels:
-        names = "".join(f'"{parameter.name}", ' for parameter in kernel.parameters)
-        synchronizes = str(kernel.name in syncs).lower()
+        names = "".join(f'"{name}", ' for name in kernel.parameters)
+        synchronizes = str(kernel.synchronizes).lower()
         lines.append(f"HLOOPT_KERNEL({kernel.name}, {synchronizes}, {names}nullptr)")
     rows = ", ".join(f"hloopt_kernel_{kernel.name}()" for kernel in kernels)
-    first = min((kernel.tokens[kernel.begin].line for kernel in kernels), default=1)
+    first = min((kernel.line for kernel in kernels), default=1)
     lines += [
         'extern "C" {',
         f"extern const hloopt::Kernel hloopt_kernels[] = {{{rows or '{}'}}};",

@@ -50,11 +50,10 @@ class Token:
     line: int
 
 
-def tokenize(source: str) -> list[Token]:
-    """All tokens; the last one is empty and has what stands behind the others."""
+def tokenize(source: str, line: int = 1) -> list[Token]:
+    """All tokens, the first in ``line``; the last one is empty and has what stands behind the others."""
     tokens = []
     before = ""
-    line = 1
     for match in _TOKEN.finditer(source):
         if match.lastgroup == "space":
             before = match[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloopt.codegen.native import render
+from hloopt.codegen.program import text_of
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
@@ -32,7 +33,8 @@ class CompiledNative(NativeProgram):
     """A program with what it was made from."""
 
     def __init__(self, prepared: Prepared, *, threads: int | None = None) -> None:
-        super().__init__(prepared.module, prepared.plan, threads=threads, source=prepared.source)
+        source = text_of(prepared.source)
+        super().__init__(prepared.module, prepared.plan, threads=threads, source=source)
         self.prepared = prepared
 
 
