@@ -9,7 +9,7 @@ import numpy as np
 
 import hloopt
 from hloopt.analysis.region import region_of
-from hloopt.codegen.program import kernel_steps, render
+from hloopt.codegen.program import KernelProgram, kernel_steps, render
 from hloopt.errors import DeviceError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel, Site
@@ -58,8 +58,8 @@ def chooser(
 
 def planned(
     text: str, kernel: str | None = None, tile: Mapping[str, int] | None = None
-) -> tuple[Module, Plan, str]:
-    """A module, its plan and the source; every instruction that the kernel fits has it."""
+) -> tuple[Module, Plan, KernelProgram]:
+    """A module, its plan and the program; every instruction that the kernel fits has it."""
     module = hloopt.parse(text)
     hloopt.verify(module)
     plan = plan_program(module, chooser(kernel, tile))
@@ -69,14 +69,14 @@ def planned(
 def ran(
     module: Module,
     plan: Plan,
-    source: str,
+    kernels: KernelProgram | str,
     inputs: Sequence[Array],
     *,
     mode: str = "check",
     seed: int = 0,
 ) -> list[Array]:
     """The results of a plan on the emulator."""
-    program = DeviceProgram(module, plan, EmulatorDevice(mode=mode, seed=seed), source)
+    program = DeviceProgram(module, plan, EmulatorDevice(mode=mode, seed=seed), kernels)
     try:
         return program.run(inputs)
     finally:
@@ -104,16 +104,17 @@ def check_kernel(
     have fitted somewhere; with ``everywhere`` NVRTC compiles the source for sm_75 and sm_90, without spills
     (where it is installed).
     """
-    module, plan, source = planned(text, kernel, tile)
+    module, plan, kernels = planned(text, kernel, tile)
+    source = kernels.text
     steps = list(kernel_steps(plan.steps))
     if used and kernel is not None:
         for name in kernel.split(","):
             assert any(step.spec.kernel == name for step in steps), f"{name} fits nowhere"
     given = generate(module, seed) if inputs is None else list(inputs)
     want = hloopt.evaluate(module, given)
-    results = [ran(module, plan, source, given, mode="check", seed=1)]
+    results = [ran(module, plan, kernels, given, mode="check", seed=1)]
     if fast:
-        results.append(ran(module, plan, source, given, mode="fast", seed=2))
+        results.append(ran(module, plan, kernels, given, mode="fast", seed=2))
     judge = Judge.of(module, [given], [want], rtol=0 if exact else rtol, atol=0 if exact else atol)
     for got in results:
         for number, comparison in enumerate(judge.compare_all([got], [want])):

@@ -48,7 +48,8 @@ def _check(sources: Sequence[tuple[str, int]]) -> None:
 
 def _functions(text: str, kernel: str) -> tuple[str, int]:
     """A program's functions, and the instructions of its fusion."""
-    module, _, source = planned(text, kernel)
+    module, _, kernels = planned(text, kernel)
+    source = kernels.text
     fusion = next(one for one in module.entry if one.opcode == "fusion")
     return source[source.index('extern "C"') :], executed_instructions(fusion)
 

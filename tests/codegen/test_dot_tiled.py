@@ -69,7 +69,7 @@ def test_large_tiles_move_by_vectors() -> None:
     """Factors come out of shared memory four at once, and partial sums go to memory so."""
     text = module_of([matrix_dot(("f32", "f32", "f32"), 128, 96, 128)])
     tile = {"m": 128, "n": 128, "k": 16, "thread_m": 8, "thread_n": 8, "vector": 4, "prefetch": 1}
-    _, _, source = planned(text, "dot-split-k", {**tile, "split": 2})
+    source = planned(text, "dot-split-k", {**tile, "split": 2})[2].text
     assert "store_vector(&scratch_0[" in source
     try:
         ptx = compile_ptx(source, "sm_90")

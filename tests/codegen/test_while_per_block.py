@@ -459,7 +459,8 @@ def test_ops_with_kernels_of_their_own_are_refused() -> None:
 
 def test_a_missing_barrier_is_found() -> None:
     """The checks would tell a race: without the barrier that ends a trip the emulator stops."""
-    parsed, plan, source = planned(fused(heat(64, 5)), "while-per-block")
+    parsed, plan, kernels = planned(fused(heat(64, 5)), "while-per-block")
+    source = kernels.text
     at = source.rindex("__syncthreads();")
     broken = source[:at] + source[at + len("__syncthreads();") :]
     with pytest.raises(EvaluationError, match=r"no barrier between|no thread has written"):

@@ -301,7 +301,7 @@ def test_random_loops(seed: int) -> None:
 def test_indices_are_wide_where_results_are() -> None:
     """A stacked result of more elements than 32 bits count is written at 64-bit indices."""
     text = pendulum(1_000_003, 10_000)
-    source = planned(fused(text), KERNEL)[2]
+    source = planned(fused(text), KERNEL)[2].text
     assert "const long long i = " in source
     assert "for (long long trip = 0; trip < 10000; ++trip)" in source
 
@@ -327,7 +327,7 @@ def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:
 def test_estimated_registers_are_those_of_the_compiler_about() -> None:
     """The estimate is within a third of what the assembler gives."""
     for text in (pendulum(300, 7), cartpole(64), network(33, 5)):
-        _, _, source = planned(fused(text), KERNEL)
+        source = planned(fused(text), KERNEL)[2].text
         try:
             found = compile_cuda(source, "sm_90").resources
         except DeviceError:

@@ -124,7 +124,7 @@ def program_of(subject: Subject) -> Program:
 
     plan = plan_program(ready, chosen)
     assert not subject.kernel or used, f"{subject.name}: {subject.kernel} fits nothing"
-    return Program(ready, plan, render(plan, _TARGET, _LIMITS))
+    return Program(ready, plan, render(plan, _TARGET, _LIMITS).text)
 
 
 class _Device(EmulatorDevice):

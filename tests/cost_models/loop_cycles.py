@@ -40,7 +40,7 @@ def compared(path: Path, tool: str) -> Iterator[str]:
     make_pipeline("O3").run(module)
     make_ready(module)
     plan = plan_program(module, lambda one: choose(one, H200, Limits()))
-    source = render(plan)
+    source = render(plan).text
     compiled = compile_cuda(source, "sm_90", TIMED)
     latencies = {**LATENCIES, "memory": 281, "control": 22, "shuffle": int(SHUFFLE)}
     code = sass.disassemble(compiled.image, tool)
