@@ -258,13 +258,15 @@ class Index:
         return "".join(parts)
 
     @property
+    def is_factor(self) -> bool:
+        """Whether its C expression is neither a sum nor a product."""
+        terms = self.terms
+        return not terms or (len(terms) == 1 and not self.constant and terms[0][1] == 1)
+
+    @property
     def factor_text(self) -> str:
         """The C expression as a factor: in parentheses where it is a sum or a product."""
-        if self.is_constant or (
-            len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1
-        ):
-            return str(self)
-        return f"({self})"
+        return str(self) if self.is_factor else f"({self})"
 
 
 def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:

@@ -143,6 +143,9 @@ class Var(Expr):
     name: str
     type: Type
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Literal(Expr):
@@ -270,6 +273,9 @@ class Array:
 
     def __str__(self) -> str:
         return self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __getitem__(self, at: Operand | tuple[Operand, ...]) -> Element:
         places = at if isinstance(at, tuple) else (at,)

@@ -94,8 +94,7 @@ class Printer:
             case Text():
                 return expr.text, _PRIMARY
             case IndexValue():
-                text = str(expr.index)
-                return text, _PRIMARY if text == expr.index.factor_text else _BINDING["+"]
+                return str(expr.index), _PRIMARY if expr.index.is_factor else _BINDING["+"]
             case Binary():
                 return self._binary(expr)
             case Unary():
@@ -159,9 +158,15 @@ class Printer:
         """The lines of statements."""
         indent = _INDENT * depth
         for statement in statements:
-            yield from self._statement(statement, indent, depth)
+            if isinstance(statement, For | While | If | Block | Verbatim):
+                yield from self._block_of(statement, indent, depth)
+            else:
+                for line in self.lines(statement):
+                    yield indent + line
 
-    def _statement(self, statement: Statement, indent: str, depth: int) -> Iterator[str]:
+    def _block_of(
+        self, statement: For | While | If | Block | Verbatim, indent: str, depth: int
+    ) -> Iterator[str]:
         match statement:
             case For():
                 if (unroll := self.unroll(statement.unroll)) is not None:
@@ -180,8 +185,6 @@ class Printer:
                 yield from self._block("", statement.body, indent, depth)
             case Verbatim():
                 yield from self._block(statement.header, statement.body, indent, depth)
-            case _:
-                yield from (indent + line for line in self.lines(statement))
 
     def _block(
         self, header: str, body: Sequence[Statement], indent: str, depth: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Expr, Operand, Var, as_expr
@@ -33,6 +33,9 @@ __all__ = ["Names", "Scope", "TooLong", "identifier"]
 
 Key: TypeAlias = tuple[object, ...]
 
+_LONG: Final = 120
+"""Bytes that few statements exceed."""
+
 _UNFIT = re.compile(r"[^A-Za-z0-9_]+")
 
 
@@ -56,11 +59,20 @@ class Names:
         self.room = room
         self._reserved = reserved
         self._next: dict[str, int] = {}
+        self._unmeasured: list[Statement] = []
 
     def take(self, statement: Statement) -> None:
-        """Count what is written; of a block its head."""
-        if self.room is not None:
-            self.room -= len(statement_text(statement).removesuffix("\n}").removesuffix(" {")) + 1
+        """Count what is written; of a block its head.
+
+        Statements are measured only when so many are there that they could be too long together.
+        """
+        if self.room is None:
+            return
+        self._unmeasured.append(statement)
+        if len(self._unmeasured) * _LONG > self.room:
+            for one in self._unmeasured:
+                self.room -= len(statement_text(one).removesuffix("\n}").removesuffix(" {")) + 1
+            self._unmeasured.clear()
             if self.room < 0:
                 raise TooLong
 

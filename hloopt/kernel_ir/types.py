@@ -50,6 +50,9 @@ class Type:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def is_integer(self) -> bool:
         """Whether it counts: bool is not among them."""
