@@ -60,7 +60,8 @@ class Launch:
     """One launch: ``scalars`` are 32-bit integers handed after the pointers.
 
     ``function`` is the suffix of the function's name, empty for an instruction's only one.  ``shared`` is how
-    many bytes of shared memory a block is given beside the arrays that the function declares.
+    many bytes of shared memory a block is given beside the arrays that the function declares.  ``part`` is the
+    number of what the function computes: of a group of reductions, or of a transform.
     """
 
     function: str
@@ -69,6 +70,7 @@ class Launch:
     arguments: tuple[Argument, ...]
     scalars: tuple[int, ...] = ()
     shared: int = 0
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)

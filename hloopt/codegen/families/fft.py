@@ -43,8 +43,7 @@ _UNROLLED = 8  # the largest radix whose elements a thread has in registers
 
 def emit(f: FunctionWriter) -> None:
     """The transform of one dimension."""
-    number = int(f.launch.function.removeprefix("_"))
-    _Transform(f, axis_transforms(f.region.instruction)[number]).emit()
+    _Transform(f, axis_transforms(f.region.instruction)[f.launch.part]).emit()
 
 
 @dataclass

@@ -40,8 +40,7 @@ def _parts(f: FunctionWriter, name: str, done: Finish) -> None:
 def _scratch(f: FunctionWriter) -> list[list[int]]:
     """The scratch buffers of each hero of the function's group."""
     reductions = reductions_of(f.region)
-    group = group_of(f)
-    at = reductions.groups.index(group)
+    at, group = f.launch.part, group_of(f)
     numbers = scratch_numbers(reductions)
     return [
         [found for (owner, hero, _), found in numbers.items() if (owner, hero) == (at, number)]

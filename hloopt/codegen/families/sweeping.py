@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -31,10 +30,8 @@ Finish: TypeAlias = Callable[[FunctionWriter, Sequence[Fold], Index], None]
 
 
 def group_of(f: FunctionWriter) -> Group:
-    """The reductions a function is for: by the number its name ends in."""
-    groups = reductions_of(f.region).groups
-    number = re.search(r"_(\d+)$", f.launch.function)
-    return groups[int(number[1]) if number else 0]
+    """The reductions a function is for."""
+    return reductions_of(f.region).groups[f.launch.part]
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             lines.insert(0, Argument(transform.source, "in"))
         arguments = (*lines, Argument(own, "out", partial=True))
         grid = (-(-_groups(transform) // groups), 1, 1)
-        launches.append(Launch(f"_{number}", grid, (1, 1, 1), arguments))
+        launches.append(Launch(f"_{number}", grid, (1, 1, 1), arguments, part=number))
     return KernelSpec(_NAME, tile, tuple(launches), tuple(scratch))
 
 

@@ -204,7 +204,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         sides = tuple(Argument(Place("result", leaf), "out") for leaf in group.sides)
         if layout.parts == 1:
             grid = (layout.tasks, 1, 1)
-            steps.append(Launch(suffix, grid, (1, 1, 1), (*read, *roots, *sides)))
+            steps.append(Launch(suffix, grid, (1, 1, 1), (*read, *roots, *sides), part=number))
             continue
         places = []
         for hero in group.heroes:
@@ -214,9 +214,13 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         made = tuple(Argument(place, "out") for place in places)
         given = tuple(Argument(place, "in") for place in places)
         parts = f"{suffix}_parts"
-        steps.append(Launch(parts, (layout.parts, 1, 1), (1, 1, 1), (*read, *sides, *made)))
+        steps.append(
+            Launch(parts, (layout.parts, 1, 1), (1, 1, 1), (*read, *sides, *made), part=number)
+        )
         if roots:
-            steps.append(Launch(f"{suffix}_sum", (1, 1, 1), (1, 1, 1), (*read, *given, *roots)))
+            steps.append(
+                Launch(f"{suffix}_sum", (1, 1, 1), (1, 1, 1), (*read, *given, *roots), part=number)
+            )
     return KernelSpec("native-reduction", tile, tuple(steps), tuple(scratch))
 
 

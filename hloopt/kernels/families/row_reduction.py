@@ -138,6 +138,7 @@ def swept_spec(name: str, form: SweepForm, site: Site, tile: Tile) -> KernelSpec
                 ),
                 *(Argument(Place("result", leaf), "out") for leaf in group.results),
             ),
+            part=number,
         )
         for number, group in enumerate(reductions.groups)
     )

@@ -167,6 +167,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
                     *(Argument(Place("result", leaf), "out") for leaf in group.sides),
                     *(Argument(place, "out") for place in places),
                 ),
+                part=at,
             )
         )
         if not group.heroes:
@@ -183,6 +184,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
                     *operands_of(region, [*group.inits, *roots], group.heroes),
                     *(Argument(Place("result", leaf), "out") for leaf in group.roots),
                 ),
+                part=at,
             )
         )
     return KernelSpec("split-reduction", tile, tuple(steps), tuple(scratch))
@@ -231,6 +233,7 @@ def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
                     (-(-reductions.kept // threads), 1, 1),
                     (threads, 1, 1),
                     (*operands_of(region, group.inits), *begun),
+                    part=at,
                 )
             )
         steps.append(
@@ -243,6 +246,7 @@ def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
                     *(Argument(Place("result", leaf), "out") for leaf in group.sides),
                     *(Argument(Place("result", leaf), "update") for leaf in group.roots),
                 ),
+                part=at,
             )
         )
     is_atomic = not all(_is_exact(hero) for hero in reductions.heroes)

@@ -16,8 +16,7 @@ _WRITTEN_OUT = (2, 3, 4, 5)
 
 def _emit(f: FunctionWriter) -> None:
     f.uses.include("fourier.h")
-    number = int(f.launch.function.removeprefix("_"))
-    transform = whole_transforms(f.region.instruction)[number]
+    transform = whole_transforms(f.region.instruction)[f.launch.part]
     _Transform(f, transform, working(transform)).emit()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
@@ -43,8 +42,7 @@ def _emit(f: FunctionWriter) -> None:
     """A group of reductions in one form: at once, or one of the two launches of parts."""
     reductions = reductions_of(f.region)
     name = f.launch.function
-    number = re.match(r"_(\d+)", name)
-    group = reductions.groups[int(number[1]) if number else 0]
+    group = reductions.groups[f.launch.part]
     layout = steps_of(Site(f.region, HOST, Limits()), group)
     sweep = _Sweep(f, group, layout, reductions.form.is_row, reductions.form.dims)
     if name.endswith("_parts"):
