@@ -23,7 +23,16 @@ from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.targets import Target
 from hloopt.text.printer import print_instruction
 
-__all__ = ["KernelProgram", "Part", "comment", "kernel_steps", "render", "render_step", "text_of"]
+__all__ = [
+    "KernelProgram",
+    "Part",
+    "comment",
+    "kernel_steps",
+    "launched",
+    "render",
+    "render_step",
+    "text_of",
+]
 
 _WIDTH = 160
 
@@ -98,13 +107,19 @@ def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:
     return (step for step in walk_steps(steps) if isinstance(step, KernelStep))
 
 
+def launched(step: KernelStep) -> list[Launch]:
+    """A launch of each function that a step has."""
+    found: dict[str, Launch] = {}
+    for part in step.spec.steps:
+        if isinstance(part, Launch):
+            found.setdefault(part.function, part)
+    return list(found.values())
+
+
 def _step(
     step: KernelStep, uses: Uses, target: Target | None, limits: Limits | None
 ) -> Iterator[Part]:
-    launches: dict[str, Launch] = {}
-    for part in step.spec.steps:
-        if isinstance(part, Launch):
-            launches.setdefault(part.function, part)
+    launches = launched(step)
     if not launches:
         return
     remarks = tuple(comment(step.instruction))
@@ -115,7 +130,7 @@ def _step(
         yield Part(remarks, text=kernel.source(site, step.spec, step.function))
         return
     emit = emitters()[step.spec.kernel]
-    for launch in launches.values():
+    for launch in launches:
         yield Part(remarks, write_function(step, launch, emit, uses))
         remarks = ()
 

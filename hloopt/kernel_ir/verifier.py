@@ -5,8 +5,8 @@ types     operators take numbers; what is declared or set gets a value of its ty
 names     each is declared once, and used in its block behind its declaration; only variables are set
 loops     ``Break`` stands in one
 barriers  all threads of a block reach one, or none does (``uniformity.py``)
-places    an element lies in its array: one that is certainly outside is an error, one that may be outside
-          for all that is known is counted
+places    an element lies in its array: one that is certainly outside, where the tests around may hold, is
+          an error; one that may be outside for all that is known is counted
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 from hloopt.analysis.index import symbols_of
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import (
+    TRUE,
     Address,
     Array,
     ArrayValue,
@@ -101,6 +102,7 @@ class _Checks:
     taken   what was declared anywhere, and whether it counts a loop
     fixed   what is never set
     ranges  of integers that never change
+    runs    whether the statements can be reached: a test around them may hold for no value of its variables
     """
 
     def __init__(self, function: Function) -> None:
@@ -110,6 +112,7 @@ class _Checks:
         self.taken: dict[str, bool] = {}
         self.fixed: set[str] = set()
         self.ranges: dict[str, tuple[int, int]] = {}
+        self.runs = True
         self.certain = self.unknown = 0
 
     def fail(self, words: str) -> None:
@@ -157,8 +160,12 @@ class _Checks:
                     self.expression(expr)
                 with self.block() if bodies_of(statement) else nullcontext():
                     self.statement(statement, in_loop=in_loop)
-                    for inner in bodies_of(statement):
-                        self.body(inner, in_loop=in_loop or isinstance(statement, For | While))
+                    loops = in_loop or isinstance(statement, For | While)
+                    runs = self.runs
+                    for number, inner in enumerate(bodies_of(statement)):
+                        self.runs = runs and (number > 0 or not self.never(_entry(statement)))
+                        self.body(inner, in_loop=loops)
+                    self.runs = runs
 
     def statement(self, statement: Statement, *, in_loop: bool) -> None:
         match statement:
@@ -324,10 +331,32 @@ class _Checks:
                 continue
             low, high = found
             outside = high < 0 or low >= size or low > high
-            self.need(not outside, f"{low} to {high} is outside of the {size} of {array.name}")
+            self.need(
+                not (outside and self.runs),
+                f"{low} to {high} is outside of the {size} of {array.name}",
+            )
             is_certain = is_certain and low >= 0 and high < size
         self.certain += is_certain
         self.unknown += not is_certain
+
+    def never(self, test: Expr) -> bool:
+        """Whether a test holds for no value of its variables."""
+        if not isinstance(test, Binary):
+            return isinstance(test, Literal) and not test.value
+        sides = (test.left, test.right)
+        if test.sign in ("&&", "||"):
+            return (any if test.sign == "&&" else all)(map(self.never, sides))
+        one, two = map(self.range, sides)
+        if one is None or two is None:
+            return False
+        more, less = one[0] - two[1], one[1] - two[0]
+        return {
+            "<": more >= 0,
+            "<=": more > 0,
+            ">": less <= 0,
+            ">=": less < 0,
+            "==": more > 0 or less < 0,
+        }.get(test.sign, False)
 
     def bound(self, var: Var, found: tuple[int, int] | None) -> None:
         if found is not None:
@@ -351,6 +380,16 @@ class _Checks:
                 one, two = self.range(left), self.range(right)
                 return _combined(sign, one, two) if one and two else None
         return None
+
+
+def _entry(statement: Statement) -> Expr:
+    """What holds where the first block of a statement is entered."""
+    match statement:
+        case If(test) | While(test):
+            return test
+        case For():
+            return Binary.of(statement.test, statement.first, statement.stop)
+    return TRUE
 
 
 def _combined(sign: str, one: tuple[int, int], two: tuple[int, int]) -> tuple[int, int] | None:

@@ -24,6 +24,7 @@ from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
 from hloopt.runtime.nvrtc import compile_cuda, nvrtc_for
 from hloopt.targets import find_target
+from tests.verified import verify_program
 
 __all__ = ["check_kernel", "compile_everywhere", "planned", "ran"]
 
@@ -99,13 +100,14 @@ def check_kernel(
 ) -> str:
     """Run a module by a kernel and hold the results against the interpreter's; returns the source.
 
-    The emulator checks every access and runs twice with blocks in different orders; the two results are the
+    The verifier checks every function.  The emulator checks every access and runs twice with blocks in different orders; the two results are the
     same bit for bit unless a spec is atomic.  Without ``fast`` it runs once.  With ``used`` the kernel must
     have fitted somewhere; with ``everywhere`` NVRTC compiles the source for sm_75 and sm_90, without spills
     (where it is installed).
     """
     module, plan, kernels = planned(text, kernel, tile)
     source = kernels.text
+    verify_program(kernels)
     steps = list(kernel_steps(plan.steps))
     if used and kernel is not None:
         for name in kernel.split(","):

@@ -10,6 +10,7 @@ import pytest
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.kernel_ir.expressions import (
+    FALSE,
     TRUE,
     Array,
     ArrayValue,
@@ -24,6 +25,8 @@ from hloopt.kernel_ir.expressions import (
     Unary,
     Var,
     as_expr,
+    both,
+    either,
     eq,
 )
 from hloopt.kernel_ir.statements import (
@@ -234,6 +237,8 @@ PLACES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
     ("3 to 2 is outside", [_let("x", N), _let("y", GIVEN[_place("x", 3, 2)])]),
     ("64 to 99 is outside", [For(X, as_expr(64), as_expr(100), (Set(RESULT[X], ONE),))]),
     ("64 to 64 is outside", [_let("x", as_expr(64)), Set(RESULT[X], ONE)]),
+    ("64 to 64 is outside", [If(FALSE, (), (Set(RESULT[64], ONE),))]),
+    ("64 to 64 is outside", [If(either([TRUE, FALSE]), (Set(RESULT[64], ONE),))]),
     ("shared has 2 dimensions", [Declare(SHARED), _let("x", SHARED[0])]),
     ("memory has one dimension", [_let("x", Array("memory", FLOAT, (), "global")[0, 0])]),
 ]
@@ -308,6 +313,13 @@ def test_the_error_has_the_statement() -> None:
         [Declare(X, (N,)), While(TRUE, (Barrier(), Set(X, X / 2), If(eq(X, 0), (Break(),))))],
         # All have left or none has.
         [If(eq(BLOCK, 0), (Return(),)), Barrier()],
+        # What is outside is never reached.
+        [
+            _let("x", N),
+            If(as_expr(_place("x", 64, 70)) < 64, (Set(RESULT[_place("x", 64, 70)], ONE),)),
+        ],
+        [For(X, as_expr(64), as_expr(64), (Set(RESULT[64], ONE),))],
+        [If(both([TRUE, FALSE]), (Set(RESULT[64], ONE),), (Set(RESULT[63], ONE),))],
         # Two loops, one behind the other, have one counter.
         [For(X, N, N, ()), For(X, N, N, ())],
         # Numbers become wider, or what they were.

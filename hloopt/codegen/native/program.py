@@ -15,14 +15,13 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.native.driver import driver
 from hloopt.codegen.native.families import emitters
 from hloopt.codegen.native.printer import DOOR, ENTRY, NativePrinter
-from hloopt.codegen.program import comment, kernel_steps
+from hloopt.codegen.program import comment, kernel_steps, launched
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Var
 from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Parameter
 from hloopt.kernel_ir.types import VOID
 from hloopt.kernels.plan import KernelStep, Plan, function_name
-from hloopt.kernels.spec import Launch
 
 __all__ = ["UNIT", "render"]
 
@@ -80,12 +79,9 @@ class _Functions:
 
     def add(self, step: KernelStep) -> None:
         """The functions of a step's launches."""
-        launches: dict[str, Launch] = {}
-        for part in step.spec.steps:
-            if isinstance(part, Launch):
-                launches.setdefault(part.function, part)
+        launches = launched(step)
         said = list(comment(step.instruction)) if launches else []
-        for launch in launches.values():
+        for launch in launches:
             emit = emitters()[step.spec.kernel]
             function = write_function(step, launch, emit, self.uses, native=True)
             known = self.known.setdefault(_nameless(function), function)

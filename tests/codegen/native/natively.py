@@ -10,6 +10,7 @@ from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
 from hloopt.runtime.native.compile import compile_native
 from tests.support import Array
+from tests.verified import verify_native
 
 __all__ = ["check_native_kernels"]
 
@@ -19,13 +20,14 @@ def check_native_kernels(
 ) -> str:
     """Hold a module's results against the interpreter's, and those of one thread against those of three.
 
-    Only ``kernels`` may run it.  Returns the source of its functions, without the comments before them.
+    Only ``kernels`` may run it, and the verifier passes them.  Returns the source of its functions, without the comments before them.
     """
     module = hloopt.parse(text)
     hloopt.verify(module)
     given = generate(module, 0) if inputs is None else list(inputs)
     want = hloopt.evaluate(module, given)
     program = compile_native(module, threads=1)
+    verify_native(program.plan)
     chosen = {step.spec.kernel for step in kernel_steps(program.plan.steps)}
     assert chosen == set(kernels), program.source
     got = program.run(given)
