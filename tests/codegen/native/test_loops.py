@@ -122,7 +122,7 @@ ELEMENTWISE = """\
   for (int i = first; i < last; ++i) {
     const float x0 = p0[i];
     const float x1 = p1[i];
-    const float r = (x0 + x1);
+    const float r = x0 + x1;
     result[i] = r;
   }
 """
