@@ -134,15 +134,10 @@ def every(
             yield from one([Index(at) for at in place])
         return
     with ExitStack() as blocks:
-        position = []
         blocks.enter_context(e.before(around, frame))
-        for size in sizes:
-            at = Index(0)
-            if size != 1 or not e.unrolled:
-                whole = 0 if e.unrolled and places <= unroll else None
-                at = blocks.enter_context(e.counting(0, size, hint, unroll=whole))
-            position.append(at)
-        yield from one(position)
+        whole = 0 if e.unrolled and places <= unroll else None
+        loops = (e.counting(0, size, hint, unroll=whole) for size in sizes)
+        yield from one([blocks.enter_context(loop) for loop in loops])
 
 
 def framed(frame: Frame, emission: Generator[At, Expr, T]) -> Generator[At, Expr, T]:

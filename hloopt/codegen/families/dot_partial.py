@@ -20,8 +20,7 @@ def emit_sum(f: FunctionWriter, product: Product, contraction: Contraction, spli
     partial, kind = f.scratch(0).memory, sum_type(f, contraction)
     total = f.scope.variable(kind, "total", partial[thread])
     if split > 1:
-        block, part = e.loop(split - 1, "part")
-        with e.within(block):
+        with e.counting(0, split - 1, "part") as part:
             other = partial[thread + (part + 1) * elements]
             add(f, contraction, total, e.scope.declare(kind, other, "next"))
     store_sums(f, product, [delinearize(thread, contraction.hero_dims)], [total])

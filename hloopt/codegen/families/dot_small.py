@@ -139,8 +139,7 @@ class _Small:
         tests += below(b, self.size["b"])
         with e.when(*tests):
             if parts is not None:
-                block, other = e.loop(self.slices - 1, "other")
-                with e.within(block):
+                with e.counting(0, self.slices - 1, "other") as other:
                     at = (other + 1) * self.size["n"] + n
                     add(f, self.contraction, total, parts[row, at])
             counts: dict[Group, Index] = {"b": narrowed(b, self.size["b"]), "m": m, "n": n}

@@ -100,8 +100,7 @@ class _Rows:
             f.barrier()
         with e.when(eq(lane, 0), *tests):
             if parts is not None:
-                block, warp = e.loop(warps - 1, "warp")
-                with e.within(block):
+                with e.counting(0, warps - 1, "warp") as warp:
                     part = e.scope.declare(self.kind, parts[local, warp + 1], "part")
                     add(f, self.contraction, total, part)
             self._store(b, [inside], [total])
@@ -130,8 +129,7 @@ class _Rows:
             tests = [eq(part, 0), *tests]
         with e.when(*tests):
             if parts is not None:
-                block, other = e.loop(self.sharing - 1, "other")
-                with e.within(block):
+                with e.counting(0, self.sharing - 1, "other") as other:
                     for step, total in enumerate(sums):
                         add(f, self.contraction, total, parts[other + 1, local + step])
             self._store(b, [inside + step for step in range(vector)], sums)

@@ -32,12 +32,11 @@ def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Generator[At,
         for carry, value in zip(scan.carries, first, strict=True)
     ]
     if scan.length:
-        block, step = e.loop(scan.length, "step")
-        at = Index(scan.length - 1) - step if scan.is_reverse else step
-        index = (*row[: scan.axis], at, *row[scan.axis :])
         computation = scan.scan.attributes["to_apply"]
         inner = row if any(one.array.dims for one in computation.parameters) else ()
-        with e.within(block):
+        with e.counting(0, scan.length, "step") as step:
+            at = Index(scan.length - 1) - step if scan.is_reverse else step
+            index = (*row[: scan.axis], at, *row[scan.axis :])
             values = yield from each(At(operand, index) for operand in scan.inputs)
             made = yield from e.call(computation, [*values, *names], inner)
             _store(f, scan, 0, scan.outputs, index, made)
