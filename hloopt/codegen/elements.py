@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hloopt.codegen.loops.running import Running
 
 __all__ = [
+    "Asking",
     "At",
     "Elements",
     "Emission",
@@ -90,6 +91,8 @@ class _Before:
 
 
 Emission: TypeAlias = Generator[At, Expr, Expr]
+Asking: TypeAlias = Generator[At, Expr, None]
+"""Writes statements for which it asks elements."""
 Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
 
 
@@ -118,11 +121,11 @@ def every(
     e: Elements,
     sizes: Sequence[int],
     hint: str,
-    one: Callable[[Sequence[Index]], Generator[At, Expr, None]],
+    one: Callable[[Sequence[Index]], Asking],
     unroll: int = UNROLLED_FOLD,
     around: Sequence[Index] = (),
     frame: Frame | None = None,
-) -> Generator[At, Expr, None]:
+) -> Asking:
     """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
 
     ``around`` are indices that do not change from place to place; ``frame`` is that of what is asked for.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -11,7 +11,7 @@ from hloopt.analysis.index import Index
 from hloopt.analysis.windows import window_dims
 from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.window import window_position
-from hloopt.codegen.elements import At, Elements, Emission, Emit, every
+from hloopt.codegen.elements import Asking, At, Elements, Emission, Emit, every
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.dataclass import dataclass
 from hloopt.interpret.linear import sum_type
@@ -30,7 +30,7 @@ def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
     dims = DotDims.of(instruction.attributes)
     total = products.begin(e)
 
-    def one(contracted: Sequence[Index]) -> Generator[At, Expr, None]:
+    def one(contracted: Sequence[Index]) -> Asking:
         left_at, right_at = dot_positions(instruction, index, tuple(contracted))
         left = yield At(lhs, left_at)
         right = yield At(rhs, right_at)

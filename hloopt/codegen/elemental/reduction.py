@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import At, Elements, Emission, Emit, each, every
+from hloopt.codegen.elements import Asking, At, Elements, Emission, Emit, each, every
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Var
@@ -54,7 +54,7 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
     # One element is at the place of its result, where what it is computed from may be known already.
     along = sorted(at for at in reduced if dims[at] != 1 and at not in alone)
 
-    def one(places: Sequence[Index]) -> Generator[At, Expr, None]:
+    def one(places: Sequence[Index]) -> Asking:
         for at, place in zip(along, places, strict=True):
             position[at] = place
         yield from fold(e, reducer, names, inputs, tuple(position))
@@ -69,7 +69,7 @@ def fold(
     names: Sequence[Target],
     inputs: Sequence[Instruction],
     position: _Position,
-) -> Generator[At, Expr, None]:
+) -> Asking:
     """Take the elements at ``position`` into the accumulators."""
     values = yield from each(At(operand, position) for operand in inputs)
     results = yield from reducer.combine(e, names, reducer.lift(e, values))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import At
+from hloopt.codegen.elements import Asking
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.ir import Computation
 from hloopt.kernel_ir.expressions import TRUE, Call, Expr
@@ -36,7 +36,7 @@ def combine_atomically(
     combiner: Computation,
     opcode: str,
     value: Expr,
-) -> Generator[At, Expr, None]:
+) -> Asking:
     """``memory = combiner(memory, value)``: by an instruction for ``opcode``, else by compare-and-swap.
 
     ``opcode`` is the combiner's if it is one op, else empty.  Elements have 8 to 64 bits.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.families.folding import Fold, begin, keep, reload, shared_tiles, tree
@@ -15,7 +15,7 @@ from hloopt.codegen.families.sweeping import (
     shared_steps,
     store_results,
 )
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Array, below
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of
@@ -122,7 +122,7 @@ def write_small_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
             done(f, turned, major * minor + column)
 
 
-EMITTERS: Mapping[str, EmitFunction] = {
+EMITTERS = {
     "column-reduction": _emit,
     "small-column-reduction": _emit_small,
 }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import groupby
-from types import MappingProxyType
-from typing import Final
 
 from hloopt.analysis.contraction import Axis, Contraction, Position
 from hloopt.analysis.index import Index, delinearize
@@ -20,7 +18,7 @@ from hloopt.codegen.families.dot_values import (
     zero,
 )
 from hloopt.codegen.families.loop import bounded
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Element, Expr
 from hloopt.kernels.families.dot_region import Product, product_of
@@ -118,10 +116,8 @@ def _solved(contraction: Contraction, position: Position, index: Index) -> dict[
     return {group: index // size, axis: index % size}
 
 
-EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType(
-    {
-        "convolution-1x1": emit_tiles,
-        "convolution-implicit-matmul": emit_tiles,
-        "convolution-direct": emit_direct,
-    }
-)
+EMITTERS = {
+    "convolution-1x1": emit_tiles,
+    "convolution-implicit-matmul": emit_tiles,
+    "convolution-direct": emit_direct,
+}

@@ -6,10 +6,7 @@ each thread adds up one result, or every so manieth k of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
-from types import MappingProxyType
-from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Group, Side
 from hloopt.analysis.index import Index, delinearize, narrowed
@@ -22,7 +19,7 @@ from hloopt.codegen.families.dot_values import (
     sum_type,
     zero,
 )
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Var, below, eq
 from hloopt.kernel_ir.types import INT
@@ -147,4 +144,4 @@ class _Small:
             store_sums(f, self.product, [result_place(self.contraction, axes)], [total])
 
 
-EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType({"dot-small": emit})
+EMITTERS = {"dot-small": emit}

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from hloopt.analysis.contraction import Contraction, Group, Side
 from hloopt.analysis.index import Index, delinearize, linearize, narrowed
@@ -27,7 +26,7 @@ from hloopt.codegen.families.dot_values import (
     zero,
 )
 from hloopt.codegen.families.sweeping import guarded
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Element, Expr, as_expr
 from hloopt.kernel_ir.types import INT
@@ -345,6 +344,4 @@ class _Load:
                 inner.set(target, factor(f, contraction, self.side, place))
 
 
-EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType(
-    {"dot-tiled": emit_tiles, "dot-split-k": emit_tiles}
-)
+EMITTERS = {"dot-tiled": emit_tiles, "dot-split-k": emit_tiles}

@@ -8,8 +8,6 @@ neighbouring rows, and the parts of the contracted axis are added up in shared m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Group
 from hloopt.analysis.index import Index, delinearize, narrowed
@@ -22,7 +20,7 @@ from hloopt.codegen.families.dot_values import (
     sum_type,
     zero,
 )
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Element, Expr, Var, as_expr, below, eq
 from hloopt.kernel_ir.types import INT
@@ -152,4 +150,4 @@ class _Rows:
         store_sums(self.f, self.product, places, sums)
 
 
-EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType({"dot-matrix-vector": emit})
+EMITTERS = {"dot-matrix-vector": emit}

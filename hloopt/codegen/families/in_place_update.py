@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import At
+from hloopt.codegen.elements import Asking, At
 from hloopt.codegen.families import loop
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.writer import FunctionWriter
-from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.families.in_place_update import update_of
 
 __all__ = ["EMITTERS"]
@@ -27,7 +24,7 @@ def _emit(f: FunctionWriter) -> None:
     operand, source, *places = update.operands
     dims, sizes = operand.array.dims, source.array.dims
 
-    def write(index: tuple[Index, ...]) -> Generator[At, Expr, None]:
+    def write(index: tuple[Index, ...]) -> Asking:
         first = yield from starts(f.elements, places, dims, sizes)
         value = yield At(source, index)
         position = [start + at for start, at in zip(first, index, strict=True)]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import Final
 
 from hloopt.analysis.index import Index, delinearize, narrowed
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scalars.forms import parts
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import (
     FALSE,
     Array,
@@ -248,6 +246,4 @@ class _Solve(_Writer):
         f.barrier()
 
 
-EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType(
-    {"cholesky": emit_cholesky, "triangular-solve": emit_solve}
-)
+EMITTERS = {"cholesky": emit_cholesky, "triangular-solve": emit_solve}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from hloopt.codegen.families.sweeping import (
     store_results,
     warps_to_shared,
 )
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import as_expr
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of
@@ -100,6 +100,4 @@ def _take_row(
             accumulate(f, group_of(f), [folds], first, sweep.vector)
 
 
-EMITTERS: Mapping[str, EmitFunction] = {
-    name: partial(_emit, name) for name in ("row-reduction", "multi-row-reduction")
-}
+EMITTERS = {name: partial(_emit, name) for name in ("row-reduction", "multi-row-reduction")}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from hloopt.analysis.index import Index, delinearize
-from hloopt.codegen.elements import At, each
+from hloopt.codegen.elements import Asking, At, each
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
@@ -24,7 +24,7 @@ def emit(f: FunctionWriter) -> None:
         f.elements.run(_row(f, scan, delinearize(thread, scan.rows)))
 
 
-def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Generator[At, Expr, None]:
+def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Asking:
     e = f.elements
     first = yield from each(At(carry, row if carry.array.dims else ()) for carry in scan.carries)
     names = [

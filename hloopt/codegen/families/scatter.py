@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.region import Region
 from hloopt.codegen.elemental.scatter_index import scatter_window
-from hloopt.codegen.elements import At, each
+from hloopt.codegen.elements import Asking, At, each
 from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.positions import index_at, position_of
@@ -20,8 +19,6 @@ from hloopt.kernels.families.scatter import combiner, scatter_of
 from hloopt.types import ScatterDims
 
 __all__ = ["EMITTERS", "scatter_in", "update"]
-
-_Writing: TypeAlias = Generator[At, Expr, None]
 
 
 def scatter_in(region: Region) -> Instruction:
@@ -53,7 +50,7 @@ def _begin(f: FunctionWriter, scatter: Instruction) -> None:
                 f.store(f.result(number), thread, value)
 
 
-def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> _Writing:
+def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> Asking:
     """Combine the element of the updates at an index into the result."""
     dims = ScatterDims.of(scatter.attributes)
     e = f.elements
@@ -78,7 +75,7 @@ def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> _
 
 def _plainly(
     f: FunctionWriter, scatter: Instruction, place: Index, values: Sequence[Expr]
-) -> _Writing:
+) -> Asking:
     e = f.elements
     old = []
     for number, result in enumerate(f.region.results):

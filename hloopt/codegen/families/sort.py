@@ -6,11 +6,11 @@ mirror image of ``i`` in its block of ``reach`` places, every further one ``half
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.codegen.elements import At
+from hloopt.codegen.elements import Asking
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
@@ -46,7 +46,7 @@ class _Places:
         """Swap the elements at ``i`` and ``j`` where the one behind belongs in front."""
         self.f.elements.run(self._compare(i, j))
 
-    def _compare(self, i: Expr, j: Expr) -> Generator[At, Expr, None]:
+    def _compare(self, i: Expr, j: Expr) -> Asking:
         e = self.f.elements
         first, second = (
             [e.scope.declare(array.element, array[place], hint) for array in self.arrays]

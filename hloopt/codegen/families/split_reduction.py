@@ -10,7 +10,7 @@ from hloopt.codegen.families.column_reduction import write_columns, write_small_
 from hloopt.codegen.families.folding import Fold, merge
 from hloopt.codegen.families.row_reduction import write_rows
 from hloopt.codegen.families.sweeping import Finish, group_of, guarded, store_results
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.reductions import plain_reducer, reductions_of
 from hloopt.kernels.families.split_reduction import combine_sweep, form_of, scratch_numbers
 from hloopt.kernels.families.sweeps import Sweep, SweepForm, sweep_of
@@ -101,7 +101,7 @@ def _to_results(f: FunctionWriter, folds: Sequence[Fold], position: Index) -> No
         )
 
 
-EMITTERS: Mapping[str, EmitFunction] = {
+EMITTERS = {
     "split-reduction": _emit,
     "atomic-reduction": _emit_atomic,
 }

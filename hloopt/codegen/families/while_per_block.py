@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -12,7 +12,7 @@ from hloopt.analysis.parallel_loop.block_stages import State
 from hloopt.analysis.parallel_loop.coverage import writes_all
 from hloopt.analysis.parallel_loop.flow import Value
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import At, Frame, framed
+from hloopt.codegen.elements import Frame, framed
 from hloopt.codegen.loops.block import BlockLoop
 from hloopt.codegen.loops.places import firsts, full_index
 from hloopt.codegen.positions import position_of
@@ -99,14 +99,7 @@ class _Unit:
         if not self.kernel.results(state.number):
             return None
         sizes, part = carried.shape.dims, update.operands[1].array.dims
-        first: list[Index] = []
-
-        def ask() -> Generator[At, Expr, None]:
-            first.extend(
-                (yield from framed(frame, starts(self.e, update.operands[2:], sizes, part)))
-            )
-
-        self.e.run(ask())
+        first = self.e.run(framed(frame, starts(self.e, update.operands[2:], sizes, part)))
 
         def put(index: tuple[Index, ...], value: Expr) -> None:
             where = tuple(a + b for a, b in zip(index, first, strict=True))

@@ -10,13 +10,13 @@ from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import At, every, framed
+from hloopt.codegen.elements import Asking, At, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import bounded, strided
 from hloopt.codegen.loops.lanes import Lanes
 from hloopt.codegen.loops.places import firsts, full_index, local_dims
-from hloopt.codegen.loops.running import Asking, Local, Running
+from hloopt.codegen.loops.running import Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr, Select, below, eq

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
 
@@ -18,7 +18,7 @@ from hloopt.codegen.families.folding import (
 )
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.families.sweeping import first_of, guarded, warps_to_shared
-from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below
@@ -180,4 +180,4 @@ class _Rows:
             yield step, first
 
 
-EMITTERS: Mapping[str, EmitFunction] = {"whole-row": _emit}
+EMITTERS = {"whole-row": _emit}

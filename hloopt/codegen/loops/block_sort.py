@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize
-from hloopt.codegen.elements import At, each
-from hloopt.kernel_ir.expressions import Expr, Var, as_expr, both, either
+from hloopt.codegen.elements import Asking, At, each
+from hloopt.kernel_ir.expressions import Var, as_expr, both, either
 from hloopt.kernel_ir.types import INT
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ def rank_sort(block: BlockLoop, item: Item) -> None:
                     e.scope.set(block.arrays[leaf].at(at), names[leaf.leaf])
 
 
-def _count(
-    block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: Var
-) -> Generator[At, Expr, None]:
+def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: Var) -> Asking:
     """``rank`` is how many elements belong before the one at ``index``."""
     e, sort = block.e, item.instruction
     comparator = sort.attributes["to_apply"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from hloopt.analysis.index import Index, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
-from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
+from hloopt.codegen.elements import Asking, At, Elements, Emission, Frame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.loops.counting import Counting, Groups
 from hloopt.codegen.loops.lanes import Group, Lanes
@@ -23,9 +23,8 @@ from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.statements import Declare
 from hloopt.types import ArrayShape
 
-__all__ = ["Asking", "Local", "Running"]
+__all__ = ["Local", "Running"]
 
-Asking = Generator[At, Expr, None]
 Local: TypeAlias = Sequence[Index]
 
 

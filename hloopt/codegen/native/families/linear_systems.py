@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from types import MappingProxyType
-from typing import Final
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.layout import major_to_minor
@@ -176,13 +174,11 @@ def _householder_product(stack: _Stack) -> None:
     _write(stack, "householder_product", [*given, stack.room, apart(routine.columns)])
 
 
-EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType(
-    {
-        "native-cholesky": _emitter("factors.h", _cholesky),
-        "native-triangular-solve": _emitter("triangular.h", lambda _: None),
-        "native-lu": _emitter("factors.h", _lu),
-        "native-qr": _emitter("reflections.h", _qr),
-        "native-householder-product": _emitter("reflections.h", _householder_product),
-    }
-)
+EMITTERS = {
+    "native-cholesky": _emitter("factors.h", _cholesky),
+    "native-triangular-solve": _emitter("triangular.h", lambda _: None),
+    "native-lu": _emitter("factors.h", _lu),
+    "native-qr": _emitter("reflections.h", _qr),
+    "native-householder-product": _emitter("reflections.h", _householder_product),
+}
 """What writes each kernel of this family."""

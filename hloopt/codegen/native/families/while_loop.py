@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
-from hloopt.codegen.elements import Elements
+from hloopt.codegen.elements import Asking, Elements
 from hloopt.codegen.families.collecting import take_part
 from hloopt.codegen.families.folding import Fold, begin, merge
 from hloopt.codegen.families.while_per_thread import Unit
 from hloopt.codegen.loops.places import local_indices
-from hloopt.codegen.loops.running import Asking
 from hloopt.codegen.native.lanes import across, write_lanes
 from hloopt.codegen.types import register_type
 from hloopt.codegen.writer import FunctionWriter
