@@ -69,7 +69,7 @@ def emulated(module: hloopt.Module, inputs: Sequence[Array], mode: str = "check"
     """Run a module as it is; with ``check`` each access is looked at, and blocks run in another order."""
     prepared = prepare(module, DeviceOptions())
     device = EmulatorDevice(mode=mode, seed=1, time_limit=600.0)
-    program = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
+    program = DeviceProgram(prepared.module, prepared.plan, device, prepared.program)
     with closing(program):
         results = program.run(inputs)
         launches = program.launches

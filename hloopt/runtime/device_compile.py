@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from hloopt.codegen.program import KernelProgram, render
+from hloopt.codegen.program import KernelProgram, render, text_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
@@ -61,9 +61,14 @@ class Prepared:
 
     module: Module
     plan: Plan
-    source: KernelProgram | str
+    program: KernelProgram | str
     report: PipelineReport
     notes: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The text of the program: CUDA C, or C++ for the host."""
+        return text_of(self.program)
 
 
 def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
@@ -94,7 +99,7 @@ class CompiledProgram(DeviceProgram):
     """A program with what it was made from."""
 
     def __init__(self, prepared: Prepared, device: Device) -> None:
-        super().__init__(prepared.module, prepared.plan, device, prepared.source)
+        super().__init__(prepared.module, prepared.plan, device, prepared.program)
         self.prepared = prepared
 
 

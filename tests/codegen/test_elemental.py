@@ -83,7 +83,7 @@ def run_prepared(text: str, inputs: list[np.ndarray] | None = None) -> None:
     arrays = generate(given) if inputs is None else inputs
     device = EmulatorDevice(mode="check", seed=1)
     with closing(
-        CheckedProgram(prepared.module, prepared.plan, device, prepared.source)
+        CheckedProgram(prepared.module, prepared.plan, device, prepared.program)
     ) as program:
         results = program.run(arrays)
     assert not program.findings, str(program.findings[0])

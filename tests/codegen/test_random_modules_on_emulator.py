@@ -39,7 +39,7 @@ def check(seed: int) -> None:
     for level in ("O0", "O2"):
         prepared = prepare(hloopt.optimize(module, level))
         device = EmulatorDevice(mode="check", seed=seed % 5)
-        program = CheckedProgram(prepared.module, prepared.plan, device, prepared.source)
+        program = CheckedProgram(prepared.module, prepared.plan, device, prepared.program)
         with closing(program):
             program.most = MOST
             program.run(inputs)

@@ -86,7 +86,7 @@ def examined(given: Any, module: Any, record: Recorded | None) -> Any:
 
 def _program(prepared: Prepared, mode: Any, seed: int) -> CheckedProgram:
     device = EmulatorDevice(mode=mode, seed=seed, time_limit=_LAUNCH_SECONDS)
-    program = CheckedProgram(prepared.module, prepared.plan, device, prepared.source)
+    program = CheckedProgram(prepared.module, prepared.plan, device, prepared.program)
     program.most = LOOKED_AT
     return program
 

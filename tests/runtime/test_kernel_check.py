@@ -39,7 +39,7 @@ def test_the_kernel_that_is_wrong_is_named_and_no_other() -> None:
     module = hloopt.parse(TEXT)
     prepared = prepare(module)
     inputs = generate(module)
-    with closing(_program(prepared, prepared.source)) as program:
+    with closing(_program(prepared, prepared.program)) as program:
         program.run(inputs)
         assert program.findings == []
         assert program.compared == 3
@@ -71,7 +71,7 @@ ENTRY e {
 """
     )
     prepared = prepare(module)
-    with closing(_program(prepared, prepared.source)) as program:
+    with closing(_program(prepared, prepared.program)) as program:
         program.run(generate(module))
         assert program.compared == 1
         assert program.findings == []

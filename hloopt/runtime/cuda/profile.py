@@ -79,7 +79,7 @@ def profile(
     """
     watch = Stopwatch(device, cold=cold)
     recorder = Recorder(device, watch.ready)
-    program = DeviceProgram(prepared.module, prepared.plan, recorder, prepared.source)
+    program = DeviceProgram(prepared.module, prepared.plan, recorder, prepared.program)
     for _ in range(_WARM_UP):
         program.run(inputs)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloopt.codegen.native import render
-from hloopt.codegen.program import text_of
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
@@ -33,8 +32,7 @@ class CompiledNative(NativeProgram):
     """A program with what it was made from."""
 
     def __init__(self, prepared: Prepared, *, threads: int | None = None) -> None:
-        source = text_of(prepared.source)
-        super().__init__(prepared.module, prepared.plan, threads=threads, source=source)
+        super().__init__(prepared.module, prepared.plan, threads=threads, source=prepared.source)
         self.prepared = prepared
 
 

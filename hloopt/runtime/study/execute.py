@@ -159,7 +159,7 @@ def _time_on_gpu(program: Program, wanted: Reference, limits: Limits) -> Timing:
     device = CudaDevice(flags=TIMED)
     try:
         watch = Stopwatch(device)
-        timed = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
+        timed = DeviceProgram(prepared.module, prepared.plan, device, prepared.program)
         for _ in range(_WARM_UP):
             timed.run(inputs)
 

@@ -214,7 +214,7 @@ def whole_loops(name: str) -> tuple[list[str], list[np.ndarray], list[np.ndarray
     prepared = prepare(hloopt.optimize(module, "O3"), DeviceOptions())
     kernels = [getattr(getattr(step, "spec", None), "kernel", "") for step in prepared.plan.steps]
     with closing(CudaDevice()) as device:
-        program = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
+        program = DeviceProgram(prepared.module, prepared.plan, device, prepared.program)
         results = program.run(load_inputs(record, module))
     with np.load(record) as arrays:
         wanted = [arrays[f"out_{number}"] for number in range(len(results))]

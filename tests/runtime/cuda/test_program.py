@@ -69,7 +69,7 @@ def test_a_program_runs_as_the_interpreter_says(
     )
     prepared = prepare(module, options)
     fake.kernels = evaluated(prepared.plan)
-    program = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
+    program = DeviceProgram(prepared.module, prepared.plan, device, prepared.program)
     made = len([name for name in fake.names() if name == "alloc"])
     for scale in (1, 2):
         start = scale * rng.random((8, 8), np.float32)
@@ -92,7 +92,7 @@ def test_an_error_ends_a_capture(
     module = hloopt.parse(TEXT)
     prepared = prepare(module, DeviceOptions(selection=KernelSelection(fft_shared_length=1)))
     fake.kernels = evaluated(prepared.plan)
-    program = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
+    program = DeviceProgram(prepared.module, prepared.plan, device, prepared.program)
     begin = device.begin_capture
 
     def interrupted() -> None:
