@@ -76,8 +76,8 @@ class KernelError(ValueError):
 class Places:
     """How many elements certainly lie in their arrays, and how many may not, for all that is known."""
 
-    certain: int
-    unknown: int
+    certain: int = 0
+    unknown: int = 0
 
 
 def verify(function: Function) -> Places:

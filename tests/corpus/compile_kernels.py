@@ -5,11 +5,11 @@
 Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation, and as
 XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2 and after -O3, where
 loops are kernels; its C++ for this processor is written, too.  Fails where NVRTC refuses a text, where a function,
-of CUDA C or of C++, has more code than its instructions may have, and where a kernel spills registers on sm_90; of the samples
-and of files that are named also where there are no kernels, unless an op of the host (infeed, outfeed) says why,
-and where one has a stack frame on sm_90 that is not that of CUDA's own functions (``FRAMES``): an array of ours
-that is not in registers.  Machine code comes from the cache where it is there; the seconds are those that
-compiling took.
+of CUDA C or of C++, breaks a rule of the kernel IR or has more code than its instructions may have, and where a
+kernel spills registers on sm_90; of the samples and of files that are named also where there are no kernels,
+unless an op of the host (infeed, outfeed) says why, and where one has a stack frame on sm_90 that is not that of
+CUDA's own functions (``FRAMES``): an array of ours that is not in registers.  Machine code comes from the cache
+where it is there; the seconds are those that compiling took.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
@@ -30,9 +31,10 @@ if __name__ == "__main__":
 
 import hloopt  # noqa: E402 - the path comes first
 from hloopt.analysis.code_size import MOST_CODE, executed_instructions  # noqa: E402
-from hloopt.codegen.program import kernel_steps  # noqa: E402
+from hloopt.codegen.program import KernelProgram, kernel_steps, text_of  # noqa: E402
 from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
 from hloopt.ir import Module  # noqa: E402
+from hloopt.kernel_ir.verifier import KernelError, Places  # noqa: E402
 from hloopt.kernels.plan import Plan  # noqa: E402
 from hloopt.runtime.device_compile import prepare  # noqa: E402
 from hloopt.runtime.device_program import descriptions  # noqa: E402
@@ -45,6 +47,9 @@ from hloopt.runtime.nvrtc import (  # noqa: E402
     compile_cuda,
     nvrtc_for,
 )
+from tests.verified import verify_native, verify_program  # noqa: E402
+
+T = TypeVar("T")
 
 __all__ = [
     "ARCHITECTURES",
@@ -54,9 +59,9 @@ __all__ = [
     "Row",
     "compiled",
     "faults",
-    "native_sizes",
     "too_long",
     "written",
+    "written_natively",
 ]
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
@@ -79,13 +84,16 @@ _HOST = ("infeed", "outfeed")
 class Program:
     """A text of CUDA C; ``describe`` has the instruction of each function.
 
-    ``sizes`` are the bytes of each function and the instructions that it computes.
+    ``sizes`` are the bytes of each function and the instructions that it computes; ``broken`` says which rule of
+    the kernel IR one breaks; ``places`` counts where its memory is accessed.
     """
 
     name: str
     source: str
     describe: Mapping[str, str]
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    broken: tuple[str, ...] = ()
+    places: Places = field(default_factory=Places)
 
 
 @dataclass
@@ -99,6 +107,7 @@ class Row:
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: str = ""
     errors: list[str] = field(default_factory=list)
+    places: Places = field(default_factory=Places)
 
     @property
     def kernels(self) -> int:
@@ -109,14 +118,29 @@ class Row:
 def written(module: Module, name: str) -> Program:
     """The text of a module; raises ``UnsupportedError`` for an instruction without a kernel."""
     prepared = prepare(module)
-    plan = prepared.plan
-    return Program(name, prepared.source, descriptions(plan), _sizes(prepared.source, plan))
+    plan, source = prepared.plan, text_of(prepared.source)
+    assert isinstance(prepared.source, KernelProgram)
+    return Program(
+        name,
+        source,
+        descriptions(plan),
+        _sizes(source, plan),
+        *_verified(verify_program, prepared.source),
+    )
 
 
-def native_sizes(module: Module) -> dict[str, tuple[int, int]]:
-    """As ``Program.sizes``, of the C++ for this processor; raises ``UnsupportedError``."""
+def written_natively(module: Module, name: str) -> Program:
+    """The C++ of a module for this processor; raises ``UnsupportedError``."""
     prepared = prepare_native(module)
-    return _sizes(prepared.source, prepared.plan, _NATIVE)
+    source, plan = text_of(prepared.source), prepared.plan
+    return Program(name, source, {}, _sizes(source, plan, _NATIVE), *_verified(verify_native, plan))
+
+
+def _verified(verify: Callable[[T], Places], given: T) -> tuple[tuple[str, ...], Places]:
+    try:
+        return (), verify(given)
+    except KernelError as error:
+        return (str(error),), Places()
 
 
 def _sizes(source: str, plan: Plan, heads: re.Pattern[str] = _KERNEL) -> dict[str, tuple[int, int]]:
@@ -147,6 +171,8 @@ def compiled(
 ) -> Row:
     """A program for each architecture."""
     row = Row(program.name, program.source, describe=program.describe, sizes=program.sizes)
+    row.errors += program.broken
+    row.places = program.places
     if not program.describe:
         return row
     waiting: dict[str, Future[Compiled]] = {
@@ -224,11 +250,12 @@ def _rows(
 
 
 def _native_faults(given: Module, form: str) -> list[str]:
-    """The functions of C++ that are too long; none where something has no place in memory."""
+    """The functions of C++ that are too long or broken; none where something has no place in memory."""
     pipeline = form.removeprefix(" -")
     try:
         made = hloopt.optimize(given, pipeline=pipeline, target="host") if form else given
-        return too_long(native_sizes(made))
+        program = written_natively(made, form)
+        return [*too_long(program.sizes), *program.broken]
     except UnsupportedError:
         return []
 
@@ -306,9 +333,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _summary(rows: Sequence[Row], wrong: Sequence[str], elapsed: float) -> None:
     refused = sum(bool(row.refused) for row in rows)
     total = sum(row.kernels * len(row.made) for row in rows)
+    certain = sum(row.places.certain for row in rows)
+    places = certain + sum(row.places.unknown for row in rows)
     print(
         f"{len(rows)} programs, {refused} refused; {sum(row.kernels for row in rows)} kernels, "
-        f"compiled {total} times; {len(wrong)} wrong; {elapsed:.1f} s"
+        f"compiled {total} times; {certain} of {places} elements certainly lie in their arrays; "
+        f"{len(wrong)} wrong; {elapsed:.1f} s"
     )
     for line in wrong:
         print(line)

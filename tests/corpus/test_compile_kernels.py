@@ -20,9 +20,9 @@ from compile_kernels import (
     compiled,
     faults,
     main,
-    native_sizes,
     too_long,
     written,
+    written_natively,
 )
 from hloopt.errors import DeviceError
 from hloopt.runtime.nvrtc import VERIFY, Compiled, nvrtc_for
@@ -77,9 +77,10 @@ def test_every_kernel_of_a_sample_compiles(path: Path, pool: ThreadPoolExecutor)
 def test_native_code_of_a_sample_stays_within_its_bytes(name: str) -> None:
     """After -O2 for the host; the functions that are counted are those that the program calls."""
     module = hloopt.parse((SAMPLES / name).read_text(), name=name)
-    sizes = native_sizes(hloopt.optimize(module, pipeline="O2", target="host"))
-    assert sizes
-    assert not too_long(sizes)
+    program = written_natively(hloopt.optimize(module, pipeline="O2", target="host"), name)
+    assert program.sizes
+    assert not too_long(program.sizes)
+    assert not program.broken
 
 
 def test_a_function_that_is_too_long_is_named() -> None:
