@@ -87,7 +87,8 @@ class Group:
         with e.within(self.head):
             lane = self._lane(e)
             kind = e.uses.type(shape_of((at.instruction, at.leaf)).dtype)
-            shuffled = e.uses.call("shuffle_index", Cast(kind, mine), lane, type=kind)
+            own = mine if mine.type == kind else Cast(kind, mine)
+            shuffled = e.uses.call("shuffle_index", own, lane, type=kind)
             name = self.head.declare(kind, shuffled, at.instruction.name)
         self._known[at] = name
         return name
