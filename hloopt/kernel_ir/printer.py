@@ -272,19 +272,17 @@ class Printer:
         """The lines that declare a variable or an array."""
         target = declared.target
         values = [self.expression(value) for value in declared.values]
+        static = "static " * declared.is_static
         if isinstance(target, Var):
-            yield f"{target.type} {target.name}{f' = {values[0]}' if values else ''};"
+            yield f"{static}{target.type} {target.name}{f' = {values[0]}' if values else ''};"
             return
-        places = "".join(f"[{size}]" for size in target.dims)
         if target.space == "shared":
             yield from self.shared(target, declared.offset, declared.align)
             return
-        words = ["static"] * declared.is_static
-        if target.space == "constant":
-            words.append("const")
-        if declared.align:
-            words.append(self.aligned(declared.align))
-        text = f"{' '.join([*words, str(target.element)])} {target.name}{places}"
+        const = "const " * (target.space == "constant")
+        align = f"{self.aligned(declared.align)} " if declared.align else ""
+        places = "".join(f"[{size}]" for size in target.dims)
+        text = f"{static}{const}{align}{target.element} {target.name}{places}"
         yield f"{text} = {{{', '.join(values)}}};" if values else f"{text};"
 
     def aligned(self, bytes: int) -> str:

@@ -76,13 +76,13 @@ def counter(
 
 def _clear(f: FunctionWriter, every: Sequence[Accumulators]) -> None:
     """Set accumulators to the identity, of all that have one."""
-    plain = [one for one in every if one.start]
-    if not plain:
+    starts = [(one, one.start) for one in every if one.start is not None]
+    if not starts:
         return
-    with lanes_of(f, plain[0].width) as lane:
-        for one in plain:
+    with lanes_of(f, every[0].width) as lane:
+        for one, start in starts:
             for place in one.at(lane):
-                f.elements.scope.set(place, one.start)
+                f.elements.scope.set(place, start)
 
 
 def _take(

@@ -107,7 +107,8 @@ def _nameless(function: Function) -> object:
             case Var():
                 return number(node.name), node.type.name
             case Array():
-                return number(node.name), node.element.name, node.dims, node.space
+                dims = () if node.space == "global" else node.dims
+                return number(node.name), node.element.name, dims, node.space
             case Symbol():
                 return number(node.name)
             case Index():

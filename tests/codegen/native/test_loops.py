@@ -99,7 +99,7 @@ def test_crossing_after_work() -> None:
     kinds = [("s4", "convert"), ("bf16", "convert"), ("pred", "convert"), ("c64", "real")]
     bodies = [body.format(kind=kind, opcode=opcode) for kind, opcode in kinds]
     source = check_native_kernels(fusions(bodies), "native-loop")
-    assert source.count("alignas(64)") == 3
+    assert source.count("__align__(64)") == 3
 
 
 def test_large_arrays_are_shared_out() -> None:
@@ -155,7 +155,7 @@ TILES = """\
     const int stop = row + 32 < 70 ? row + 32 : 70;
     for (int column = 0; column < 64; column += 32) {
       const int stop_1 = column + 32;
-      alignas(64) float p0_tile[1056];
+      __align__(64) float p0_tile[1056];
       for (int i_1 = column; i_1 < stop_1; ++i_1) {
         #pragma omp simd
         for (int i = row; i < stop; ++i) {

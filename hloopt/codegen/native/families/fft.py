@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from hloopt.analysis.index import Index
 from hloopt.codegen.native.nest import tasks
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import (
+    Array,
+    ArrayValue,
+    Call,
+    Expr,
+    Literal,
+    Make,
+    Operand,
+    Var,
+    as_expr,
+    both,
+)
+from hloopt.kernel_ir.statements import Declare
+from hloopt.kernel_ir.types import BOOL, DOUBLE, VOID, Type, struct
 from hloopt.kernels.families.fft import AxisTransform, radices, whole_transforms
 from hloopt.kernels.families.native_fft import Working, working
 
 __all__ = ["EMITTERS"]
 
-_WRITTEN_OUT = (2, 3, 4, 5)
+# A pass of a larger radix has a table of its own roots (``Pass``).
+_WRITTEN_OUT = 5
 
 
 def _emit(f: FunctionWriter) -> None:
@@ -20,105 +37,84 @@ def _emit(f: FunctionWriter) -> None:
     _Transform(f, transform, working(transform)).emit()
 
 
+def _call(name: str, *given: Operand, type: Type = VOID) -> Call:
+    return Call(f"hloopt::{name}", tuple(map(as_expr, given)), type)
+
+
 @dataclass
 class _Transform:
+    """Writing the transform of a dimension; ``fill`` are the calls that fill its tables."""
+
     f: FunctionWriter
     axis: AxisTransform
     way: Working
-
-    def line(self, text: str) -> None:
-        self.f.elements.scope.line(text)
-
-    def name(self, hint: str) -> str:
-        return self.f.scope.names.fresh(hint)
+    fill: list[Call] = field(default_factory=list)
 
     def emit(self) -> None:
         f, axis, way = self.f, self.axis, self.way
-        *places, room = f.pointees.values()
+        *places, room = (pointee.memory for pointee in f.pointees.values())
         source, target = places[0], places[-1]
-        passes, fill = self.passes()
-        halves = self.table("halves", 2 * way.length) if way.pairs else ""
-        chirp = self.table("chirp", 2 * way.length) if way.is_chirp else ""
-        spectrum = self.table("spectrum", 2 * way.passes) if way.is_chirp else ""
+        passes = self.passes()
+        halves = self.table("halves", 2 * way.length) if way.pairs else None
+        chirp = self.table("chirp", 2 * way.length) if way.is_chirp else None
+        spectrum = self.table("spectrum", 2 * way.passes) if way.is_chirp else None
         groups = -(-axis.lines // way.wide)
         with tasks(f, "group", f.tile["groups"], groups) as group:
-            task = group // f.tile["groups"]
-            own = f"{room.name} + {task * (4 * way.plane)}"
-            # Filled by whoever comes first, with room of its own.
-            self.line(f"static const bool is_ready = [&](double* room) {{ {' '.join(fill)}")
-            if halves:
-                count = way.length
-                self.line(
-                    f"for (long k = 0; k < {count}; ++k) hloopt::root_of_unity("
-                    f"k, {2 * count}, {halves} + 2 * k, {halves} + 2 * k + 1);"
-                )
-            if chirp:
-                lengths = f"{way.length}, {way.passes}"
-                self.line(f"hloopt::fill_chirp({lengths}, {chirp}, {spectrum}, room, {passes});")
-            self.line(f"return true; }}({own});")
-            on = self.name("on")
-            self.line(f"hloopt::Lines {on}({own}, {way.plane});")
-            self.read(on, source.name, group)
-            if axis.kind == "IRFFT" and way.pairs:
-                self.line(f"hloopt::join_halves({on}, {way.wide}, {way.length}, {halves});")
+            scope = f.elements.scope
+            own = room.address(group // f.tile["groups"] * (4 * way.plane))
+            self.fill.append(_call("fill_passes", passes, type=BOOL))
+            if halves is not None:
+                self.fill.append(_call("fill_halves", way.length, halves, type=BOOL))
+            if chirp is not None and spectrum is not None:
+                given = (way.length, way.passes, chirp, spectrum)
+                self.fill.append(_call("fill_chirp", *given, own, passes, type=BOOL))
+            # By the task that comes first, with room of its own.
+            ready = Var(scope.names.fresh("is_ready"), BOOL)
+            scope.add(Declare(ready, (both(self.fill),), is_static=True))
+            lines = struct("hloopt::Lines")
+            on = scope.variable(lines, "on", Call(lines.name, (own, as_expr(way.plane)), lines))
+            self.read(on, source, group)
+            if halves is not None and axis.kind == "IRFFT":
+                scope.do(_call("join_halves", on, way.wide, way.length, halves))
             if axis.is_inverse:
-                self.line(f"{on}.invert();")
-            if chirp:
-                given = f"{way.length}, {way.passes}, {chirp}, {spectrum}, {passes}"
-                self.line(f"hloopt::chirped({on}, {way.wide}, {given});")
+                scope.do(_call("invert", on))
+            if chirp is not None and spectrum is not None:
+                given = (way.length, way.passes, chirp, spectrum)
+                scope.do(_call("chirped", on, way.wide, *given, passes))
             else:
-                self.line(f"{passes}({on}, {way.wide});")
+                scope.do(Call(passes.name, (on, as_expr(way.wide)), VOID))
             if axis.is_inverse:
-                self.line(f"{on}.invert();")
-            if axis.kind == "RFFT" and way.pairs:
-                self.line(f"hloopt::split_halves({on}, {way.wide}, {way.length}, {halves});")
-            self.write(on, target.name, group)
+                scope.do(_call("invert", on))
+            if halves is not None and axis.kind == "RFFT":
+                scope.do(_call("split_halves", on, way.wide, way.length, halves))
+            self.write(on, target, group)
 
-    def table(self, hint: str, size: int) -> str:
+    def table(self, hint: str, size: int) -> ArrayValue:
         """Numbers that are the same in every run."""
-        name = self.name(hint)
-        self.line(f"static double {name}[{size}];")
-        return name
+        return ArrayValue(self.f.elements.scope.array(DOUBLE, (size,), hint, is_static=True))
 
-    def passes(self) -> tuple[str, list[str]]:
-        """A function of lines and how many there are side by side; what fills its tables."""
-        roots: list[tuple[int, int]] = []
-        left = self.way.passes
+    def passes(self) -> Var:
+        """The passes, which a call runs on lines and how many there are side by side."""
+        each, size, left = [], 0, self.way.passes
         for radix in radices(left):
             left //= radix
-            roots.append((radix, left))
-        table = self.table("roots", max(2, sum(2 * (radix - 1) * m for radix, m in roots)))
-        own = {radix for radix, _ in roots if radix not in _WRITTEN_OUT}
-        units = {radix: self.table(f"units_{radix}", 2 * radix) for radix in sorted(own)}
-        name = self.name("passes")
-        self.line(f"const auto {name} = [](hloopt::Lines& on, long wide) {{")
-        offset, done = 0, 1
-        fill = [f"double* to = {table};"]
-        for radix, m in roots:
-            rest = f"{m}, {done} * wide, {table} + {offset}"
-            if radix in units:
-                self.line(f"  hloopt::any_pass(on, {radix}, {rest}, {units[radix]});")
-            else:
-                self.line(f"  hloopt::pass<{radix}>(on, {rest});")
-            fill.append(f"to = hloopt::fill_roots(to, {radix}, {m});")
-            offset += 2 * (radix - 1) * m
-            done *= radix
-        self.line("};")
-        for radix, units_name in units.items():
-            each = f"{units_name} + 2 * k, {units_name} + 2 * k + 1"
-            fill.append(
-                f"for (long k = 0; k < {radix}; ++k) hloopt::root_of_unity(k, {radix}, {each});"
-            )
-        return name, fill
+            each.append(f"hloopt::Pass<{radix}, {left}>")
+            size += 2 * (radix - 1) * left + (2 * radix if radix > _WRITTEN_OUT else 0)
+        type = struct(f"hloopt::Passes<{', '.join(each)}>")
+        return self.f.elements.scope.declare(
+            type, Make(type, (self.table("roots", max(2, size)),)), "passes"
+        )
 
-    def places(self, extent: int, group: Index) -> str:
-        """Where lines of so many elements lie, and the first one of a group."""
+    def places(self, extent: int, group: Index) -> tuple[Expr, Expr, Expr]:
+        """Where lines of so many elements lie, the first one of a group, and how many those are."""
         axis, wide = self.axis, self.way.wide
-        return f"hloopt::Places{{{axis.lines}, {extent}, {axis.inner}}}, {group * wide}, {wide}"
+        lying = Make(
+            struct("hloopt::Places"), tuple(map(as_expr, (axis.lines, extent, axis.inner)))
+        )
+        return lying, as_expr(group * wide), as_expr(wide)
 
-    def read(self, on: str, source: str, group: Index) -> None:
+    def read(self, on: Var, source: Array, group: Index) -> None:
         axis, way = self.axis, self.way
-        places = self.places(axis.read, group)
         if axis.kind == "IRFFT":
             kept = min(axis.read, axis.length // 2 + 1)
             if way.pairs:
@@ -128,16 +124,19 @@ class _Transform:
         else:
             kept = min(axis.read, axis.length)
             function, length = "read_pairs" if way.pairs else "read_lines", way.length
-        self.line(f"hloopt::{function}({source}, {places}, {kept}, {length}, {on});")
+        places = self.places(axis.read, group)
+        self.f.elements.scope.do(_call(function, ArrayValue(source), *places, kept, length, on))
 
-    def write(self, on: str, target: str, group: Index) -> None:
+    def write(self, on: Var, target: Array, group: Index) -> None:
         axis, way = self.axis, self.way
-        scale = f"1.0 / {axis.length}" if axis.is_inverse else "1"
-        places = self.places(axis.written, group)
+        scale: Expr = Literal("1.0", DOUBLE, 1.0)
+        if axis.is_inverse:
+            scale = scale / axis.length
         function, written = "write_lines", axis.written
         if axis.kind == "IRFFT" and way.pairs:
             function, written = "write_pairs", way.length
-        self.line(f"hloopt::{function}({on}, {scale}, {target}, {places}, {written});")
+        places = self.places(axis.written, group)
+        self.f.elements.scope.do(_call(function, on, scale, ArrayValue(target), *places, written))
 
 
 EMITTERS = {"native-fft": _emit}

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from hloopt.analysis.contraction import Contraction, Group, Side
-from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.codegen.families.dot_index import operand_place, split_axes
 from hloopt.codegen.families.dot_values import sum_type
+from hloopt.codegen.native.nest import BEGIN, END
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Address, Array, Call, Expr, Operand, Select, as_expr
+from hloopt.kernel_ir.types import LONG, VOID
 from hloopt.kernels.families.native_gemm import large_product
 
-__all__ = ["EMITTERS", "in_memory"]
+__all__ = ["EMITTERS", "Lying", "counted", "every_task", "in_memory", "multiply"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """Where a factor lies, and how far its rows and its columns are apart."""
+
+    memory: Array
+    at: Index
+    rows: int
+    columns: int
+
+    def row(self, number: Index) -> Address:
+        """Where a row begins."""
+        return self.memory.address(self.at + number * self.rows)
 
 
 def _emit(f: FunctionWriter) -> None:
@@ -21,34 +40,46 @@ def _emit(f: FunctionWriter) -> None:
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
     rows = f.tile["rows"]
     parts = -(-m // rows)
-    name = f.scope.names.fresh("task")
-    task = Symbol(name, 0, b * parts - 1).index
-    block = f.scope.block(f"for (long long {name} = begin; {name} < end; ++{name})")
-    with f.elements.within(block):
+    with every_task(f, b * parts) as task:
         batch = f.elements.symbol(task // parts, "b", 0, b - 1)
         first = f.elements.symbol(task % parts * rows, "row", 0, m - 1)
-        left, lm, lk = _factor(f, contraction, contraction.lhs, batch, ("m", "k"))
-        right, rk, rn = _factor(f, contraction, contraction.rhs, batch, ("k", "n"))
-        some = rows if m % rows == 0 else f"({first} + {rows} < {m} ? {rows} : {m} - ({first}))"
-        block.line(
-            f"hloopt::large_product<{sum_type(f, contraction)}>({some}, {n}, {k}, "
-            f"{left} + {first * lm}, {lm}, {lk}, {right}, {rk}, {rn}, "
-            f"{f.result(0).name} + {batch * (m * n) + first * n}, {n});"
+        left = in_memory(f, contraction, contraction.lhs, batch, ("m", "k"))
+        right = in_memory(f, contraction, contraction.rhs, batch, ("k", "n"))
+        assert left is not None, "the family asks for it"
+        assert right is not None, "the family asks for it"
+        count = counted(first, rows, m) if m % rows else as_expr(rows)
+        given = left.row(first), left.rows, left.columns, right.row(Index(0))
+        to = f.result(0).memory.address(batch * (m * n) + first * n)
+        multiply(
+            f, "large_product", contraction, (count, n, k, *given, right.rows, right.columns, to, n)
         )
 
 
-def _factor(
-    f: FunctionWriter, contraction: Contraction, side: Side, batch: Index, groups: Sequence[Group]
-) -> tuple[str, int, int]:
-    found = in_memory(f, contraction, side, batch, groups)
-    assert found is not None, "the family asks for it"
-    return found
+def counted(first: Index, rows: int, count: int) -> Expr:
+    """How many of so many ``rows`` there are from the first of a task on, ``count`` in all."""
+    return Select.of(as_expr(first + rows) < count, rows, Index(count) - first)
+
+
+@contextmanager
+def every_task(f: FunctionWriter, count: int) -> Iterator[Index]:
+    """A loop over the tasks at hand, of ``count``."""
+    block, task = f.elements.scope.loop(BEGIN, END, "task", LONG)
+    with f.elements.within(block):
+        yield Symbol(task.name, 0, count - 1).index
+
+
+def multiply(
+    f: FunctionWriter, function: str, contraction: Contraction, given: Sequence[Operand]
+) -> None:
+    """Call a product of products.h."""
+    name = f"hloopt::{function}<{sum_type(f, contraction)}>"
+    f.elements.scope.do(Call(name, tuple(map(as_expr, given)), VOID))
 
 
 def in_memory(
     f: FunctionWriter, contraction: Contraction, side: Side, batch: Index, groups: Sequence[Group]
-) -> tuple[str, int, int] | None:
-    """Where a factor lies in memory, and how far its rows and its columns are apart.
+) -> Lying | None:
+    """Where a factor lies in memory.
 
     None for what is computed, of another type than the sums, or not at equal distances.
     """
@@ -56,25 +87,23 @@ def in_memory(
     if instruction not in f.region.inputs or side.scale is not None:
         return None
     number = f.region.inputs[instruction]
-    pointer = f.elements.memory.get(f.region.canonical(number))
-    if pointer is None or instruction.array.dtype is not contraction.accumulator:
+    memory = f.elements.memory.get(f.region.canonical(number))
+    if memory is None or instruction.array.dtype is not contraction.accumulator:
         return None
-    rows, columns = (contraction.size(group) for group in groups)
-    row = Symbol(f"counts {groups[0]}", 0, rows - 1).index
-    column = Symbol(f"counts {groups[1]}", 0, columns - 1).index
-    axes = split_axes(contraction, {"b": batch, groups[0]: row, groups[1]: column})
+    counts = [Symbol(f"counts {group}", 0, contraction.size(group) - 1).index for group in groups]
+    axes = split_axes(contraction, {"b": batch, **dict(zip(groups, counts, strict=True))})
     tests, place = operand_place(side, axes)
     if tests:
         return None
     rest = position_of(place, instruction.array)
     steps = []
-    for count in (row, column):
+    for count in counts:
         step = next((times for atom, times in rest.terms if Index(0, ((atom, 1),)) == count), 0)
         rest = rest - count * step
         steps.append(step)
-    if "counts" in str(rest):
+    if not {*symbols_of(counts)}.isdisjoint(symbols_of((rest,))):
         return None
-    return f"{pointer} + {rest}", steps[0], steps[1]
+    return Lying(memory, rest, *steps)
 
 
 EMITTERS = {"native-gemm": _emit}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from hloopt.analysis.index import Index, delinearize
@@ -10,6 +11,18 @@ from hloopt.analysis.layout import major_to_minor
 from hloopt.codegen.native.nest import tasks
 from hloopt.codegen.writer import EmitFunction, FunctionWriter, Pointee
 from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import (
+    FALSE,
+    TRUE,
+    Array,
+    ArrayValue,
+    Call,
+    Element,
+    Expr,
+    Operand,
+    as_expr,
+)
+from hloopt.kernel_ir.types import DOUBLE, INT, Type, pointer, struct
 from hloopt.kernels.families.native_linear_systems import FEW, Routine, apart, room_of, routine_of
 from hloopt.kernels.spec import Place
 
@@ -20,16 +33,24 @@ __all__ = ["EMITTERS"]
 class _Matrix:
     """Where a matrix, a vector or a number of a stack lies, and how far its rows and columns are apart."""
 
-    at: str
+    memory: Array
+    at: Index
     rows: int
     columns: int
 
-    def text(self) -> str:
-        return f"{self.at}, {self.rows}, {self.columns}"
+    @property
+    def first(self) -> Element:
+        """The first element."""
+        return self.memory[self.at]
+
+    @property
+    def given(self) -> tuple[Operand, ...]:
+        """What a routine is told."""
+        return (self.memory.address(self.at), self.rows, self.columns)
 
     def turned(self) -> _Matrix:
         """With its dimensions changed for each other."""
-        return _Matrix(self.at, self.columns, self.rows)
+        return replace(self, rows=self.columns, columns=self.rows)
 
     def backwards(self, rows: int, columns: int) -> _Matrix:
         """Rows from the last of so many on, and columns alike where there is more than one."""
@@ -37,28 +58,23 @@ class _Matrix:
         step = self.columns
         if columns:
             behind, step = behind + (columns - 1) * self.columns, -step
-        return _Matrix(f"{self.at} + {behind}", -self.rows, step)
+        return _Matrix(self.memory, self.at + behind, -self.rows, step)
 
     def from_column(self, first: Index) -> _Matrix:
         """From a column on."""
-        return _Matrix(f"{self.at} + {first * self.columns}", self.rows, self.columns)
+        return replace(self, at=self.at + first * self.columns)
 
 
 @dataclass
 class _Stack:
-    """One task's work: which matrix, and where the room of the task begins."""
+    """One task's work: which matrix, what is computed in, and where the room of the task begins."""
 
     f: FunctionWriter
     routine: Routine
     batch: tuple[int, ...]
     matrix: Index
-    room: str
-
-    @property
-    def wide(self) -> str:
-        """The C type that is computed in."""
-        is_complex = self.f.region.operands[0].dtype.is_complex
-        return "hloopt::Pair" if is_complex else "double"
+    wide: Type
+    room: Expr
 
     def operand(self, number: int, inner: int = 2) -> _Matrix:
         """The matrix, or vector, of operand ``number``."""
@@ -81,13 +97,21 @@ class _Stack:
         for one, stride in zip(index, strides, strict=False):
             at = at + one * stride
         rows, columns = (0, 0, *strides)[-2:] if inner == 2 else (0, (0, *strides)[-1])
-        return _Matrix(f"{pointee.name} + {at}", rows, columns)
+        return _Matrix(pointee.memory, at, rows, columns)
+
+    def call(self, function: str, *given: Operand, to: Element | None = None) -> None:
+        """Call a routine; ``to`` is set to what it says of its success."""
+        call = Call(f"hloopt::{function}<{self.wide}>", tuple(map(as_expr, given)), INT)
+        if to is None:
+            self.f.elements.scope.do(call)
+        else:
+            self.f.elements.scope.set(to, call)
 
 
-_Call = Callable[[_Stack], None]
+_Routine = Callable[[_Stack], None]
 
 
-def _emitter(header: str, call: _Call) -> EmitFunction:
+def _emitter(header: str, call: _Routine) -> EmitFunction:
     def emit(f: FunctionWriter) -> None:
         f.uses.include(header)
         routine = routine_of(f.region.instruction)
@@ -95,11 +119,11 @@ def _emitter(header: str, call: _Call) -> EmitFunction:
         batch = f.region.operands[0].dims[:-2]
         each, columns = f.tile["matrices"], f.tile.get("columns", routine.columns)
         parts = -(-routine.columns // columns) if routine.system is not None else 1
+        wide = struct("hloopt::Pair") if f.region.operands[0].dtype.is_complex else DOUBLE
         with tasks(f, "unit", each, prod(batch) * parts) as unit:
             place = unit // each * room_of(routine, columns)
-            wide = "hloopt::Pair" if f.region.operands[0].dtype.is_complex else "double"
-            room = f"({wide}*){f.scratch(0).name} + {place}"
-            stack = _Stack(f, routine, batch, unit // parts, room)
+            room = ArrayValue(f.scratch(0).memory).cast(pointer(wide)) + place
+            stack = _Stack(f, routine, batch, unit // parts, wide, room)
             if routine.system is not None:
                 _solve(stack, unit % parts * columns, columns)
             else:
@@ -108,24 +132,16 @@ def _emitter(header: str, call: _Call) -> EmitFunction:
     return emit
 
 
-def _write(stack: _Stack, function: str, arguments: Sequence[object], to: str = "") -> None:
-    text = ", ".join(map(str, arguments))
-    name = f"hloopt::{function}<{stack.wide}>"
-    stack.f.elements.scope.line(f"{to}{name}({text});")
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
+def _flag(value: bool) -> Expr:
+    return TRUE if value else FALSE
 
 
 def _cholesky(stack: _Stack) -> None:
     routine = stack.routine
-    lower, keeps = _flag(routine.lower), _flag(routine.keeps)
-    info = ""
-    if routine.keeps:
-        info = f"*({stack.result(1, 0).at}) = "
-    matrices = stack.operand(0).text(), lower, keeps, stack.result().text()
-    _write(stack, "cholesky", [routine.rows, *matrices, stack.room, apart(routine.rows)], info)
+    flags = _flag(routine.lower), _flag(routine.keeps)
+    matrices = *stack.operand(0).given, *flags, *stack.result().given
+    info = stack.result(1, 0).first if routine.keeps else None
+    stack.call("cholesky", routine.rows, *matrices, stack.room, apart(routine.rows), to=info)
 
 
 def _solve(stack: _Stack, first: Index, columns: int) -> None:
@@ -140,38 +156,38 @@ def _solve(stack: _Stack, first: Index, columns: int) -> None:
     b, x = b.from_column(first), x.from_column(first)
     if system.backwards:
         a, b, x = a.backwards(size, size), b.backwards(size, 0), x.backwards(size, 0)
-    count = str(columns)
+    count = as_expr(columns)
     if routine.columns % columns:
-        count = f"hloopt::least({columns}, {routine.columns} - ({first}))"
+        left = Index(routine.columns) - first
+        count = Call("hloopt::least", (count, as_expr(left)), INT)
     flags = _flag(system.conjugates), _flag(system.is_unit)
     # Which way is taken, and what room there is, must not differ between the tasks.
     way = "solve_few" if columns <= FEW else "solve_many"
     rest = [stack.room] if columns <= FEW else [stack.room, apart(size)]
-    _write(stack, way, [size, count, a.text(), *flags, b.text(), x.text(), *rest])
+    stack.call(way, size, count, *a.given, *flags, *b.given, *x.given, *rest)
 
 
 def _lu(stack: _Stack) -> None:
     routine = stack.routine
     pivots, info = stack.result(1, 1), stack.result(2, 0)
-    arguments = [routine.rows, routine.columns, stack.operand(0).text(), stack.result().text()]
-    given = [*arguments, pivots.at, pivots.columns, stack.room, apart(routine.columns)]
-    _write(stack, "lu", given, f"*({info.at}) = ")
+    matrices = *stack.operand(0).given, *stack.result().given
+    rest = *pivots.given[::2], stack.room, apart(routine.columns)
+    stack.call("lu", routine.rows, routine.columns, *matrices, *rest, to=info.first)
 
 
 def _qr(stack: _Stack) -> None:
     routine = stack.routine
-    taus = stack.result(1, 1)
-    arguments = [routine.rows, routine.columns, stack.operand(0).text(), stack.result().text()]
-    given = [*arguments, taus.at, taus.columns, stack.room, apart(routine.columns)]
-    _write(stack, "qr", given)
+    matrices = *stack.operand(0).given, *stack.result().given
+    rest = *stack.result(1, 1).given[::2], stack.room, apart(routine.columns)
+    stack.call("qr", routine.rows, routine.columns, *matrices, *rest)
 
 
 def _householder_product(stack: _Stack) -> None:
     routine, taus = stack.routine, stack.operand(1, 1)
     steps = stack.f.region.operands[1].dims[-1]
-    arguments = [routine.rows, routine.columns, steps, stack.operand(0).text()]
-    given = [*arguments, taus.at, taus.columns, stack.result().text()]
-    _write(stack, "householder_product", [*given, stack.room, apart(routine.columns)])
+    given = *stack.operand(0).given, *taus.given[::2], *stack.result().given
+    room = stack.room, apart(routine.columns)
+    stack.call("householder_product", routine.rows, routine.columns, steps, *given, *room)
 
 
 EMITTERS = {

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 
 from hloopt.analysis.index import Index, linearize
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import Emission
 from hloopt.codegen.families.scatter import scatter_in, update
 from hloopt.codegen.native.families.loop import store_elements
 from hloopt.codegen.writer import FunctionWriter
@@ -20,14 +19,10 @@ __all__ = ["EMITTERS"]
 def _over(f: FunctionWriter, sizes: Sequence[int], hint: str) -> Iterator[list[Index]]:
     """A loop for each dimension, the last one innermost; gives their counters."""
     with ExitStack() as blocks:
-        index = []
-        for size in sizes:
-            at = Index(0)
-            if size != 1:
-                block, at = f.elements.loop(size, hint)
-                blocks.enter_context(f.elements.within(block))
-            index.append(at)
-        yield index
+        yield [
+            blocks.enter_context(f.elements.counting(0, size, hint)) if size != 1 else Index(0)
+            for size in sizes
+        ]
 
 
 def _emit_update(f: FunctionWriter) -> None:
@@ -41,14 +36,7 @@ def _emit_update(f: FunctionWriter) -> None:
     assert found is not None
     operand, source, *places = found.operands
     dims = operand.array.dims
-
-    def first() -> Emission:
-        index = yield from starts(f.elements, places, dims, source.array.dims)
-        begin.extend(index)
-        return ""
-
-    begin: list[Index] = []
-    f.elements.run(first())
+    begin = f.elements.run(starts(f.elements, places, dims, source.array.dims))
     with _over(f, source.array.dims, "i") as index:
         value = f.elements.value(source, index)
         position = [start + at for start, at in zip(begin, index, strict=True)]
@@ -66,13 +54,7 @@ def _emit_scatter(f: FunctionWriter) -> None:
                 f.store(f.result(number), linearize(index, dims), value)
         return
     with _over(f, scatter.operands[-1].array.dims, "u") as index:
-        f.elements.run(_at(f, index))
-
-
-def _at(f: FunctionWriter, index: Sequence[Index]) -> Emission:
-    scatter = scatter_in(f.region)
-    done = yield from update(f, scatter, index)
-    return done
+        f.elements.run(update(f, scatter, index))
 
 
 EMITTERS = {"native-update": _emit_update, "native-scatter": _emit_scatter}

@@ -169,6 +169,45 @@ inline void any_pass(Lines& on, long radix, long m, long s, const double* roots,
   on.swap();
 }
 
+// A pass in a transform of a known length; `table` has its roots, and behind them its own where it needs them.
+template <int RADIX, long M>
+struct Pass {
+  static constexpr long radix = RADIX, roots = 2 * (RADIX - 1) * M, size = roots + (RADIX > 5 ? 2 * RADIX : 0);
+  static void fill(double* table) {
+    double* own = fill_roots(table, RADIX, M);
+    for (long k = 0; RADIX > 5 && k < RADIX; ++k) root_of_unity(k, RADIX, own + 2 * k, own + 2 * k + 1);
+  }
+  static void run(Lines& on, long s, const double* table) {
+    if constexpr (RADIX > 5) any_pass(on, RADIX, M, s, table, table + roots);
+    else pass<RADIX>(on, M, s, table);
+  }
+};
+
+// All passes of a transform, of some lines side by side.
+template <class... Each>
+struct Passes {
+  double* table;
+  void operator()(Lines& on, long wide) const {
+    const double* at = table;
+    ((Each::run(on, wide, at), at += Each::size, wide *= Each::radix), ...);
+  }
+};
+
+// What fills tables that are the same in every run answers true, when it has.
+template <class... Each>
+inline bool fill_passes(const Passes<Each...>& passes) {
+  double* at = passes.table;
+  ((Each::fill(at), at += Each::size), ...);
+  return true;
+}
+
+inline bool fill_halves(long count, double* halves) {
+  for (long k = 0; k < count; ++k) root_of_unity(k, 2 * count, halves + 2 * k, halves + 2 * k + 1);
+  return true;
+}
+
+inline void invert(Lines& on) { on.invert(); }
+
 // ---- lines in memory --------------------------------------------------------------------------------------
 
 inline double real_part(float x) { return x; }
@@ -304,7 +343,7 @@ inline void write_pairs(
 
 // exp(-pi i k² / n) for k < n, and, in `spectrum`, the transform of length m of their conjugates, over m.
 template <class Passes>
-inline void fill_chirp(long n, long m, double* chirp, double* spectrum, double* room, const Passes& passes) {
+inline bool fill_chirp(long n, long m, double* chirp, double* spectrum, double* room, const Passes& passes) {
   Lines on(room, m);
   memset(room, 0, 2 * m * sizeof(double));
   for (long k = 0, square = 0; k < n; ++k) {
@@ -320,6 +359,7 @@ inline void fill_chirp(long n, long m, double* chirp, double* spectrum, double* 
     spectrum[2 * k] = on.re[k] / (double)m;
     spectrum[2 * k + 1] = on.im[k] / (double)m;
   }
+  return true;
 }
 
 // Each of `count` elements of all lines times a number of its own.
