@@ -26,6 +26,7 @@ from hloopt.kernel_ir.statements import (
     Target,
     Verbatim,
     While,
+    walk,
 )
 from hloopt.kernel_ir.types import Type, named_type
 
@@ -45,6 +46,12 @@ def identifier(text: str) -> str:
     return name if name and not name[0].isdigit() else f"v_{name}"
 
 
+def _head(statement: Statement) -> Statement:
+    if isinstance(statement, If):
+        return If(statement.test, ())
+    return replace(statement, body=()) if isinstance(statement, For | While | Block) else statement
+
+
 class TooLong(Exception):  # noqa: N818 - it ends an attempt; it is never reported as an error
     """A function has more code than it was allowed."""
 
@@ -62,13 +69,13 @@ class Names:
         self._unmeasured: list[Statement] = []
 
     def take(self, statement: Statement) -> None:
-        """Count what is written; of a block its head.
+        """Count what is written, braces apart.
 
         Statements are measured only when so many are there that they could be too long together.
         """
         if self.room is None:
             return
-        self._unmeasured.append(statement)
+        self._unmeasured += map(_head, walk((statement,)))
         if len(self._unmeasured) * _LONG > self.room:
             for one in self._unmeasured:
                 self.room -= len(statement_text(one).removesuffix("\n}").removesuffix(" {")) + 1

@@ -3,7 +3,7 @@
 ``Uses`` collects what a program calls; its ``source`` is the text of that and of what it needs.
 """
 
-from hloopt.codegen.device.library import DeviceFunction, library, names
+from hloopt.codegen.device.library import DeviceFunction, is_scalar, library, names
 from hloopt.codegen.device.uses import Uses
 
-__all__ = ["DeviceFunction", "Uses", "library", "names"]
+__all__ = ["DeviceFunction", "Uses", "is_scalar", "library", "names"]

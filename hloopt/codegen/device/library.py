@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
+from typing import Final
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["DeviceFunction", "identifiers", "library", "names"]
+__all__ = ["DeviceFunction", "identifiers", "is_scalar", "library", "names"]
 
 _FILES = (
     "types",
@@ -36,6 +37,12 @@ _FUNCTION = re.compile(r"^__device__ [\w<>,:()\[\] ]*?(\w+)\(", re.MULTILINE)
 _COMMENT = re.compile(r"//.*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
+_CALLED: Final = frozenset({
+    "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cos", "cosh", "erf", "fmod", "fmodf", "lgamma",
+    "lgammaf", "pow", "sin", "sinh", "tan", "tgamma", "tgammaf",
+})  # fmt: skip
+"""Functions of C that are neither an instruction of a processor nor in vector_math.h."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceFunction:
@@ -46,6 +53,7 @@ class DeviceFunction:
     needs     names of the definitions it mentions, in the order of the library
     is_type   whether it is a struct
     synchronizes  whether the threads of a warp exchange values in it
+    has_loop  whether it has a loop, or needs what has one
     """
 
     name: str
@@ -53,6 +61,7 @@ class DeviceFunction:
     needs: tuple[str, ...]
     is_type: bool
     synchronizes: bool
+    has_loop: bool
 
 
 def identifiers(text: str) -> set[str]:
@@ -63,6 +72,13 @@ def identifiers(text: str) -> set[str]:
 def names() -> frozenset[str]:
     """The names of all definitions: no kernel or variable may have one of these."""
     return frozenset(library())
+
+
+def is_scalar(function: str) -> bool:
+    """Whether compilers make no vectors of calls of a function, nor of what else is in their loop."""
+    name = function.partition("<")[0]
+    entry = library().get(name)
+    return name in _CALLED if entry is None else entry.has_loop
 
 
 @cache
@@ -89,5 +105,12 @@ def _definition(paragraph: str, before: Mapping[str, DeviceFunction]) -> DeviceF
     words = identifiers(paragraph)
     needs = tuple(other for other in before if other in words)
     exchanges = any(word.startswith("__shfl") for word in words)
-    synchronizes = exchanges or any(before[other].synchronizes for other in needs)
-    return DeviceFunction(name, paragraph, needs, struct is not None, synchronizes)
+    loops = not words.isdisjoint(("for", "while"))
+    return DeviceFunction(
+        name,
+        paragraph,
+        needs,
+        struct is not None,
+        exchanges or any(before[other].synchronizes for other in needs),
+        loops or any(before[other].has_loop for other in needs),
+    )

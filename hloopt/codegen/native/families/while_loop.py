@@ -10,12 +10,16 @@ from hloopt.codegen.elements import Asking, Elements
 from hloopt.codegen.families.collecting import take_part
 from hloopt.codegen.families.folding import Fold, begin, merge
 from hloopt.codegen.families.while_per_thread import Unit
-from hloopt.codegen.loops.places import local_indices
-from hloopt.codegen.native.lanes import across, write_lanes
-from hloopt.codegen.types import register_type
+from hloopt.codegen.loops.places import firsts, local_indices
+from hloopt.codegen.native.families.gemm import every_task
+from hloopt.codegen.native.lanes import across, for_lanes
+from hloopt.codegen.native.nest import BEGIN, END, least
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr, Select, as_expr
 from hloopt.kernel_ir.scope import Scope
+from hloopt.kernel_ir.types import INT, LONG
 from hloopt.kernels.families.native_while import (
     FINISH,
     FINISH_TRIPS,
@@ -42,35 +46,36 @@ def _blocks(f: FunctionWriter, loop: ThreadLoop) -> None:
     """Each task: the units of a block, as many lanes."""
     units, size = loop.parallel.units, f.tile["units"]
     names, kind = f.scope.names, f.loads.index_type
-    task, first, width = names.fresh("task"), names.fresh("first"), str(size)
-    body = f.scope.block(f"for (long long {task} = begin; {task} < end; ++{task})")
-    body.line(f"const {kind} {first} = ({kind}){task} * {size};")
-    if units % size:
-        width = body.declare(
-            "int", f"{units} - {first} < {size} ? (int)({units} - {first}) : {size}", "width"
-        )
-    number = names.fresh("unit")
-    unit = Scope(names)
-    with f.elements.within(unit):
-        at = Symbol(number, 0, units - 1).index if units > 1 else Index(0)
-        _Block(f, loop, at, _Lanes(task, width)).write()
-    write_lanes(unit, body, number, first, width, size)
+    with every_task(f, blocks_of(loop, f.tile)) as task:
+        body, width = f.elements.scope, as_expr(size)
+        first = body.declare(kind, as_expr(task).cast(kind) * size, "first")
+        if units % size:
+            left = units - first
+            some = Select.of(left < size, left.cast(INT), size)
+            width = body.declare(INT, some, "width")
+        number = names.fresh("unit")
+        unit = Scope(names)
+        with f.elements.within(unit):
+            at = Symbol(number, 0, units - 1).index if units > 1 else Index(0)
+            _Block(f, loop, at, _Task(task, width)).write()
+        for statement in for_lanes(unit.statements(), number, first, width, size, names):
+            body.add(statement)
 
 
-class _Lanes:
-    """The names of a task and of how many units it has."""
+@dataclass(frozen=True)
+class _Task:
+    """The number of a task, and how many units it has."""
 
-    def __init__(self, task: str, width: str) -> None:
-        self.task = task
-        self.width = width
+    number: Index
+    width: Expr
 
 
 class _Block(Unit):
     """A unit of a block, which leaves its part of collected reduces to the block."""
 
-    def __init__(self, f: FunctionWriter, loop: ThreadLoop, number: Index, lanes: _Lanes) -> None:
+    def __init__(self, f: FunctionWriter, loop: ThreadLoop, number: Index, task: _Task) -> None:
         super().__init__(f, loop, number)
-        self.lanes = lanes
+        self.task = task
 
     def _stream(self) -> Asking:
         for number, reduce in enumerate(self.loop.parallel.collected):
@@ -80,47 +85,32 @@ class _Block(Unit):
     def _leave(self, number: int, reduce: Instruction) -> Asking:
         e, running = self.e, self.running
         axes = running.loop.owned[reduce.operands[0], 0]
-        alone = [
-            f"{at} == 0"
-            for axis, at in enumerate(running.unit)
-            if axis not in axes and not at.is_constant
-        ]
         blocks, trips = part_place(self.loop, reduce.array.elements)
         for element, position in enumerate(
             local_indices(reduce.array, (None,) * reduce.array.rank)
         ):
             fold = begin(e, reduce)
-            scope = e.scope.when(f"{' && '.join(alone)}") if alone else e.scope
-            with e.within(scope):
+            with e.when(*firsts(running.unit, axes)):
                 yield from take_part(e, running, fold, position)
-            _fold_lanes(e, fold, self.lanes.width)
-            place = running.trip * trips + element
-            linear = f"(long long){self.lanes.task} * {blocks} + {place}"
-            self.f.store(self.f.scratch(number), linear, f"{across(fold.names[0])}[0]")
+            _fold_lanes(e, fold, self.task.width)
+            place = self.task.number * blocks + running.trip * trips + element
+            self.f.store(self.f.scratch(number), place, across(fold.names[0])[0])
 
 
-def _fold_lanes(e: Elements, fold: Fold, width: str) -> None:
+def _fold_lanes(e: Elements, fold: Fold, width: Expr) -> None:
     """Fold what the lanes have into that of the first: halves of them, again and again, in the same order."""
-    names = e.scope.names
-    count, half, lane = names.fresh("count"), names.fresh("half"), names.fresh("lane")
     lanes = [across(name) for name in fold.names]
-    outer = e.scope.block(f"for (int {count} = {width}; {count} > 1;)")
-    outer.line(f"const int {half} = ({count} + 1) / 2;")
-    inner = outer.block(f"for (int {lane} = 0; {lane} < {count} - {half}; ++{lane})")
-    with e.within(inner):
-        kinds = [register_type(kind) for kind in fold.reducer.accumulators]
-        own = [
-            inner.variable(kind, "own", f"{name}[{lane}]")
-            for kind, name in zip(kinds, lanes, strict=True)
-        ]
-        others = [
-            inner.declare(kind, f"{name}[{lane} + {half}]", "other")
-            for kind, name in zip(kinds, lanes, strict=True)
-        ]
-        fold.reducer.assign(e, own, others)
-        for name, value in zip(lanes, own, strict=True):
-            inner.line(f"{name}[{lane}] = {value};")
-    outer.line(f"{count} = {half};")
+    count = e.scope.variable(INT, "count", width)
+    with e.within(e.scope.repeat(count > 1)) as outer:
+        half = outer.declare(INT, (count + 1) / 2, "half")
+        inner, lane = outer.loop(0, count - half, "lane")
+        with e.within(inner):
+            own = [inner.variable(one.element, "own", one[lane]) for one in lanes]
+            others = [inner.declare(one.element, one[lane + half], "other") for one in lanes]
+            fold.reducer.assign(e, own, others)
+            for one, value in zip(lanes, own, strict=True):
+                inner.set(one[lane], value)
+        outer.set(count, half)
 
 
 def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
@@ -128,12 +118,11 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     e = f.elements
     count = loop.parallel.trips.count
     assert count is not None
-    kind, name = f.loads.index_type, f.scope.names.fresh("trip")
-    last = f"end * {FINISH_TRIPS} < {count} ? end * {FINISH_TRIPS} : {count}"
-    f.scope.line(f"const {kind} {name}_end = {last};")
-    header = f"for ({kind} {name} = begin * {FINISH_TRIPS}; {name} < {name}_end; ++{name})"
-    with e.within(f.scope.block(header)):
-        trip = Symbol(name, 0, count - 1).index
+    kind = f.loads.index_type
+    last = e.scope.declare(kind, least(END * FINISH_TRIPS, count), "trip_end")
+    block, counter = e.scope.loop(BEGIN * FINISH_TRIPS, last, "trip", kind)
+    with e.within(block):
+        trip = Symbol(counter.name, 0, count - 1).index
         unit = Unit(f, loop, Index(0))
         e.run(unit.write_collected(trip, _add_up(f, loop, trip)))
 
@@ -148,10 +137,7 @@ def _add_up(f: FunctionWriter, loop: ThreadLoop, trip: Index) -> Sequence[Sequen
         found = []
         for element in range(reduce.array.elements):
             fold = begin(e, reduce)
-            name = e.scope.names.fresh("part")
-            header = f"for (long long {name} = 0; {name} < {blocks}; ++{name})"
-            with e.within(e.scope.block(header)):
-                part = Symbol(name, 0, blocks - 1).index
+            with e.counting(0, blocks, "part", type=LONG) as part:
                 place = part * apart + trip * trips + element
                 merge(e, fold, [e.load(pointee.memory, place, pointee.shape, "partial")])
             found.append(fold)

@@ -9,83 +9,104 @@ change nothing.  An ``if`` that depends on the lane stays within the loop over l
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import field
+from collections.abc import Sequence
+from dataclasses import field, replace
 from typing import Final
 
-from hloopt.codegen.native.lanes.statements import (
-    ACROSS,
-    LOADED,
-    Block,
-    Choice,
-    Line,
+from hloopt.analysis.index import Index, Symbol, symbols_of
+from hloopt.codegen.device import is_scalar
+from hloopt.codegen.native.lanes.varying import (
+    LANES,
+    Varying,
+    every_name,
+    gathered,
+    is_leave,
+    names,
+    target_of,
+)
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import (
+    Array,
+    Call,
+    Element,
+    Expr,
+    IndexValue,
+    Literal,
+    Member,
+    Operand,
+    Var,
+    as_expr,
+    both,
+    eq,
+    ne,
+    subexpressions,
+)
+from hloopt.kernel_ir.rewriting import expanded, mapped, rewritten
+from hloopt.kernel_ir.scope import Names
+from hloopt.kernel_ir.statements import (
+    Body,
+    Break,
+    Declare,
+    Do,
+    For,
+    If,
+    Let,
+    Return,
+    Set,
     Statement,
-    is_scalar,
-    read_statements,
-    replaced_names,
-    tokens,
+    Target,
+    While,
+    expressions_of,
     walk,
 )
-from hloopt.codegen.native.lanes.varying import Varying
-from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.scope import Names, Scope
+from hloopt.kernel_ir.types import BOOL, BYTE, INT, UINT
 
-__all__ = ["across", "write_lanes"]
+__all__ = ["for_lanes"]
 
 
 _TRIPS: Final = 256
 """Trips of the loop around all others after which it asks whether the run shall end."""
 
-_COUNTED: Final = re.compile(r"^for \(.* = (-?\d+); .* < (-?\d+); .*\)$")
 
-_TRUTH: Final = "int"
-"""What truth values are in an array: compilers make masks of numbers, not of bytes that are 0 or 1."""
-
-
-def across(name: str) -> str:
-    """What all lanes have of a value: an array, to be read and changed outside of the loops over lanes."""
-    return f"{ACROSS}({name})"
-
-
-def write_lanes(unit: Scope, target: Scope, number: str, first: str, width: str, most: int) -> None:
-    """Write what ``unit`` says of one unit for a block of units.
+def for_lanes(unit: Body, number: str, first: Var, width: Operand, most: int, fresh: Names) -> Body:
+    """What ``unit`` says of one unit for a block of units.
 
     number  the name of the unit's number there
     first   the number of the block's first unit
     width   how many units the block has, ``most`` at most
     """
-    statements = read_statements(unit.statements())
-    varying = Varying(statements, {number})
-    mentions = Counter(name for one in walk(statements) for name in _names(one))
-    writer = _Writer(varying, mentions, target.names, number, first, width, most, target)
-    writer.write(statements, target, ())
-
-
-def _names(one: Line | Block) -> Iterator[str]:
-    for name in tokens(one.text if isinstance(one, Line) else one.header):
-        yield name[len(ACROSS) + 1 : -1] if name.startswith(ACROSS) else name
-
-
-def _every_name(statements: Iterable[Statement]) -> Iterator[str]:
-    for one in walk(list(statements)):
-        yield from _names(one)
+    mentions = Counter(every_name(unit))
+    writer = _Writer(Varying(unit, {number}), mentions, fresh, number, first, as_expr(width), most)
+    return writer.write(unit, None, outermost=True)
 
 
 @dataclass(frozen=True)
 class _Mask:
     """The lanes that a loop still runs for, and the names declared in it, which need no mask."""
 
-    name: str
+    alive: Var
     inside: frozenset[str]
+
+    def keeps(self, statement: Statement) -> bool:
+        """Whether lanes that have left must not get to a statement: what it changes is there after a trip."""
+        return isinstance(statement, Do) or (
+            isinstance(statement, Set) and target_of(statement) not in self.inside
+        )
 
 
 @dataclass
-class _Pending:
-    """A stretch that is not written yet: for all lanes, and what all have alike, to be set after it."""
+class _Level:
+    """A block that is being made, and the stretch at its end that is not there yet.
 
+    lanes  what is for all lanes
+    later  what all have alike, to be done after it
+    told   the names that this changes, or has of all lanes
+    """
+
+    mask: _Mask | None
+    outermost: bool
+    done: list[Statement] = field(default_factory=list)
     lanes: list[Statement] = field(default_factory=list)
     later: list[Statement] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
@@ -95,303 +116,284 @@ class _Pending:
 class _Writer:
     varying: Varying
     mentions: Counter[str]
-    names: Names
+    fresh: Names
     number: str
-    first: str
-    width: str
+    first: Var
+    width: Expr
     most: int
-    outermost: Scope
-    wide: dict[str, Line] = field(default_factory=dict)
+    wide: dict[str, Array] = field(default_factory=dict)
 
-    def write(
-        self, statements: Sequence[Statement], target: Scope, masks: tuple[_Mask, ...]
-    ) -> None:
-        pending = _Pending()
-        for statement in statements:
-            if not self._may_wait(statement) and pending.told & set(_every_name([statement])):
-                self._flush(pending, target, masks)
-            if isinstance(statement, Line):
-                self._line(statement, pending, target, masks)
-            elif isinstance(statement, Choice):
-                differs = any(self.varying.is_varying(one.header) for one in statement.branches)
-                if differs or not self.varying.differs(statement):
-                    self._lane_or_once(statement, pending, target, masks)
-                else:
-                    self._flush(pending, target, masks)
-                    self._choice(statement, target, masks)
+    def write(self, body: Body, mask: _Mask | None, *, outermost: bool = False) -> Body:
+        level = _Level(mask, outermost)
+        for one in body:
+            if not self._may_wait(one) and level.told.intersection(every_name((one,))):
+                self._flush(level)
+            if is_leave(one):
+                self._leave(one, level)
+            elif isinstance(one, Let | Declare | Set | Do):
+                self._line(one, level)
             else:
-                self._block(statement, pending, target, masks)
-        self._flush(pending, target, masks)
+                self._block(one, level)
+        self._flush(level)
+        return tuple(level.done)
 
     def _may_wait(self, statement: Statement) -> bool:
-        """Whether a statement can be written behind a stretch, in order with others that are."""
+        """Whether a statement can be done behind a stretch, in order with others that are."""
         if self.varying.differs(statement):
             return False
-        return _is_across_any(statement) or (
-            isinstance(statement, Line) and bool(statement.sets and not statement.declares)
-        )
+        return isinstance(statement, Set) or _gathers(statement)
 
     # ---- statements ---------------------------------------------------------------------------------
 
-    def _line(self, line: Line, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]) -> None:
-        if line.leaves:
-            self._leave(line, pending, target, masks)
-        elif self.varying.is_varying(line.text):
-            self._in_order(line, pending, target, masks)
-        elif line.declares and not _is_across(line.text):
-            target.line(line.text)
+    def _line(self, line: Statement, level: _Level) -> None:
+        if self.varying.is_varying(line):
+            self._in_order(line, level)
+        elif isinstance(line, Let | Declare) and not _gathers(line):
+            level.done.append(self._once(line))
         else:
             # What lanes read of it they read before it changes.
-            self._wait(line, pending, {line.sets})
-            if not line.sets:
-                self._flush(pending, target, masks)
+            self._wait(line, level, target_of(line))
+            if isinstance(line, Do):
+                self._flush(level)
 
-    def _in_order(
-        self, line: Line, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]
-    ) -> None:
+    def _in_order(self, line: Statement, level: _Level) -> None:
         """Add to the stretch; what would keep it from becoming vectors gets a loop over lanes of its own."""
-        if not is_scalar(line, self.number):
-            pending.lanes.append(line)
+        if not self._is_scalar(line):
+            level.lanes.append(line)
             return
-        changed = {
-            name
-            for one in walk(pending.lanes)
-            if isinstance(one, Line)
-            for name in (one.declares, one.sets)
-        }
-        if not line.declares or not changed.isdisjoint(line.names):
-            self._flush(pending, target, masks)
-        self._flush(_Pending([line]), target, masks, alone=True)
+        changed = set(map(target_of, walk(level.lanes)))
+        if not isinstance(line, Let | Declare) or not changed.isdisjoint(names(line)):
+            self._flush(level)
+        level.done += self._stretch([line], level.mask, is_simd=False)
 
-    def _wait(self, statement: Statement, pending: _Pending, changes: set[str]) -> None:
-        """Write a statement behind the stretch: nothing before mentions what it reads of lanes or changes."""
-        pending.later.append(statement)
-        pending.told |= changes | {
-            name[len(ACROSS) + 1 : -1]
-            for one in walk([statement])
-            for name in tokens(one.text if isinstance(one, Line) else one.header)
-            if name.startswith(ACROSS)
-        }
+    def _is_scalar(self, line: Statement) -> bool:
+        """Whether a line cannot be part of a vectorised loop over units.
 
-    def _leave(
-        self, line: Line, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]
-    ) -> None:
-        if not self.varying.is_varying(line.leaves):
-            self._flush(pending, target, masks)
-            target.line(line.text)
+        It calls what is no vector function, or reads memory where neighbouring units are not neighbours:
+        compilers refuse whole loops for such reads where they might do them one by one.
+        """
+        value = line.value if isinstance(line, Let) else None
+        if isinstance(value, Element) and any(
+            isinstance(one, IndexValue) and _leaps(one.index, self.number)
+            for at in value.at
+            for one in subexpressions(at)
+        ):
+            return True
+        return any(
+            isinstance(one, Call) and is_scalar(one.function)
+            for expr in expressions_of(line)
+            for one in subexpressions(expr)
+        )
+
+    def _wait(self, statement: Statement, level: _Level, *changes: str) -> None:
+        """Do it behind the stretch: nothing before mentions what it reads of lanes or changes."""
+        level.later.append(statement)
+        level.told.update(changes, *map(gathered, walk((statement,))))
+
+    def _leave(self, leave: Statement, level: _Level) -> None:
+        assert isinstance(leave, If)
+        if not self.varying.is_varying(leave):
+            self._flush(level)
+            level.done.append(self._once(leave))
             return
-        alive = masks[-1].name
-        value = f"{alive} && !({line.leaves})"
-        pending.lanes.append(Line(f"{alive} = {value};", sets=alive, value=value))
-        self._flush(pending, target, masks)
-        goes_on, lane = self.names.fresh("goes_on"), self.names.fresh("lane")
-        target.line(f"int {goes_on} = 0;")
-        inner = target.block(f"for (int {lane} = 0; {lane} < {self.width}; ++{lane})")
-        inner.line(f"{goes_on} |= {alive}[{lane}];")
-        target.line(f"if (!{goes_on}) break;")
+        assert level.mask is not None, "the loop around is left by lanes"
+        alive = level.mask.alive
+        level.lanes.append(Set(alive, both([alive, leave.test.negated()])))
+        self._flush(level)
+        goes_on, lane = (Var(self.fresh.fresh(hint), INT) for hint in ("goes_on", "lane"))
+        any_is = Set(goes_on, self.wide[alive.name][lane], "|")
+        level.done += [
+            Declare(goes_on, (as_expr(0),)),
+            For(lane, as_expr(0), self.width, (any_is,)),
+            If(goes_on.negated(), (Break(),)),
+        ]
 
-    def _lane_or_once(
-        self, statement: Statement, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]
-    ) -> None:
-        if self.varying.differs(statement):
-            pending.lanes.append(statement)
-        else:
-            self._flush(pending, target, masks)
-            self._copy(statement, target)
+    def _block(self, block: Statement, level: _Level) -> None:
+        if not self.varying.differs(block):
+            if _gathers(block) and not isinstance(block, If):
+                self._wait(block, level)
+            else:
+                self._flush(level)
+                level.done += self._asking(self._once(block), block, level)
+            return
+        if self.varying.is_varying(block):
+            level.lanes.append(block)
+            return
+        self._flush(level)
+        mask = level.mask
+        if self.varying.leaves(block):
+            mask = self._mask(block, level)
 
-    def _block(
-        self, block: Block, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]
-    ) -> None:
-        is_shared = not self.varying.is_varying(block.header)
-        if _is_across_any(block) and not self.varying.differs(block):
-            self._wait(block, pending, set())
-        elif not self.varying.differs(block) or not is_shared:
-            self._lane_or_once(block, pending, target, masks)
-        else:
-            self._flush(pending, target, masks)
-            if self.varying.leaves(block) is not None:
-                alive = self.names.fresh("alive")
-                target.line(f"alignas(64) int {alive}[{self.most}];")
-                self.wide[alive] = Line(f"int {alive};", declares=alive, kind="int")
-                start = f"{masks[-1].name}[{{}}]" if masks else "1"
-                lane = self._lanes(target)
-                lane.scope.line(f"{alive}[{lane.name}] = {start.format(lane.name)};")
-                inside = frozenset(
-                    one.declares for one in walk(block.inside) if isinstance(one, Line)
-                )
-                masks = (*masks, _Mask(alive, inside | {alive}))
-            with self._asking(block, target) as scope:
-                self.write(block.inside, scope, masks)
+        def inside(body: Body) -> Body:
+            return self.write(body, mask)
 
-    @contextmanager
-    def _asking(self, block: Block, target: Scope) -> Iterator[Scope]:
-        """The body of a loop; the outermost one asks now and then whether the run shall end.
+        level.done += self._asking(mapped(block, self._told, inside), block, level)
+
+    def _mask(self, loop: Statement, level: _Level) -> _Mask:
+        """All lanes that get to a loop, to begin with."""
+        alive = Var(self.fresh.fresh("alive"), INT)
+        inside = {target_of(one) for one in walk((loop,)) if isinstance(one, Let | Declare)}
+        start = as_expr(1) if level.mask is None else level.mask.alive
+        level.done.append(self._widened(alive))
+        level.done += self._stretch([Set(alive, start)], None)
+        return _Mask(alive, frozenset((*inside, alive.name)))
+
+    def _asking(self, made: Statement, block: Statement, level: _Level) -> list[Statement]:
+        """The outermost loop asks now and then whether the run shall end.
 
         One of few trips does not, nor one that is quick: straight code for a single unit, so often.
         """
-        has_loops = self.varying.differs(block) or any(
-            isinstance(one, Block) for one in walk(block.inside)
-        )
-        counted = _COUNTED.search(block.header)
-        is_long = has_loops and counted and int(counted[2]) - int(counted[1]) > _TRIPS
-        asks = target is self.outermost and (is_long or block.header.startswith("while"))
-        turns = self.names.fresh("turns") if asks else ""
-        if asks:
-            target.line(f"unsigned {turns} = 0;")
-        scope = target.block(self._text(block.header))
-        yield scope
-        if asks:
-            scope.line(f"if (++{turns} % {_TRIPS} == 0 && hloopt::tired()) return;")
+        asks = isinstance(block, While)
+        if isinstance(block, For):
+            has_loops = self.varying.differs(block) or any(
+                isinstance(one, For | While) for one in walk(block.body)
+            )
+            asks = has_loops and _trips(block) > _TRIPS
+        if not (asks and level.outermost and isinstance(made, For | While)):
+            return [made]
+        turns = Var(self.fresh.fresh("turns"), UINT)
+        tired = Call("hloopt::tired", (), BOOL)
+        test = both([eq(turns % _TRIPS, 0), tired])
+        body = (*made.body, Set(turns, as_expr(1), "+"), If(test, (Return(),)))
+        return [Declare(turns, (as_expr(0),)), replace(made, body=body)]
 
-    def _choice(self, choice: Choice, target: Scope, masks: tuple[_Mask, ...]) -> None:
-        for branch in choice.branches:
-            is_first = branch is choice.branches[0]
-            scope = target.block(branch.header) if is_first else target.otherwise(branch.header)
-            self.write(branch.inside, scope, masks)
+    # ---- once ---------------------------------------------------------------------------------------
 
-    def _copy(self, statement: Statement, target: Scope) -> None:
-        """Write a statement as it stands."""
-        if isinstance(statement, Line):
-            target.line(self._text(statement.text))
-        elif isinstance(statement, Block):
-            with self._asking(statement, target) as scope:
-                for one in statement.inside:
-                    self._copy(one, scope)
-        else:
-            for branch in statement.branches:
-                is_first = branch is statement.branches[0]
-                header = self._text(branch.header)
-                scope = target.block(header) if is_first else target.otherwise(header)
-                for one in branch.inside:
-                    self._copy(one, scope)
+    def _once(self, statement: Statement) -> Statement:
+        """A statement that is the same for all lanes."""
+        if isinstance(statement, Declare) and isinstance(statement.target, Array):
+            statement = replace(statement, target=_in_bytes(statement.target))
+        return mapped(statement, self._told, lambda body: tuple(map(self._once, body)))
 
     # ---- loops over lanes ---------------------------------------------------------------------------
 
-    def _flush(
-        self,
-        pending: _Pending,
-        target: Scope,
-        masks: tuple[_Mask, ...],
-        *,
-        alone: bool = False,
-    ) -> None:
-        if pending.lanes:
-            self._declare(pending.lanes, target)
-            lane = self._lanes(target, simd=not alone)
-            for statement in pending.lanes:
-                self._in_lane(statement, lane, masks)
-        for statement in pending.later:
-            self._copy(statement, target)
-        pending.lanes, pending.later, pending.told = [], [], set()
+    def _flush(self, level: _Level) -> None:
+        if level.lanes:
+            level.done += self._stretch(level.lanes, level.mask)
+        level.done += map(self._once, level.later)
+        level.lanes, level.later, level.told = [], [], set()
 
-    def _declare(self, statements: Sequence[Statement], target: Scope) -> None:
-        """An array for each name that is needed behind a stretch."""
-        here = Counter(_every_name(statements))
-        for line in statements:
-            if not (isinstance(line, Line) and line.declares):
-                continue
-            name = line.declares
-            if line.count or here[name] < self.mentions[name]:
-                self.wide[name] = line
-                places = f"[{line.count}][{self.most}]" if line.count else f"[{self.most}]"
-                kind = _TRUTH if line.kind == "bool" else line.kind
-                target.line(f"alignas(64) {kind} {name}{places};")
+    def _stretch(
+        self, statements: Sequence[Statement], mask: _Mask | None, *, is_simd: bool = True
+    ) -> list[Statement]:
+        """A loop over lanes; before it an array for each name that is needed behind it."""
+        here = Counter(every_name(statements))
+        found: list[Statement] = [
+            self._widened(target)
+            for one in statements
+            if isinstance(one, Let | Declare)
+            for target in [one.var if isinstance(one, Let) else one.target]
+            if isinstance(target, Array) or here[target.name] < self.mentions[target.name]
+        ]
+        lane = Var(self.fresh.fresh("lane"), INT)
+        body: list[Statement] = []
+        for one in statements:
+            made = self._in_lane(one, lane)
+            if mask is not None and any(map(mask.keeps, walk((one,)))):
+                made = [If(self.wide[mask.alive.name][lane], tuple(made))]
+            body += made
+        if body:
+            found.append(For(lane, as_expr(0), self.width, tuple(body), is_simd=is_simd))
+        return found
 
-    def _lanes(self, target: Scope, *, simd: bool = True) -> _Lane:
-        name = self.names.fresh("lane")
-        if simd:
-            target.line("#pragma omp simd")
-        scope = target.block(f"for (int {name} = 0; {name} < {self.width}; ++{name})")
-        return _Lane(name, scope)
+    def _widened(self, target: Var | Array) -> Declare:
+        """Declare what all lanes have of a variable or an array."""
+        dims = target.dims if isinstance(target, Array) else ()
+        kind = target.element if isinstance(target, Array) else target.type
+        # Compilers make masks of numbers, not of bytes that are 0 or 1.
+        array = Array(target.name, INT if kind == BOOL else kind, (*dims, self.most), "local")
+        self.wide[target.name] = array
+        return Declare(array, align=64)
 
-    def _in_lane(self, statement: Statement, lane: _Lane, masks: tuple[_Mask, ...]) -> None:
-        if isinstance(statement, Line):
-            for text in self._lane_lines(statement, lane.name):
-                masked = masks and self._lasts(statement, masks[-1])
-                test = f"if ({masks[-1].name}[{lane.name}]) " if masked else ""
-                lane.scope.line(f"{test}{text}")
-            return
-        masked = masks and any(
-            self._lasts(one, masks[-1]) for one in walk([statement]) if isinstance(one, Line)
-        )
-        scope = lane.scope
-        if masked:
-            scope = scope.when(f"{masks[-1].name}[{lane.name}]")
-        self._nested(statement, _Lane(lane.name, scope))
+    def _in_lane(self, statement: Statement, lane: Var) -> list[Statement]:
+        def value(expr: Expr) -> Expr:
+            return self._told(expr, lane)
 
-    def _nested(self, statement: Statement, lane: _Lane) -> None:
-        if isinstance(statement, Line):
-            for text in self._lane_lines(statement, lane.name):
-                lane.scope.line(text)
-            return
-        branches = [statement] if isinstance(statement, Block) else statement.branches
-        for branch in branches:
-            header = self._text(branch.header, lane.name)
-            is_first = branch is branches[0]
-            scope = lane.scope.block(header) if is_first else lane.scope.otherwise(header)
-            for one in branch.inside:
-                self._nested(one, _Lane(lane.name, scope))
+        def target(place: Expr) -> Target:
+            if isinstance(place, Member):
+                return replace(place, operand=target(place.operand))
+            if isinstance(place, Var):
+                return self.wide[place.name][lane] if place.name in self.wide else place
+            assert isinstance(place, Element), "what is set is a variable or in memory"
+            return self._element(place, lane)
 
-    def _lane_lines(self, line: Line, lane: str) -> Iterator[str]:
-        name = line.declares
-        if name not in self.wide:
-            if not name and line.sets in self.wide and not self.wide[line.sets].count:
-                yield f"{line.sets}[{lane}] = {self._text(line.value, lane)};"
-            elif line.kind == "bool" and (loaded := LOADED.match(line.value)):
-                where = self._text(loaded["index"], lane)
-                yield f"const bool {name} = ((const unsigned char*){loaded['pointer']})[{where}] != 0;"
-            else:
-                yield self._text(line.text, lane, plain=not line.is_plain)
-        elif line.count and line.value:
-            for number, value in enumerate(_elements(line.value)):
-                yield f"{name}[{number}][{lane}] = {self._text(value, lane)};"
-        elif line.value:
-            yield f"{name}[{lane}] = {self._text(line.value, lane)};"
+        def inside(body: Body) -> Body:
+            return tuple(made for one in body for made in self._in_lane(one, lane))
 
-    @staticmethod
-    def _lasts(line: Line, mask: _Mask) -> bool:
-        """Whether a line changes what is there after a trip."""
-        if line.declares:
-            return False
-        return not (line.sets and line.sets in mask.inside)
+        if isinstance(statement, Set):
+            return [
+                replace(statement, target=target(statement.target), value=value(statement.value))
+            ]
+        wide = self.wide.get(target_of(statement))
+        if wide is not None and isinstance(statement, Let):
+            return [Set(wide[lane], value(statement.value))]
+        if wide is not None and isinstance(statement, Declare):
+            return [
+                Set(wide[(number, lane) if len(wide.dims) > 1 else lane], value(one))
+                for number, one in enumerate(statement.values)
+            ]
+        return [mapped(statement, value, inside)]
 
-    def _text(self, text: str, lane: str = "", *, plain: bool = False) -> str:
-        """A text for a lane, or as it is; ``plain``: it may change what it names."""
-        if not lane:
-            return replaced_names(text, {}, frozenset(), "")
-        names = {name: f"{name}[{lane}]" for name, line in self.wide.items() if not line.count}
-        if not plain:
-            truths = [name for name in names if self.wide[name].kind == "bool"]
-            names |= {name: f"({name}[{lane}] != 0)" for name in truths}
-        names[self.number] = f"({self.first} + {lane})"
-        arrays = frozenset(name for name, line in self.wide.items() if line.count)
-        return replaced_names(text, names, arrays, lane)
+    def _told(self, expr: Expr, lane: Var | None = None) -> Expr:
+        """An expression for a lane; without one, for where all lanes are the same."""
 
+        def symbol(one: Symbol) -> Expr:
+            assert lane is not None, "only lanes have numbers of their own"
+            if one.name == self.number:
+                return self.first + lane
+            return self.wide[one.name][lane] if one.name in self.wide else as_expr(one.index)
 
-@dataclass(frozen=True)
-class _Lane:
-    """The loop over lanes that is being written: the name of the lane, and the loop's body."""
+        def told(one: Expr) -> Expr | None:
+            match one:
+                case Element():
+                    return self._element(one, lane)
+                case Var() if lane is not None and one.name in self.wide:
+                    place = self.wide[one.name][lane]
+                    return ne(place, 0) if one.type == BOOL else place
+                case IndexValue() if lane is not None:
+                    own = {self.number, *self.wide}
+                    if not own.isdisjoint(at.name for at in symbols_of((one.index,))):
+                        return expanded(one.index, symbol)
+            return None
 
-    name: str
-    scope: Scope
+        return rewritten(expr, told)
+
+    def _element(self, element: Element, lane: Var | None) -> Element:
+        array = element.array
+        at = tuple(self._told(one, lane) for one in element.at)
+        if array.name not in self.wide:
+            return Element(_in_bytes(array), at)
+        own = () if lane is None or array.space == LANES else (lane,)
+        return Element(self.wide[array.name], (*at, *own))
 
 
-def _is_across(text: str) -> bool:
-    return any(name.startswith(ACROSS + "(") for name in tokens(text))
+def _gathers(statement: Statement) -> bool:
+    return any(True for one in walk((statement,)) for _ in gathered(one))
 
 
-def _is_across_any(statement: Statement) -> bool:
+def _in_bytes(array: Array) -> Array:
+    """Of truth values compilers make no vectors, unless they are bytes."""
+    return replace(array, element=BYTE) if array.element == BOOL else array
+
+
+def _leaps(index: Index, number: str) -> bool:
+    """Whether an index multiplies or divides a number."""
     return any(
-        _is_across(one.text if isinstance(one, Line) else one.header) for one in walk([statement])
+        (atom.name == number and abs(count) != 1)
+        if isinstance(atom, Symbol)
+        else number in (one.name for one in symbols_of((atom.dividend,)))
+        for atom, count in index.terms
     )
 
 
-def _elements(value: str) -> Iterator[str]:
-    """The values between braces, split at the commas between them."""
-    depth, begin = 0, 1
-    for at, letter in enumerate(value):
-        depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(letter, 0)
-        if (letter == "," and depth == 1) or (letter == "}" and not depth):
-            if value[begin:at].strip():
-                yield value[begin:at].strip()
-            begin = at + 1
+def _trips(loop: For) -> int:
+    """How often a loop runs, where its ends are numbers; else 0."""
+    ends = [
+        one.index.constant if isinstance(one, IndexValue) else one.value
+        for one in (loop.first, loop.stop)
+        if (isinstance(one, IndexValue) and one.index.is_constant) or isinstance(one, Literal)
+    ]
+    match ends:
+        case [int(first), int(stop)]:
+            return stop - first
+    return 0

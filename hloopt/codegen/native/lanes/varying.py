@@ -2,97 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from hloopt.codegen.native.lanes.statements import (
-    ACROSS,
-    Block,
-    Choice,
-    Line,
+from hloopt.analysis.index import Symbol
+from hloopt.kernel_ir.expressions import Array, Expr, Member, Var
+from hloopt.kernel_ir.rewriting import mentioned
+from hloopt.kernel_ir.statements import (
+    Break,
+    Declare,
+    Do,
+    For,
+    If,
+    Let,
+    Set,
     Statement,
-    tokens,
+    While,
+    bodies_of,
+    expressions_of,
     walk,
 )
 
-__all__ = ["Varying"]
+__all__ = ["LANES", "Varying", "across", "every_name", "gathered", "is_leave", "names", "target_of"]
+
+LANES: Final = "lanes"
+"""The space of what all lanes have of a value."""
+
+
+def across(variable: Var) -> Array:
+    """What all lanes have of a value, to be read and changed outside of the loops over lanes."""
+    return Array(variable.name, variable.type, (), LANES)
+
+
+def names(statement: Statement) -> Iterator[str]:
+    """The names of one lane in a statement itself, each as often as it stands there."""
+    if not isinstance(statement, Set) and (name := target_of(statement)):
+        yield name
+    for one in _mentioned(statement):
+        if not (isinstance(one, Array) and one.space == LANES):
+            yield one.name
+
+
+def gathered(statement: Statement) -> Iterator[str]:
+    """The names in a statement itself of which it has what all lanes have."""
+    for one in _mentioned(statement):
+        if isinstance(one, Array) and one.space == LANES:
+            yield one.name
+
+
+def every_name(statements: Sequence[Statement]) -> Iterator[str]:
+    """Both, of statements with their blocks."""
+    for one in walk(statements):
+        yield from names(one)
+        yield from gathered(one)
+
+
+def _mentioned(statement: Statement) -> Iterator[Var | Array | Symbol]:
+    for expr in expressions_of(statement):
+        yield from mentioned(expr)
+
+
+def target_of(statement: Statement) -> str:
+    """The name that a statement declares or sets, that of an array where memory is written; else empty."""
+    match statement:
+        case Let() | For():
+            return statement.var.name
+        case Declare():
+            return statement.target.name
+        case Set():
+            target: Expr = statement.target
+            while isinstance(target, Member):
+                target = target.operand
+            return next(mentioned(target)).name
+    return ""
+
+
+def is_leave(statement: Statement) -> bool:
+    """Whether it is ``if (test) break;``."""
+    return isinstance(statement, If) and statement.body == (Break(),)
 
 
 class Varying:
     """Answers for the code of a unit; ``seeds`` are the names that have the unit's number."""
 
-    def __init__(self, statements: Sequence[Statement], seeds: Iterable[str]) -> None:
-        self.declared = {
-            line.declares: line
-            for line in walk(statements)
-            if isinstance(line, Line) and line.declares
-        }
-        self.names = set(seeds)
+    def __init__(self, body: Sequence[Statement], seeds: Iterable[str]) -> None:
+        every = list(walk(body))
+        self._declared = {target_of(one) for one in every if isinstance(one, Let | Declare)}
+        self._changing = {target_of(one) for one in every if isinstance(one, Declare)}
         # What all lanes have is gathered from one place a lane, whether it differs or not.
-        self.names |= {
-            name[len(ACROSS) + 1 : -1]
-            for one in walk(statements)
-            for name in tokens(one.text if isinstance(one, Line) else one.header)
-            if name.startswith(ACROSS + "(")
-        }
-        while self._grows(statements, False):
+        self.names = {*seeds, *(name for one in every for name in gathered(one))}
+        while self._grows(body, False):
             pass
 
-    def is_varying(self, text: str) -> bool:
-        """Whether what a text says differs from lane to lane."""
-        return not self.names.isdisjoint(tokens(text))
-
-    def leaves(self, block: Block) -> Line | None:
-        """The line by which each lane leaves a loop at another trip; None for other blocks."""
-        if not block.header.startswith("while"):
-            return None
-        for one in block.inside:
-            if isinstance(one, Line) and one.leaves and self.is_varying(one.leaves):
-                return one
-        return None
+    def is_varying(self, statement: Statement) -> bool:
+        """Whether what a statement says itself differs from lane to lane."""
+        return not self.names.isdisjoint(names(statement))
 
     def differs(self, statement: Statement) -> bool:
         """Whether any part of a statement does."""
-        if isinstance(statement, Line):
-            return self.is_varying(statement.text)
-        if isinstance(statement, Choice):
-            return any(map(self.differs, statement.branches))
-        return self.is_varying(statement.header) or any(map(self.differs, statement.inside))
+        return any(map(self.is_varying, walk((statement,))))
 
-    def _grows(self, statements: Sequence[Statement], chosen: bool) -> bool:
+    def leaves(self, loop: Statement) -> bool:
+        """Whether each lane leaves a loop at a trip of its own."""
+        return isinstance(loop, While) and any(
+            is_leave(one) and self.is_varying(one) for one in loop.body
+        )
+
+    def _grows(self, body: Sequence[Statement], chosen: bool) -> bool:
         """Add names that take anything varying; ``chosen``: whether lanes get here depends on them."""
         grown = False
-        for statement in statements:
-            if isinstance(statement, Choice):
-                differs = chosen or any(
-                    self.is_varying(branch.header) for branch in statement.branches
-                )
-                for branch in statement.branches:
-                    grown |= self._grows(branch.inside, differs)
-            elif isinstance(statement, Block):
-                differs = (
-                    chosen
-                    or self.is_varying(statement.header)
-                    or self.leaves(statement) is not None
-                )
-                grown |= self._grows(statement.inside, differs)
-            else:
-                grown |= self._takes(statement, chosen)
+        for one in body:
+            if isinstance(one, Let | Declare | Set | Do):
+                grown |= self._takes(one, chosen)
+            elif not is_leave(one):
+                inside = chosen or self.is_varying(one) or self.leaves(one)
+                for block in bodies_of(one):
+                    grown |= self._grows(block, inside)
         return grown
 
-    def _takes(self, line: Line, chosen: bool) -> bool:
-        if line.is_plain:
-            changed = {line.sets or line.declares}
-            differs = self.is_varying(line.text) or (chosen and not line.declares)
-        else:
-            # Some call: what it is given it may change.
-            changed = {name for name in line.names if self._may_change(name)}
-            differs = chosen or self.is_varying(line.text)
-        if not differs:
+    def _takes(self, statement: Let | Declare | Set | Do, chosen: bool) -> bool:
+        is_chosen = chosen and isinstance(statement, Set | Do)
+        if not (is_chosen or self.is_varying(statement)):
             return False
-        fresh = {name for name in changed if name in self.declared} - self.names
+        changed = {target_of(statement)}
+        if isinstance(statement, Do):
+            # What it is given it may change.
+            changed = self._changing.intersection(names(statement))
+        fresh = (changed & self._declared) - self.names
         self.names |= fresh
         return bool(fresh)
-
-    def _may_change(self, name: str) -> bool:
-        line = self.declared.get(name)
-        return line is not None and not line.is_fixed
