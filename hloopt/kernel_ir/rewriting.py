@@ -28,6 +28,7 @@ from hloopt.kernel_ir.expressions import (
 from hloopt.kernel_ir.statements import (
     Block,
     Body,
+    Copy,
     Declare,
     Do,
     For,
@@ -118,8 +119,9 @@ def mapped(statement: S, change: Callable[[Expr], Expr], inside: Callable[[Body]
             changed["value"] = change(statement.value)
         case Declare():
             changed["values"] = tuple(map(change, statement.values))
-        case Set():
-            changed.update(target=change(statement.target), value=change(statement.value))
+        case Set() | Copy():
+            source = "value" if isinstance(statement, Set) else "source"
+            changed = {name: change(getattr(statement, name)) for name in ("target", source)}
         case Do():
             changed["call"] = change(statement.call)
         case Return(value) if value is not None:
