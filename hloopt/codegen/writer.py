@@ -125,9 +125,7 @@ class FunctionWriter:
         linear = self.block() * threads + self.thread()
         return self.elements.symbol(linear, hint, 0, threads * blocks - 1)
 
-    def shared(
-        self, kind: Type | str, dims: Sequence[int], hint: str, *, aligned: bool = False
-    ) -> Array:
+    def shared(self, kind: Type, dims: Sequence[int], hint: str, *, aligned: bool = False) -> Array:
         """An array that the threads of a block share, at the place where the next statement goes.
 
         ``aligned`` lets the compiler take several neighbours, up to 16 bytes, in one access.
@@ -135,9 +133,7 @@ class FunctionWriter:
         align = 16 if aligned else 0
         return self.elements.scope.array(kind, dims, hint, space="shared", align=align)
 
-    def shared_in_launch(
-        self, kind: Type | str, elements: int, element_bytes: int, hint: str
-    ) -> Array:
+    def shared_in_launch(self, kind: Type, elements: int, element_bytes: int, hint: str) -> Array:
         """As ``shared``, in the memory that the launch gives, at a multiple of 16 bytes."""
         offset = self.dynamic
         self.dynamic += -(-elements * element_bytes // 16) * 16

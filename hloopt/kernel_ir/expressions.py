@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from hloopt.analysis.index import Index
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.types import BOOL, INT, UNKNOWN, Type, common_type, pointer
+from hloopt.kernel_ir.types import BOOL, INT, Type, common_type, pointer
 
 __all__ = [
     "FALSE",
@@ -36,7 +36,6 @@ __all__ = [
     "Member",
     "Operand",
     "Select",
-    "Text",
     "Unary",
     "Var",
     "as_expr",
@@ -59,12 +58,6 @@ class Expr:
     __slots__ = ()
 
     type: Type
-
-    def __str__(self) -> str:
-        """The expression in C, in parentheses where an operator may stand beside it."""
-        from hloopt.kernel_ir.printer import operand_text
-
-        return operand_text(self)
 
     def __add__(self, other: Operand) -> Expr:
         return Binary.of("+", self, other)
@@ -328,15 +321,7 @@ class ArrayValue(Expr):
         return pointer(self.array.element)
 
 
-@dataclass(frozen=True, slots=True)
-class Text(Expr):
-    """C that has no node."""
-
-    text: str
-    type: Type = UNKNOWN
-
-
-Operand: TypeAlias = "Expr | Index | int | str"
+Operand: TypeAlias = "Expr | Index | int"
 
 TRUE: Final = Literal("true", BOOL, 1)
 FALSE: Final = Literal("false", BOOL, 0)
@@ -348,8 +333,6 @@ def as_expr(value: Operand) -> Expr:
         return value
     if isinstance(value, Index):
         return IndexValue(value)
-    if isinstance(value, str):
-        return Text(value)
     return Literal(str(value), INT, value)
 
 

@@ -22,7 +22,6 @@ from hloopt.kernel_ir.expressions import (
     Make,
     Member,
     Select,
-    Text,
     Unary,
     Var,
 )
@@ -37,18 +36,16 @@ from hloopt.kernel_ir.statements import (
     Function,
     If,
     Let,
-    Line,
     Parameter,
     Return,
     Set,
     Statement,
     Target,
-    Verbatim,
     Wait,
     While,
 )
 
-__all__ = ["Printer", "expression_text", "operand_text", "statement_text"]
+__all__ = ["Printer", "expression_text", "statement_text"]
 
 _PRIMARY: Final = 16
 _PREFIX: Final = 15
@@ -91,8 +88,6 @@ class Printer:
                 return expr.name, _PRIMARY
             case Literal():
                 return expr.text, _PREFIX if expr.text.startswith("-") else _PRIMARY
-            case Text():
-                return expr.text, _PRIMARY
             case IndexValue():
                 return str(expr.index), _PRIMARY if expr.index.is_factor else _BINDING["+"]
             case Binary():
@@ -158,14 +153,14 @@ class Printer:
         """The lines of statements."""
         indent = _INDENT * depth
         for statement in statements:
-            if isinstance(statement, For | While | If | Block | Verbatim):
+            if isinstance(statement, For | While | If | Block):
                 yield from self._block_of(statement, indent, depth)
             else:
                 for line in self.lines(statement):
                     yield indent + line
 
     def _block_of(
-        self, statement: For | While | If | Block | Verbatim, indent: str, depth: int
+        self, statement: For | While | If | Block, indent: str, depth: int
     ) -> Iterator[str]:
         match statement:
             case For():
@@ -183,8 +178,6 @@ class Printer:
                 yield from self._choice(statement, indent, depth)
             case Block():
                 yield from self._block("", statement.body, indent, depth)
-            case Verbatim():
-                yield from self._block(statement.header, statement.body, indent, depth)
 
     def _block(
         self, header: str, body: Sequence[Statement], indent: str, depth: int
@@ -259,8 +252,6 @@ class Printer:
                 yield f"copy_async<{statement.bytes}>({to}, {source});"
             case Wait():
                 yield f"wait_async<{statement.groups}>();"
-            case Line():
-                yield statement.text
             case _:
                 raise TypeError(f"{type(statement).__name__} is no statement of the kernel IR")
 
@@ -340,11 +331,6 @@ _PLAIN: Final = Printer()
 def expression_text(expr: Expr) -> str:
     """An expression in CUDA C."""
     return _PLAIN.expression(expr)
-
-
-def operand_text(expr: Expr) -> str:
-    """An expression in CUDA C, as an operand."""
-    return _PLAIN.operand(expr)
 
 
 def statement_text(statement: Statement) -> str:

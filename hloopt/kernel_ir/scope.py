@@ -20,15 +20,13 @@ from hloopt.kernel_ir.statements import (
     For,
     If,
     Let,
-    Line,
     Set,
     Statement,
     Target,
-    Verbatim,
     While,
     walk,
 )
-from hloopt.kernel_ir.types import Type, named_type
+from hloopt.kernel_ir.types import INT, Type
 
 __all__ = ["Names", "Scope", "TooLong", "identifier"]
 
@@ -102,7 +100,7 @@ class Names:
 class _Opened:
     """A statement whose blocks are still being filled; its own are empty."""
 
-    statement: For | While | If | Block | Verbatim
+    statement: For | While | If | Block
     body: Scope
     otherwise: Scope | None = None
 
@@ -143,25 +141,21 @@ class Scope:
         self.changes += 1
         self._items.append(statement)
 
-    def line(self, text: str) -> None:
-        """Add a line of C."""
-        self.add(Line(text))
-
-    def declare(self, kind: Type | str, value: Operand, hint: str) -> Var:
+    def declare(self, kind: Type, value: Operand, hint: str) -> Var:
         """``const T name = value;``; returns the name."""
-        var = Var(self.names.fresh(hint), named_type(kind))
+        var = Var(self.names.fresh(hint), kind)
         self.add(Let(var, as_expr(value)))
         return var
 
-    def variable(self, kind: Type | str, hint: str, value: Operand | None = None) -> Var:
+    def variable(self, kind: Type, hint: str, value: Operand | None = None) -> Var:
         """``T name = value;`` of a variable that will change; returns the name."""
-        var = Var(self.names.fresh(hint), named_type(kind))
-        self.add(Declare(var, () if value is None or value == "" else (as_expr(value),)))
+        var = Var(self.names.fresh(hint), kind)
+        self.add(Declare(var, () if value is None else (as_expr(value),)))
         return var
 
     def array(
         self,
-        kind: Type | str,
+        kind: Type,
         dims: Sequence[int],
         hint: str,
         values: Sequence[Operand] = (),
@@ -172,7 +166,7 @@ class Scope:
         offset: int | None = None,
     ) -> Array:
         """``T name[A][B];``, see ``Declare``."""
-        array = Array(self.names.fresh(hint), named_type(kind), tuple(dims), space)
+        array = Array(self.names.fresh(hint), kind, tuple(dims), space)
         self.add(Declare(array, tuple(map(as_expr, values)), is_static, align, offset))
         return array
 
@@ -196,17 +190,13 @@ class Scope:
 
     # ---- blocks -------------------------------------------------------------------------------------
 
-    def open(self, statement: For | While | If | Block | Verbatim) -> Scope:
+    def open(self, statement: For | While | If | Block) -> Scope:
         """Begin a block, to be filled through the scope returned; it ends with the next statement here."""
         self.names.take(statement)
         inner = Scope(self.names, self)
         inner._opened = _Opened(statement, inner)
         self._items.append(inner._opened)
         return inner
-
-    def block(self, header: str) -> Scope:
-        """Begin ``header {``, C that has no node; an empty header begins braces alone."""
-        return self.open(Verbatim(header, ()) if header else Block(()))
 
     def braces(self) -> Scope:
         """Begin a block of its own."""
@@ -244,7 +234,7 @@ class Scope:
         first: Operand,
         stop: Operand,
         hint: str,
-        kind: Type | str = "int",
+        kind: Type = INT,
         step: Operand = 1,
         *,
         test: str = "<",
@@ -252,7 +242,7 @@ class Scope:
         unroll: int | None = None,
     ) -> tuple[Scope, Var]:
         """Begin ``for (T i = first; i < stop; i += step) {``: its block, and the counter."""
-        var = Var(self.names.fresh(hint), named_type(kind))
+        var = Var(self.names.fresh(hint), kind)
         head = For(
             var, as_expr(first), as_expr(stop), (), as_expr(step), test, change, unroll=unroll
         )

@@ -30,13 +30,11 @@ __all__ = [
     "Function",
     "If",
     "Let",
-    "Line",
     "Parameter",
     "Return",
     "Set",
     "Statement",
     "Target",
-    "Verbatim",
     "Wait",
     "While",
     "bodies_of",
@@ -167,24 +165,8 @@ class Block:
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of C that has no node."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verbatim:
-    """A block of C whose header has no node."""
-
-    header: str
-    body: Body
-
-
 Statement: TypeAlias = (
-    "Let | Declare | Set | Do | Barrier | Break | Return | Copy | Wait | For | While | If | Block "
-    "| Line | Verbatim"
+    "Let | Declare | Set | Do | Barrier | Break | Return | Copy | Wait | For | While | If | Block"
 )
 Body: TypeAlias = "tuple[Statement, ...]"
 Target: TypeAlias = Var | Element | Member
@@ -231,7 +213,7 @@ def bodies_of(statement: Statement) -> tuple[Body, ...]:
     """The blocks in a statement."""
     if isinstance(statement, If):
         return (statement.body, statement.otherwise)
-    if isinstance(statement, For | While | Block | Verbatim):
+    if isinstance(statement, For | While | Block):
         return (statement.body,)
     return ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from hloopt.dataclass import dataclass
@@ -18,12 +17,10 @@ __all__ = [
     "SHORT",
     "UINT",
     "ULONG",
-    "UNKNOWN",
     "USHORT",
     "VOID",
     "Type",
     "common_type",
-    "named_type",
     "pointer",
     "struct",
     "vector",
@@ -76,33 +73,6 @@ ULONG: Final = Type("unsigned long long", "unsigned", 64)
 FLOAT: Final = Type("float", "float", 32)
 DOUBLE: Final = Type("double", "float", 64)
 VOID: Final = Type("void", "void")
-UNKNOWN: Final = Type("auto", "unknown")
-
-_SCALARS: Final[Mapping[str, Type]] = {
-    one.name: one
-    for one in (
-        BOOL,
-        BYTE,
-        INT,
-        UINT,
-        LONG,
-        ULONG,
-        FLOAT,
-        DOUBLE,
-        VOID,
-        SBYTE,
-        Type("char", "signed", 8),
-        SHORT,
-        USHORT,
-    )
-}
-
-
-def named_type(name: str | Type) -> Type:
-    """The scalar type of a C name; any other name is that of a struct."""
-    if isinstance(name, Type):
-        return name
-    return _SCALARS.get(name) or struct(name)
 
 
 def struct(name: str, bits: int = 0) -> Type:

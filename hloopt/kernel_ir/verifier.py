@@ -236,7 +236,7 @@ class _Checks:
     # ---- types --------------------------------------------------------------------------------------
 
     def known(self, kind: Type, what: str) -> None:
-        self.need(kind.kind not in ("unknown", "void"), f"{what} is of type {kind}")
+        self.need(kind.kind != "void", f"{what} is of type {kind}")
 
     def given(self, value: Type, target: Type) -> None:
         self.need(_converts(value, target), f"{value} is not given to {target}")

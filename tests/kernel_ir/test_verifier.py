@@ -54,7 +54,6 @@ from hloopt.kernel_ir.types import (
     INT,
     LONG,
     UINT,
-    UNKNOWN,
     VOID,
     Type,
     struct,
@@ -92,9 +91,9 @@ X: Final = Var("x", INT)
 Y: Final = Var("y", FLOAT)
 
 TYPES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
-    ("x is of type auto", [Declare(Var("x", UNKNOWN))]),
+    ("x is of type void", [Declare(Var("x", VOID))]),
     ("state is of type void", [Declare(Array("state", VOID, (4,), "shared"))]),
-    ("auto is not given to int", [_let("x", Call("f", (), UNKNOWN), INT)]),
+    ("void is not given to int", [_let("x", Call("f", (), VOID), INT)]),
     ("float is not given to int", [_let("x", ONE, INT)]),
     ("double is not given to float", [_let("x", WIDE, FLOAT)]),
     ("int is not given to f16", [_let("x", as_expr(1), F16)]),
@@ -120,13 +119,13 @@ TYPES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
     ("f16 does not become int", [Declare(Var("h", F16)), _let("x", Cast(INT, Var("h", F16)))]),
     ("int has no re", [_let("x", Member(N, "re", FLOAT))]),
     (
-        "re is of type auto",
-        [Declare(Var("h", F16)), _let("x", Member(Var("h", F16), "re", UNKNOWN))],
+        "re is of type void",
+        [Declare(Var("h", F16)), _let("x", Member(Var("h", F16), "re", VOID))],
     ),
     ("float has no parts", [_let("x", Make(FLOAT, (ONE,)))]),
     ("1 parts of Vector<float, 2>", [_let("x", Make(vector(FLOAT, 2), (ONE,)))]),
     ("double is not given to float", [_let("x", Make(vector(FLOAT, 1), (WIDE,)))]),
-    ("an argument of f is of type auto", [_let("x", Call("f", (Call("g", (), UNKNOWN),), INT))]),
+    ("an argument of f is of type void", [_let("x", Call("f", (Call("g", (), VOID),), INT))]),
     ("given has no place float", [_let("x", GIVEN[ONE])]),
     ("only a call does something", [Do(N + 1)]),
     ("a loop does not count by float", [For(Y, ONE, ONE, ())]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.codegen.device.library import library
 from hloopt.codegen.types import register_type, storage_type
 from hloopt.kernel_ir.expressions import Call, Operand, as_expr
-from hloopt.kernel_ir.types import BYTE, UNKNOWN, Type
+from hloopt.kernel_ir.types import BYTE, Type
 from hloopt.types import DType
 
 __all__ = ["Uses"]
@@ -31,7 +31,7 @@ class Uses:
         """The headers that were asked for, in that order."""
         return tuple(self._headers)
 
-    def call(self, name: str, *args: Operand, type: Type = UNKNOWN) -> Call:
+    def call(self, name: str, *args: Operand, type: Type) -> Call:
         """The call ``name(args)``, which gives a value of ``type``; the name may have template arguments.
 
         Raises ``KeyError`` for a name that is not in the library.
