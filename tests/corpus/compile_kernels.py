@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 import hloopt  # noqa: E402 - the path comes first
 from hloopt.analysis.code_size import MOST_CODE, executed_instructions  # noqa: E402
-from hloopt.codegen.program import KernelProgram, kernel_steps, text_of  # noqa: E402
+from hloopt.codegen.program import KernelProgram, kernel_steps  # noqa: E402
 from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
 from hloopt.ir import Module  # noqa: E402
 from hloopt.kernel_ir.verifier import KernelError, Places  # noqa: E402
@@ -118,21 +118,21 @@ class Row:
 def written(module: Module, name: str) -> Program:
     """The text of a module; raises ``UnsupportedError`` for an instruction without a kernel."""
     prepared = prepare(module)
-    plan, source = prepared.plan, text_of(prepared.source)
-    assert isinstance(prepared.source, KernelProgram)
+    plan, source = prepared.plan, prepared.source
+    assert isinstance(prepared.program, KernelProgram)
     return Program(
         name,
         source,
         descriptions(plan),
         _sizes(source, plan),
-        *_verified(verify_program, prepared.source),
+        *_verified(verify_program, prepared.program),
     )
 
 
 def written_natively(module: Module, name: str) -> Program:
     """The C++ of a module for this processor; raises ``UnsupportedError``."""
     prepared = prepare_native(module)
-    source, plan = text_of(prepared.source), prepared.plan
+    source, plan = prepared.source, prepared.plan
     return Program(name, source, {}, _sizes(source, plan, _NATIVE), *_verified(verify_native, plan))
 
 
