@@ -1,31 +1,37 @@
 // Complex arithmetic, exponentials and logarithms in f64.  Infinities, NaN and signed zeros follow
 // Annex G of C; c64 is computed in f64 and rounded once.
 
+//@ widen_c64: c64 c128
 // c64 as c128.
 __device__ c128 widen_c64(c64 x) {
   return c128{(double)x.re, (double)x.im};
 }
 
+//@ round_c64: c64 c128
 // c128 to c64.
 __device__ c64 round_c64(c128 x) {
   return c64{(float)x.re, (float)x.im};
 }
 
+//@ infinite_f64
 // Infinity.
 __device__ double infinite_f64() {
   return __longlong_as_double(0x7ff0000000000000ll);
 }
 
+//@ nan_f64
 // A NaN.
 __device__ double nan_f64() {
   return __longlong_as_double(0x7ff8000000000000ll);
 }
 
+//@ is_infinite_f64: infinite_f64
 // Whether x is infinite.
 __device__ bool is_infinite_f64(double x) {
   return fabs(x) == infinite_f64();
 }
 
+//@ scaled_f64
 // x times 2^n, where that is neither subnormal nor infinite if x is not; n in [-2200, 2200].
 __device__ double scaled_f64(double x, int n) {
   int third = n / 3;
@@ -34,6 +40,7 @@ __device__ double scaled_f64(double x, int n) {
   return x * a * a * b;
 }
 
+//@ exponent_c128: c128 finite_f64
 // The exponent n of the larger size 2^n * [1, 2); 0 for 0 and where one is not finite.
 __device__ int exponent_c128(c128 x) {
   double a = fabs(x.re), b = fabs(x.im);
@@ -45,26 +52,31 @@ __device__ int exponent_c128(c128 x) {
   return field - 1023 - (subnormal ? 54 : 0);
 }
 
+//@ scaled_c128: c128 scaled_f64
 // Both parts times 2^n.
 __device__ c128 scaled_c128(c128 x, int n) {
   return c128{scaled_f64(x.re, n), scaled_f64(x.im, n)};
 }
 
+//@ add_c128: c128
 // The sum.
 __device__ c128 add_c128(c128 x, c128 y) {
   return c128{x.re + y.re, x.im + y.im};
 }
 
+//@ multiply_c128: c128
 // (ac - bd) + (ad + bc)i.
 __device__ c128 multiply_c128(c128 x, c128 y) {
   return c128{x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
 }
 
+//@ boxed_f64: is_infinite_f64
 // An infinite part as 1, another as 0, with its sign.
 __device__ double boxed_f64(double x) {
   return copysign(is_infinite_f64(x) ? 1.0 : 0.0, x);
 }
 
+//@ recovered_c128: c128 finite_f64 infinite_f64 nan_f64 is_infinite_f64 boxed_f64
 // What Annex G.5.1 makes of a quotient both of whose parts came out as NaN.
 __device__ c128 recovered_c128(c128 x, c128 y) {
   bool infinite_x = is_infinite_f64(x.re) || is_infinite_f64(x.im);
@@ -87,6 +99,7 @@ __device__ c128 recovered_c128(c128 x, c128 y) {
   return c128{scale * (a * c + b * d), scale * (b * c - a * d)};
 }
 
+//@ divide_c128: c128 scaled_f64 exponent_c128 scaled_c128 recovered_c128
 // The quotient by x * conj(y) / |y|^2, scaled so that no square overflows.
 __device__ c128 divide_c128(c128 x, c128 y) {
   int above = exponent_c128(x), below = exponent_c128(y);
@@ -97,6 +110,7 @@ __device__ c128 divide_c128(c128 x, c128 y) {
   return re == re || im == im ? c128{re, im} : recovered_c128(x, y);
 }
 
+//@ divide_c64: c64 c128 widen_c64 round_c64 recovered_c128
 // The quotient; in f64 no square of f32 overflows.
 __device__ c64 divide_c64(c64 x, c64 y) {
   c128 z = widen_c64(x), w = widen_c64(y);
@@ -106,11 +120,13 @@ __device__ c64 divide_c64(c64 x, c64 y) {
   return round_c64(re == re || im == im ? c128{re, im} : recovered_c128(z, w));
 }
 
+//@ multiply_c64: c64 widen_c64 round_c64 multiply_c128
 // (ac - bd) + (ad + bc)i; in f64 the products are exact.
 __device__ c64 multiply_c64(c64 x, c64 y) {
   return round_c64(multiply_c128(widen_c64(x), widen_c64(y)));
 }
 
+//@ sign_c128: c128 exponent_c128 scaled_c128
 // Both parts over the size; 0 for 0.
 __device__ c128 sign_c128(c128 x) {
   c128 z = scaled_c128(x, -exponent_c128(x));
@@ -119,6 +135,7 @@ __device__ c128 sign_c128(c128 x) {
   return c128{z.re / size, z.im / size};
 }
 
+//@ exponential_c128: c128 finite_f64 nan_f64 is_infinite_f64
 // e^x.  Where e^a overflows, its product with a small cosine or sine need not.
 __device__ c128 exponential_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -135,6 +152,7 @@ __device__ c128 exponential_c128(c128 x) {
   return c128{root * cos(b) * root, root * sin(b) * root};
 }
 
+//@ exponential_c64: c64 finite_f32
 // e^x in f32, where that is as good: nothing cancels.
 __device__ c64 exponential_c64(c64 x) {
   float a = x.re, b = x.im;
@@ -152,6 +170,7 @@ __device__ c64 exponential_c64(c64 x) {
   return c64{root * cosf(b) * root, root * sinf(b) * root};
 }
 
+//@ log_near_one
 // log(a^2 + b^2) / 2 for finite parts with b <= a <= 2 and a^2 + b^2 between 1/2 and 3: the square
 // less 1 is summed with what its products leave, which are never contracted.
 __device__ double log_near_one(double a, double b) {
@@ -160,6 +179,7 @@ __device__ double log_near_one(double a, double b) {
   return 0.5 * log1p(a2 - 1 + b2 + rest);
 }
 
+//@ log_size_c128: c128 finite_f64 log_near_one
 // log|x| without overflow; -inf for 0, inf where a part is infinite.
 __device__ double log_size_c128(c128 x) {
   double a = fabs(x.re), b = fabs(x.im);
@@ -178,11 +198,13 @@ __device__ double log_size_c128(c128 x) {
   return log(hypot(a, b));
 }
 
+//@ log_c128: c128 log_size_c128
 // The natural logarithm.
 __device__ c128 log_c128(c128 x) {
   return c128{log_size_c128(x), atan2(x.im, x.re)};
 }
 
+//@ sqrt_c128: c128 infinite_f64 nan_f64 is_infinite_f64 scaled_f64 exponent_c128 scaled_c128
 // The square root in the right half plane, scaled so that no square overflows or loses bits.
 __device__ c128 sqrt_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -201,11 +223,13 @@ __device__ c128 sqrt_c128(c128 x) {
   return a < 0 ? c128{other, copysign(root, b)} : c128{root, copysign(other, b)};
 }
 
+//@ rsqrt_c128: c128 divide_c128 sqrt_c128
 // 1 / sqrt(x).
 __device__ c128 rsqrt_c128(c128 x) {
   return divide_c128(c128{1.0, 0.0}, sqrt_c128(x));
 }
 
+//@ exponential_minus_one_c128: c128
 // e^x - 1; the real part is (exp(a) - 1) cos(b) - 2 sin(b/2)^2.
 __device__ c128 exponential_minus_one_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -215,6 +239,7 @@ __device__ c128 exponential_minus_one_c128(c128 x) {
   return c128{re, b == 0 ? b : root * sin(b) * root};
 }
 
+//@ log_plus_one_c128: c128
 // log(1 + x), exact near 0: |1 + x|^2 = 1 + a(2 + a) + b^2.
 __device__ c128 log_plus_one_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -223,11 +248,13 @@ __device__ c128 log_plus_one_c128(c128 x) {
   return c128{re, atan2(b, 1 + a)};
 }
 
+//@ bits_of_c64: c64
 // The bits of a c64: the real part is the low half.
 __device__ unsigned long long bits_of_c64(c64 x) {
   return (unsigned long long)__float_as_uint(x.im) << 32 | __float_as_uint(x.re);
 }
 
+//@ c64_of_bits: c64
 // The c64 of such bits.
 __device__ c64 c64_of_bits(unsigned long long bits) {
   return c64{__uint_as_float((unsigned)bits), __uint_as_float((unsigned)(bits >> 32))};

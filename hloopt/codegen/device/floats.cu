@@ -1,5 +1,6 @@
 // Functions of real numbers that C rounds, orders or signs otherwise than HLO.
 
+//@ maximum_f32
 // The first NaN, else the larger; +0 is larger than -0.
 __device__ float maximum_f32(float x, float y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -13,6 +14,7 @@ __device__ float maximum_f32(float x, float y) {
 #endif
 }
 
+//@ maximum_f64
 // The first NaN, else the larger; +0 is larger than -0.
 __device__ double maximum_f64(double x, double y) {
   if (x > y || x != x) return x;
@@ -20,6 +22,7 @@ __device__ double maximum_f64(double x, double y) {
   return y;
 }
 
+//@ minimum_f32
 // The first NaN, else the smaller; -0 is smaller than +0.
 __device__ float minimum_f32(float x, float y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -33,6 +36,7 @@ __device__ float minimum_f32(float x, float y) {
 #endif
 }
 
+//@ minimum_f64
 // The first NaN, else the smaller; -0 is smaller than +0.
 __device__ double minimum_f64(double x, double y) {
   if (x < y || x != x) return x;
@@ -40,60 +44,71 @@ __device__ double minimum_f64(double x, double y) {
   return y;
 }
 
+//@ sign_f32
 // -1, 1, a zero or NaN of its own sign.
 __device__ float sign_f32(float x) {
   return x == 0.0f || x != x ? x : copysignf(1.0f, x);
 }
 
+//@ sign_f64
 // -1, 1, a zero or NaN of its own sign.
 __device__ double sign_f64(double x) {
   return x == 0.0 || x != x ? x : copysign(1.0, x);
 }
 
+//@ logistic_f32
 // 1 / (1 + exp(-x)) without overflow: below 0, exp(x) / (1 + exp(x)).
 __device__ float logistic_f32(float x) {
   float power = expf(-fabsf(x));
   return (x < 0.0f ? power : 1.0f) / (1.0f + power);
 }
 
+//@ logistic_f64
 // 1 / (1 + exp(-x)) without overflow: below 0, exp(x) / (1 + exp(x)).
 __device__ double logistic_f64(double x) {
   double power = exp(-fabs(x));
   return (x < 0.0 ? power : 1.0) / (1.0 + power);
 }
 
+//@ finite_f32
 // Neither infinite nor NaN.
 __device__ bool finite_f32(float x) {
   return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
 
+//@ finite_f64
 // Neither infinite nor NaN.
 __device__ bool finite_f64(double x) {
   return (__double_as_longlong(x) & 0x7ff0000000000000ll) != 0x7ff0000000000000ll;
 }
 
+//@ total_order_8
 // A number in the total order of bits: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 __device__ int total_order_8(unsigned bits) {
   return bits & 0x80u ? -1 - (int)(bits & 0x7fu) : (int)bits;
 }
 
+//@ total_order_16
 // A number in the total order of bits: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 __device__ int total_order_16(unsigned bits) {
   return bits & 0x8000u ? -1 - (int)(bits & 0x7fffu) : (int)bits;
 }
 
+//@ total_order_f32
 // A number in the total order of bits: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 __device__ int total_order_f32(float x) {
   int bits = (int)__float_as_uint(x);
   return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
+//@ total_order_f64
 // A number in the total order of bits: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 __device__ long long total_order_f64(double x) {
   long long bits = __double_as_longlong(x);
   return bits < 0 ? bits ^ 0x7fffffffffffffffll : bits;
 }
 
+//@ reduce_bits
 // The bits of a float of EXPONENT and MANTISSA bits, rounded to TO_EXPONENT and TO_MANTISSA
 // bits: the mantissa to nearest even, what is then too large to infinity and too small to 0.  U is
 // unsigned and as wide as the float, W at least as wide as int.  NaN stays.

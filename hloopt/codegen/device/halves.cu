@@ -1,6 +1,7 @@
 // Arithmetic of f16 and bf16 that newer devices have instructions for; in f32 elsewhere, which rounds
 // to the same numbers: 24 bits are twice as many as 11 and two more (Figueroa, 1995).
 
+//@ add_f16: f16 widen_f16 round_f16
 // The sum, rounded once.
 __device__ f16 add_f16(f16 x, f16 y) {
 #if defined(__CUDACC__)
@@ -12,6 +13,7 @@ __device__ f16 add_f16(f16 x, f16 y) {
 #endif
 }
 
+//@ subtract_f16: f16 widen_f16 round_f16
 // The difference, rounded once.
 __device__ f16 subtract_f16(f16 x, f16 y) {
 #if defined(__CUDACC__)
@@ -23,6 +25,7 @@ __device__ f16 subtract_f16(f16 x, f16 y) {
 #endif
 }
 
+//@ multiply_f16: f16 widen_f16 round_f16
 // The product, rounded once.
 __device__ f16 multiply_f16(f16 x, f16 y) {
 #if defined(__CUDACC__)
@@ -34,6 +37,7 @@ __device__ f16 multiply_f16(f16 x, f16 y) {
 #endif
 }
 
+//@ maximum_f16: f16 widen_f16 round_f16 maximum_f32
 // The larger; NaN if either is, and +0 is larger than -0.
 __device__ f16 maximum_f16(f16 x, f16 y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -45,6 +49,7 @@ __device__ f16 maximum_f16(f16 x, f16 y) {
 #endif
 }
 
+//@ minimum_f16: f16 widen_f16 round_f16 minimum_f32
 // The smaller; NaN if either is, and -0 is smaller than +0.
 __device__ f16 minimum_f16(f16 x, f16 y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -56,6 +61,7 @@ __device__ f16 minimum_f16(f16 x, f16 y) {
 #endif
 }
 
+//@ add_bf16: bf16 widen_bf16 round_bf16
 // The sum, rounded once.
 __device__ bf16 add_bf16(bf16 x, bf16 y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
@@ -67,6 +73,7 @@ __device__ bf16 add_bf16(bf16 x, bf16 y) {
 #endif
 }
 
+//@ subtract_bf16: bf16 widen_bf16 round_bf16
 // The difference, rounded once.
 __device__ bf16 subtract_bf16(bf16 x, bf16 y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
@@ -78,6 +85,7 @@ __device__ bf16 subtract_bf16(bf16 x, bf16 y) {
 #endif
 }
 
+//@ maximum_bf16: bf16 widen_bf16 round_bf16 maximum_f32
 // The larger; NaN if either is, and +0 is larger than -0.
 __device__ bf16 maximum_bf16(bf16 x, bf16 y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -89,6 +97,7 @@ __device__ bf16 maximum_bf16(bf16 x, bf16 y) {
 #endif
 }
 
+//@ minimum_bf16: bf16 widen_bf16 round_bf16 minimum_f32
 // The smaller; NaN if either is, and -0 is smaller than +0.
 __device__ bf16 minimum_bf16(bf16 x, bf16 y) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -100,6 +109,7 @@ __device__ bf16 minimum_bf16(bf16 x, bf16 y) {
 #endif
 }
 
+//@ add_to_f16 loops: f16 same_bits swap_if add_f16
 // Add to a number in memory as one step.
 template <class P>
 __device__ void add_to_f16(P p, f16 value) {
@@ -114,6 +124,7 @@ __device__ void add_to_f16(P p, f16 value) {
 #endif
 }
 
+//@ add_to_bf16 loops: bf16 same_bits swap_if add_bf16
 // Add to a number in memory as one step.
 template <class P>
 __device__ void add_to_bf16(P p, bf16 value) {

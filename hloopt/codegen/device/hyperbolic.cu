@@ -1,6 +1,7 @@
 // Hyperbolic and trigonometric functions of complex numbers in f64, with the infinities and NaN of
 // Annex G; cos x = cosh ix, sin x = -i sinh ix, tan x = -i tanh ix.
 
+//@ cosh_c128: c128 finite_f64 infinite_f64 nan_f64 is_infinite_f64
 // The hyperbolic cosine: cosh(a) cos(b) + i sinh(a) sin(b).
 __device__ c128 cosh_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -14,6 +15,7 @@ __device__ c128 cosh_c128(c128 x) {
   return c128{root * 0.5 * cos(b) * root, copysign(root, a) * 0.5 * sin(b) * root};
 }
 
+//@ sinh_c128: c128 finite_f64 nan_f64 is_infinite_f64
 // The hyperbolic sine: sinh(a) cos(b) + i cosh(a) sin(b).
 __device__ c128 sinh_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -27,6 +29,7 @@ __device__ c128 sinh_c128(c128 x) {
   return c128{copysign(root, a) * 0.5 * cos(b) * root, root * 0.5 * sin(b) * root};
 }
 
+//@ tanh_c128: c128 finite_f64 nan_f64 is_infinite_f64
 // The hyperbolic tangent: (sinh(a) cosh(a) + i sin(b) cos(b)) / (sinh(a)^2 + cos(b)^2).
 __device__ c128 tanh_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -47,23 +50,27 @@ __device__ c128 tanh_c128(c128 x) {
   return c128{sh * ch / size, s * c / size};
 }
 
+//@ cosine_c128: c128 cosh_c128
 // The cosine.
 __device__ c128 cosine_c128(c128 x) {
   return cosh_c128(c128{-x.im, x.re});
 }
 
+//@ sine_c128: c128 sinh_c128
 // The sine.
 __device__ c128 sine_c128(c128 x) {
   c128 y = sinh_c128(c128{-x.im, x.re});
   return c128{y.im, -y.re};
 }
 
+//@ tan_c128: c128 tanh_c128
 // The tangent.
 __device__ c128 tan_c128(c128 x) {
   c128 y = tanh_c128(c128{-x.im, x.re});
   return c128{y.im, -y.re};
 }
 
+//@ logistic_c128: c128 add_c128 multiply_c128 divide_c128 exponential_c128 cosh_c128
 // 1 / (1 + e^-x) without overflow; near its poles, odd multiples of pi i, e^(x/2) / (2 cosh(x/2)).
 __device__ c128 logistic_c128(c128 x) {
   if (fabs(x.re) < 1) {

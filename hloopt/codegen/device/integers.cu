@@ -1,5 +1,6 @@
 // Integer arithmetic that C leaves undefined or does not have; a widened s4 or u4 passes as a byte.
 
+//@ divide_signed
 // The quotient, truncated; all bits for a divisor 0, the least number over -1 is itself.
 template <class T>
 __device__ T divide_signed(T x, T y) {
@@ -8,12 +9,14 @@ __device__ T divide_signed(T x, T y) {
   return (T)(x / y);
 }
 
+//@ divide_unsigned
 // The quotient; all bits for a divisor 0.
 template <class T>
 __device__ T divide_unsigned(T x, T y) {
   return y == 0 ? (T)~(T)0 : (T)(x / y);
 }
 
+//@ remainder_signed
 // The rest, with the sign of the dividend; the dividend for a divisor 0.
 template <class T>
 __device__ T remainder_signed(T x, T y) {
@@ -21,12 +24,14 @@ __device__ T remainder_signed(T x, T y) {
   return y == -1 ? (T)0 : (T)(x % y);
 }
 
+//@ remainder_unsigned
 // The rest; the dividend for a divisor 0.
 template <class T>
 __device__ T remainder_unsigned(T x, T y) {
   return y == 0 ? x : (T)(x % y);
 }
 
+//@ power_unsigned loops
 // x to the power y by squaring, wrapping; U is the unsigned type at least as wide as int.
 template <class U>
 __device__ U power_unsigned(U x, U y) {
@@ -38,6 +43,7 @@ __device__ U power_unsigned(U x, U y) {
   return result;
 }
 
+//@ power_signed: power_unsigned
 // x to the power y, wrapping; a negative exponent gives 0 but for the bases 1 and -1.
 template <class U, class T>
 __device__ T power_signed(T x, T y) {
@@ -47,6 +53,7 @@ __device__ T power_signed(T x, T y) {
   return 0;
 }
 
+//@ multiply_high_s64
 // The upper half of the product of two s64.
 __device__ long long multiply_high_s64(long long x, long long y) {
   unsigned long long high = __umul64hi((unsigned long long)x, (unsigned long long)y);
@@ -55,6 +62,7 @@ __device__ long long multiply_high_s64(long long x, long long y) {
   return (long long)high;
 }
 
+//@ saturate_signed
 // A float as a signed number of BITS bits, truncated; what is beyond saturates, NaN is 0.
 template <class T, int BITS, class F>
 __device__ T saturate_signed(F x) {
@@ -74,6 +82,7 @@ __device__ T saturate_signed(F x) {
   return x == x ? (T)x : (T)0;
 }
 
+//@ saturate_unsigned
 // A float as an unsigned number of BITS bits, truncated; saturates, NaN is 0.
 template <class T, int BITS, class F>
 __device__ T saturate_unsigned(F x) {
@@ -90,6 +99,7 @@ __device__ T saturate_unsigned(F x) {
   return x > (F)0 ? (T)x : (T)0;
 }
 
+//@ stochastic_signed: saturate_signed
 // A float as a signed number of BITS bits: the fraction of its size, times 2^WIDTH, is how many of
 // the numbers below 2^WIDTH make it grow by one.
 template <class T, int BITS, int WIDTH>

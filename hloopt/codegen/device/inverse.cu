@@ -1,10 +1,12 @@
 // Inverse trigonometric and hyperbolic functions of complex numbers in f64: Hull, Fairgrieve and
 // Tang, "Implementing the complex arcsine and arccosine functions using exception handling" (1997).
 
+//@ Angles struct
 // Both angles of a number in the first quadrant and the size of their common imaginary part:
 // asin = (first angle, size), acos = (second angle, -size).
 struct Angles { double asin, acos, size; };
 
+//@ angles_c128: c128 log_size_c128 Angles
 // The angles of a + bi with 0 <= a and 0 <= b, neither NaN.
 __device__ Angles angles_c128(double a, double b) {
   if (a > 0x1p+500 || b > 0x1p+500) {
@@ -29,6 +31,7 @@ __device__ Angles angles_c128(double a, double b) {
   return Angles{atan2(a, height), atan2(height, a), size};
 }
 
+//@ asin_c128: c128 infinite_f64 nan_f64 is_infinite_f64 Angles angles_c128
 // The inverse sine.
 __device__ c128 asin_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -40,6 +43,7 @@ __device__ c128 asin_c128(c128 x) {
   return c128{copysign(found.asin, a), copysign(found.size, b)};
 }
 
+//@ acos_c128: c128 infinite_f64 nan_f64 is_infinite_f64 Angles angles_c128
 // The inverse cosine.
 __device__ c128 acos_c128(c128 x) {
   double a = x.re, b = x.im;
@@ -53,18 +57,21 @@ __device__ c128 acos_c128(c128 x) {
   return c128{angle, -copysign(found.size, b)};
 }
 
+//@ acosh_c128: c128 acos_c128
 // The inverse hyperbolic cosine: i acos(x) or -i acos(x), in the right half plane.
 __device__ c128 acosh_c128(c128 x) {
   c128 turned = acos_c128(x);
   return c128{fabs(turned.im), x.im != x.im ? turned.re : copysign(turned.re, x.im)};
 }
 
+//@ asinh_c128: c128 asin_c128
 // The inverse hyperbolic sine: the inverse sine with parts exchanged before and after.
 __device__ c128 asinh_c128(c128 x) {
   c128 turned = asin_c128(c128{x.im, x.re});
   return c128{turned.im, turned.re};
 }
 
+//@ atanh_c128: c128 nan_f64 is_infinite_f64
 // The inverse hyperbolic tangent: log1p(4a / ((1 - a)^2 + b^2)) / 4 and half the angle of
 // (1 - a)(1 + a) - b^2 + 2bi.
 __device__ c128 atanh_c128(c128 x) {

@@ -1,13 +1,16 @@
-"""Reading the device library: definitions, their names and what they need of each other.
+"""The device library: definitions, their names and what they need of each other, as its files declare them.
 
-A ``.cu`` file begins with a comment about its subject; then come definitions of structs and
-functions, each with a comment above it, with blank lines between them and none inside.  All of it is
+A ``.cu`` file begins with a comment about its subject; then come definitions of structs and functions with
+blank lines between them and none inside.  Above each stands what is known of it, its comment behind::
+
+    //@ NAME [struct] [loops] [exchanges]: what it needs of those before it
+
+``loops`` says that it has a loop, ``exchanges`` that the threads of a warp exchange values in it.  All of it is
 legal inside a struct, too, where the emulator puts it: no namespaces, globals or full specialisations.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -16,7 +19,7 @@ from typing import Final
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["DeviceFunction", "identifiers", "is_scalar", "library", "names"]
+__all__ = ["DeviceFunction", "is_scalar", "library", "names"]
 
 _FILES = (
     "types",
@@ -31,11 +34,6 @@ _FILES = (
     "power",
     "random",
 )
-
-_STRUCT = re.compile(r"^(?:template <.*> )?struct (?:alignas\(.*\) )?(\w+) \{", re.MULTILINE)
-_FUNCTION = re.compile(r"^__device__ [\w<>,:()\[\] ]*?(\w+)\(", re.MULTILINE)
-_COMMENT = re.compile(r"//.*")
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 _CALLED: Final = frozenset({
     "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cos", "cosh", "erf", "fmod", "fmodf", "lgamma",
@@ -62,11 +60,6 @@ class DeviceFunction:
     is_type: bool
     synchronizes: bool
     has_loop: bool
-
-
-def identifiers(text: str) -> set[str]:
-    """All words of a C text that are not in comments."""
-    return set(_WORD.findall(_COMMENT.sub("", text)))
 
 
 def names() -> frozenset[str]:
@@ -97,20 +90,15 @@ def library() -> Mapping[str, DeviceFunction]:
 
 
 def _definition(paragraph: str, before: Mapping[str, DeviceFunction]) -> DeviceFunction:
-    struct, function = _STRUCT.search(paragraph), _FUNCTION.search(paragraph)
-    match = struct or function
-    if match is None:
-        raise ValueError(f"neither a struct nor a function: {paragraph.splitlines()[0]}")
-    name = match[1]
-    words = identifiers(paragraph)
-    needs = tuple(other for other in before if other in words)
-    exchanges = any(word.startswith("__shfl") for word in words)
-    loops = not words.isdisjoint(("for", "while"))
+    mark, source = paragraph.split("\n", 1)
+    known, _, needed = mark.removeprefix("//@ ").partition(": ")
+    name, *words = known.split()
+    needs = tuple(needed.split())
     return DeviceFunction(
         name,
-        paragraph,
+        source,
         needs,
-        struct is not None,
-        exchanges or any(before[other].synchronizes for other in needs),
-        loops or any(before[other].has_loop for other in needs),
+        "struct" in words,
+        "exchanges" in words or any(before[other].synchronizes for other in needs),
+        "loops" in words or any(before[other].has_loop for other in needs),
     )

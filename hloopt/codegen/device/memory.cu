@@ -1,20 +1,24 @@
 // Vectors of elements, elements narrower than a byte, and exchange between the lanes of a warp.
 
+//@ Vector struct
 // N elements that are read and written at once; at most 16 bytes.
 template <class T, int N> struct alignas(N * sizeof(T)) Vector { T lane[N]; };
 
+//@ load_vector: Vector
 // N elements at p, which is aligned to their size.
 template <int N, class T>
 __device__ Vector<T, N> load_vector(const T* p) {
   return *reinterpret_cast<const Vector<T, N>*>(p);
 }
 
+//@ store_vector: Vector
 // Write N elements at p, which is aligned to their size.
 template <class T, int N>
 __device__ void store_vector(T* p, Vector<T, N> v) {
   *reinterpret_cast<Vector<T, N>*>(p) = v;
 }
 
+//@ shuffle_down loops exchanges
 // The value of the lane `distance` above; the uppermost lanes get their own.
 template <class T>
 __device__ T shuffle_down(T value, int distance) {
@@ -25,6 +29,7 @@ __device__ T shuffle_down(T value, int distance) {
   return value;
 }
 
+//@ shuffle_up loops exchanges
 // The value of the lane `distance` below; the lowest lanes get their own.
 template <class T>
 __device__ T shuffle_up(T value, int distance) {
@@ -35,6 +40,7 @@ __device__ T shuffle_up(T value, int distance) {
   return value;
 }
 
+//@ shuffle_xor loops exchanges
 // The value of the lane whose number differs in the bits of `mask`.
 template <class T>
 __device__ T shuffle_xor(T value, int mask) {
@@ -45,6 +51,7 @@ __device__ T shuffle_xor(T value, int mask) {
   return value;
 }
 
+//@ shuffle_index loops exchanges
 // The value of lane number `lane`.
 template <class T>
 __device__ T shuffle_index(T value, int lane) {
@@ -55,24 +62,28 @@ __device__ T shuffle_index(T value, int lane) {
   return value;
 }
 
+//@ wrap_signed
 // The lowest BITS bits as a signed number.
 template <int BITS>
 __device__ signed char wrap_signed(int x) {
   return (signed char)((int)((unsigned)x << (32 - BITS)) >> (32 - BITS));
 }
 
+//@ wrap_unsigned
 // The lowest BITS bits as an unsigned number.
 template <int BITS>
 __device__ unsigned char wrap_unsigned(unsigned x) {
   return (unsigned char)(x & ((1u << BITS) - 1));
 }
 
+//@ unpacked
 // Element i of a packed byte: BITS bits, the first element lowest.
 template <int BITS>
 __device__ unsigned unpacked(unsigned char byte, unsigned i) {
   return byte >> (i % (8 / BITS) * BITS) & ((1u << BITS) - 1);
 }
 
+//@ same_bits loops
 // Whether two values have the same bits.
 template <class T>
 __device__ bool same_bits(T a, T b) {
@@ -84,6 +95,7 @@ __device__ bool same_bits(T a, T b) {
   return same;
 }
 
+//@ swap_if loops
 // Put `value` at p if `expected` is there, as one step; returns what was there.  1, 2, 4 or 8 bytes.
 template <class P, class T>
 __device__ T swap_if(P p, T expected, T value) {
@@ -125,6 +137,7 @@ __device__ T swap_if(P p, T expected, T value) {
 #endif
 }
 
+//@ hidden_zero
 // A zero that no compiler knows of: what is read at it is read each time, not kept in a register.
 __device__ int hidden_zero() {
   int zero = 0;

@@ -1,5 +1,6 @@
 // Narrow floats: to f32, exactly, and from f32, rounded once to nearest even.
 
+//@ narrow_size
 // The code, without sign, of the size of x in a format of MANTISSA bits, as if it had no greatest
 // number; x is no NaN.
 template <int MANTISSA, int BIAS>
@@ -15,6 +16,7 @@ __device__ unsigned narrow_size(float x) {
   return (rounded >> drop) - ((unsigned)(127 - BIAS) << MANTISSA);
 }
 
+//@ widen_size
 // The number whose code is `size`, with the sign of bit 31 of `sign`; neither infinite nor NaN.
 template <int MANTISSA, int BIAS>
 __device__ float widen_size(unsigned size, unsigned sign) {
@@ -26,6 +28,7 @@ __device__ float widen_size(unsigned size, unsigned sign) {
   return __uint_as_float(sign << 31 | bits);
 }
 
+//@ widen_f16: f16 widen_size
 // f16 as f32.
 __device__ float widen_f16(f16 x) {
 #ifdef __CUDACC__
@@ -39,6 +42,7 @@ __device__ float widen_f16(f16 x) {
 #endif
 }
 
+//@ round_f16: f16 narrow_size
 // f32 to f16; the hardware has one NaN.
 __device__ f16 round_f16(float x) {
   f16 narrow;
@@ -52,6 +56,7 @@ __device__ f16 round_f16(float x) {
   return narrow;
 }
 
+//@ convert_f16: f16 round_f16
 // f32 to f16 where it is asked for by name: a NaN keeps its sign and the upper bits of its payload.
 __device__ f16 convert_f16(float x) {
   unsigned bits = __float_as_uint(x);
@@ -59,11 +64,13 @@ __device__ f16 convert_f16(float x) {
   return f16{(unsigned short)((bits >> 16 & 0x8000u) | 0x7e00u | (bits >> 13 & 0x3ffu))};
 }
 
+//@ widen_bf16: bf16
 // bf16 as f32.
 __device__ float widen_bf16(bf16 x) {
   return __uint_as_float((unsigned)x.bits << 16);
 }
 
+//@ round_bf16: bf16
 // f32 to bf16; the hardware has one NaN.
 __device__ bf16 round_bf16(float x) {
   bf16 narrow;
@@ -77,12 +84,14 @@ __device__ bf16 round_bf16(float x) {
   return narrow;
 }
 
+//@ convert_bf16: bf16 round_bf16
 // f32 to bf16 where it is asked for by name: a NaN keeps its sign.
 __device__ bf16 convert_bf16(float x) {
   if (x == x) return round_bf16(x);
   return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7fc0u)};
 }
 
+//@ widen_f8e5m2: f16 f8e5m2 widen_size widen_f16
 // f8e5m2 as f32: the upper half of an f16.
 __device__ float widen_f8e5m2(f8e5m2 x) {
 #ifdef __CUDACC__
@@ -95,6 +104,7 @@ __device__ float widen_f8e5m2(f8e5m2 x) {
 #endif
 }
 
+//@ round_f8e5m2: f8e5m2 narrow_size
 // f32 to f8e5m2; infinite from 61440.
 __device__ f8e5m2 round_f8e5m2(float x) {
   unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
@@ -110,6 +120,7 @@ __device__ f8e5m2 round_f8e5m2(float x) {
 #endif
 }
 
+//@ widen_f8e4m3: f8e4m3 widen_size
 // f8e4m3 as f32.
 __device__ float widen_f8e4m3(f8e4m3 x) {
   unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
@@ -118,6 +129,7 @@ __device__ float widen_f8e4m3(f8e4m3 x) {
   return widen_size<3, 7>(size, sign);
 }
 
+//@ round_f8e4m3: f8e4m3 narrow_size
 // f32 to f8e4m3; infinite from 248.
 __device__ f8e4m3 round_f8e4m3(float x) {
   unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
@@ -126,6 +138,7 @@ __device__ f8e4m3 round_f8e4m3(float x) {
   return f8e4m3{(unsigned char)(sign | (size < 0x78u ? size : 0x78u))};
 }
 
+//@ widen_f8e4m3fn: f16 f8e4m3fn widen_size widen_f16
 // f8e4m3fn as f32.
 __device__ float widen_f8e4m3fn(f8e4m3fn x) {
   unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
@@ -139,6 +152,7 @@ __device__ float widen_f8e4m3fn(f8e4m3fn x) {
 #endif
 }
 
+//@ round_f8e4m3fn: f8e4m3fn narrow_size
 // f32 to f8e4m3fn; NaN where it would round beyond 448.
 __device__ f8e4m3fn round_f8e4m3fn(float x) {
   unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
@@ -152,6 +166,7 @@ __device__ f8e4m3fn round_f8e4m3fn(float x) {
 #endif
 }
 
+//@ widen_f8e3m4: f8e3m4 widen_size
 // f8e3m4 as f32.
 __device__ float widen_f8e3m4(f8e3m4 x) {
   unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
@@ -160,6 +175,7 @@ __device__ float widen_f8e3m4(f8e3m4 x) {
   return widen_size<4, 3>(size, sign);
 }
 
+//@ round_f8e3m4: f8e3m4 narrow_size
 // f32 to f8e3m4; infinite from 15.75.
 __device__ f8e3m4 round_f8e3m4(float x) {
   unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
@@ -168,6 +184,7 @@ __device__ f8e3m4 round_f8e3m4(float x) {
   return f8e3m4{(unsigned char)(sign | (size < 0x70u ? size : 0x70u))};
 }
 
+//@ widen_unsigned_zero: widen_size
 // A format without -0 whose NaN is 0x80, as f32; that NaN has a sign.
 template <int MANTISSA, int BIAS>
 __device__ float widen_unsigned_zero(unsigned code) {
@@ -175,6 +192,7 @@ __device__ float widen_unsigned_zero(unsigned code) {
   return widen_size<MANTISSA, BIAS>(code & 0x7fu, code >> 7);
 }
 
+//@ round_unsigned_zero: narrow_size
 // f32 to a format without -0 and infinities: NaN where it would round beyond the greatest number.
 template <int MANTISSA, int BIAS>
 __device__ unsigned char round_unsigned_zero(float x) {
@@ -184,42 +202,50 @@ __device__ unsigned char round_unsigned_zero(float x) {
   return (unsigned char)(size == 0 ? 0 : (__float_as_uint(x) >> 24 & 0x80u) | size);
 }
 
+//@ widen_f8e4m3b11fnuz: f8e4m3b11fnuz widen_unsigned_zero
 // f8e4m3b11fnuz as f32.
 __device__ float widen_f8e4m3b11fnuz(f8e4m3b11fnuz x) {
   return widen_unsigned_zero<3, 11>(x.bits);
 }
 
+//@ round_f8e4m3b11fnuz: f8e4m3b11fnuz round_unsigned_zero
 // f32 to f8e4m3b11fnuz; the greatest number is 30.
 __device__ f8e4m3b11fnuz round_f8e4m3b11fnuz(float x) {
   return f8e4m3b11fnuz{round_unsigned_zero<3, 11>(x)};
 }
 
+//@ widen_f8e5m2fnuz: f8e5m2fnuz widen_unsigned_zero
 // f8e5m2fnuz as f32.
 __device__ float widen_f8e5m2fnuz(f8e5m2fnuz x) {
   return widen_unsigned_zero<2, 16>(x.bits);
 }
 
+//@ round_f8e5m2fnuz: f8e5m2fnuz round_unsigned_zero
 // f32 to f8e5m2fnuz; the greatest number is 57344.
 __device__ f8e5m2fnuz round_f8e5m2fnuz(float x) {
   return f8e5m2fnuz{round_unsigned_zero<2, 16>(x)};
 }
 
+//@ widen_f8e4m3fnuz: f8e4m3fnuz widen_unsigned_zero
 // f8e4m3fnuz as f32.
 __device__ float widen_f8e4m3fnuz(f8e4m3fnuz x) {
   return widen_unsigned_zero<3, 8>(x.bits);
 }
 
+//@ round_f8e4m3fnuz: f8e4m3fnuz round_unsigned_zero
 // f32 to f8e4m3fnuz; the greatest number is 240.
 __device__ f8e4m3fnuz round_f8e4m3fnuz(float x) {
   return f8e4m3fnuz{round_unsigned_zero<3, 8>(x)};
 }
 
+//@ widen_f8e8m0fnu: f8e8m0fnu
 // f8e8m0fnu as f32; the least number is a subnormal of it.
 __device__ float widen_f8e8m0fnu(f8e8m0fnu x) {
   if (x.bits == 0xffu) return __uint_as_float(0x7fc00000u);
   return __uint_as_float(x.bits == 0 ? 0x00400000u : (unsigned)x.bits << 23);
 }
 
+//@ round_f8e8m0fnu: f8e8m0fnu
 // f32 to f8e8m0fnu, halves up, and up from all between the two least numbers; NaN for 0, negative
 // numbers and what lies beyond the greatest.
 __device__ f8e8m0fnu round_f8e8m0fnu(float x) {
@@ -230,11 +256,13 @@ __device__ f8e8m0fnu round_f8e8m0fnu(float x) {
   return f8e8m0fnu{(unsigned char)(rounded < 0xffu ? rounded : 0xffu)};
 }
 
+//@ widen_f4e2m1fn: f4e2m1fn widen_size
 // f4e2m1fn as f32.
 __device__ float widen_f4e2m1fn(f4e2m1fn x) {
   return widen_size<1, 1>(x.bits & 7u, x.bits >> 3 & 1u);
 }
 
+//@ round_f4e2m1fn: f4e2m1fn narrow_size
 // f32 to f4e2m1fn: 6 for all that is larger, -0 for NaN.
 __device__ f4e2m1fn round_f4e2m1fn(float x) {
   if (x != x) return f4e2m1fn{8};
@@ -242,6 +270,7 @@ __device__ f4e2m1fn round_f4e2m1fn(float x) {
   return f4e2m1fn{(unsigned char)((__float_as_uint(x) >> 28 & 8u) | (size < 7u ? size : 7u))};
 }
 
+//@ round_to_odd
 // f64 to f32, rounded to odd: what is rounded again, to 22 bits or fewer, is as if rounded once
 // (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 __device__ float round_to_odd(double x) {

@@ -1,5 +1,6 @@
 // Powers and angles of pairs of complex numbers in f64.
 
+//@ whole_power_c128 loops: c128 multiply_c128 divide_c128
 // x to a whole power by squaring; n in [-99, 99] and not 0.
 __device__ c128 whole_power_c128(c128 x, int n) {
   int left = n < 0 ? -n : n;
@@ -17,6 +18,7 @@ __device__ c128 whole_power_c128(c128 x, int n) {
   return n < 0 ? divide_c128(c128{1.0, 0.0}, result) : result;
 }
 
+//@ power_c128: c128 finite_f64 infinite_f64 nan_f64 multiply_c128 exponential_c128 log_c128 whole_power_c128
 // exp(y log x); 1 for base 1 or exponent 0, 0 for base 0 and a positive exponent.  A positive
 // infinite base with a real exponent gives inf or 0 by its sign; any other infinite or NaN operand
 // gives NaN.
@@ -38,6 +40,7 @@ __device__ c128 power_c128(c128 x, c128 y) {
   return exponential_c128(multiply_c128(y, log_c128(x)));
 }
 
+//@ atan2_c128: c128 exponent_c128 scaled_c128 add_c128 multiply_c128 divide_c128 log_c128 sqrt_c128
 // -i log((x + iy) / sqrt(x^2 + y^2)), of operands scaled so that no square overflows.
 __device__ c128 atan2_c128(c128 y, c128 x) {
   int above = exponent_c128(x), below = exponent_c128(y);

@@ -1,12 +1,15 @@
 // Block functions of counter-based random numbers (Salmon et al., "Parallel random numbers: as easy
 // as 1, 2, 3", 2011), with the constants of Random123.
 
+//@ Words2 struct
 // Two words of 32 bits.
 struct Words2 { unsigned word[2]; };
 
+//@ Words4 struct
 // Four words of 32 bits.
 struct Words4 { unsigned word[4]; };
 
+//@ threefry2x32 loops: Words2
 // Threefry2x32 with 20 rounds: a counter of two words to two random words.
 __device__ Words2 threefry2x32(unsigned key0, unsigned key1, unsigned counter0, unsigned counter1) {
   const unsigned key[3] = {key0, key1, 0x1bd11bdau ^ key0 ^ key1};
@@ -26,6 +29,7 @@ __device__ Words2 threefry2x32(unsigned key0, unsigned key1, unsigned counter0, 
   return Words2{{x0, x1}};
 }
 
+//@ philox4x32 loops: Words4
 // Philox4x32 with 10 rounds: a counter of four words to four random words.
 __device__ Words4 philox4x32(unsigned key0, unsigned key1, unsigned counter0, unsigned counter1,
                              unsigned counter2, unsigned counter3) {

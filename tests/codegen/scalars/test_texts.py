@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 
 import hloopt
 from hloopt.codegen.device import Uses, library, names
-from hloopt.codegen.device.library import identifiers
 from hloopt.codegen.scalars import convert, elementwise, literal, reinterpret, scalar_op
 from hloopt.codegen.types import (
     device_problem,
@@ -147,7 +147,20 @@ def test_the_library_is_in_order_and_explained() -> None:
     for entry in library().values():
         assert entry.source.startswith("// "), entry.name
         assert set(entry.needs) <= before, entry.name
-        assert (identifiers(entry.source) & names()) - {entry.name} == set(entry.needs)
+        words = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"//.*", "", entry.source)))
+        assert (words & names()) - {entry.name} == set(entry.needs)
+        needed = [library()[name] for name in entry.needs]
+        exchanges = any(word.startswith("__shfl") for word in words)
+        assert entry.synchronizes == (exchanges or any(one.synchronizes for one in needed))
+        loops = not words.isdisjoint(("for", "while"))
+        assert entry.has_loop == (loops or any(one.has_loop for one in needed))
+        begins = re.search(
+            rf"^(struct|__device__|template)\b.*\b{entry.name}\b", entry.source, re.MULTILINE
+        )
+        assert begins or f" {entry.name}(" in entry.source
+        assert entry.is_type == (
+            re.search(rf"\bstruct .*\b{entry.name} {{", entry.source) is not None
+        )
         before.add(entry.name)
 
 
