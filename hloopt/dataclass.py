@@ -88,9 +88,7 @@ else:
         """Parameters in the fields' order; a frozen one is set past its own ``__setattr__``."""
         names: dict[str, Any] = {"_set": object.__setattr__, "_MADE": _MADE}
         parameters, lines = [], []
-        for field in cls.__dataclass_fields__.values():
-            if field._field_type is not dataclasses._FIELD:
-                continue
+        for field in dataclasses.fields(cls):
             name, value = field.name, field.name
             if field.default is not dataclasses.MISSING:
                 names[f"_of_{name}"] = field.default
