@@ -7,7 +7,7 @@ import re
 from hloopt.text.characters import odd_character
 from hloopt.text.grammar import pattern
 from hloopt.text.lalr import END, Parser, Unexpected
-from hloopt.text.problem import Expected, Problem
+from hloopt.text.problem import Expected, Problem, shortened
 
 __all__ = ["PHRASES", "explain", "first_unclosed", "found_at"]
 
@@ -224,7 +224,7 @@ def found_at(text: str, at: int) -> tuple[str, int]:
     if match is None or not text[at : at + 1].strip():
         return "the end of the text", 1
     found = match[0]
-    shown = found if len(found) <= _LONGEST_FOUND else found[: _LONGEST_FOUND - 1] + "…"
+    shown = shortened(found, _LONGEST_FOUND)
     return (shown if shown[0] in "\"'" else repr(shown)), len(found)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from hloopt.text.problem import Problem
+from hloopt.text.problem import Problem, shortened
 from hloopt.text.records import begin
 from hloopt.text.token import Token
 
 __all__ = ["integer", "integers"]
 
 _MOST_DIGITS = 20
-_LONGEST_SHOWN = 24
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
@@ -24,9 +23,8 @@ def integer(text: str, offset: int = 0) -> int:
     if _LEAST <= value < 1 << 63:
         return value
     if value > _MOST or value < _LEAST:
-        shown = text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
         at = begin(text) if isinstance(text, Token) else offset
-        raise Problem(at, f"{shown} does not fit into 64 bits", width=len(text))
+        raise Problem(at, f"{shortened(text)} does not fit into 64 bits", width=len(text))
     return value - (1 << 64)
 
 

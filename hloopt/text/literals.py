@@ -14,7 +14,7 @@ import numpy as np
 
 from hloopt.text.dense import WORTHWHILE, check_braces, read_dense, rounded
 from hloopt.text.grammar import pattern, read
-from hloopt.text.problem import Problem
+from hloopt.text.problem import Problem, shortened
 from hloopt.text.records import LiteralText
 from hloopt.types import UNBOUNDED, ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
 
@@ -24,7 +24,6 @@ _Array = np.ndarray[Any, Any]
 _NEGATIVE_ZERO = re.compile(r"-0++(?![0-9.eE])")
 _BEFORE_EXPONENT = frozenset("eE")
 _MOST_DIGITS = 20  # of 64 bits, with a sign
-_LONGEST_SHOWN = 24
 _MOST_UNWRITTEN = 1 << 28  # bytes of a literal that its text does not give
 
 
@@ -236,7 +235,7 @@ def _integers(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
             text,
             index,
             offset,
-            f"{_shown(words[index])} is out of range for {dtype.name} ({low} to {high})",
+            f"{shortened(words[index])} is out of range for {dtype.name} ({low} to {high})",
         )
     wide = np.array(wrapped, np.int64 if signed else np.uint64)
     return wide.astype(dtype.numpy)
@@ -249,10 +248,6 @@ def _long(word: str) -> int:
     digits = word.strip("-").lstrip("0") or "0"
     value = int(digits) if len(digits) <= _MOST_DIGITS else 1 << 64
     return -value if word.startswith("-") else value
-
-
-def _shown(word: str) -> str:
-    return word if len(word) <= _LONGEST_SHOWN else f"{word[: _LONGEST_SHOWN - 1]}…"
 
 
 def _wrap(number: int, signed: bool) -> int:
@@ -290,7 +285,7 @@ def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
     if overflown.any():
         index = int(np.flatnonzero(overflown)[0])
         raise _wrong(
-            text, index, offset, f"{_shown(words[index])} is out of range for {dtype.name}"
+            text, index, offset, f"{shortened(words[index])} is out of range for {dtype.name}"
         )
     return values
 

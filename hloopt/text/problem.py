@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["WHOLE", "Expected", "Problem", "Undefined"]
+__all__ = ["WHOLE", "Expected", "Problem", "Undefined", "shortened"]
 
 # The offset of a mistake that is not at one place of the part: the whole instruction is meant.
 WHOLE = -1
 _LONGEST = 500
+
+
+def shortened(text: str, longest: int = 24) -> str:
+    """A text, or its beginning where it is longer."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it a place in the source
@@ -20,8 +25,7 @@ class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it 
         self, offset: int, message: str, *, width: int = 1, notes: tuple[str, ...] = ()
     ) -> None:
         # A name or a number in it may be megabytes long.
-        if len(message) > _LONGEST:
-            message = f"{message[: _LONGEST - 1]}…"
+        message = shortened(message, _LONGEST)
         super().__init__(message)
         self.offset = offset
         self.message = message
