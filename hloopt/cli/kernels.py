@@ -16,8 +16,8 @@ from hloopt.cli.kernel_options import KERNELS, KernelOptions
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
 from hloopt.cli.selecting import Selecting, selecting
-from hloopt.codegen.native import render as native
-from hloopt.codegen.program import render
+from hloopt.codegen import native
+from hloopt.codegen.program import KernelProgram, listed, render
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.kernels.plan import KernelStep, function_name, walk_steps
 from hloopt.kernels.plan_json import dump_plan
@@ -54,7 +54,7 @@ __all__ = ["command"]
         "Passes": PASSES.names,
         "Kernels": KERNELS.names,
         "Input": ("module", "stage", "strict"),
-        "Output": ("planned", "source", "compiled", "listing", "as_json"),
+        "Output": ("planned", "source", "ir", "compiled", "listing", "as_json"),
     },
 )
 @files_argument
@@ -65,6 +65,7 @@ __all__ = ["command"]
     "--plan", "planned", is_flag=True, help="Show the plan: order, loops and buffers as well."
 )
 @click.option("--source", is_flag=True, help="Print the CUDA C (of host: C++) of all kernels.")
+@click.option("--ir", is_flag=True, help="Print the kernel IR that it is printed from.")
 @click.option(
     "--compile", "compiled", is_flag=True, help="Compile it by NVRTC: registers, stack and spills."
 )
@@ -76,6 +77,7 @@ def command(
     files: tuple[str, ...],
     planned: bool,
     source: bool,
+    ir: bool,
     compiled: bool,
     listing: bool,
     as_json: bool,
@@ -89,7 +91,10 @@ def command(
     With --target host they are the loops in C++ that hloopt run --device native runs: a launch has tasks in
     place of blocks, and times are those of the cost model host, of one core.
 
-    JSON has the CUDA C with --source, and with --plan the plan and the text of the module that it is for.
+    --ir lists the kernel IR: loops, memory and types as they are before anything is text for a device.
+
+    JSON has the CUDA C with --source, the IR with --ir, and with --plan the plan and the text of the module that
+    it is for.
 
     \b
     Example:
@@ -98,8 +103,8 @@ def command(
       hloopt kernels dump.txt --lock kernels.toml --frozen --source > kernels.cu
       hloopt kernels dump.txt --target host --plan
     """
-    if planned and source and not as_json:
-        raise UsageError("--plan and --source are different texts: ask for one of them, or --json")
+    if planned + source + ir > 1 and not as_json:
+        raise UsageError("--plan, --source and --ir are different texts: ask for one, or --json")
     options = KernelOptions.given()
     selection = selecting(options)
     if listing:
@@ -115,11 +120,11 @@ def command(
         if compiled:
             shown.compile()
         if as_json:
-            return shown.json(planned=planned, source=source)
-        if source:
+            return shown.json(planned=planned, source=source, ir=ir)
+        if source or ir:
             if len(texts) > 1:
                 click.echo(f"// {found.name}")
-            click.echo(shown.source, nl=False)
+            click.echo(shown.source if source else shown.ir, nl=False)
             return {}
         if len(texts) > 1:
             show_name(shown.module.name, found.name, product())
@@ -184,9 +189,19 @@ class Shown:
     def source(self) -> str:
         """The CUDA C; the C++ of the host."""
         if self.selection.device == "native":
-            return native(self.plan)
-        program = render(self.plan, find_gpu(self.selection.target), self.selection.limits())
-        return program.text
+            return native.render(self.plan)
+        return self._program.text
+
+    @property
+    def ir(self) -> str:
+        """The kernel IR, a line a node."""
+        is_native = self.selection.device == "native"
+        parts = native.parts(self.plan) if is_native else self._program.parts
+        return "".join(f"{line}\n" for line in listed(parts))
+
+    @cached_property
+    def _program(self) -> KernelProgram:
+        return render(self.plan, find_gpu(self.selection.target), self.selection.limits())
 
     def compile(self) -> None:
         """Ask NVRTC for the resources of each function.  Raises ``DeviceError`` where it is missing."""
@@ -230,7 +245,7 @@ class Shown:
             click.echo(f"note: there is no plan: {error.message}", err=True)
             return None
 
-    def json(self, *, planned: bool, source: bool) -> dict[str, Any]:
+    def json(self, *, planned: bool, source: bool, ir: bool) -> dict[str, Any]:
         """As JSON values."""
         functions, costs = self.functions(), self.costs
         row: dict[str, Any] = {
@@ -251,4 +266,6 @@ class Shown:
             row["hlo"] = self.module.to_text()
         if source:
             row["source"] = self.source
+        if ir:
+            row["ir"] = self.ir
         return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from hloopt.codegen.families import emitters
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.kernel_ir.listing import listing
 from hloopt.kernel_ir.printer import Printer
 from hloopt.kernel_ir.statements import Function
 from hloopt.kernels.kernel import Site
@@ -29,6 +30,7 @@ __all__ = [
     "comment",
     "kernel_steps",
     "launched",
+    "listed",
     "render",
     "render_step",
     "text_of",
@@ -75,6 +77,17 @@ class KernelProgram:
         return "\n".join(
             [self.library, *(line for part in self.parts for line in part.lines(printer))]
         )
+
+
+def listed(parts: Sequence[Part]) -> Iterator[str]:
+    """The kernel IR of kernels as people read it; the text of those that users wrote."""
+    for part in parts:
+        if part.function is not None:
+            yield from part.remarks
+            yield from listing(part.function)
+            yield ""
+        elif part.text:
+            yield from (*part.remarks, part.text, "")
 
 
 def text_of(program: KernelProgram | str) -> str:

@@ -3,14 +3,17 @@
 A kernel is a ``Function``: parameters (arrays in global memory, numbers), and a body of statements over
 expressions.  All nodes are frozen; equal nodes are equal values.  As ``hloopt kernels FILE --ir`` lists one::
 
-    kernel add_multiply_fusion (128 threads, index int)
+    kernel hlo_multiply_fusion (128 threads, index int)
       global x: float[1000] reads alone
       global result: float[1000] writes alone
+      let block_x: int = (int)blockIdx.x
       let thread_x: int = (int)threadIdx.x
-      let i: int = blockIdx_x * 128 + thread_x
-      if i < 1000
-        let x_1: float = x[i]
-        store result[i] = x_1 * x_1
+      let i: int = block_x * 128 + thread_x
+      if i >= 1000
+        return
+      let param_0: float = x[i]
+      let m: float = param_0 * param_0
+      store result[i] = m
 
 ``expressions``  values: variables, numbers, indices (``analysis/index.py``), C's operators, calls, structs,
                  elements of memory and where they lie.  A node knows its type (``types``)

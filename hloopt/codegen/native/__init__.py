@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hloopt.codegen.native.program import UNIT, render
+from hloopt.codegen.native.program import UNIT, parts, render
 
-__all__ = ["UNIT", "render"]
+__all__ = ["UNIT", "parts", "render"]

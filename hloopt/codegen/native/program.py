@@ -15,7 +15,7 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.native.driver import driver
 from hloopt.codegen.native.families import emitters
 from hloopt.codegen.native.printer import DOOR, ENTRY, NativePrinter
-from hloopt.codegen.program import comment, kernel_steps, launched
+from hloopt.codegen.program import Part, comment, kernel_steps, launched
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Var
@@ -23,7 +23,7 @@ from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Paramet
 from hloopt.kernel_ir.types import VOID
 from hloopt.kernels.plan import KernelStep, Plan, function_name
 
-__all__ = ["UNIT", "render"]
+__all__ = ["UNIT", "parts", "render"]
 
 UNIT: Final = "\f"
 """What stands between units: no comment and no string that is written holds it."""
@@ -34,6 +34,17 @@ _FUNCTIONS_OF_A_UNIT: Final = 128
 _HEAD: Final = '#include "native.h"\n#include "vector_math.h"\n'
 _OWN: Final = NativePrinter()
 _DOOR: Final = NativePrinter(DOOR)
+
+
+def parts(plan: Plan) -> list[Part]:
+    """The kernels of a plan.
+
+    Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
+    """
+    functions = _Functions(Uses(native=True))
+    for step in kernel_steps(plan.steps):
+        functions.add(step)
+    return [Part(tuple(one.comment), one.function) for one in functions.written]
 
 
 def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
