@@ -8,7 +8,7 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.json_out import write_json
+from hloopt.cli.json_out import end
 from hloopt.cli.options import PRINT, files_argument, json_option, strict_option
 from hloopt.cli.outputs import Product
 from hloopt.pipelines import parse_pipeline
@@ -79,6 +79,4 @@ def command(
         return {**row, "instructions": counts, **product.write(module, found.name)}
 
     rows, code = each_input(texts, step, "defusing")
-    if as_json:
-        write_json("defuse", {"modules": rows})
-    ctx.exit(code)
+    end(ctx, rows, code)

@@ -15,7 +15,7 @@ from hloopt.cli.explain_ways import Trials
 from hloopt.cli.explain_xla import explain_xla, xla_option
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.json_out import write_json
+from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, KernelOptions
 from hloopt.cli.options import json_option, pick_options, strict_option
 from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
@@ -118,9 +118,7 @@ def command(
         one_text(texts, "an INSTRUCTION belongs")
     rows, code = each_input(texts, explaining.explained, "explaining")
     selection.finish(choice.watcher)
-    if as_json:
-        write_json("explain", {"modules": rows})
-    ctx.exit(code)
+    end(ctx, rows, code)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Text, each_module
-from hloopt.cli.json_out import write_json
+from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.ir import Module
 from hloopt.ir.fingerprint import fingerprint
@@ -46,6 +46,4 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
         return {"hash": digest}
 
     rows, code = each_module(files, step, "hashing")
-    if as_json:
-        write_json("hash", {"modules": rows})
-    ctx.exit(code)
+    end(ctx, rows, code)

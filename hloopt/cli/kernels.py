@@ -11,7 +11,7 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.json_out import write_json
+from hloopt.cli.json_out import end, write_json
 from hloopt.cli.kernel_options import KERNELS, KernelOptions
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
@@ -133,9 +133,7 @@ def command(
 
     rows, code = each_input(texts, step, "choosing kernels for")
     selection.finish(choice.watcher)
-    if as_json:
-        write_json("kernels", {"modules": rows})
-    ctx.exit(code)
+    end(ctx, rows, code)
 
 
 def _chosen_for(found: Input, choice: Chosen, selection: Selecting) -> Shown:

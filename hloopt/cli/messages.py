@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.errors import EvaluationError, HlooptError, ParseError, SourceError, VerifyError
+from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
@@ -77,8 +78,7 @@ def show_warnings(module: Module, name: str) -> None:
 def show_unread(path: str, names: Sequence[str]) -> None:
     """Warn of arrays in a file of streams that the module has not asked for, on stderr."""
     if names:
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        click.echo(f"{path}: warning: never read: {', '.join(names[:5])}{more}", err=True)
+        click.echo(f"{path}: warning: never read: {first_of(names, 5)}", err=True)
 
 
 def show_silent(path: str) -> None:

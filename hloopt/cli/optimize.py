@@ -8,7 +8,7 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.json_out import write_json
+from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, KernelOptions, needs_kernels
 from hloopt.cli.options import (
     PRINT,
@@ -105,9 +105,7 @@ def command(
     watch.finish()
     if selection is not None:
         selection.finish(choice.watcher)
-    if as_json:
-        write_json("optimize", {"modules": rows})
-    ctx.exit(code)
+    end(ctx, rows, code)
 
 
 def _report_json(report: PipelineReport) -> dict[str, Any]:

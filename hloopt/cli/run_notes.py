@@ -12,6 +12,7 @@ from hloopt.kernels.plan import HostStep, walk_steps
 from hloopt.report.numbers import byte_size
 from hloopt.runtime.memory import memory_limit
 from hloopt.runtime.numpy.quick_math import QUICK
+from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.runtime import Program
@@ -40,9 +41,8 @@ def on_amended(filled: int, dropped: Sequence[str]) -> list[str]:
             f"{filled} constant{'s' * (filled != 1)} left out of the text: values are invented"
         )
     if dropped:
-        names = ", ".join(f"%{name}" for name in dropped[:3])
-        more = f" and {len(dropped) - 3} more" if len(dropped) > 3 else ""
-        notes.append(f"calls back into Python are left out: {names}{more}")
+        names = first_of(f"%{name}" for name in dropped)
+        notes.append(f"calls back into Python are left out: {names}")
     return notes
 
 
@@ -54,10 +54,9 @@ def on_host(program: Program) -> list[str]:
     found = [step.instruction for step in walk_steps(plan.steps) if isinstance(step, HostStep)]
     if not found:
         return []
-    names = ", ".join(f"%{instruction.name}" for instruction in found[:3])
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    names = first_of(f"%{instruction.name}" for instruction in found)
     told = f"{len(found)} of {program.kernels} kernels are run by the interpreter"
-    return [f"{told}, not by the device: {names}{more}"]
+    return [f"{told}, not by the device: {names}"]
 
 
 def on_selection(program: Program) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.cli.files import Text, each_module
-from hloopt.cli.json_out import write_json
+from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.ir import Module
@@ -84,6 +84,4 @@ def command(
         return stats
 
     rows, code = each_module(files, step, "counting in")
-    if as_json:
-        write_json("stats", {"modules": rows})
-    ctx.exit(code)
+    end(ctx, rows, code)

@@ -18,6 +18,7 @@ from hloopt.fusion.trail import Given, Node
 from hloopt.report.console import table
 from hloopt.report.fusion_loop import show_loop
 from hloopt.report.rewritten import brief_shape, show_rewrites
+from hloopt.spelling import first_of
 
 __all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text", "why_apart"]
 
@@ -296,9 +297,8 @@ def show_barriers(rows: Sequence[Barrier], console: Console) -> None:
     """What no kernel reaches across."""
     made = table("no kernel across", "why", left=2, below="why")
     for row in rows:
-        shown = ", ".join(f"%{name}" for name in row.names[:_MOST_BARRIERS])
-        more = len(row.names) - _MOST_BARRIERS
-        made.add_row(f"{shown} and {more} more" if more > 0 else shown, f"{row.code}: {row.reason}")
+        shown = first_of((f"%{name}" for name in row.names), _MOST_BARRIERS)
+        made.add_row(shown, f"{row.code}: {row.reason}")
     console.print(made)
 
 
@@ -315,10 +315,8 @@ def _where(node: Node) -> str:
 def _kernel(kernel: KernelFacts) -> str:
     if not kernel.kind:
         return f"{_called(kernel)}, by itself"
-    shown = ", ".join(f"%{name}" for name in kernel.members[:_MOST_MEMBERS])
-    more = len(kernel.members) - _MOST_MEMBERS
-    rest = f" and {more} more" if more > 0 else ""
-    return f"{_called(kernel)} ({kernel.kind}) of {shown}{rest}"
+    shown = first_of((f"%{name}" for name in kernel.members), _MOST_MEMBERS)
+    return f"{_called(kernel)} ({kernel.kind}) of {shown}"
 
 
 def _called(kernel: KernelFacts) -> str:

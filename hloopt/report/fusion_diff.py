@@ -23,6 +23,7 @@ from hloopt.report.differences import differences_json, show_differences
 from hloopt.report.gate import Verdict
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
+from hloopt.spelling import first_of
 
 __all__ = [
     "Difference",
@@ -382,10 +383,9 @@ def _group_rows(
     if group.status in ("came", "went"):
         notes = []
     if group.elsewhere:
-        names = [kernel.name for kernel in group.elsewhere]
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        names = first_of(kernel.name for kernel in group.elsewhere)
         where = "after" if group.before else "before"
-        notes.append(f"computed in {', '.join(names[:3])}{more} {where}")
+        notes.append(f"computed in {names} {where}")
     if notes:
         blank = ("",) * (5 if timed else 4)
         yield ("", "", ", ".join(notes), *blank[1:])

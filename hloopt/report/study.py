@@ -14,6 +14,7 @@ from hloopt.report.numbers import byte_size, seconds
 from hloopt.runtime.study.cells import Cell, Measured
 from hloopt.runtime.study.devices import way_of
 from hloopt.runtime.study.plan import ModuleRow, Strategy
+from hloopt.spelling import first_of
 
 __all__ = ["Device", "Study", "launch_text", "result_text", "study_json", "time_text"]
 
@@ -113,10 +114,7 @@ class Study:
             if told and not cell.same_as:
                 seen.setdefault(told, {})[what] = None
         for told, names in seen.items():
-            shown = ", ".join([*names][:_MOST_NAMES])
-            rest = len(names) - _MOST_NAMES
-            more = f" and {rest} more" if rest > 0 else ""
-            yield told.replace(_NAMES, f"{shown}{more}", 1)
+            yield told.replace(_NAMES, first_of(names, _MOST_NAMES), 1)
 
     def places(self) -> dict[str, str]:
         """Where times were measured, by device."""

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, seconds
+from hloopt.spelling import first_of
 
 __all__ = ["show_instruction", "show_pair", "show_summary"]
 
@@ -88,9 +89,7 @@ def _show_kernels(kernels: Sequence[_Facts], console: Console) -> None:
 
 def _after(kernel: _Facts) -> str:
     """What a kernel is called in the module XLA ended with: of several the first."""
-    names = kernel["after"]
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{names[0]}{more}" if names else "-"
+    return first_of(kernel["after"], 1) or "-"
 
 
 def _show_joined(joined: _Facts, price: _Facts | None, console: Console) -> None:
@@ -111,8 +110,7 @@ def _show_joined(joined: _Facts, price: _Facts | None, console: Console) -> None
 
 def _users(price: _Facts) -> str:
     names = [f"%{name}" for name in price["consumers"]]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{'its only user' if len(names) == 1 else 'all its users'} {', '.join(names[:3])}{more}"
+    return f"{'its only user' if len(names) == 1 else 'all its users'} {first_of(names)}"
 
 
 def _price(word: _Facts) -> str:
@@ -149,12 +147,10 @@ def _show_borders(borders: Sequence[_Facts], console: Console) -> None:
         below="XLA's last word",
     )
     for border in borders:
-        names = border["readers"]
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         last = border["last"]
         made.add_row(
             border["producer"]["name"],
-            ", ".join(names[:2]) + more,
+            first_of(border["readers"], 2),
             _word(last),
             str(last["step"]) if last is not None else "",
             byte_size(border["bytes"]),
@@ -186,14 +182,12 @@ def show_instruction(facts: _Facts, console: Console) -> None:
         return
     made = table("steps", "producer", "", "consumers", "says", left=5)
     for first, count, step in _runs(facts["steps"]):
-        names = step["consumers"]
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         steps = f"{first}-{step['step']} ({count})" if count > 1 else str(first)
         made.add_row(
             steps,
             step["producer"],
             step["action"],
-            ", ".join(names[:2]) + more,
+            first_of(step["consumers"], 2),
             f"now {step['fusion']}" if step["action"] == "fused" else _word(step),
         )
     console.print(made)

@@ -25,6 +25,7 @@ from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
 from hloopt.runtime.sharing import data_keys, is_about_whole_arrays
+from hloopt.spelling import first_of
 from hloopt.types import UNBOUNDED, ArrayShape, DType, Shape, TupleShape, leaves
 
 __all__ = [
@@ -206,7 +207,9 @@ def _load(
     # What all of them have may lie beside what each has.
     surplus = [name for name in found if name not in used and name not in names]
     if missing or surplus:
-        lack = f"it has no {_few(missing)}" if missing else f"{_few(surplus)} too many"
+        lack = (
+            f"it has no {first_of(missing, 5)}" if missing else f"{first_of(surplus, 5)} too many"
+        )
         raise UsageError(f"{path}: {lack}; {_need(prefix, names, participants)}")
     loaded = {
         (name, number): _as_shape(there[name], shape, f"{path}: {name} ({what})")
@@ -228,11 +231,6 @@ def _names(
         name if name in there and f"{name}.{participant}" not in there else f"{name}.{participant}"
         for name in names
     ]
-
-
-def _few(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 def _need(prefix: str, names: list[str], participants: int) -> str:
