@@ -93,8 +93,8 @@ def command(
 
     --ir lists the kernel IR: loops, memory and types as they are before anything is text for a device.
 
-    JSON has the CUDA C with --source, the IR with --ir, and with --plan the plan and the text of the module that
-    it is for.
+    JSON has the CUDA C with --source, the IR with --ir, and with --plan the plan and the text of the module
+    that it is for.
 
     \b
     Example:
