@@ -40,7 +40,6 @@ class CopyFusion(Pass):
     max_operands   the most operands and results of a fusion
     """
 
-    name: ClassVar[str] = "copy-fusion"
     example: ClassVar[str] = """HloModule example
 
 fused {

@@ -58,7 +58,6 @@ class FusionMerger(CodeLimits, Pass):
     fuel            the most producers to merge in a module, negative for no limit
     """
 
-    name: ClassVar[str] = "fusion-merger"
     example: ClassVar[str] = """HloModule example
 
 scaled {

@@ -38,7 +38,6 @@ class FusionWrapper(Pass):
     need no fusion.  Loops, branches and calls are looked into; what a reduce or a sort applies is not.
     """
 
-    name: ClassVar[str] = "fusion-wrapper"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

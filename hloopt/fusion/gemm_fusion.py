@@ -32,7 +32,6 @@ class GemmFusion(Pass):
     fuel        the most fusions to make in a module, negative for no limit
     """
 
-    name: ClassVar[str] = "gemm-fusion"
     asks_advice: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

@@ -41,7 +41,6 @@ class HorizontalInputFusion(KernelLimits, Pass):
     the fewest instructions first.
     """
 
-    name: ClassVar[str] = "horizontal-input-fusion"
     example: ClassVar[str] = """HloModule example
 
 max {

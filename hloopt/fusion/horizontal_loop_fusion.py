@@ -52,7 +52,6 @@ class HorizontalLoopFusion(Pass):
     prefix             begins the names of fusions and computations (XLA's second run, over copies: copy_)
     """
 
-    name: ClassVar[str] = "horizontal-loop-fusion"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

@@ -47,7 +47,6 @@ class InstructionFusion(Limits, Pass):
     fuel            the most fusions to make in a module, negative for no limit
     """
 
-    name: ClassVar[str] = "instruction-fusion"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

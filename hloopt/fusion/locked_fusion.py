@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -34,8 +33,6 @@ class LockedFusion(Pass):
     What would make the module wrong is not made: a note says so.  ``--lock`` puts this pass before the first
     strategy and lets the file answer for all pairs that strategies ask about, too.
     """
-
-    name: ClassVar[str] = "locked-fusion"
 
     lock: str = ""
     frozen: bool = False

@@ -56,7 +56,6 @@ class LoopFusion(Pass):
     fuel          the most loops to fuse in a module, negative for no limit
     """
 
-    name: ClassVar[str] = "loop-fusion"
     example: ClassVar[str] = """HloModule example
 
 body {

@@ -51,7 +51,6 @@ class MultiOutputFusion(KernelLimits, Pass):
     fuel                 the most fusions to make in a module, negative for no limit
     """
 
-    name: ClassVar[str] = "multi-output-fusion"
     example: ClassVar[str] = """HloModule example
 
 scaled {

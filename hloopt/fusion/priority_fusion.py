@@ -45,7 +45,6 @@ class PriorityFusion(Pass):
     fuel               the most fusions to make in a module, negative for no limit
     """
 
-    name: ClassVar[str] = "priority-fusion"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

@@ -39,7 +39,6 @@ class RenameFusions(Pass):
     kCustom keep their names, and so does what is named that way already.
     """
 
-    name: ClassVar[str] = "rename-fusions"
     keeps_schedule: ClassVar[bool] = True
     names_only: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example

@@ -25,7 +25,6 @@ class SortIotaFusion(Pass):
     Sorts in a fusion are left as they are.  An iota that others read, too, stays for them.
     """
 
-    name: ClassVar[str] = "sort-iota-fusion"
     example: ClassVar[str] = """HloModule example
 
 less {

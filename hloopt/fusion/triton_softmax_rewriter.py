@@ -40,7 +40,6 @@ class TritonSoftmaxRewriter(Pass):
     fuel        the most fusions to make in a module, negative for no limit
     """
 
-    name: ClassVar[str] = "triton-softmax-rewriter"
     asks_advice: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

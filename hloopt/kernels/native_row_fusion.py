@@ -28,7 +28,6 @@ class NativeRowFusion(Pass):
     one that reduces rows for it where it needs no more than those rows and their reductions.
     """
 
-    name: ClassVar[str] = "native-row-fusion"
     example: ClassVar[str] = """HloModule example
 
 add {

@@ -39,7 +39,6 @@ class NativeSplitter(Pass):
     window    elements of a window that may stay inside
     """
 
-    name: ClassVar[str] = "native-splitter"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

@@ -47,7 +47,6 @@ class NestedReductionSplitter(Pass):
     recomputed  how many times the fusion's own work one reduction may take; above 0
     """
 
-    name: ClassVar[str] = "nested-reduction-splitter"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

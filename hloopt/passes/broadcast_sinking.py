@@ -30,7 +30,6 @@ class BroadcastSinking(Pass):
     ``simplify``, which applies them as well; alone they leave everything else as it is.
     """
 
-    name: ClassVar[str] = "broadcast-sinking"
     rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in SINKING}
     example: ClassVar[str] = """HloModule rows
 

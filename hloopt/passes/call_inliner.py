@@ -46,7 +46,6 @@ class CallInliner(Pass):
     largest            the most instructions of a computation that is called more than once; 0: no limit
     """
 
-    name: ClassVar[str] = "call-inliner"
     example: ClassVar[str] = """HloModule example
 
 double {

@@ -53,7 +53,6 @@ class ConstantFolding(Pass):
     trips     the most iterations of a loop that is evaluated; 0: loops stay
     """
 
-    name: ClassVar[str] = "constant-folding"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

@@ -189,7 +189,6 @@ class ConvertPairs(Pass):
     others use; broadcasts and pads, behind which more elements would be converted.
     """
 
-    name: ClassVar[str] = "convert-pairs"
     rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in RULES}
     example: ClassVar[str] = """HloModule pairs
 

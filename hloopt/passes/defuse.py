@@ -24,7 +24,6 @@ class Defuse(Pass):
     Fusions that run asynchronously are computed where their result was waited for.
     """
 
-    name: ClassVar[str] = "defuse"
     example: ClassVar[str] = """HloModule example
 
 fused {

@@ -32,7 +32,6 @@ class FlattenCallGraph(Pass):
     largest   the most instructions of the whole module after copying, whatever it came with
     """
 
-    name: ClassVar[str] = "flatten-call-graph"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

@@ -29,7 +29,6 @@ class LayoutAssignment(Pass):
     ``bitcast``, a fusion or a schedule), and what a custom call or an infeed wants to be laid out.
     """
 
-    name: ClassVar[str] = "layout-assignment"
     example: ClassVar[
         str
     ] = """HloModule example, entry_computation_layout={(f32[4,3]{1,0})->f32[3,4]{1,0}}

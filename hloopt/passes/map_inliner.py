@@ -26,7 +26,6 @@ class MapInliner(Pass):
     the result.
     """
 
-    name: ClassVar[str] = "map-inliner"
     example: ClassVar[str] = """HloModule maps
 
 scaled {

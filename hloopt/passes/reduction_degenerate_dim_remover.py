@@ -30,7 +30,6 @@ class ReductionDegenerateDimRemover(Pass):
     run time only, and bodies of fusions.
     """
 
-    name: ClassVar[str] = "reduction-degenerate-dim-remover"
     example: ClassVar[str] = """HloModule example
 
 add {

@@ -127,7 +127,6 @@ class ReshapeMover(Pass):
 
     own: bool = True
 
-    name: ClassVar[str] = "reshape-mover"
     example: ClassVar[str] = """HloModule sums
 
 ENTRY main {

@@ -60,7 +60,6 @@ class Schedule(Pass):
     memory  seek an order with a lower peak; without it the order given becomes the schedule
     """
 
-    name: ClassVar[str] = "schedule"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule sums
 

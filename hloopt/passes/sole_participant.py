@@ -36,7 +36,6 @@ class SoleParticipant(Pass):
     collectives wrapped in asynchronous calls.
     """
 
-    name: ClassVar[str] = "sole-participant"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule alone
 

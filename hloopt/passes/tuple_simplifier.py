@@ -20,7 +20,6 @@ _RULES = RuleSet(RULES)
 class TupleSimplifier(Pass):
     """Take elements straight from where they were put into a tuple, and whole tuples from theirs."""
 
-    name: ClassVar[str] = "tuple-simplifier"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

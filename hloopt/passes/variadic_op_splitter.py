@@ -24,7 +24,6 @@ class VariadicOpSplitter(Pass):
     most   the most operands a concatenate may have
     """
 
-    name: ClassVar[str] = "variadic-op-splitter"
     example: ClassVar[str] = (
         "HloModule example\n\nENTRY main {\n  x = f32[2] parameter(0)\n  ROOT r = f32[260] concatenate("
         + ", ".join(["x"] * 130)

@@ -30,7 +30,6 @@ class ViewsToBitcasts(Pass):
     complex numbers and pred in 3.
     """
 
-    name: ClassVar[str] = "views-to-bitcasts"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule views
 

@@ -30,7 +30,6 @@ class ZeroSized(Pass):
     state on), instructions with control edges, tuples, and sizes that are not known yet.
     """
 
-    name: ClassVar[str] = "zero-sized"
     example: ClassVar[str] = """HloModule empty
 
 ENTRY main {

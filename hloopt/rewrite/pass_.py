@@ -7,6 +7,7 @@ runner verifies, times, prints and counts, so that a pass knows none of that.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -139,7 +140,9 @@ class Pass(ABC):
     ``keeps_schedule`` says that the order of the instructions that stay is untouched; after any other
     pass that changed the module the runner drops ``is_scheduled``.  ``rules`` are the equations of a pass
     that applies rules, each with whether it needs the option ``fast_math``.  ``example`` is the text of a
-    module that the pass, with its default options, changes.  ``names_only`` says that what it changes are the
+    module that the pass, with its default options, changes.  ``name`` is how pipelines call it: hloopt's own
+    passes are called as their classes unless they say otherwise (``DotMerger`` is ``dot-merger``), others
+    have to say it.  ``names_only`` says that what it changes are the
     names of instructions and computations, which the fingerprint of a module does not hold.
     """
 
@@ -148,6 +151,11 @@ class Pass(ABC):
     names_only: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, bool]] = MappingProxyType({})
     example: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.startswith("hloopt.") and "name" not in vars(cls):
+            cls.name = re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
 
     @abstractmethod
     def run(self, module: Module, log: PassLog) -> bool:

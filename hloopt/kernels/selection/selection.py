@@ -49,7 +49,6 @@ class KernelSelection(Limits, Pass):
     keep       whether a choice that is written and fits stays
     """
 
-    name: ClassVar[str] = "kernel-selection"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

@@ -41,7 +41,6 @@ class Bf16Propagation(Pass):
                are rounded to bf16: each then rounds to 8 bits instead of 24
     """
 
-    name: ClassVar[str] = "bf16-propagation"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

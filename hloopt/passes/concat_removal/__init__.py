@@ -39,7 +39,6 @@ class ConcatRemoval(Pass):
     fast_math   whether partial results of a reduce of floating-point numbers may be combined
     """
 
-    name: ClassVar[str] = "concat-removal"
     example: ClassVar[str] = """HloModule concat_removal
 ENTRY main {
   x = f32[8] parameter(0)

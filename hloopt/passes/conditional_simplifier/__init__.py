@@ -41,7 +41,6 @@ class ConditionalSimplifier(Pass):
     own        false: a select replaces what XLA's does, two branches of cheap ops, however many
     """
 
-    name: ClassVar[str] = "conditional-simplifier"
     example: ClassVar[str] = """HloModule example
 
 yes {

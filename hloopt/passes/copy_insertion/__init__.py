@@ -59,7 +59,6 @@ class CopyInsertion(Pass):
     module stands.  Computations called from several places are cloned, one for each.
     """
 
-    name: ClassVar[str] = "copy-insertion"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule update
 

@@ -33,7 +33,6 @@ class DotDecomposer(Pass):
               compilers leave them
     """
 
-    name: ClassVar[str] = "dot-decomposer"
     example: ClassVar[str] = """HloModule two_of_each
 
 ENTRY main {

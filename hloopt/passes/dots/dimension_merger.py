@@ -26,7 +26,6 @@ class DotDimensionMerger(Pass):
     Left alone: arrays that are not row-major.
     """
 
-    name: ClassVar[str] = "dot-dimension-merger"
     example: ClassVar[str] = """HloModule heads
 
 ENTRY main {

@@ -25,7 +25,6 @@ class DotDimensionSorter(Pass):
     fast_math   whether to sort in dots of floats and complex numbers as well
     """
 
-    name: ClassVar[str] = "dot-dimension-sorter"
     example: ClassVar[str] = """HloModule unsorted
 
 ENTRY main {

@@ -44,7 +44,6 @@ class DotMerger(Pass):
                 the second is transpose(dot(x, transpose(b))); matrices without a batch
     """
 
-    name: ClassVar[str] = "dot-merger"
     example: ClassVar[str] = """HloModule two_projections
 
 ENTRY main {

@@ -35,7 +35,6 @@ class DotStrengthReduction(Pass):
     max_work    the most (M + N) * K of a dot with one vector
     """
 
-    name: ClassVar[str] = "dot-strength-reduction"
     example: ClassVar[str] = """HloModule matrix_times_vector
 
 ENTRY main {

@@ -47,7 +47,6 @@ class TransposeFolding(Pass):
               fastest.  As XLA's GPU compiler does; what is not is copied by a kernel.
     """
 
-    name: ClassVar[str] = "transpose-folding"
     example: ClassVar[str] = """HloModule transposed
 
 ENTRY main {

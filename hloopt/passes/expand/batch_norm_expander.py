@@ -37,7 +37,6 @@ class BatchNormExpander(Expander):
             beside the deviation
     """
 
-    name: ClassVar[str] = "batch-norm-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset(
         {"batch-norm-training", "batch-norm-inference", "batch-norm-grad"}
     )

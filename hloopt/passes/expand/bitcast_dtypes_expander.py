@@ -24,7 +24,6 @@ class BitcastDtypesExpander(Expander):
     Left alone: complex numbers, and types for which there is no unsigned integer of their width.
     """
 
-    name: ClassVar[str] = "bitcast-dtypes-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"bitcast-convert"})
     example: ClassVar[str] = """\
 HloModule bytes

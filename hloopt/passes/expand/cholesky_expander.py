@@ -44,7 +44,6 @@ class CholeskyExpander(Expander):
     above   rows up to which a matrix is left as it is
     """
 
-    name: ClassVar[str] = "cholesky-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"cholesky"})
     example: ClassVar[str] = """\
 HloModule factor

@@ -23,7 +23,6 @@ class ComparisonExpander(Expander):
     are not those of IEEE 754 (one NaN, no sign) are widened to f32 first, which is exact.
     """
 
-    name: ClassVar[str] = "comparison-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"compare"})
     example: ClassVar[str] = """\
 HloModule order

@@ -22,7 +22,6 @@ class DynamicIndexSplitter(Expander):
     dimensions has no start: it is the slice, and the update the result.
     """
 
-    name: ClassVar[str] = "dynamic-index-splitter"
     opcodes: ClassVar[frozenset[str]] = frozenset(_FIRST_INDEX)
     example: ClassVar[str] = """\
 HloModule vector

@@ -22,7 +22,6 @@ class LogisticExpander(Expander):
     accuracy of its own stays.
     """
 
-    name: ClassVar[str] = "logistic-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"logistic"})
     example: ClassVar[str] = """\
 HloModule sigmoid

@@ -35,7 +35,6 @@ class RaggedDotExpander(Expander):
     within rounding; a zero may lose its sign.
     """
 
-    name: ClassVar[str] = "ragged-dot-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"ragged-dot"})
     example: ClassVar[str] = """\
 HloModule gradient

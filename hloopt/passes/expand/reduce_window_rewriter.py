@@ -38,7 +38,6 @@ class ReduceWindowRewriter(Expander):
     narrow      with ``fast_math``, whether to do so for floats narrower than f32: each block is rounded
     """
 
-    name: ClassVar[str] = "reduce-window-rewriter"
     opcodes: ClassVar[frozenset[str]] = frozenset({"reduce-window"})
     example: ClassVar[str] = """\
 HloModule running

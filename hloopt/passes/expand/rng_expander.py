@@ -37,7 +37,6 @@ class RngExpander(Expander):
     loops         whether to unroll JAX's loops, which XLA leaves alone
     """
 
-    name: ClassVar[str] = "rng-expander"
     opcodes: ClassVar[frozenset[str]] = RANDOM | {"custom-call", "while"}
     example: ClassVar[str] = """\
 HloModule bits

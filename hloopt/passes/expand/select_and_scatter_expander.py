@@ -28,7 +28,6 @@ class SelectAndScatterExpander(Expander):
     is less to read and write.
     """
 
-    name: ClassVar[str] = "select-and-scatter-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"select-and-scatter"})
     example: ClassVar[str] = """\
 HloModule pooling

@@ -28,7 +28,6 @@ class StableSortExpander(Expander):
     that results are the same to the last bit; the sort need not be stable any more.
     """
 
-    name: ClassVar[str] = "stable-sort-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"sort"})
     example: ClassVar[str] = """\
 HloModule ties

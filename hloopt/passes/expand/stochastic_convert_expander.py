@@ -24,7 +24,6 @@ class StochasticConvertExpander(Expander):
     Floats narrower than f32 are widened first, which is exact.
     """
 
-    name: ClassVar[str] = "stochastic-convert-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"stochastic-convert"})
     example: ClassVar[str] = """\
 HloModule rounding

@@ -29,7 +29,6 @@ class TopkExpander(Expander):
              in one or two dimensions
     """
 
-    name: ClassVar[str] = "topk-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"topk", "custom-call"})
     example: ClassVar[str] = """\
 HloModule largest

@@ -44,7 +44,6 @@ class TriangularSolveExpander(Expander):
     above   rows up to which a matrix is left as it is
     """
 
-    name: ClassVar[str] = "triangular-solve-expander"
     opcodes: ClassVar[frozenset[str]] = frozenset({"triangular-solve"})
     example: ClassVar[str] = """\
 HloModule solve

@@ -32,7 +32,6 @@ class GatherSimplifier(Pass):
     makes batching dimensions out of counting columns again, so run this pass after it.
     """
 
-    name: ClassVar[str] = "gather-simplifier"
     example: ClassVar[str] = """HloModule columns
 
 ENTRY main {

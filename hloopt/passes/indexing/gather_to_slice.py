@@ -39,7 +39,6 @@ class GatherToSlice(Pass):
     limit    the most elements of index arrays that are computed
     """
 
-    name: ClassVar[str] = "gather-to-slice"
     example: ClassVar[str] = """HloModule every_second_row
 
 ENTRY main {

@@ -30,7 +30,6 @@ class ScatterSimplifier(Pass):
     it.
     """
 
-    name: ClassVar[str] = "scatter-simplifier"
     example: ClassVar[str] = """HloModule columns
 
 add {

@@ -44,7 +44,6 @@ class ScatterToSlice(Pass):
     limit   the most elements of index arrays that are computed
     """
 
-    name: ClassVar[str] = "scatter-to-slice"
     example: ClassVar[str] = """HloModule one_row
 
 second {

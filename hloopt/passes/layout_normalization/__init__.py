@@ -67,7 +67,6 @@ class LayoutNormalization(Pass):
 
     gathers: bool = True
 
-    name: ClassVar[str] = "layout-normalization"
     example: ClassVar[str] = """HloModule turned
 
 ENTRY main {

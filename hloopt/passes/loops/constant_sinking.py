@@ -28,7 +28,6 @@ class WhileConstantSinking(Pass):
     scalar   whether to move scalars and their broadcasts only
     """
 
-    name: ClassVar[str] = "while-constant-sinking"
     example: ClassVar[str] = """HloModule example
 
 less {

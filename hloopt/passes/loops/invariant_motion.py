@@ -45,7 +45,6 @@ class WhileInvariantMotion(Pass):
     size_ratio   the most bytes of a moved result for each byte of its operands; 0 for no limit
     """
 
-    name: ClassVar[str] = "while-invariant-motion"
     example: ClassVar[str] = """HloModule example
 
 less {

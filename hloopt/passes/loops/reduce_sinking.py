@@ -36,7 +36,6 @@ class WhileReduceSinking(Pass):
     max_growth  the parts take at most so many times the bytes of the rest of the state
     """
 
-    name: ClassVar[str] = "while-reduce-sinking"
     example: ClassVar[str] = """HloModule example
 
 sum {

@@ -39,7 +39,6 @@ class WhileLoopSimplifier(Pass):
     shardings told by elements of elements.
     """
 
-    name: ClassVar[str] = "while-loop-simplifier"
     example: ClassVar[str] = """HloModule example
 
 less {

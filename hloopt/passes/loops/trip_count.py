@@ -30,7 +30,6 @@ class TripCount(Pass):
     limit   how many iterations of a loop without a closed form are run to count them; 0 for none
     """
 
-    name: ClassVar[str] = "trip-count"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

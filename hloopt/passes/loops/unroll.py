@@ -49,7 +49,6 @@ class WhileUnroll(Pass):
     total_max  the most instructions that the copies come to, whole or in part
     """
 
-    name: ClassVar[str] = "while-unroll"
     example: ClassVar[str] = """HloModule example
 
 less {

@@ -24,7 +24,6 @@ class ReductionDimensionGrouper(Pass):
     sizes known at run time only, and bodies of fusions.
     """
 
-    name: ClassVar[str] = "reduction-dimension-grouper"
     example: ClassVar[str] = """HloModule example
 
 add {

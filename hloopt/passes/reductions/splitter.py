@@ -29,7 +29,6 @@ class ReductionSplitter(Pass):
     fast_math   whether to cut sums and products of floats and complex numbers as well
     """
 
-    name: ClassVar[str] = "reduction-splitter"
     example: ClassVar[str] = """HloModule example
 
 add {

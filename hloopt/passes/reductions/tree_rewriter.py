@@ -34,7 +34,6 @@ class TreeReductionRewriter(Pass):
     fast_math   whether to cut sums and products of floats and complex numbers as well
     """
 
-    name: ClassVar[str] = "tree-reduction-rewriter"
     example: ClassVar[str] = """HloModule example
 
 add {

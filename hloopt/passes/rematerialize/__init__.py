@@ -55,7 +55,6 @@ class Rematerialize(Pass):
             can be had
     """
 
-    name: ClassVar[str] = "rematerialize"
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule again
 

@@ -56,7 +56,6 @@ class ScanRecognition(Pass):
     fast_math   whether sums and products of floating-point numbers are rewritten
     """
 
-    name: ClassVar[str] = "scan-recognition"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

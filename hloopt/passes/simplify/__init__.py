@@ -122,7 +122,6 @@ class Simplify(Pass):
     disable          rules to leave out, by their equations: simplify{disable=["A + 0 => A"]}
     """
 
-    name: ClassVar[str] = "simplify"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

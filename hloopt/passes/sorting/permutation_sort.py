@@ -28,7 +28,6 @@ class PermutationSort(Pass):
     along another dimension than the one in which the keys were permuted.
     """
 
-    name: ClassVar[str] = "permutation-sort"
     example: ClassVar[str] = """HloModule ranks
 
 less {

@@ -33,7 +33,6 @@ class SortSimplifier(Pass):
     limit   the most elements of a key that is computed
     """
 
-    name: ClassVar[str] = "sort-simplifier"
     example: ClassVar[str] = """HloModule unused
 
 less {
