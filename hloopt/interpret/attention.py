@@ -13,7 +13,7 @@ from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, ar
 from hloopt.interpret.library_calls import Config, config, dot_dims, is_arrays, target, with_scratch
 from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape, TupleShape, parts_of
 
 __all__ = ["CHECKS", "EVALUATORS"]
 
@@ -78,7 +78,7 @@ def _check_norm(instruction: Instruction) -> str | None:
         return f"{name} of the kind {kind or 'that is not said'}"
     shape = instruction.shape
     found = [operand.shape for operand in instruction.operands]
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     if (len(found), len(parts)) != _NORMS[kind]:
         return f"{name} of the kind {kind} with {len(found)} operands and {len(parts)} results"
     arrays = [part for part in found if isinstance(part, ArrayShape)]

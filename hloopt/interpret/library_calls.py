@@ -13,7 +13,7 @@ from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of,
 from hloopt.interpret.failures import failure
 from hloopt.interpret.linear import accumulated, sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, DotDims, DType, Shape, TupleShape, leaves
+from hloopt.types import ArrayShape, DotDims, DType, Shape, TupleShape, leaves, parts_of
 
 __all__ = [
     "Config",
@@ -108,7 +108,7 @@ def with_scratch(instruction: Instruction, results: Sequence[Array], context: Co
 
 def is_arrays(shape: Shape) -> bool:
     """Whether this is an array or a tuple of arrays."""
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     return bool(parts) and all(isinstance(part, ArrayShape) for part in parts)
 
 

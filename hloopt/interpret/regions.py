@@ -24,7 +24,7 @@ from hloopt.interpret.context import (
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import ASSOCIATIVE, BITWISE, EXTREMA, PLUMBING, op_table
-from hloopt.types import ArrayShape, DType, TupleShape, leaves
+from hloopt.types import ArrayShape, DType, leaves, parts_of
 
 __all__ = ["LIFTED", "combiner", "is_associative", "liftable", "only_orders", "passed"]
 
@@ -226,7 +226,7 @@ def only_orders(computation: Computation) -> bool:
     count = len(computation.parameters) // 2
     shapes = computation.parameter_shapes
     result = computation.root.shape
-    results = result.elements if isinstance(result, TupleShape) else (result,)
+    results = parts_of(result)
     return len(shapes) == 2 * count and shapes[:count] == shapes[count:] == results
 
 

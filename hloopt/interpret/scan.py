@@ -9,7 +9,7 @@ import numpy as np
 from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of, leaf_arrays
 from hloopt.interpret.scalars import scalar_function
 from hloopt.ir import Instruction
-from hloopt.types import TupleShape
+from hloopt.types import TupleShape, parts_of
 
 __all__ = ["EVALUATORS", "scan"]
 
@@ -52,7 +52,7 @@ def _scan(instruction: Instruction, values: tuple[Value, ...], context: Context)
     (dimension,) = attributes["dimensions"]
     region = attributes["to_apply"]
     shape = instruction.shape
-    leaves = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    leaves = parts_of(shape)
     made = leaves[: len(leaves) - carries]
     scalar = all(not parameter.array.dims for parameter in region.parameters)
 

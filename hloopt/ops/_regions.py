@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hloopt.ops.opdef import InferArgs, Signature
 from hloopt.ops.shapes import error, signature
-from hloopt.types import ArrayShape, DType, Shape, TupleShape
+from hloopt.types import ArrayShape, DType, Shape, parts_of
 
 __all__ = ["check_combiner", "check_parameters", "check_predicate", "scalar_results"]
 
@@ -33,7 +33,7 @@ def check_parameters(
 def scalar_results(args: InferArgs, name: str, called: Signature) -> tuple[DType, ...]:
     """The element types of a result that is a scalar or a tuple of scalars."""
     shape = called.result
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     types = []
     for part in parts:
         if not isinstance(part, ArrayShape) or part.dims or not part.dtype.is_array:

@@ -28,7 +28,7 @@ from hloopt.ops.shapes import (
     tuple_of,
     tuple_operand,
 )
-from hloopt.types import UNBOUNDED, ArrayShape, IotaList, Shape, TupleShape, compatible
+from hloopt.types import UNBOUNDED, ArrayShape, IotaList, Shape, TupleShape, compatible, parts_of
 
 __all__ = ["ROWS", "group_size"]
 
@@ -87,7 +87,7 @@ def _resized(args: InferArgs, written: Shape, *, grow: bool) -> Shape:
     """Operands whose dimension grows or shrinks by the group size, as ``written`` says."""
     axis = _one_dimension(args)
     shapes = array_operands(args)
-    parts = written.elements if isinstance(written, TupleShape) else (written,)
+    parts = parts_of(written)
     if len(parts) != len(shapes):
         raise error(args, f"the result has {len(parts)} parts, there are {len(shapes)} operands")
     for index, (source, part) in enumerate(zip(shapes, parts, strict=True)):

@@ -20,7 +20,7 @@ from hloopt.ops.shapes import (
     signature,
     tuple_of,
 )
-from hloopt.types import ArrayShape, Shape, TupleShape, compatible, descending
+from hloopt.types import ArrayShape, Shape, TupleShape, compatible, descending, parts_of
 
 __all__ = ["ROWS"]
 
@@ -79,7 +79,7 @@ def _scan(args: InferArgs) -> Shape:
     axis, size = _scanned(args, inputs)
     called = signature(args, "to_apply")
     _check_step(args, called, [*(_sliced(shape, axis) for shape in inputs), *inits])
-    parts = called.result.elements if isinstance(called.result, TupleShape) else (called.result,)
+    parts = parts_of(called.result)
     outputs = len(parts) - carries
     if outputs < 0:
         raise error(args, f"to_apply= returns {called.result}, which lacks the {carries} carries")

@@ -19,7 +19,7 @@ from hloopt.ops.traits import SIZES
 from hloopt.passes.constant_arguments import Arguments
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ArrayShape, DotDims, Literal, Shape, TupleShape, array
+from hloopt.types import ArrayShape, DotDims, Literal, Shape, TupleShape, array, parts_of
 
 __all__ = ["ConstantFolding"]
 
@@ -193,7 +193,7 @@ def _elements(shape: Shape) -> int:
 
 def _is_flat(shape: Shape) -> bool:
     """Whether the shape is an array or a tuple of arrays, none of them dynamic."""
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     return not shape.is_dynamic and all(isinstance(part, ArrayShape) for part in parts)
 
 
@@ -218,7 +218,7 @@ def _has_value(operand: Instruction) -> bool:
 
 
 def _leaves(shape: Shape) -> list[ArrayShape]:
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     return [part for part in parts if isinstance(part, ArrayShape)]
 
 

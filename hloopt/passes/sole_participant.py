@@ -11,7 +11,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
 from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, op_table
 from hloopt.rewrite import Pass, PassLog, same_layout
-from hloopt.types import ArrayShape, Shape, TupleShape, compatible
+from hloopt.types import ArrayShape, Shape, TupleShape, compatible, parts_of
 
 __all__ = ["SoleParticipant"]
 
@@ -122,7 +122,7 @@ def _result_shape(instruction: Instruction) -> Shape:
 def _handed_on(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
     """The operands as the op's result, with its layouts; None where they are no such arrays."""
     shape = _result_shape(instruction)
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     if len(parts) != len(operands):
         return None
     if not all(
@@ -186,7 +186,7 @@ def _permuted(instruction: Instruction) -> Instruction | None:
 
 def _zeros(instruction: Instruction) -> Instruction | None:
     shape = _result_shape(instruction)
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     if not all(isinstance(part, ArrayShape) for part in parts):
         return None
     made = tuple(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hloopt.ir import Instruction, build
-from hloopt.types import ArrayShape, Literal, Shape, scalar
+from hloopt.types import ArrayShape, Literal, Shape, TupleShape, scalar
 
 __all__ = ["Maker", "own_attributes"]
 
@@ -34,6 +35,11 @@ class Maker:
     def result(self, opcode: str, /, *operands: Instruction, **attributes: Any) -> Instruction:
         """A new instruction of the root's shape."""
         return self.make(opcode, *operands, shape=self.root.shape, **attributes)
+
+    def results(self, results: Sequence[Instruction]) -> Instruction:
+        """What the root gives: a tuple of the results where it is one, else the only one."""
+        is_tuple = isinstance(self.root.shape, TupleShape)
+        return self.result("tuple", *results) if is_tuple else results[0]
 
     def again(
         self, computed: Instruction, *operands: Instruction, shape: Shape | None = None

@@ -35,6 +35,7 @@ from hloopt.types.shape import (
     compatible,
     descending,
     leaves,
+    parts_of,
     without_layout,
 )
 from hloopt.types.sharding import (
@@ -93,6 +94,7 @@ __all__ = [
     "dtype",
     "leaves",
     "of_numpy",
+    "parts_of",
     "record_of",
     "rounded",
     "scalar",

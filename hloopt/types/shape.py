@@ -28,6 +28,7 @@ __all__ = [
     "compatible",
     "descending",
     "leaves",
+    "parts_of",
     "without_layout",
 ]
 
@@ -255,6 +256,11 @@ def array(element: DType | str, dims: tuple[int, ...] = ()) -> ArrayShape:
 def leaves(shape: Shape) -> Iterator[ArrayShape | BufferShape]:
     """The shapes of a shape's leaves, depth first: the order of a flat result list."""
     return iter(shape.leaves) if isinstance(shape, TupleShape) else iter((shape,))
+
+
+def parts_of(shape: Shape) -> tuple[Shape, ...]:
+    """The elements of a tuple's shape; any other shape by itself."""
+    return shape.elements if isinstance(shape, TupleShape) else (shape,)
 
 
 def without_layout(shape: Shape) -> Shape:

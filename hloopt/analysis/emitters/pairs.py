@@ -19,7 +19,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import HEROES
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import ArrayShape, Shape, parts_of
 
 __all__ = ["Kernel", "Kernels"]
 
@@ -151,7 +151,7 @@ class Kernels:
                 part.attributes["kind"] == "kCustom" or "backend_config" in part.attributes
             ):
                 return None
-            shapes += shape.elements if isinstance(shape, TupleShape) else (shape,)
+            shapes += parts_of(shape)
         if len(shapes) < 2 or (len(parts) == 1 and parts[0].opcode != "fusion"):
             return None
         if not all(_ANY_FORM.isdisjoint(self._opcodes(part)) for part in parts):

@@ -7,7 +7,7 @@ from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ops.traits import MOVING, PLUMBING, TUPLES
 from hloopt.passes.conditional_simplifier.branches import Branch, is_movable
 from hloopt.rewrite import PassLog
-from hloopt.types import ArrayShape, Literal, Shape, TupleShape, scalar
+from hloopt.types import ArrayShape, Literal, Shape, TupleShape, parts_of, scalar
 
 __all__ = ["select_instead", "select_of_two"]
 
@@ -66,7 +66,7 @@ def _select(conditional: Instruction, branches: list[Branch], log: PassLog, rema
 
 def _is_array_or_tuple(conditional: Instruction) -> bool:
     shape = conditional.shape
-    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = parts_of(shape)
     return bool(parts) and all(map(_is_selectable, parts))
 
 
@@ -100,7 +100,7 @@ def _largest(computation: Computation) -> int:
         and instruction.opcode not in ("parameter", "get-tuple-element")
     ]
     root = computation.root
-    parts = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    parts = parts_of(root.shape)
     sizes += [part.elements for part in parts if isinstance(part, ArrayShape)]
     return max(sizes, default=0)
 

@@ -19,7 +19,7 @@ from hloopt.passes.indexing.windows import Affine, Starts, affine, is_inside
 from hloopt.passes.regions import is_liftable, lifted, named_combiner
 from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import DTYPES, ArrayShape, Dims, DType, PaddingDim, ScatterDims, TupleShape
+from hloopt.types import DTYPES, ArrayShape, Dims, DType, PaddingDim, ScatterDims
 
 __all__ = ["ScatterToSlice"]
 
@@ -93,10 +93,7 @@ def _rewrite(scatter: Instruction, arrays: KnownArrays, values: Values, log: Pas
     if starts.is_single and _is_outside(scatter, dims, starts, arrays):
         log.hit("one window outside => operand", scatter)
         site = Site(scatter)
-        if isinstance(scatter.shape, TupleShape):
-            site.replace(site.result("tuple", *operands))
-        else:
-            site.replace(operands[0])
+        site.replace(site.results(operands))
         return True
     if starts.is_single:
         log.hit("one window => slice", scatter)
@@ -174,10 +171,7 @@ def _single(
             site.make("dynamic-update-slice", operand, value, *places, shape=operand.shape)
             for operand, value in zip(operands, new, strict=True)
         )
-    if isinstance(scatter.shape, TupleShape):
-        site.replace(site.result("tuple", *results))
-    else:
-        site.replace(results[0])
+    site.replace(site.results(results))
 
 
 def _pred(shape: ArrayShape) -> ArrayShape:

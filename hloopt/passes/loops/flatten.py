@@ -11,7 +11,7 @@ from hloopt.passes.loops.elements import is_plain
 from hloopt.passes.loops.inline import elements_of
 from hloopt.passes.own_bodies import own_computation
 from hloopt.rewrite import PassLog
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import ArrayShape, Shape, TupleShape, parts_of
 
 __all__ = ["flatten", "wrap"]
 
@@ -144,7 +144,7 @@ def _open(carried: Carried) -> None:
 
 
 def _elements(shape: Shape) -> Sequence[Shape]:
-    return shape.elements if isinstance(shape, TupleShape) else (shape,)
+    return parts_of(shape)
 
 
 def _reread(carried: Carried, state: Instruction, read: Instruction, indices: range) -> None:

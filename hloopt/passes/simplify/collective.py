@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Instruction
 from hloopt.ops.traits import COLLECTIVE, DONES, STARTS
 from hloopt.rewrite import Match, Rule, op, same_layout
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape, parts_of
 
 __all__ = ["RULES"]
 
@@ -42,18 +42,15 @@ def _all_alone(root: Instruction) -> bool:
 def _alone(match: Match) -> Instruction | None:
     """A participant that is alone keeps what it has."""
     root = match.root
-    parts = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    parts = parts_of(root.shape)
     if len(parts) != len(root.operands) or not _all_alone(root):
         return None
     for part, operand in zip(parts, root.operands, strict=True):
         if not isinstance(part, ArrayShape) or part.dims != operand.array.dims:
             return None
         if not same_layout(part, operand.shape):
-            match.refuse(f"operand {operand.name} has another layout")
-            return None
-    if isinstance(root.shape, TupleShape):
-        return match.result("tuple", *root.operands)
-    return root.operands[0]
+            return match.refuse(f"operand {operand.name} has another layout")
+    return match.results(root.operands)
 
 
 def _permutes_nothing(match: Match) -> Instruction | None:

@@ -8,7 +8,7 @@ from hloopt.ir.walk import has_side_effect
 from hloopt.ops.traits import PLUMBING
 from hloopt.passes.simplify.conditions import scalar_value
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape, TupleShape, parts_of
 
 __all__ = ["RULES"]
 
@@ -117,7 +117,7 @@ def _is_free(branch: Computation) -> bool:
         if not (instruction.op.is_elementwise and isinstance(shape, ArrayShape)) or shape.dims:
             return False
     results = branch.root.shape
-    parts = results.elements if isinstance(results, TupleShape) else (results,)
+    parts = parts_of(results)
     return ops <= _MOST_OPS and all(
         isinstance(part, ArrayShape) and not part.dims and part.dtype.kind in _NUMBERS
         for part in parts

@@ -48,11 +48,9 @@ def _of_padded_input(match: Match) -> Instruction | None:
     for entry, dim in zip(_window(root, len(dims.input_spatial)), dims.input_spatial, strict=True):
         padding = paddings[dim]
         if padding.low < 0 or padding.high < 0:
-            match.refuse("the pad also cuts off")
-            return None
+            return match.refuse("the pad also cuts off")
         if padding != _NOTHING and entry.base_dilation != 1:
-            match.refuse("the window has a base dilation already")
-            return None
+            return match.refuse("the window has a base dilation already")
         window.append(
             replace(
                 entry,
@@ -118,8 +116,7 @@ def _of_single_places(match: Match) -> Instruction | None:
     if any(count != 1 for count in groups) or "sparsity_config" in root.attributes:
         return None
     if not exact and not match.fast_math:
-        match.refuse("a dot may add floats in another order")
-        return None
+        return match.refuse("a dot may add floats in another order")
     features = sorted((dims.kernel_input_feature, dims.kernel_output_feature))
     shape = resized(match.B.array, tuple(match.B.array.dims[dim] for dim in features))
     kernel = match.make("reshape", match.B, shape=shape)

@@ -41,8 +41,7 @@ def _sum_of_batch(match: Match) -> Instruction | None:
     if not summed or any(dim >= len(dims.lhs_batch) for dim in summed):
         return None
     if not exact_or_real(match):
-        match.refuse("floats would be added in another order")
-        return None
+        return match.refuse("floats would be added in another order")
     kept = [place for place in range(len(dims.lhs_batch)) if place not in summed]
     changed = DotDims(
         (*dims.lhs_contracting, *(dims.lhs_batch[dim] for dim in summed)),
@@ -104,8 +103,7 @@ def _of_concatenate(match: Match) -> Instruction | None:
     if len(joined.operands) > _MOST_PIECES or len(joined.users) != 1:
         return None
     if not exact_or_fast(match):
-        match.refuse("floats of each piece would be rounded before they are added")
-        return None
+        return match.refuse("floats of each piece would be rounded before they are added")
     other = dims.rhs_contracting[dims.lhs_contracting.index(along)]
     begin, total = 0, None
     for piece in joined.operands:

@@ -23,7 +23,7 @@ from hloopt.passes.simplify.conditions import (
     scalar_value,
 )
 from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
-from hloopt.types import ArrayShape, Dims, TupleShape, array
+from hloopt.types import ArrayShape, Dims, array, parts_of
 
 __all__ = [
     "RULES",
@@ -118,24 +118,19 @@ def _applies_once(match: Match) -> Instruction | None:
     if any(values[0].array.dims[dim] != 1 for dim in reduced_dims(root)):
         return None
     region = root.attributes["to_apply"]
-    shapes = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    shapes = parts_of(root.shape)
     if count == 1 and named_combiner(region) == "add" and _is_float_zero(inits[0]):
-        match.refuse(f"{values[0].name} may hold -0, which a sum from 0 makes 0")
-        return None
+        return match.refuse(f"{values[0].name} may hold -0, which a sum from 0 makes 0")
     if not is_liftable(region, (*inits, *values)) or not isinstance(shapes[0], ArrayShape):
         return None
     like = shapes[0]
     starts, elements = [], []
     for init, value, shape in zip(inits, values, shapes, strict=True):
         assert isinstance(shape, ArrayShape)
-        if shape.rank:
-            init = match.make("broadcast", init, shape=shape, dimensions=())
-        starts.append(init)
+        starts.append(match.fill(shape, init))
         elements.append(match.make("reshape", value, shape=shape))
     results = lifted(region, (*starts, *elements), like, match)
-    if isinstance(root.shape, TupleShape):
-        return match.result("tuple", *results)
-    return results[0]
+    return match.results(results)
 
 
 def _is_float_zero(init: Instruction) -> bool:
@@ -149,16 +144,14 @@ def _reduces_empty(match: Match) -> Instruction | None:
     count = len(root.operands) // 2
     if root.operands[0].array.elements:
         return None
-    shapes = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    shapes = parts_of(root.shape)
     if any(not isinstance(shape, ArrayShape) or not shape.elements for shape in shapes):
         return None
     results = tuple(
         match.make("broadcast", init, shape=shape, dimensions=())
         for init, shape in zip(root.operands[count:], shapes, strict=True)
     )
-    if isinstance(root.shape, TupleShape):
-        return match.result("tuple", *results)
-    return results[0]
+    return match.results(results)
 
 
 def _reduce_once(match: Match) -> Instruction | None:
@@ -178,8 +171,7 @@ def _reduce_once(match: Match) -> Instruction | None:
         and is_positive_zero(match.INIT)
     )
     if not (single or match.fast_math or is_exact(opcode, outer.array)):
-        match.refuse(f"floating-point {opcode} in two steps rounds in between")
-        return None
+        return match.refuse(f"floating-point {opcode} in two steps rounds in between")
     if not single and not _same_init(match.J, match.INIT):
         return None
     neutral = single or is_neutral(match, opcode, match.INIT, match.A)
@@ -221,11 +213,9 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
     count = wide.array.elements // root.array.elements
     if dtype.kind == FLOAT and not match.fast_math:
         if dtype.name not in ("f32", "f16", "bf16"):
-            match.refuse(f"partial sums of {dtype.name} round")
-            return None
+            return match.refuse(f"partial sums of {dtype.name} round")
         if float(dtype.numpy.type(count)) != count or count >= 1 << 29:
-            match.refuse(f"{count} is no {dtype.name}")
-            return None
+            return match.refuse(f"{count} is no {dtype.name}")
     elif count >= 1 << (dtype.bits - 1):
         return None
     outer = kept_dims(wide.array.rank, given)

@@ -32,8 +32,7 @@ def _of_transpose(match: Match) -> Instruction | None:
     opcode = named_combiner(root.attributes["to_apply"])
     in_order = list(reduced) == sorted(reduced)
     if not (in_order or match.fast_math or is_exact(opcode, root.array)):
-        match.refuse(f"elements would be folded in another order, dimensions {reduced}")
-        return None
+        return match.refuse(f"elements would be folded in another order, dimensions {reduced}")
     if not in_any_order(match):
         return None
     kept = [order[dim] for dim in kept_dims(len(order), reduced_dims(root))]
@@ -98,8 +97,7 @@ def _of_concatenate_across(match: Match) -> Instruction | None:
         return None
     if len(joined.operands) > _MOST_PIECES:
         pieces = len(joined.operands)
-        match.refuse(f"{pieces} pieces are more than the {_MOST_PIECES} taken apart")
-        return None
+        return match.refuse(f"{pieces} pieces are more than the {_MOST_PIECES} taken apart")
     if not in_any_order(match):
         return None
     place = kept_dims(joined.array.rank, given).index(along)
@@ -120,8 +118,7 @@ def _of_concatenate_along(match: Match) -> Instruction | None:
     if len(joined.users) != 1 or len(joined.operands) > _MOST_PIECES:
         return None
     if not (match.fast_math or is_exact(opcode, root.array)):
-        match.refuse(f"floating-point {opcode} of parts rounds in between")
-        return None
+        return match.refuse(f"floating-point {opcode} of parts rounds in between")
     if opcode not in IDEMPOTENT and not all(
         is_neutral(match, opcode, match.INIT, piece) for piece in joined.operands
     ):

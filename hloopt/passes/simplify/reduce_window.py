@@ -8,9 +8,9 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import IDEMPOTENT
 from hloopt.passes.regions import is_liftable, lifted, named_combiner
 from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, INTEGER, resized, scalar_value
-from hloopt.passes.simplify.reduce import is_neutral
+from hloopt.passes.simplify.reduce import is_neutral, is_plain
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
-from hloopt.types import ArrayShape, PaddingDim, SliceRange, TupleShape, Window, WindowDim
+from hloopt.types import ArrayShape, PaddingDim, SliceRange, Window, WindowDim, parts_of
 
 __all__ = ["RULES"]
 
@@ -24,10 +24,6 @@ def _window(root: Instruction) -> tuple[WindowDim, ...]:
     return Window.given(root.attributes.get("window"), root.operands[0].array.rank).dims
 
 
-def _is_plain(root: Instruction) -> bool:
-    return len(root.operands) == 2 and isinstance(root.shape, ArrayShape)
-
-
 def _single_positions(match: Match) -> Instruction | None:
     """Windows of one element, none of it padding: what they start at, and the region once."""
     root = match.root
@@ -39,7 +35,7 @@ def _single_positions(match: Match) -> Instruction | None:
     region = root.attributes["to_apply"]
     if not is_liftable(region, (*inits, *values)):
         return None
-    shapes = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    shapes = parts_of(root.shape)
     strided = tuple(
         SliceRange(0, size, dim.stride)
         for size, dim in zip(values[0].array.dims, window, strict=True)
@@ -50,22 +46,18 @@ def _single_positions(match: Match) -> Instruction | None:
         if shape.dims != value.array.dims:
             value = match.make("slice", value, shape=shape, slice=strided)
         elements.append(value)
-        if shape.dims:
-            init = match.make("broadcast", init, shape=shape, dimensions=())
-        starts.append(init)
+        starts.append(match.fill(shape, init))
     like = shapes[0]
     assert isinstance(like, ArrayShape)
     results = lifted(region, (*starts, *elements), like, match)
-    if isinstance(root.shape, TupleShape):
-        return match.result("tuple", *results)
-    return results[0]
+    return match.results(results)
 
 
 def _whole_dimensions(match: Match) -> Instruction | None:
     """One window over each of some dimensions, single elements of the others."""
     root, source = match.root, match.A.array
     window = _window(root)
-    if not _is_plain(root) or not root.array.elements:
+    if not is_plain(root) or not root.array.elements:
         return None
     whole = []
     for dim, (size, entry) in enumerate(zip(source.dims, window, strict=True)):
@@ -78,8 +70,7 @@ def _whole_dimensions(match: Match) -> Instruction | None:
         return None
     opcode, kind = named_combiner(root.attributes["to_apply"]), source.dtype.kind
     if opcode == "add" and kind in (FLOAT, COMPLEX) and not match.fast_math:
-        match.refuse("an executor may add the floats of a reduce in another order")
-        return None
+        return match.refuse("an executor may add the floats of a reduce in another order")
     kept = tuple(size for dim, size in enumerate(source.dims) if dim not in whole)
     attributes = {"dimensions": tuple(whole), "to_apply": root.attributes["to_apply"]}
     inner = match.make("reduce", match.A, match.INIT, shape=resized(root.array, kept), **attributes)
@@ -91,7 +82,7 @@ def _of_pad(match: Match) -> Instruction | None:
     root, pad = match.root, match.inner
     literal = splat_literal(match.INIT)
     same = match.B is match.INIT or (literal is not None and literal == splat_literal(match.B))
-    if not _is_plain(root) or not same:
+    if not is_plain(root) or not same:
         return None
     opcode = named_combiner(root.attributes["to_apply"])
     value = scalar_value(match.INIT)
@@ -104,11 +95,9 @@ def _of_pad(match: Match) -> Instruction | None:
     paddings: tuple[PaddingDim, ...] = pad.attributes["padding"]
     for entry, padding in zip(_window(root), paddings, strict=True):
         if padding.low < 0 or padding.high < 0:
-            match.refuse("the pad also cuts off")
-            return None
+            return match.refuse("the pad also cuts off")
         if padding != PaddingDim(0, 0) and entry.base_dilation != 1:
-            match.refuse("the window has a base dilation already")
-            return None
+            return match.refuse("the window has a base dilation already")
         dims.append(
             replace(
                 entry,
@@ -125,7 +114,7 @@ def _one_element_each(match: Match) -> Instruction | None:
     """Every window meets the one element of each dimension that it moves along."""
     root, source = match.root, match.A.array
     window = _window(root)
-    if not _is_plain(root) or root.array.dims == source.dims:
+    if not is_plain(root) or root.array.dims == source.dims:
         return None
     for size, entry, out in zip(source.dims, window, root.array.dims, strict=True):
         if entry == WindowDim(1):
@@ -149,7 +138,7 @@ def _one_element_each(match: Match) -> Instruction | None:
 def _running_sum_of_splat(match: Match) -> Instruction | None:
     """c, 2 c, 3 c ...: in double precision the sums are exact, and so is the product's one rounding."""
     root, value = match.root, scalar_value(match.A)
-    if not _is_plain(root) or value is None or named_combiner(root.attributes["to_apply"]) != "add":
+    if not is_plain(root) or value is None or named_combiner(root.attributes["to_apply"]) != "add":
         return None
     start, shape = scalar_value(match.INIT), root.array
     moving = [dim for dim, entry in enumerate(_window(root)) if entry != WindowDim(1)]
@@ -165,8 +154,7 @@ def _running_sum_of_splat(match: Match) -> Instruction | None:
         else 1 << (shape.dtype.bits - 1)
     )
     if size >= limit:
-        match.refuse(f"{size} is no {shape.dtype.name}")
-        return None
+        return match.refuse(f"{size} is no {shape.dtype.name}")
     counted = match.make("iota", shape=shape, iota_dimension=dim)
     one = match.splat(shape, 1)
     terms = match.make("add", counted, one, shape=shape)

@@ -9,7 +9,7 @@ from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import scalar_value
 from hloopt.passes.simplify.gather import is_counting, kept_columns, pieces
 from hloopt.rewrite import Match, Rule, op
-from hloopt.types import ScatterDims, TupleShape
+from hloopt.types import ScatterDims
 
 __all__ = ["RULES"]
 
@@ -48,9 +48,7 @@ def _changes_nothing(match: Match) -> Instruction | None:
     count = len(root.operands) // 2
     if root.operands[-1].array.elements:
         return None
-    if isinstance(root.shape, TupleShape):
-        return match.result("tuple", *root.operands[:count])
-    return root.operands[0]
+    return match.results(root.operands[:count])
 
 
 def _starts_at_zero(match: Match) -> Instruction | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op
-from hloopt.types import TupleShape
 
 __all__ = ["RULES"]
 
@@ -14,9 +13,7 @@ def _sorts_nothing(match: Match) -> Instruction | None:
     (dimension,) = root.attributes["dimensions"]
     if root.operands[0].array.dims[dimension] > 1:
         return None
-    if isinstance(root.shape, TupleShape):
-        return match.result("tuple", *root.operands)
-    return root.operands[0]
+    return match.results(root.operands)
 
 
 def _sorts_equal(match: Match) -> Instruction | None:
@@ -29,9 +26,7 @@ def _sorts_equal(match: Match) -> Instruction | None:
         )
         if not repeats:
             return None
-    if isinstance(root.shape, TupleShape):
-        return match.result("tuple", *root.operands)
-    return root.operands[0]
+    return match.results(root.operands)
 
 
 RULES = (

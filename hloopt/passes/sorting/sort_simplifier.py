@@ -107,7 +107,7 @@ def _sorted_already(sort: Instruction, arrays: KnownArrays, log: PassLog) -> boo
         )
     else:
         return False
-    _put(site, sort, results)
+    site.replace(site.results(results))
     return True
 
 
@@ -117,13 +117,6 @@ def _is_sort_of(key: Instruction, sort: Instruction) -> bool:
         return False
     inner, outer = plain_order(key.attributes["to_apply"]), plain_order(sort.attributes["to_apply"])
     return inner == outer and sorted_dim(key) == sorted_dim(sort)
-
-
-def _put(site: Site, sort: Instruction, results: tuple[Instruction, ...]) -> None:
-    if isinstance(sort.shape, TupleShape):
-        site.replace(site.make("tuple", *results, shape=sort.shape))
-    else:
-        site.replace(results[0])
 
 
 def _without_unread(sort: Instruction, module: Module, log: PassLog) -> tuple[Instruction, bool]:
