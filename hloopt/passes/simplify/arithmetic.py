@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.passes.simplify.conditions import (
     FLOAT,
     INTEGER,
     PRED,
-    exact_or_fast,
     exact_or_real,
     is_negatable,
     is_negative_zero,
     is_positive_zero,
 )
-from hloopt.passes.simplify.folding import folded
+from hloopt.passes.simplify.folding import folded, merged
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
 
 __all__ = ["RULES"]
@@ -72,37 +69,6 @@ def _zero(match: Match) -> Instruction:
     return match.splat(match.array, 0)
 
 
-def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
-    """``(A op C1) op C2`` as ``A op (C1 op C2)``."""
-
-    def merge(match: Match) -> Instruction | None:
-        if not exact_or_fast(match):
-            return None
-        shape = match.array
-        constant = folded(match, opcode, shape, match.C1, match.C2)
-        return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
-
-    return merge
-
-
-def _constant_less(match: Match) -> Instruction | None:
-    """``(C1 - A) + C2`` as ``(C1 + C2) - A``."""
-    if not exact_or_fast(match):
-        return None
-    shape = match.array
-    constant = folded(match, "add", shape, match.C1, match.C2)
-    return None if constant is None else match.make("subtract", constant, match.A, shape=shape)
-
-
-def _constant_less_sum(match: Match) -> Instruction | None:
-    """``C1 - (A + C2)`` as ``(C1 - C2) - A``."""
-    if not exact_or_fast(match):
-        return None
-    shape = match.array
-    constant = folded(match, "subtract", shape, match.C1, match.C2)
-    return None if constant is None else match.make("subtract", constant, match.A, shape=shape)
-
-
 RULES = (
     Rule("C + A => A + C", op(_COMMUTATIVE), _constant_right),
     Rule("A + 0 => A", A + Z, A, when=_adds_nothing),
@@ -112,9 +78,11 @@ RULES = (
     Rule("A - C => A + (-C)", A - C, _negated_constant),
     Rule("A + (-B) => A - B", A + (-B), A - B, when=is_negatable),
     Rule("A - (-B) => A + B", A - (-B), A + B, when=is_negatable),
-    Rule("(A + C1) + C2 => A + (C1 + C2)", (A + C1) + C2, _merged("add")),
-    Rule("(C1 - A) + C2 => (C1 + C2) - A", op("subtract", C1, A) + C2, _constant_less),
-    Rule("C1 - (A + C2) => (C1 - C2) - A", op("subtract", C1, A + C2), _constant_less_sum),
+    Rule("(A + C1) + C2 => A + (C1 + C2)", (A + C1) + C2, merged("add")),
+    Rule("(C1 - A) + C2 => (C1 + C2) - A", op("subtract", C1, A) + C2, merged("add", "subtract")),
+    Rule(
+        "C1 - (A + C2) => (C1 - C2) - A", op("subtract", C1, A + C2), merged("subtract", "subtract")
+    ),
     Rule("(A - B) + B => A", (A - B) + B, A, when=exact_or_real),
     Rule("(A + B) - B => A", (A + B) - B, A, when=exact_or_real),
     Rule("A - (A - B) => B", A - (A - B), B, when=exact_or_real),

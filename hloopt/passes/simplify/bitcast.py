@@ -8,9 +8,10 @@ from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
     dimensions,
     dimensions_besides_ones,
-    is_scalar,
     lies_alike,
+    moved,
     only_ones_differ,
+    undoes,
     unmodified_dimensions,
     used_once,
 )
@@ -82,29 +83,20 @@ def _bitcast_of_broadcast(match: Match) -> Instruction | None:
 def _bitcast_undone(match: Match) -> Instruction | None:
     """Compute in the shape that both bitcasts come from and go back to."""
     root, computed = match.root, match.F
-    operands: list[Instruction] = []
-    undone = False
-    for operand in computed.operands:
-        if not lies_alike(operand.array, computed.array) and not is_scalar(operand):
-            return None
-        literal = splat_literal(operand)
-        if is_scalar(operand):
-            operands.append(operand)
-        elif operand.opcode == "bitcast":
-            source = operand.operands[0]
-            if source.array.dtype is not operand.array.dtype or not lies_alike(
-                source.array, root.array
-            ):
-                return None
-            operands.append(source)
-            undone = True
-        elif literal is not None:
-            operands.append(match.splat_of(root.array.with_dtype(operand.array.dtype), literal))
-        else:
-            return None
-    if not undone or computed.array.dtype is not root.array.dtype:
+    if computed.array.dtype is not root.array.dtype or not undoes("bitcast", computed):
         return None
-    return match.again(computed, *operands)
+
+    def back(operand: Instruction) -> Instruction | None:
+        shape, literal = root.array.with_dtype(operand.array.dtype), splat_literal(operand)
+        if not lies_alike(operand.array, computed.array):
+            return None
+        if operand.opcode == "bitcast":
+            source = operand.operands[0]
+            alike = source.array.dtype is shape.dtype and lies_alike(source.array, shape)
+            return source if alike else None
+        return None if literal is None else match.splat_of(shape, literal)
+
+    return moved(match, computed, back)
 
 
 def _space(shape: ArrayShape) -> str:

@@ -13,16 +13,12 @@ from hloopt.passes.simplify.conditions import (
     is_used_here,
 )
 from hloopt.passes.simplify.folding import computed
-from hloopt.rewrite import Match, Rule, op, var
+from hloopt.rewrite import Match, Rewrite, Rule, op, var
 from hloopt.types import Literal
 
 __all__ = ["RULES"]
 
 A, B, C, P, Q = var("A"), var("B"), var("C"), var("P"), var("Q")
-
-
-def _both_same_dims(match: Match) -> bool:
-    return match.P.array.dims == match.Q.array.dims
 
 
 def _single(match: Match) -> Instruction | None:
@@ -36,34 +32,36 @@ def _single(match: Match) -> Instruction | None:
 _WHOLE_OPS = INTEGER_RULES.keys() | DEVICE_NUMBERS | {"convert", "iota", "select"}
 
 
-def _either(match: Match) -> Instruction | None:
+def _joined(opcode: str) -> Rewrite:
     """Two choices of the same: ``select(P, A, select(Q, A, B))`` takes A where either holds."""
-    if not _both_same_dims(match):
-        return None
-    either = match.make("or", match.P, match.Q, shape=match.P.shape)
-    return match.result("select", either, match.A, match.B)
+
+    def join(match: Match) -> Instruction | None:
+        if match.P.array.dims != match.Q.array.dims:
+            return None
+        predicate = match.make(opcode, match.P, match.Q, shape=match.P.shape)
+        return match.result("select", predicate, match.A, match.B)
+
+    return join
 
 
-def _both(match: Match) -> Instruction | None:
-    if not _both_same_dims(match):
-        return None
-    both = match.make("and", match.P, match.Q, shape=match.P.shape)
-    return match.result("select", both, match.A, match.B)
+def _are_alike(left: Instruction, right: Instruction, operands: int) -> bool:
+    """Whether both are the same elementwise op, and nothing else reads them."""
+    return (
+        left.opcode == right.opcode
+        and len(left.operands) == operands
+        and is_elementwise(left)
+        and left.attributes == right.attributes
+        and is_used_here(left)
+        and is_used_here(right)
+    )
 
 
 def _same_op(match: Match) -> Instruction | None:
     """Arms made by the same op of one operand: one such op of the choice."""
     predicate, left, right = match.root.operands
-    if (
-        left.opcode != right.opcode
-        or len(left.operands) != 1
-        or not is_elementwise(left)
-        or left.opcode in _NOT_SHARED
-        or left.attributes != right.attributes
-        or left.operands[0].array.dtype is not right.operands[0].array.dtype
-    ):
+    if not _are_alike(left, right, 1) or left.opcode in _NOT_SHARED:
         return None
-    if not (is_used_here(left) and is_used_here(right)):
+    if left.operands[0].array.dtype is not right.operands[0].array.dtype:
         return None
     operands = (predicate, left.operands[0], right.operands[0])
     choice = match.make("select", *operands, shape=left.operands[0].array)
@@ -76,15 +74,8 @@ _NOT_SHARED = ("copy", "reduce-precision", "bitcast-convert")
 def _shared_operand(match: Match) -> Instruction | None:
     """Arms made by the same op, with one operand the same: ``select(P, A + B, A + C)``."""
     predicate, left, right = match.root.operands
-    if (
-        left.opcode != right.opcode
-        or len(left.operands) != 2
-        or not is_elementwise(left)
-        or left.attributes != right.attributes
-        or left.opcode in ("compare", "stochastic-convert", "complex")
-    ):
-        return None
-    if not (is_used_here(left) and is_used_here(right)):
+    alike = _are_alike(left, right, 2)
+    if not alike or left.opcode in ("compare", "stochastic-convert", "complex"):
         return None
     shape = match.array
     for at in (0, 1):
@@ -131,12 +122,12 @@ RULES = (
     Rule(
         "select(P, A, select(Q, A, B)) => select(P | Q, A, B)",
         op("select", P, A, op("select", Q, A, B).one_use),
-        _either,
+        _joined("or"),
     ),
     Rule(
         "select(P, select(Q, A, B), B) => select(P & Q, A, B)",
         op("select", P, op("select", Q, A, B).one_use, B),
-        _both,
+        _joined("and"),
     ),
     Rule("select(P, f(A), f(B)) => f(select(P, A, B))", op("select"), _same_op),
     Rule("select(P, f(A, B), f(A, C)) => f(A, select(P, B, C))", op("select"), _shared_operand),

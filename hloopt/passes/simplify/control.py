@@ -68,26 +68,28 @@ def _branches(root: Instruction) -> tuple[Computation, ...]:
 
 def _by_predicate(match: Match) -> Instruction | None:
     """Index 1 is true: the branches change places."""
-    root = match.root
-    if not match.P.array.dtype.is_pred or "branch_computations" not in root.attributes:
+    if not match.P.array.dtype.is_pred or "branch_computations" not in match.root.attributes:
         return None
-    if len(_branches(root)) != 2:
-        return None
-    zero, one = _branches(root)
-    rest = {name: value for name, value in root.attributes.items() if name != "branch_computations"}
-    attributes = {**rest, "true_computation": one, "false_computation": zero}
-    operands = (match.P, root.operands[2], root.operands[1])
-    return match.result("conditional", *operands, **attributes)
+    return _exchanged(match)
 
 
 def _by_the_other(match: Match) -> Instruction | None:
-    root = match.root
-    if not match.P.array.dtype.is_pred or "true_computation" not in root.attributes:
+    if not match.P.array.dtype.is_pred or "true_computation" not in match.root.attributes:
         return None
-    first, second = _branches(root)
-    attributes = {**root.attributes, "true_computation": second, "false_computation": first}
-    operands = (match.P, root.operands[2], root.operands[1])
-    return match.result("conditional", *operands, **attributes)
+    return _exchanged(match)
+
+
+def _exchanged(match: Match) -> Instruction | None:
+    """The conditional by P, with its two branches in the other order."""
+    root, branches = match.root, _branches(match.root)
+    if len(branches) != 2:
+        return None
+    first, second = branches
+    attributes = {
+        name: value for name, value in root.attributes.items() if name != "branch_computations"
+    }
+    attributes |= {"true_computation": second, "false_computation": first}
+    return match.result("conditional", match.P, *root.operands[:0:-1], **attributes)
 
 
 def _same_branches(match: Match) -> Instruction | None:

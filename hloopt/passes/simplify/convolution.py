@@ -7,6 +7,7 @@ from dataclasses import replace
 from hloopt.ir import Instruction
 from hloopt.passes.dots.numbers import conv_dims
 from hloopt.passes.simplify.conditions import INTEGER, resized, scalar_value
+from hloopt.passes.simplify.reduce_window import padded_window
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import ArrayShape, PaddingDim, Window, WindowDim
 
@@ -44,22 +45,14 @@ def _of_padded_input(match: Match) -> Instruction | None:
         return None
     if any(paddings[dim] != _NOTHING for dim in (dims.input_batch, dims.input_feature)):
         return None
-    window: list[WindowDim] = []
-    for entry, dim in zip(_window(root, len(dims.input_spatial)), dims.input_spatial, strict=True):
-        padding = paddings[dim]
-        if padding.low < 0 or padding.high < 0:
-            return match.refuse("the pad also cuts off")
-        if padding != _NOTHING and entry.base_dilation != 1:
-            return match.refuse("the window has a base dilation already")
-        window.append(
-            replace(
-                entry,
-                pad_low=entry.pad_low + padding.low,
-                pad_high=entry.pad_high + padding.high,
-                base_dilation=entry.base_dilation * (padding.interior + 1),
-            )
-        )
-    attributes = {**root.attributes, "window": Window(tuple(window))}
+    window = padded_window(
+        match,
+        _window(root, len(dims.input_spatial)),
+        [paddings[dim] for dim in dims.input_spatial],
+    )
+    if window is None:
+        return None
+    attributes = {**root.attributes, "window": window}
     operands = (match.A, *root.operands[1:])
     return match.result("convolution", *operands, **attributes)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.passes.simplify.conditions import resized
-from hloopt.rewrite import same_layout
+from hloopt.rewrite import Match, same_layout
 from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "dimensions_besides_ones",
     "is_scalar",
     "lies_alike",
+    "moved",
     "only_ones_differ",
     "paddings",
     "ranges",
     "reorders_only",
+    "undoes",
     "unmodified_dimensions",
     "used_once",
     "with_dims",
@@ -187,3 +190,27 @@ def with_dims(shape: ArrayShape, dims: Dims) -> ArrayShape:
     if len(dims) != shape.rank:
         return resized(shape, dims)
     return replace(shape, dims=dims, dynamic=())
+
+
+def moved(
+    match: Match,
+    computed: Instruction,
+    move: Callable[[Instruction], Instruction | None],
+    shape: ArrayShape | None = None,
+) -> Instruction | None:
+    """``g(f(A, B))`` as ``f(g(A), g(B))``: the op on moved operands; None where one cannot be moved.
+
+    The scalars that some ops have beside arrays stay.  The shape is the root's unless given.
+    """
+    operands: list[Instruction] = []
+    for operand in computed.operands:
+        turned = operand if is_scalar(operand) else move(operand)
+        if turned is None:
+            return None
+        operands.append(turned)
+    return match.again(computed, *operands, shape=shape)
+
+
+def undoes(opcode: str, computed: Instruction) -> bool:
+    """Whether an op of this kind makes one of the arrays that ``computed`` reads."""
+    return any(one.opcode == opcode and not is_scalar(one) for one in computed.operands)

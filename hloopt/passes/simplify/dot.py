@@ -29,14 +29,22 @@ def _one_type(dot: Instruction) -> bool:
     return all(operand.array.dtype is dot.array.dtype for operand in dot.operands)
 
 
+def _sums(match: Match) -> bool:
+    """Whether the root adds up, from 0, what one dot gives to it alone."""
+    root, dot, zero = match.root, match.inner, scalar_value(match.root.operands[1])
+    return (
+        is_plain(root)
+        and named_combiner(root.attributes["to_apply"]) == "add"
+        and zero is not None
+        and not complex(zero)
+        and _one_type(dot)
+        and len(dot.users) == 1
+    )
+
+
 def _sum_of_batch(match: Match) -> Instruction | None:
     """The sum over batch dimensions of a dot contracts them as well."""
     root, dot = match.root, match.inner
-    zero = scalar_value(root.operands[1])
-    if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
-        return None
-    if zero is None or complex(zero) or not _one_type(dot) or len(dot.users) != 1:
-        return None
     dims, summed = DotDims.of(dot.attributes), reduced_dims(root)
     if not summed or any(dim >= len(dims.lhs_batch) for dim in summed):
         return None
@@ -55,11 +63,6 @@ def _sum_of_batch(match: Match) -> Instruction | None:
 def _sum_of_free(match: Match) -> Instruction | None:
     """The sum over dimensions of one operand is the dot of that operand's sum."""
     root, dot = match.root, match.inner
-    zero = scalar_value(root.operands[1])
-    if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
-        return None
-    if zero is None or complex(zero) or not _one_type(dot) or len(dot.users) != 1:
-        return None
     dims, summed = DotDims.of(dot.attributes), reduced_dims(root)
     left, right = (operand.array for operand in dot.operands)
     batch = len(dims.lhs_batch)
@@ -164,45 +167,33 @@ def _matrices(dot: Instruction) -> bool:
     return ranks == [2, 2] and len(dims.lhs_contracting) == 1 and not dims.lhs_batch
 
 
-def _left_first(match: Match) -> Instruction | None:
-    """(A B) C as A (B C), where that multiplies less."""
-    outer, inner = match.root, match.inner
-    if not (_matrices(outer) and _matrices(inner)) or not (_one_type(outer) and _one_type(inner)):
+def _other_way(match: Match, side: int) -> Instruction | None:
+    """``(A B) C`` as ``A (B C)``, or back where the inner dot is on the right, where that multiplies less."""
+    outer, inner = match.root, match.root.operands[side]
+    if not all(_matrices(dot) and _one_type(dot) for dot in (outer, inner)):
         return None
     first, second = DotDims.of(inner.attributes), DotDims.of(outer.attributes)
-    if second.lhs_contracting != (1,) or len(inner.users) != 1:
+    met = (second.lhs_contracting, second.rhs_contracting)[side]
+    if met != (1 - side,) or len(inner.users) != 1:
         return None
-    m, n = inner.array.dims
-    k = match.A.array.dims[first.lhs_contracting[0]]
-    p = outer.array.dims[1]
-    if k * n * p + m * k * p >= m * k * n + m * n * p:
+    # A has the sizes m and k, B k and n, C n and p.
+    (m, p), own = outer.array.dims, inner.array.dims
+    contracted = inner.operands[0].array.dims[first.lhs_contracting[0]]
+    k, n = (own[0], contracted) if side else (contracted, own[1])
+    products = (m * n * (k + p), k * p * (n + m))
+    if products[1 - side] >= products[side]:
         return None
-    right = replace(second, lhs_contracting=(1 - first.rhs_contracting[0],))
-    # B's own dimension comes first in B C, so that it is what A meets.
-    shape = resized(inner.array, (k, p))
-    product = match.make("dot", match.B, match.C, shape=shape, **dot_attributes(outer, right))
-    left = replace(first, rhs_contracting=(0,))
-    return match.result("dot", match.A, product, **dot_attributes(outer, left))
-
-
-def _right_first(match: Match) -> Instruction | None:
-    """A (B C) as (A B) C, where that multiplies less."""
-    outer, inner = match.root, match.root.operands[1]
-    if not (_matrices(outer) and _matrices(inner)) or not (_one_type(outer) and _one_type(inner)):
-        return None
-    first, second = DotDims.of(inner.attributes), DotDims.of(outer.attributes)
-    if second.rhs_contracting != (0,) or len(inner.users) != 1:
-        return None
-    n, p = inner.array.dims
-    k = match.B.array.dims[first.lhs_contracting[0]]
-    m = outer.array.dims[0]
-    if m * n * k + m * k * p >= n * k * p + m * n * p:
-        return None
-    left = replace(second, rhs_contracting=(1 - first.lhs_contracting[0],))
-    shape = resized(inner.array, (m, k))
-    product = match.make("dot", match.A, match.B, shape=shape, **dot_attributes(outer, left))
-    right = replace(first, lhs_contracting=(1,))
-    return match.result("dot", product, match.C, **dot_attributes(outer, right))
+    if side:
+        near = replace(second, rhs_contracting=(1 - first.lhs_contracting[0],))
+        pair, far, shape = (match.A, match.B), replace(first, lhs_contracting=(1,)), (m, n)
+    else:
+        # B's own dimension comes first in B C, so that it is what A meets.
+        near = replace(second, lhs_contracting=(1 - first.rhs_contracting[0],))
+        pair, far, shape = (match.B, match.C), replace(first, rhs_contracting=(0,)), (k, p)
+    numbers = dot_attributes(outer, near)
+    product = match.make("dot", *pair, shape=resized(inner.array, shape), **numbers)
+    operands = (product, match.C) if side else (match.A, product)
+    return match.result("dot", *operands, **dot_attributes(outer, far))
 
 
 RULES = (
@@ -211,11 +202,13 @@ RULES = (
         "reduce-add(dot(A, B)) over batch dimensions => dot(A, B) that contracts them",
         op("reduce", op("dot"), var("INIT")),
         _sum_of_batch,
+        when=_sums,
     ),
     Rule(
         "reduce-add(dot(A, B)) over other dimensions => dot(reduce-add(A), B)",
         op("reduce", op("dot"), var("INIT")),
         _sum_of_free,
+        when=_sums,
     ),
     Rule("dot(A, B) over one element => A * B", op("dot", A, var("B")), _of_one_element),
     Rule(
@@ -226,11 +219,13 @@ RULES = (
     Rule(
         "dot(dot(A, B), C) => dot(A, dot(B, C)) with fewer products",
         op("dot", op("dot", A, B), C),
-        lambda match: _left_first(match) if exact_or_real(match) else None,
+        lambda match: _other_way(match, 0),
+        when=exact_or_real,
     ),
     Rule(
         "dot(A, dot(B, C)) => dot(dot(A, B), C) with fewer products",
         op("dot", A, op("dot", B, C)),
-        lambda match: _right_first(match) if exact_or_real(match) else None,
+        lambda match: _other_way(match, 1),
+        when=exact_or_real,
     ),
 )

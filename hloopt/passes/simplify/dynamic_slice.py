@@ -9,7 +9,7 @@ from hloopt.passes.simplify.dimensions import (
     concatenated,
     dimensions,
     dimensions_besides_ones,
-    is_scalar,
+    moved,
     only_ones_differ,
     ranges,
     used_once,
@@ -105,20 +105,17 @@ def _of_reshape(match: Match) -> Instruction | None:
 
 def _of_elementwise(match: Match) -> Instruction | None:
     """Compute only what is taken; nothing else needs the rest."""
-    root, computed, starts = match.root, match.inner, starts_of(match.root)
+    sizes, starts = match.array.dims, starts_of(match.root)
     if not starts:
         return None
-    operands: list[Instruction] = []
-    for operand in computed.operands:
+
+    def cut(operand: Instruction) -> Instruction:
         literal = splat_literal(operand)
-        if is_scalar(operand):
-            operands.append(operand)
-        elif literal is not None:
-            operands.append(match.splat_of(resized(operand.array, root.array.dims), literal))
-        else:
-            operands.append(_take(match, operand, starts, root.array.dims))
-    shape = with_dims(computed.array, root.array.dims)
-    return match.again(computed, *operands, shape=shape)
+        if literal is None:
+            return _take(match, operand, starts, sizes)
+        return match.splat_of(resized(operand.array, sizes), literal)
+
+    return moved(match, match.inner, cut, with_dims(match.inner.array, sizes))
 
 
 def _of_iota(match: Match) -> Instruction | None:

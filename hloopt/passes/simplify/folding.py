@@ -10,10 +10,11 @@ import numpy as np
 from hloopt.ir import Instruction
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.ops.elementwise import keeps_bits
-from hloopt.rewrite import Match, splat_literal
+from hloopt.passes.simplify.conditions import exact_or_fast
+from hloopt.rewrite import Match, Rewrite, splat_literal
 from hloopt.types import ArrayShape, DType, Literal, array, rounded
 
-__all__ = ["computed", "computed_array", "folded", "holds"]
+__all__ = ["computed", "computed_array", "folded", "holds", "merged"]
 
 
 def computed_array(
@@ -57,6 +58,21 @@ def folded(
     """``opcode`` of splats as a new splat of ``shape``."""
     literal = computed(opcode, shape.dtype, *operands)
     return None if literal is None else match.splat_of(shape, literal)
+
+
+def merged(inner: str, outer: str = "") -> Rewrite:
+    """``C1`` and ``C2`` as one: ``A inner (C1 inner C2)``, or ``(C1 inner C2) outer A``."""
+
+    def merge(match: Match) -> Instruction | None:
+        if not exact_or_fast(match):
+            return None
+        constant = folded(match, inner, match.array, match.C1, match.C2)
+        if constant is None:
+            return None
+        operands = (constant, match.A) if outer else (match.A, constant)
+        return match.result(outer or inner, *operands)
+
+    return merge
 
 
 def holds(direction: str, left: Instruction, right: Instruction) -> bool | None:

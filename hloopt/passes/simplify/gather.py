@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import resized, scalar_value
+from hloopt.passes.simplify.dimensions import dimensions_besides_ones
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import GatherDims, PaddingDim
+from hloopt.types import Dims, GatherDims, PaddingDim
 
-__all__ = ["RULES", "is_counting", "kept_columns", "pieces"]
+__all__ = ["RULES", "counted", "is_counting", "kept_columns", "pieces"]
 
 A, B, INDICES = var("A"), var("B"), var("I")
 
@@ -96,41 +98,58 @@ def is_counting(column: Instruction, size: int) -> int | None:
     return dims[0] if fits and column.array.dims[dims[0]] == size else None
 
 
-def _counts(match: Match) -> Instruction | None:
-    """A column that is the batch index: the operand's dimension goes along with the batch dimension."""
-    root, dims = match.root, GatherDims.of(match.root.attributes)
-    operand, indices = root.operands
-    vector = dims.index_vector_dim
+def counted(
+    match: Match,
+    operand: Instruction,
+    indices: Instruction,
+    vector: int,
+    mapped: Dims,
+    batching: list[tuple[int, int]],
+    may_batch: Callable[[int], bool],
+) -> tuple[int, list[int], Instruction, list[tuple[int, int]]] | None:
+    """A column that is the batch index: its dimension of the operand goes along with the batch dimension.
+
+    That dimension, the numbers of the other columns, index vectors of these, and the pairs of batching
+    dimensions of operand and indices.
+    """
     columns = pieces(indices, vector)
-    if columns is None or len(columns) < 2:
+    axes = [d for d in dimensions_besides_ones(indices.array.dims) if d != vector]
+    # With one batch dimension of more than one element it is clear which one counts.
+    if columns is None or len(columns) < 2 or len(axes) != 1 or axes[0] in dict(batching).values():
         return None
-    batch = [axis for axis in range(indices.array.rank) if axis != vector]
-    for number, dim in enumerate(dims.start_index_map):
+    for number, dim in enumerate(mapped):
         size = operand.array.dims[dim]
-        if dim not in dims.collapsed_slice_dims or dims.slice_sizes[dim] != 1 or size == 1:
-            continue
-        if is_counting(columns[number], size) is None:
-            continue
-        axes = [axis for axis in batch if indices.array.dims[axis] != 1]
-        # With one batch dimension of more than one element it is clear which one counts.
-        if len(axes) != 1 or axes[0] in dims.start_indices_batching_dims:
+        if size == 1 or not may_batch(dim) or is_counting(columns[number], size) is None:
             continue
         kept = [other for other in range(len(columns)) if other != number]
         fewer = kept_columns(match, indices, vector, kept)
         assert fewer is not None
-        pairs = sorted(
-            [*zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True),
-             (dim, axes[0])]
-        )  # fmt: skip
-        changed = replace(
-            dims,
-            collapsed_slice_dims=tuple(d for d in dims.collapsed_slice_dims if d != dim),
-            start_index_map=tuple(dims.start_index_map[other] for other in kept),
-            operand_batching_dims=tuple(pair[0] for pair in pairs),
-            start_indices_batching_dims=tuple(pair[1] for pair in pairs),
-        )
-        return match.result("gather", operand, fewer, **_attributes(root, changed))
+        return dim, kept, fewer, sorted([*batching, (dim, axes[0])])
     return None
+
+
+def _counts(match: Match) -> Instruction | None:
+    root, dims = match.root, GatherDims.of(match.root.attributes)
+    operand, indices = root.operands
+    pairs = [*zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True)]
+
+    def may_batch(dim: int) -> bool:
+        return dim in dims.collapsed_slice_dims and dims.slice_sizes[dim] == 1
+
+    found = counted(
+        match, operand, indices, dims.index_vector_dim, dims.start_index_map, pairs, may_batch
+    )
+    if found is None:
+        return None
+    dim, kept, fewer, pairs = found
+    changed = replace(
+        dims,
+        collapsed_slice_dims=tuple(d for d in dims.collapsed_slice_dims if d != dim),
+        start_index_map=tuple(dims.start_index_map[other] for other in kept),
+        operand_batching_dims=tuple(pair[0] for pair in pairs),
+        start_indices_batching_dims=tuple(pair[1] for pair in pairs),
+    )
+    return match.result("gather", operand, fewer, **_attributes(root, changed))
 
 
 def _takes_all(match: Match) -> Instruction | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from hloopt.ir import Instruction
@@ -19,7 +17,7 @@ from hloopt.passes.simplify.conditions import (
     real_or_fast,
     scalar_value,
 )
-from hloopt.passes.simplify.folding import folded
+from hloopt.passes.simplify.folding import folded, merged
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
 
 __all__ = ["RULES"]
@@ -33,19 +31,6 @@ def _is_times_zero(match: Match) -> bool:
     """Of a float: exact where it is finite and has no sign; then the product has that of the zero."""
     known = match.values.of(match.A)
     return exact_or_real(match) or (known.is_finite and known.is_non_negative)
-
-
-def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
-    """``(A op C1) op C2`` as ``A op (C1 op C2)``."""
-
-    def merge(match: Match) -> Instruction | None:
-        if not exact_or_fast(match):
-            return None
-        shape = match.array
-        constant = folded(match, opcode, shape, match.C1, match.C2)
-        return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
-
-    return merge
 
 
 def _two_constants(match: Match) -> bool:
@@ -121,7 +106,7 @@ RULES = (
         op("abs", var("A", has_kind(FLOAT, *INTEGER))) * op("abs", A),
         A * A,
     ),
-    Rule("(A * C1) * C2 => A * (C1 * C2)", (A * C1) * C2, _merged("multiply")),
+    Rule("(A * C1) * C2 => A * (C1 * C2)", (A * C1) * C2, merged("multiply")),
     Rule("A * C + A => A * (C + 1)", (A * C).one_use + A, _one_more),
     Rule("P * A + Q * A => (P + Q) * A", (P * A).one_use + (Q * A).one_use, _common_factor),
     Rule("P * A - Q * A => (P - Q) * A", (P * A).one_use - (Q * A).one_use, _common_factor),

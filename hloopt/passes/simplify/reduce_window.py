@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hloopt.ir import Instruction
@@ -12,7 +13,7 @@ from hloopt.passes.simplify.reduce import is_neutral, is_plain
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import ArrayShape, PaddingDim, SliceRange, Window, WindowDim, parts_of
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "padded_window"]
 
 A, B, INIT = var("A"), var("B"), var("INIT")
 
@@ -22,6 +23,22 @@ _WHOLE = {"f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24}
 
 def _window(root: Instruction) -> tuple[WindowDim, ...]:
     return Window.given(root.attributes.get("window"), root.operands[0].array.rank).dims
+
+
+def padded_window(
+    match: Match, window: Sequence[WindowDim], paddings: Sequence[PaddingDim]
+) -> Window | None:
+    """The window over what is padded, with the pad as its own padding and dilation."""
+    dims: list[WindowDim] = []
+    for entry, padding in zip(window, paddings, strict=True):
+        if padding.low < 0 or padding.high < 0:
+            return match.refuse("the pad also cuts off")
+        if padding != PaddingDim(0, 0) and entry.base_dilation != 1:
+            return match.refuse("the window has a base dilation already")
+        low, high = entry.pad_low + padding.low, entry.pad_high + padding.high
+        dilation = entry.base_dilation * (padding.interior + 1)
+        dims.append(replace(entry, pad_low=low, pad_high=high, base_dilation=dilation))
+    return Window(tuple(dims))
 
 
 def _single_positions(match: Match) -> Instruction | None:
@@ -91,22 +108,10 @@ def _of_pad(match: Match) -> Instruction | None:
     zero = opcode == "add" and kind == FLOAT and value is not None and not float(value)
     if opcode not in IDEMPOTENT and not zero and not is_neutral(match, opcode, match.INIT, match.A):
         return None
-    dims: list[WindowDim] = []
-    paddings: tuple[PaddingDim, ...] = pad.attributes["padding"]
-    for entry, padding in zip(_window(root), paddings, strict=True):
-        if padding.low < 0 or padding.high < 0:
-            return match.refuse("the pad also cuts off")
-        if padding != PaddingDim(0, 0) and entry.base_dilation != 1:
-            return match.refuse("the window has a base dilation already")
-        dims.append(
-            replace(
-                entry,
-                pad_low=entry.pad_low + padding.low,
-                pad_high=entry.pad_high + padding.high,
-                base_dilation=entry.base_dilation * (padding.interior + 1),
-            )
-        )
-    attributes = {**root.attributes, "window": Window(tuple(dims))}
+    window = padded_window(match, _window(root), pad.attributes["padding"])
+    if window is None:
+        return None
+    attributes = {**root.attributes, "window": window}
     return match.result("reduce-window", match.A, match.INIT, **attributes)
 
 

@@ -12,9 +12,11 @@ from hloopt.passes.simplify.dimensions import (
     dimensions_besides_ones,
     is_scalar,
     lies_alike,
+    moved,
     only_ones_differ,
     paddings,
     reorders_only,
+    undoes,
     unmodified_dimensions,
     used_once,
     with_dims,
@@ -96,29 +98,22 @@ def _past_transpose(match: Match) -> Instruction | None:
 
 def _undone(match: Match) -> Instruction | None:
     """Compute in the shape that both reshapes come from and go back to."""
-    root, computed = match.root, match.F
-    operands: list[Instruction] = []
-    undone = False
-    for operand in computed.operands:
-        if is_scalar(operand):
-            operands.append(operand)
-        elif operand.opcode == "reshape":
-            if not lies_alike(operand.operands[0].array, root.array):
-                return None
-            operands.append(operand.operands[0])
-            undone = True
-        elif operand.opcode == "broadcast" and 0 not in operand.array.dims:
-            kept = unmodified_dimensions(operand.array.dims, root.array.dims)
-            if not all(d in kept for d in dimensions(operand)):
-                return None
-            shape = root.array.with_dtype(operand.array.dtype)
-            dims = {"dimensions": tuple(kept[d] for d in dimensions(operand))}
-            operands.append(match.make("broadcast", *operand.operands, shape=shape, **dims))
-        else:
+    root = match.root
+
+    def back(operand: Instruction) -> Instruction | None:
+        if operand.opcode == "reshape":
+            source = operand.operands[0]
+            return source if lies_alike(source.array, root.array) else None
+        if operand.opcode != "broadcast" or 0 in operand.array.dims:
             return None
-    if not undone:
-        return None
-    return match.again(computed, *operands)
+        kept = unmodified_dimensions(operand.array.dims, root.array.dims)
+        if not all(d in kept for d in dimensions(operand)):
+            return None
+        shape = root.array.with_dtype(operand.array.dtype)
+        dims = tuple(kept[d] for d in dimensions(operand))
+        return match.make("broadcast", *operand.operands, shape=shape, dimensions=dims)
+
+    return moved(match, match.F, back) if undoes("reshape", match.F) else None
 
 
 def _comes_back(operand: Instruction, dims: Dims) -> bool:

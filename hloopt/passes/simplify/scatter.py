@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import scalar_value
-from hloopt.passes.simplify.gather import is_counting, kept_columns, pieces
+from hloopt.passes.simplify.gather import counted, kept_columns, pieces
 from hloopt.rewrite import Match, Rule, op
 from hloopt.types import ScatterDims
 
@@ -68,43 +68,29 @@ def _starts_at_zero(match: Match) -> Instruction | None:
 
 
 def _counts(match: Match) -> Instruction | None:
-    """A column that is the batch index: the operand's dimension goes along with the batch dimension."""
     root, dims = match.root, ScatterDims.of(match.root.attributes)
-    operand, indices, vector = root.operands[0], _indices(match.root), dims.index_vector_dim
-    columns = pieces(indices, vector)
-    if columns is None or len(columns) < 2:
+    pairs = [*zip(dims.input_batching_dims, dims.scatter_indices_batching_dims, strict=True)]
+    mapped, inserted = dims.scatter_dims_to_operand_dims, dims.inserted_window_dims
+    found = counted(
+        match,
+        root.operands[0],
+        _indices(root),
+        dims.index_vector_dim,
+        mapped,
+        pairs,
+        inserted.__contains__,
+    )
+    if found is None:
         return None
-    axes = [
-        axis
-        for axis in range(indices.array.rank)
-        if axis != vector and indices.array.dims[axis] != 1
-    ]
-    if len(axes) != 1 or axes[0] in dims.scatter_indices_batching_dims:
-        return None
-    for number, dim in enumerate(dims.scatter_dims_to_operand_dims):
-        size = operand.array.dims[dim]
-        if dim not in dims.inserted_window_dims or size == 1:
-            continue
-        if is_counting(columns[number], size) is None:
-            continue
-        kept = [other for other in range(len(columns)) if other != number]
-        fewer = kept_columns(match, indices, vector, kept)
-        assert fewer is not None
-        pairs = sorted(
-            [*zip(dims.input_batching_dims, dims.scatter_indices_batching_dims, strict=True),
-             (dim, axes[0])]
-        )  # fmt: skip
-        changed = replace(
-            dims,
-            inserted_window_dims=tuple(d for d in dims.inserted_window_dims if d != dim),
-            scatter_dims_to_operand_dims=tuple(
-                dims.scatter_dims_to_operand_dims[other] for other in kept
-            ),
-            input_batching_dims=tuple(pair[0] for pair in pairs),
-            scatter_indices_batching_dims=tuple(pair[1] for pair in pairs),
-        )
-        return _with_indices(match, fewer, changed)
-    return None
+    dim, kept, fewer, pairs = found
+    changed = replace(
+        dims,
+        inserted_window_dims=tuple(d for d in inserted if d != dim),
+        scatter_dims_to_operand_dims=tuple(mapped[other] for other in kept),
+        input_batching_dims=tuple(pair[0] for pair in pairs),
+        scatter_indices_batching_dims=tuple(pair[1] for pair in pairs),
+    )
+    return _with_indices(match, fewer, changed)
 
 
 RULES = (

@@ -77,14 +77,18 @@ def _of_equals(match: Match) -> Instruction | None:
     direction = compare.attributes["direction"]
     if direction not in ("EQ", "NE") or not _elementwise_choice(match):
         return None
-    a, b = match.values.of(match.A), match.values.of(match.B)
     if match.A.array.dtype.kind not in (*INTEGER, PRED) and (
-        not has_known_arithmetic(match.A)
-        or (a.has_zero and b.has_zero and (a.negative_zero or b.negative_zero))
+        not has_known_arithmetic(match.A) or _two_zeros(match)
     ):
         return match.refuse("zeros of both signs are equal")
     chosen_when_equal, otherwise = match.root.operands[1:]
     return otherwise if direction == "EQ" else chosen_when_equal
+
+
+def _two_zeros(match: Match) -> bool:
+    """Whether A and B may both be zero, and one of them -0."""
+    a, b = match.values.of(match.A), match.values.of(match.B)
+    return a.has_zero and b.has_zero and (a.negative_zero or b.negative_zero)
 
 
 def _elementwise_choice(match: Match) -> bool:
@@ -106,8 +110,7 @@ def _as_extremum(match: Match) -> Instruction | None:
     if match.A.array.dtype.kind not in (*INTEGER, PRED):
         if not has_known_arithmetic(match.A):
             return None
-        zeros = a.has_zero and b.has_zero and (a.negative_zero or b.negative_zero)
-        if not match.floats_are_real and (a.nan or b.nan or zeros):
+        if not match.floats_are_real and (a.nan or b.nan or _two_zeros(match)):
             return match.refuse("NaN or zeros of both signs may be compared")
     first = match.root.operands[1] is match.A
     opcode = "maximum" if first == (direction in ("GT", "GE")) else "minimum"

@@ -11,7 +11,7 @@ from hloopt.passes.simplify.dimensions import (
     all_users_are,
     common_factors,
     dimensions,
-    is_scalar,
+    moved,
     ranges,
     used_once,
     with_dims,
@@ -232,22 +232,15 @@ def _run(cut: list[tuple[SliceRange, int]]) -> tuple[int, int] | None:
 
 def _slice_before_elementwise(match: Match) -> Instruction | None:
     """Compute only what is taken; nothing else needs the rest."""
-    computed, root, taken = match.F, match.root, ranges(match.root)
-    sizes = root.array.dims
-    operands = tuple(
-        operand if is_scalar(operand) else _piece(match, operand, taken)
-        for operand in computed.operands
-    )
-    shape = with_dims(computed.array, sizes)
-    return match.again(computed, *operands, shape=shape)
+    taken, sizes = ranges(match.root), match.array.dims
 
-
-def _piece(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
-    literal = splat_literal(operand)
-    sizes = tuple(entry.size for entry in taken)
-    if literal is not None:
+    def cut(operand: Instruction) -> Instruction:
+        literal = splat_literal(operand)
+        if literal is None:
+            return part(match, operand, taken)
         return match.splat_of(resized(operand.array, sizes), literal)
-    return part(match, operand, taken)
+
+    return moved(match, match.F, cut, with_dims(match.F.array, sizes))
 
 
 def _slice_before_dot(match: Match) -> Instruction | None:

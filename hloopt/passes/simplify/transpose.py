@@ -8,9 +8,10 @@ from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
     before_transpose,
     dimensions,
-    is_scalar,
     lies_alike,
+    moved,
     reorders_only,
+    undoes,
     used_once,
 )
 from hloopt.rewrite import Match, Rule, op, own_attributes, var
@@ -91,33 +92,22 @@ def _past_reshape(match: Match) -> Instruction | None:
 
 def _undone(match: Match) -> Instruction | None:
     """Compute in the order that both transposes come from and go back to."""
-    root, computed = match.root, match.F
-    permutation = dimensions(root)
-    operands: list[Instruction] = []
-    undone = False
-    for operand in computed.operands:
-        if is_scalar(operand):
-            operands.append(operand)
-        elif operand.opcode == "transpose":
-            back = _composed(dimensions(operand), permutation)
-            source = operand.operands[0]
-            if back != tuple(range(len(back))) or not lies_alike(source.array, root.array):
-                return None
-            operands.append(source)
-            undone = True
-        elif operand.opcode == "broadcast":
-            dims = _moved(operand, permutation)
-            if list(dims) != sorted(dims):
-                return None
-            shape = root.array.with_dtype(operand.array.dtype)
-            operands.append(
-                match.make("broadcast", *operand.operands, shape=shape, dimensions=dims)
-            )
-        else:
+    root, permutation = match.root, dimensions(match.root)
+
+    def back(operand: Instruction) -> Instruction | None:
+        if operand.opcode == "transpose":
+            turned, source = _composed(dimensions(operand), permutation), operand.operands[0]
+            comes_back = turned == tuple(range(len(turned)))
+            return source if comes_back and lies_alike(source.array, root.array) else None
+        if operand.opcode != "broadcast":
             return None
-    if not undone:
-        return None
-    return match.again(computed, *operands)
+        dims = _moved(operand, permutation)
+        if list(dims) != sorted(dims):
+            return None
+        shape = root.array.with_dtype(operand.array.dtype)
+        return match.make("broadcast", *operand.operands, shape=shape, dimensions=dims)
+
+    return moved(match, match.F, back) if undoes("transpose", match.F) else None
 
 
 def _swapped_dot(match: Match) -> Instruction | None:
