@@ -158,7 +158,7 @@ def _copies(fusion: Instruction) -> Iterator[tuple[Instruction, tuple[Instructio
             chain.append(next(iter(user.users)))
         if chain[-1].opcode == "bitcast" and len(chain[-1].users) == 1:
             chain.append(next(iter(chain[-1].users)))
-        linked = any(one.control_predecessors or one.control_successors for one in chain)
+        linked = any(one.has_control_edges for one in chain)
         if chain[-1].opcode == "copy" and _is_plain(chain[-1]) and not linked:
             yield inner, tuple(chain)
 

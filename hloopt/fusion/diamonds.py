@@ -74,7 +74,7 @@ def _diamond(root: Instruction, target: Target) -> Diamond | None:
     if other is not producer and len(other.users) != 1:
         return None
     diamond = Diamond(producer, reduce, root)
-    ordered = any(node.control_predecessors or node.control_successors for node in diamond.body())
+    ordered = any(node.has_control_edges for node in diamond.body())
     return None if ordered else diamond
 
 

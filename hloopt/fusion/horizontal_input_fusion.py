@@ -174,7 +174,7 @@ class _Fuser:
         """What is asked about a reduction; None for other instructions."""
         if instruction.opcode not in ("fusion", "reduce") or not is_input_reduction(instruction):
             return None
-        if instruction.control_predecessors or instruction.control_successors:
+        if instruction.has_control_edges:
             return None
         member = member_of(instruction)
         if member is None:

@@ -211,7 +211,7 @@ class _Fuser:
 
     def _candidate(self, instruction: Instruction) -> Member | None:
         """An elementwise op or a fusion of the right kind, its results of one type, in usual memory."""
-        if instruction.control_predecessors or instruction.control_successors:
+        if instruction.has_control_edges:
             return None
         if instruction.opcode == "fusion":
             if not self._has_right_kind(instruction):

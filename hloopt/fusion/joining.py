@@ -102,7 +102,7 @@ class Joiner:
             and (user is None or (user.callers == {consumer: 1} and user.root.opcode != "tuple"))
             and body.root.opcode not in ("tuple", "parameter")
             and not any(name in one.attributes for one in (producer, consumer) for name in _RIGID)
-            and not (producer.control_predecessors or producer.control_successors)
+            and not producer.has_control_edges
             and len(set(producer.operands)) == len(producer.operands)
             and len(set(consumer.operands)) == len(consumer.operands)
         )

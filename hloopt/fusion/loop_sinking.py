@@ -81,7 +81,7 @@ def _elemental(first: Iterable[Instruction]) -> list[Instruction]:
 def _is_elemental(op: Instruction) -> bool:
     if not isinstance(op.shape, ArrayShape) or op.shape.is_dynamic or not op.is_understood:
         return False
-    if op.control_predecessors or op.control_successors or not is_fusible(op):
+    if op.has_control_edges or not is_fusible(op):
         return False
     if op.opcode == "constant":
         return is_effective_scalar(op.shape)

@@ -31,7 +31,7 @@ def _is_dead(read: Instruction) -> bool:
 
 
 def _waits(entry: Instruction) -> bool:
-    return bool(entry.control_predecessors or entry.control_successors)
+    return entry.has_control_edges
 
 
 def _invariant(parallel: ParallelLoop) -> set[int]:

@@ -88,6 +88,11 @@ class Instruction:
         return known is not None and self.attributes.keys() <= known
 
     @property
+    def has_control_edges(self) -> bool:
+        """Whether others must run before or after it, besides its operands and users."""
+        return bool(self.control_predecessors or self.control_successors)
+
+    @property
     def array(self) -> ArrayShape:
         """The shape, where it must be an array; raises ``TypeError`` otherwise."""
         if not isinstance(self.shape, ArrayShape):

@@ -108,9 +108,7 @@ def _source(operand: Instruction) -> Instruction:
 
 
 def _is_fixed(fusion: Instruction) -> bool:
-    return bool(
-        read_choice(fusion) is not None or fusion.control_predecessors or fusion.control_successors
-    )
+    return bool(read_choice(fusion) is not None or fusion.has_control_edges)
 
 
 def _in_between(

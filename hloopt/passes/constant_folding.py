@@ -103,7 +103,7 @@ ENTRY main {
     def is_candidate(self, instruction: Instruction) -> bool:
         """Whether opcode, operands and control edges allow folding."""
         op, operands = instruction.op, instruction.operands
-        if instruction.control_predecessors or instruction.control_successors:
+        if instruction.has_control_edges:
             return False
         if op.opcode in _REGIONS:
             return self.is_region(instruction)

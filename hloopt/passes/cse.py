@@ -217,8 +217,7 @@ class _Merger:
     def may_merge(self, instruction: Instruction) -> bool:
         return not (
             instruction.opcode in NOT_MERGEABLE
-            or instruction.control_predecessors
-            or instruction.control_successors
+            or instruction.has_control_edges
             or self.effects.has(instruction)
         )
 

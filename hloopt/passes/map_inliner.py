@@ -88,5 +88,5 @@ def _inline(instruction: Instruction) -> None:
 def _is_marked(instruction: Instruction) -> bool:
     """Whether something would be lost if an operand took its place."""
     marks = ("sharding", "frontend_attributes")
-    edges = instruction.control_predecessors or instruction.control_successors
+    edges = instruction.has_control_edges
     return bool(edges) or any(mark in instruction.attributes for mark in marks)

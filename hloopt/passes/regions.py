@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ops import OPS
 from hloopt.ops.traits import EXACT, RANDOM
 from hloopt.rewrite import Maker
-from hloopt.types import ArrayShape, TupleShape, array
+from hloopt.types import ArrayShape, DType, TupleShape, array
 
 __all__ = [
     "combiner_computation",
+    "identity",
     "is_exact",
     "is_identity",
     "is_liftable",
@@ -73,6 +77,27 @@ def is_identity(opcode: str, init: Instruction) -> bool:
     return bool(np.asarray(literal.array == (1 if opcode == "multiply" else 0)))
 
 
+def identity(opcode: str, dtype: DType) -> np.ndarray[Any, Any]:
+    """The neutral element of an op, as a scalar of the type."""
+    value: Any = OPS[opcode].identity
+    storage = dtype.numpy
+    if value in ("lowest", "highest"):
+        top = value == "highest"
+        if dtype.is_pred:
+            value = top
+        elif dtype.is_integer:
+            value = dtype.limits[top]
+        else:
+            value = np.inf if top else -np.inf
+            if not np.isinf(np.array(value).astype(storage).astype(np.float64)):
+                # Types without infinities make NaN of one.
+                limits: Any = ml_dtypes.finfo(storage)  # type: ignore[no-untyped-call]
+                value = float(limits.max if top else limits.min)
+    elif value == -1:
+        value = True if dtype.is_pred else -1 if dtype.kind == "signed" else (1 << dtype.bits) - 1
+    return np.array(value).astype(storage)
+
+
 def is_liftable(computation: Computation, operands: Sequence[Instruction]) -> bool:
     """Whether ``lifted`` can apply a region of scalars to arrays of the operands' element types.
 
@@ -91,7 +116,7 @@ def is_liftable(computation: Computation, operands: Sequence[Instruction]) -> bo
 
 
 def _lifts(instruction: Instruction) -> bool:
-    if instruction.control_predecessors or instruction.control_successors:
+    if instruction.has_control_edges:
         return False
     if not instruction.is_understood or any(mark in instruction.attributes for mark in _MARKS):
         return False
@@ -164,7 +189,7 @@ def lane(computation: Computation, number: int) -> Computation | None:
             continue
         if instruction.opcode == "parameter" and instruction not in own:
             return None
-        if instruction.control_predecessors or instruction.control_successors:
+        if instruction.has_control_edges:
             return None
         needed[instruction] = None
         pending.extend(instruction.operands)

@@ -16,7 +16,6 @@ __all__ = [
     "branch_operands",
     "drop_parameters",
     "is_open_barrier",
-    "is_tied",
     "keep_barrier_elements",
     "keep_branch_elements",
     "keep_results",
@@ -189,7 +188,7 @@ def keep_branch_elements(computation: Computation, kept: list[int]) -> None:
                     caller, "tuple", operands, {}, shape=shape, name=old.name, metadata=old.metadata
                 )
                 edit.set_operand(caller, number, new)
-                if not (old.users or old.is_root or is_tied(old)):
+                if not (old.users or old.is_root or old.has_control_edges):
                     edit.replace_instruction(old, new)
 
 
@@ -199,7 +198,7 @@ def is_open_barrier(instruction: Instruction) -> bool:
         instruction.opcode == "opt-barrier"
         and instruction.operands[0].opcode == "tuple"
         and not instruction.is_root
-        and not is_tied(instruction)
+        and not instruction.has_control_edges
         and not instruction.attributes
         and all(user.opcode == "get-tuple-element" for user in instruction.users)
     )
@@ -219,13 +218,8 @@ def keep_barrier_elements(barrier: Instruction, kept: list[int]) -> None:
     place = {index: position for position, index in enumerate(kept)}
     for user in list(barrier.users):
         edit.set_attribute(user, "index", place[user.attributes["index"]])
-    if not (old.users or old.is_root or is_tied(old)):
+    if not (old.users or old.is_root or old.has_control_edges):
         edit.replace_instruction(old, new)
-
-
-def is_tied(instruction: Instruction) -> bool:
-    """Whether control edges hold an instruction in its place."""
-    return bool(instruction.control_predecessors or instruction.control_successors)
 
 
 def _is_fixed(caller: Instruction, computation: Computation) -> bool:
@@ -244,7 +238,12 @@ def _is_fixed(caller: Instruction, computation: Computation) -> bool:
 
 
 def _is_plain_tuple(root: Instruction) -> bool:
-    return root.opcode == "tuple" and not root.users and not is_tied(root) and not root.attributes
+    return (
+        root.opcode == "tuple"
+        and not root.users
+        and not root.has_control_edges
+        and not root.attributes
+    )
 
 
 def _is_taken_apart(caller: Instruction, computation: Computation) -> bool:
@@ -261,7 +260,7 @@ def _is_taken_apart_inside(parameter: Instruction) -> bool:
     return (
         isinstance(parameter.shape, TupleShape)
         and not parameter.is_root
-        and not is_tied(parameter)
+        and not parameter.has_control_edges
         and "sharding" not in parameter.attributes
         and all(user.opcode == "get-tuple-element" for user in parameter.users)
     )

@@ -18,8 +18,7 @@ def is_replaceable(instruction: Instruction) -> bool:
     """Whether a pass may put others in its place: it is understood, static and without control edges."""
     return (
         instruction.is_understood
-        and not instruction.control_predecessors
-        and not instruction.control_successors
+        and not instruction.has_control_edges
         and not instruction.shape.is_dynamic
         and not any(operand.shape.is_dynamic for operand in instruction.operands)
     )

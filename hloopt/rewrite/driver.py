@@ -167,11 +167,7 @@ class _Driver:
 
 
 def _may_rewrite(instruction: Instruction) -> bool:
-    return (
-        instruction.computation is not None
-        and not instruction.control_predecessors
-        and not instruction.control_successors
-    )
+    return instruction.computation is not None and not instruction.has_control_edges
 
 
 def _keep_lines(created: list[Instruction], gone: _Gone) -> None:
@@ -198,8 +194,7 @@ def _is_dead(instruction: Instruction) -> bool:
         instruction.users
         or instruction.is_root
         or instruction.opcode == "parameter"
-        or instruction.control_predecessors
-        or instruction.control_successors
+        or instruction.has_control_edges
         or instruction.op.side_effect
         or not instruction.is_understood
         or instruction.op.family in ("collective", "async", "host", "custom")

@@ -98,7 +98,7 @@ def reads_only(instruction: Instruction, consumer: Instruction, *, through_bitca
                 through_bitcasts and user.opcode == "bitcast"
             ):
                 return False
-            if user.control_predecessors or user.control_successors:
+            if user.has_control_edges:
                 return False
             pending.append(user)
     return True

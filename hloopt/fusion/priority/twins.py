@@ -134,7 +134,7 @@ def _key(producer: Instruction, fusion: Instruction) -> _Key | None:
     """What prices and rules see of a producer with its only user; None where that may be more than this."""
     if producer.opcode in _TOLD_APART or producer.users != {fusion: 1} or producer.is_root:
         return None
-    if producer.control_predecessors or producer.control_successors:
+    if producer.has_control_edges:
         return None
     body: Computation = fusion.attributes["calls"]
     way = _way(body.parameters[fusion.operands.index(producer)], fusion)

@@ -103,7 +103,7 @@ def is_f32(shape: Shape) -> bool:
 def _node(instruction: Instruction, effects: Effects) -> Node | None:
     if not is_f32(instruction.shape) or effects.has(instruction):
         return None
-    if instruction.control_predecessors or instruction.control_successors:
+    if instruction.has_control_edges:
         return None
     opcode, operands = instruction.opcode, instruction.operands
     kind, inputs = "", operands
@@ -141,7 +141,7 @@ def _add_carries(graph: Graph, loop: Instruction, wrapped: set[Computation]) -> 
     if any(user.opcode != "get-tuple-element" for user in readers):
         return
     if any(
-        holder.control_predecessors or holder.control_successors or "sharding" in holder.attributes
+        holder.has_control_edges or "sharding" in holder.attributes
         for holder in (loop, initial, body.root, *parameters)
     ):
         return
@@ -149,7 +149,7 @@ def _add_carries(graph: Graph, loop: Instruction, wrapped: set[Computation]) -> 
         if not is_f32(element):
             continue
         own = [user for user in readers if user.attributes["index"] == index]
-        if any(user.control_predecessors or user.control_successors for user in own):
+        if any(user.has_control_edges for user in own):
             continue
         assert isinstance(element, ArrayShape)
         carry = Carry(loop, index, initial, parameters, body.root)
@@ -187,7 +187,7 @@ def _rounds(user: Instruction, instruction: Instruction) -> bool:
         user.opcode == "convert"
         and user.array.dtype.name == "bf16"
         and same_layout(user.shape, instruction.array.with_dtype(user.array.dtype))
-        and not (user.attributes or user.control_predecessors or user.control_successors)
+        and not (user.attributes or user.has_control_edges)
     )
 
 

@@ -107,11 +107,7 @@ def _may_change(instruction: Instruction) -> bool:
 
 
 def _is_tied(instruction: Instruction) -> bool:
-    return bool(
-        instruction.control_predecessors
-        or instruction.control_successors
-        or "sharding" in instruction.attributes
-    )
+    return bool(instruction.has_control_edges or "sharding" in instruction.attributes)
 
 
 def weights(module: Module) -> dict[Computation, int]:

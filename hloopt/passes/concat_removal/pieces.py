@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build
-from hloopt.ops import OPS
 from hloopt.ops.traits import op_table
 from hloopt.passes.concat_removal.edges import is_free, operand_dim
 from hloopt.passes.concat_removal.splits import Split, combiner, start
+from hloopt.passes.regions import identity
 from hloopt.types import ArrayShape, Literal, PaddingDim, SliceRange, array
 
 __all__ = ["Pieces", "cut_shape"]
 
 Place = tuple[Instruction, int, int, int]
+_Entry = TypeVar("_Entry")
 
 
 def cut_shape(shape: ArrayShape, dim: int, size: int) -> ArrayShape:
@@ -43,10 +44,8 @@ class Pieces:
 
     def join(self, node: Instruction) -> Instruction:
         """The whole again, right before the node."""
-        return _make(
-            node, node, "concatenate", tuple(self.made[node]),
-            {"dimensions": (self.splits[node].dim,)}, node.array,
-        )  # fmt: skip
+        dims = (self.splits[node].dim,)
+        return _make(node, "concatenate", *self.made[node], shape=node.array, dimensions=dims)
 
     def fetch(
         self, position: Instruction, source: Instruction, dim: int, first: int, limit: int
@@ -64,18 +63,30 @@ class Pieces:
     ) -> Instruction:
         split = self.splits.get(source)
         if split is not None and split.dim == dim and source in self.made:
-            for piece, (begin, end) in zip(self.made[source], split.ranges, strict=True):
-                if begin <= first and limit <= end:
-                    return _slice(position, source, piece, dim, first - begin, limit - begin)
-        if not is_free(source, dim):
+            found = self.within(source, first, limit)
+            if found is not None:
+                return _slice(position, source, found[0], dim, first - found[1], limit - found[1])
+        literal = source.literal
+        if not is_free(source, dim) or (literal is not None and literal.array is None):
             return _slice(position, source, source, dim, first, limit)
         shape = cut_shape(source.array, dim, limit - first)
-        if source.opcode == "constant":
-            return _constant(position, source, dim, first, limit)
-        if source.opcode == "iota":
-            return _iota(position, source, dim, first, shape)
+        if literal is not None:
+            values = np.take(literal.array, range(first, limit), axis=dim)  # type: ignore[arg-type]
+            value = Literal(shape, values)
+            return _make(source, "constant", shape=shape, position=position, literal=value)
         operands = self.operands(position, source, dim, first, limit)
-        return _make(position, source, source.opcode, operands, source.attributes, shape)
+        piece = _again(source, *operands, shape=shape, position=position)
+        if source.opcode != "iota" or dim != source.attributes["iota_dimension"] or not first:
+            return piece
+        offset = build.splat(position, shape, first)
+        return _make(source, "add", piece, offset, shape=shape, position=position)
+
+    def within(self, source: Instruction, first: int, limit: int) -> tuple[Instruction, int] | None:
+        """The one piece of a cut instruction that has these elements, and where it begins."""
+        for piece, (begin, end) in zip(self.made[source], self.splits[source].ranges, strict=True):
+            if begin <= first and limit <= end:
+                return piece, begin
+        return None
 
     def operands(
         self, position: Instruction, node: Instruction, dim: int, first: int, limit: int
@@ -91,60 +102,70 @@ class Pieces:
 
     def piece(self, node: Instruction, dim: int, first: int, limit: int) -> Instruction:
         """Elements ``first`` to ``limit`` of the result of a node."""
-        special = _SPECIAL.get(node.opcode)
-        if special is not None:
-            return special(self, node, dim, first, limit)
-        operands = self.operands(node, node, dim, first, limit)
-        shape = cut_shape(node.array, dim, limit - first)
-        return _make(node, node, node.opcode, operands, node.attributes, shape)
+        return _SPECIAL.get(node.opcode, _plain)(_Piece(self, node, dim, first, limit))
 
     def reader(self, node: Instruction) -> Instruction:
         """What reads pieces of its first operand and makes one result: a slice, or a reduce."""
         source = node.operands[0]
-        split = self.splits[source]
+        dim = self.splits[source].dim
         if node.opcode == "reduce":
-            return self.combined(node, split)
+            return self.combined(node)
         if node.opcode == "slice":
-            wanted: SliceRange = node.attributes["slice"][split.dim]
+            wanted: SliceRange = node.attributes["slice"][dim]
             first, limit = wanted.start, wanted.limit
         else:
-            first = start(node, split.dim) or 0
-            limit = first + node.array.dims[split.dim]
-        for piece, (begin, end) in zip(self.made[source], split.ranges, strict=True):
-            if begin <= first and limit <= end:
-                return _reread(node, piece, split.dim, first - begin, limit - begin)
-        raise AssertionError(f"{node.name} reads more than one piece of {source.name}")
+            first = start(node, dim) or 0
+            limit = first + node.array.dims[dim]
+        found = self.within(source, first, limit)
+        if found is None:
+            raise AssertionError(f"{node.name} reads more than one piece of {source.name}")
+        return _reread(node, found[0], dim, first - found[1], limit - found[1])
 
-    def combined(self, node: Instruction, split: Split) -> Instruction:
+    def combined(self, node: Instruction) -> Instruction:
         """A reduce of each piece, all but the first from the neutral element, and their combination."""
         opcode = combiner(node, self.fast_math)
-        neutral = _neutral(node, opcode)
-        total: Instruction | None = None
-        for piece in self.made[node.operands[0]]:
-            first = node.operands[1] if total is None else neutral
-            part = _make(node, node, "reduce", (piece, first), node.attributes, node.array)
-            total = part if total is None else _make(
-                node, node, opcode, (total, part), {}, node.array
-            )  # fmt: skip
-        assert total is not None
+        dtype = node.array.dtype
+        neutral = build.splat(node, array(dtype), identity(opcode, dtype))
+        first, *others = self.made[node.operands[0]]
+        total = _again(node, first, node.operands[1], shape=node.array)
+        for piece in others:
+            part = _again(node, piece, neutral, shape=node.array)
+            total = _make(node, opcode, total, part, shape=node.array)
         return total
 
 
 def _make(
-    position: Instruction,
     like: Instruction,
     opcode: str,
-    operands: tuple[Instruction, ...],
-    attributes: Mapping[str, Any],
+    *operands: Instruction,
     shape: ArrayShape,
+    position: Instruction | None = None,
+    **attributes: Any,
 ) -> Instruction:
-    """A new instruction named like another, with its metadata and marks."""
-    attributes = dict(attributes)
+    """A new instruction named like another, with its metadata and marks; before it unless told otherwise."""
     if "frontend_attributes" in like.attributes:
         attributes["frontend_attributes"] = like.attributes["frontend_attributes"]
     return build.make(
-        position, opcode, operands, attributes, shape=shape, name=like.name, metadata=like.metadata
+        position or like,
+        opcode,
+        operands,
+        attributes,
+        shape=shape,
+        name=like.name,
+        metadata=like.metadata,
     )
+
+
+def _again(
+    like: Instruction,
+    *operands: Instruction,
+    shape: ArrayShape,
+    position: Instruction | None = None,
+    **changed: Any,
+) -> Instruction:
+    """The op of ``like`` on other operands, with some attributes changed."""
+    attributes = {**like.attributes, **changed}
+    return _make(like, like.opcode, *operands, shape=shape, position=position, **attributes)
 
 
 def _slice(
@@ -153,179 +174,134 @@ def _slice(
     shape = source.array
     if (first, limit) == (0, shape.dims[dim]):
         return source
-    ranges = tuple(
-        SliceRange(first, limit) if d == dim else SliceRange(0, size)
-        for d, size in enumerate(shape.dims)
+    ranges = _changed(
+        tuple(SliceRange(0, size) for size in shape.dims), dim, SliceRange(first, limit)
     )
-    return _make(
-        position, like, "slice", (source,), {"slice": ranges}, cut_shape(shape, dim, limit - first)
-    )
+    target = cut_shape(shape, dim, limit - first)
+    return _make(like, "slice", source, shape=target, position=position, slice=ranges)
+
+
+def _changed(entries: tuple[_Entry, ...], dim: int, entry: _Entry) -> tuple[_Entry, ...]:
+    return (*entries[:dim], entry, *entries[dim + 1 :])
+
+
+def _is_whole(ranges: tuple[SliceRange, ...], piece: Instruction) -> bool:
+    sizes = zip(ranges, piece.array.dims, strict=True)
+    return all(entry == SliceRange(0, size) for entry, size in sizes)
 
 
 def _reread(node: Instruction, piece: Instruction, dim: int, first: int, limit: int) -> Instruction:
     """The slice or dynamic-slice ``node``, of a piece that holds all it wants along ``dim``."""
     if node.opcode == "slice":
         ranges: tuple[SliceRange, ...] = node.attributes["slice"]
-        moved = SliceRange(first, limit, ranges[dim].stride)
-        ranges = (*ranges[:dim], moved, *ranges[dim + 1 :])
-        dims = piece.array.dims
-        if all(entry == SliceRange(0, size) for entry, size in zip(ranges, dims, strict=True)):
+        ranges = _changed(ranges, dim, SliceRange(first, limit, ranges[dim].stride))
+        if _is_whole(ranges, piece):
             return piece
-        return _make(
-            node, node, "slice", (piece,), {**node.attributes, "slice": ranges}, node.array
-        )
+        return _again(node, piece, shape=node.array, slice=ranges)
     inner = _slice(node, node, piece, dim, first, limit)
     if inner.array.dims == node.array.dims:
         return inner
-    operands = (inner, *node.operands[1:])
-    return _make(node, node, "dynamic-slice", operands, node.attributes, node.array)
+    return _again(node, inner, *node.operands[1:], shape=node.array)
 
 
-def _constant(
-    position: Instruction, source: Instruction, dim: int, first: int, limit: int
-) -> Instruction:
-    shape = cut_shape(source.array, dim, limit - first)
-    literal = source.literal
-    assert literal is not None
-    if literal.array is None:
-        return _slice(position, source, source, dim, first, limit)
-    values = np.take(literal.array, range(first, limit), axis=dim)
-    return _make(position, source, "constant", (), {"literal": Literal(shape, values)}, shape)
+@dataclass(frozen=True)
+class _Piece:
+    """Elements ``first`` to ``limit`` of a node, which are made of pieces of its operands."""
+
+    pieces: Pieces
+    node: Instruction
+    dim: int
+    first: int
+    limit: int
+
+    @property
+    def shape(self) -> ArrayShape:
+        return cut_shape(self.node.array, self.dim, self.limit - self.first)
+
+    def fetch(self, operand: Instruction, shift: int = 0) -> Instruction:
+        """The same elements of an operand, or those ``shift`` further on."""
+        first, limit = self.first + shift, self.limit + shift
+        return self.pieces.fetch(self.node, operand, self.dim, first, limit)
+
+    def again(self, *operands: Instruction, **changed: Any) -> Instruction:
+        return _again(self.node, *operands, shape=self.shape, **changed)
 
 
-def _iota(
-    position: Instruction, source: Instruction, dim: int, first: int, shape: ArrayShape
-) -> Instruction:
-    counts = _make(position, source, "iota", (), source.attributes, shape)
-    if dim != source.attributes["iota_dimension"] or not first:
-        return counts
-    offset = build.splat(position, shape, first)
-    return _make(position, source, "add", (counts, offset), {}, shape)
+def _plain(piece: _Piece) -> Instruction:
+    node = piece.node
+    return piece.again(*piece.pieces.operands(node, node, piece.dim, piece.first, piece.limit))
 
 
-def _neutral(node: Instruction, opcode: str) -> Instruction:
-    dtype = node.array.dtype
-    identity = node.op.identity if opcode == node.opcode else _identity(opcode)
-    if identity in ("lowest", "highest"):
-        if dtype.is_pred:
-            identity = identity == "highest"
-        elif dtype.is_integer:
-            identity = dtype.limits[identity == "highest"]
-        else:
-            identity = -np.inf if identity == "lowest" else np.inf
-    if identity == -1:
-        identity = (
-            True if dtype.is_pred else -1 if dtype.kind == "signed" else (1 << dtype.bits) - 1
-        )
-    return build.splat(node, array(dtype), identity)
-
-
-def _identity(opcode: str) -> object:
-    return OPS[opcode].identity
-
-
-def _broadcast_value(node: Instruction, value: Instruction, dim: int, size: int) -> Instruction:
-    shape = cut_shape(node.array, dim, size)
-    return _make(node, node, "broadcast", (value,), {"dimensions": ()}, shape)
-
-
-def _concatenate(
-    pieces: Pieces, node: Instruction, dim: int, first: int, limit: int
-) -> Instruction:
-    if node.attributes["dimensions"][0] != dim:
-        operands = pieces.operands(node, node, dim, first, limit)
-        shape = cut_shape(node.array, dim, limit - first)
-        return _make(node, node, "concatenate", operands, node.attributes, shape)
-    offset = 0
+def _concatenate(piece: _Piece) -> Instruction:
+    node, offset = piece.node, 0
+    if node.attributes["dimensions"][0] != piece.dim:
+        return _plain(piece)
     for operand in node.operands:
-        size = operand.array.dims[dim]
-        if offset <= first and limit <= offset + size:
-            return pieces.fetch(node, operand, dim, first - offset, limit - offset)
+        size = operand.array.dims[piece.dim]
+        if offset <= piece.first and piece.limit <= offset + size:
+            return piece.fetch(operand, -offset)
         offset += size
     raise AssertionError(f"a piece of {node.name} crosses its operands")
 
 
-def _reshape(pieces: Pieces, node: Instruction, dim: int, first: int, limit: int) -> Instruction:
-    source = node.operands[0]
-    along = pieces.splits[source].dim
-    block, inner = prod(node.array.dims[dim + 1 :]), prod(source.array.dims[along + 1 :])
-    piece = pieces.fetch(node, source, along, first * block // inner, limit * block // inner)
-    shape = cut_shape(node.array, dim, limit - first)
-    return _make(node, node, "reshape", (piece,), node.attributes, shape)
+def _reshape(piece: _Piece) -> Instruction:
+    node, source = piece.node, piece.node.operands[0]
+    along = piece.pieces.splits[source].dim
+    block, inner = prod(node.array.dims[piece.dim + 1 :]), prod(source.array.dims[along + 1 :])
+    first, limit = piece.first * block // inner, piece.limit * block // inner
+    return piece.again(piece.pieces.fetch(node, source, along, first, limit))
 
 
-def _slice_piece(
-    pieces: Pieces, node: Instruction, dim: int, first: int, limit: int
-) -> Instruction:
-    ranges: tuple[SliceRange, ...] = node.attributes["slice"]
-    begin, stride = ranges[dim].start, ranges[dim].stride
-    if stride != 1:
-        raise AssertionError(f"{node.name} was cut across its stride")
-    piece = pieces.fetch(node, node.operands[0], dim, begin + first, begin + limit)
-    return _reread_slice(node, piece, dim, limit - first)
+def _slice_piece(piece: _Piece) -> Instruction:
+    ranges: tuple[SliceRange, ...] = piece.node.attributes["slice"]
+    wanted = ranges[piece.dim]
+    if wanted.stride != 1:
+        raise AssertionError(f"{piece.node.name} was cut across its stride")
+    source = piece.fetch(piece.node.operands[0], wanted.start)
+    ranges = _changed(ranges, piece.dim, SliceRange(0, piece.limit - piece.first))
+    return source if _is_whole(ranges, source) else piece.again(source, slice=ranges)
 
 
-def _reread_slice(node: Instruction, piece: Instruction, dim: int, size: int) -> Instruction:
-    ranges: tuple[SliceRange, ...] = node.attributes["slice"]
-    ranges = (*ranges[:dim], SliceRange(0, size), *ranges[dim + 1 :])
-    dims = piece.array.dims
-    if all(entry == SliceRange(0, size) for entry, size in zip(ranges, dims, strict=True)):
-        return piece
-    shape = cut_shape(node.array, dim, size)
-    return _make(node, node, "slice", (piece,), {**node.attributes, "slice": ranges}, shape)
+def _dynamic_slice(piece: _Piece) -> Instruction:
+    operand, *indices = piece.node.operands
+    source, sizes = piece.fetch(operand, start(piece.node, piece.dim) or 0), piece.shape.dims
+    if source.array.dims == sizes:
+        return source
+    return piece.again(source, *indices, dynamic_slice_sizes=sizes)
 
 
-def _dynamic_slice(
-    pieces: Pieces, node: Instruction, dim: int, first: int, limit: int
-) -> Instruction:
-    begin = start(node, dim) or 0
-    piece = pieces.fetch(node, node.operands[0], dim, begin + first, begin + limit)
-    shape = cut_shape(node.array, dim, limit - first)
-    if piece.array.dims == shape.dims:
-        return piece
-    attributes = {**node.attributes, "dynamic_slice_sizes": shape.dims}
-    return _make(node, node, "dynamic-slice", (piece, *node.operands[1:]), attributes, shape)
-
-
-def _update(pieces: Pieces, node: Instruction, dim: int, first: int, limit: int) -> Instruction:
-    target, update, *indices = node.operands
-    begin = start(node, dim) or 0
-    if limit <= begin or begin + update.array.dims[dim] <= first:
-        return pieces.fetch(node, target, dim, first, limit)
-    inner = pieces.fetch(node, update, dim, first - begin, limit - begin)
-    shape = cut_shape(node.array, dim, limit - first)
-    if inner.array.dims == shape.dims:
+def _update(piece: _Piece) -> Instruction:
+    target, update, *indices = piece.node.operands
+    begin = start(piece.node, piece.dim) or 0
+    if piece.limit <= begin or begin + update.array.dims[piece.dim] <= piece.first:
+        return piece.fetch(target)
+    inner = piece.fetch(update, -begin)
+    if inner.array.dims == piece.shape.dims:
         return inner
-    outer = pieces.fetch(node, target, dim, first, limit)
-    operands = (outer, inner, *indices)
-    return _make(node, node, "dynamic-update-slice", operands, node.attributes, shape)
+    return piece.again(piece.fetch(target), inner, *indices)
 
 
-def _pad(pieces: Pieces, node: Instruction, dim: int, first: int, limit: int) -> Instruction:
-    source, value = node.operands
-    padding: tuple[PaddingDim, ...] = node.attributes["padding"]
-    low, size = padding[dim].low, source.array.dims[dim]
-    if limit <= low or low + size <= first:
-        return _broadcast_value(node, value, dim, limit - first)
-    piece = pieces.fetch(node, source, dim, first - low, limit - low)
-    rest = (*padding[:dim], PaddingDim(0, 0), *padding[dim + 1 :])
+def _pad(piece: _Piece) -> Instruction:
+    source, value = piece.node.operands
+    padding: tuple[PaddingDim, ...] = piece.node.attributes["padding"]
+    low, size = padding[piece.dim].low, source.array.dims[piece.dim]
+    if piece.limit <= low or low + size <= piece.first:
+        return _make(piece.node, "broadcast", value, shape=piece.shape, dimensions=())
+    inner = piece.fetch(source, -low)
+    rest = _changed(padding, piece.dim, PaddingDim(0, 0))
     if all(entry == PaddingDim(0, 0) for entry in rest):
-        return piece
-    shape = cut_shape(node.array, dim, limit - first)
-    return _make(node, node, "pad", (piece, value), {**node.attributes, "padding": rest}, shape)
+        return inner
+    return piece.again(inner, value, padding=rest)
 
 
-def _reverse(pieces: Pieces, node: Instruction, dim: int, first: int, limit: int) -> Instruction:
-    size = node.array.dims[dim]
-    begin, end = first, limit
-    if dim in node.attributes["dimensions"]:
-        begin, end = size - limit, size - first
-    piece = pieces.fetch(node, node.operands[0], dim, begin, end)
-    shape = cut_shape(node.array, dim, limit - first)
-    return _make(node, node, "reverse", (piece,), node.attributes, shape)
+def _reverse(piece: _Piece) -> Instruction:
+    node = piece.node
+    turned = piece.dim in node.attributes["dimensions"]
+    shift = node.array.dims[piece.dim] - piece.limit - piece.first if turned else 0
+    return piece.again(piece.fetch(node.operands[0], shift))
 
 
-_SPECIAL: Mapping[str, Callable[[Pieces, Instruction, int, int, int], Instruction]] = op_table({
+_SPECIAL: Mapping[str, Callable[[_Piece], Instruction]] = op_table({
     "concatenate": _concatenate, "reshape": _reshape, "slice": _slice_piece,
     "dynamic-slice": _dynamic_slice, "dynamic-update-slice": _update, "pad": _pad,
     "reverse": _reverse,

@@ -157,8 +157,7 @@ class _Search:
             isinstance(node.shape, ArrayShape)
             and not node.shape.is_dynamic
             and node.is_understood
-            and not node.control_predecessors
-            and not node.control_successors
+            and not node.has_control_edges
             and "sharding" not in node.attributes
             and all(
                 isinstance(operand.shape, (ArrayShape, TupleShape)) for operand in node.operands
@@ -182,7 +181,7 @@ class _Search:
 
     def answer(self, user: Instruction, node: Instruction, split: Split) -> Answer:
         """How a user takes a cut operand, in all the places where it has it."""
-        if user.control_predecessors or user.control_successors or not user.is_understood:
+        if user.has_control_edges or not user.is_understood:
             return None
         found: Answer = None
         for number, operand in enumerate(user.operands):

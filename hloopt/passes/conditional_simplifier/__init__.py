@@ -107,7 +107,7 @@ ENTRY main {
             return _take(conditional, known, module, log)
         if hoist_results(conditional, branches, log):
             return True
-        if conditional.control_predecessors or conditional.control_successors:
+        if conditional.has_control_edges:
             return False
         if hoist_heads(conditional, branches, log) or hoist_tails(conditional, branches, log):
             return True

@@ -66,8 +66,7 @@ def is_movable(instruction: Instruction) -> bool:
         instruction.is_understood
         and instruction.opcode not in _FIXED
         and instruction.op.family not in ("collective", "async", "host", "random")
-        and not instruction.control_predecessors
-        and not instruction.control_successors
+        and not instruction.has_control_edges
         and "sharding" not in instruction.attributes
         and not instruction.shape.is_dynamic
         and not has_side_effect(instruction)

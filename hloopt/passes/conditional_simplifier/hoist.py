@@ -8,7 +8,6 @@ from typing import TypeGuard
 from hloopt.analysis.layout import same_layout
 from hloopt.ir import Instruction, build, edit
 from hloopt.passes.conditional_simplifier.branches import Branch, Key, is_movable, is_trivial
-from hloopt.passes.signatures import is_tied
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, TupleShape
@@ -132,7 +131,7 @@ def _hand_in(conditional: Instruction, branches: list[Branch], keys: list[Key]) 
 
 def _remove_unused(instructions: Iterable[Instruction]) -> None:
     for instruction in dict.fromkeys(instructions):
-        if not (instruction.users or instruction.is_root or is_tied(instruction)):
+        if not (instruction.users or instruction.is_root or instruction.has_control_edges):
             edit.remove(instruction)
 
 

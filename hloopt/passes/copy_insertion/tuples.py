@@ -35,7 +35,7 @@ def replace_leaves(user: Instruction, number: int, new: Mapping[Index, Instructi
     if (
         whole.opcode == "tuple"
         and whole.users == {user: 1}
-        and not (whole.is_root or whole.control_predecessors or whole.control_successors)
+        and not (whole.is_root or whole.has_control_edges)
         and all(len(index) == 1 for index in new)
     ):
         elements = (new.get((at,), operand) for at, operand in enumerate(whole.operands))

@@ -74,7 +74,7 @@ def _is_plain(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     return (
         instruction.is_understood
-        and not (instruction.control_predecessors or instruction.control_successors)
+        and not instruction.has_control_edges
         and (
             instruction.op.is_elementwise
             or opcode in _MOVING

@@ -55,7 +55,7 @@ ENTRY main {
     def obstacle(self, instruction: Instruction) -> str | None:
         """A selection that does more than compare."""
         for inner in instruction.attributes["select"]:
-            if inner.control_predecessors or inner.control_successors:
+            if inner.has_control_edges:
                 return f"{inner.name} of its selection has control edges"
             if has_side_effect(inner):
                 return f"{inner.name} of its selection has effects"

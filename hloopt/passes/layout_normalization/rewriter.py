@@ -242,8 +242,7 @@ class Rewriter:
     def may_drop(self, instruction: Instruction) -> bool:
         """Whether nothing but the value would be lost."""
         return not (
-            instruction.control_predecessors
-            or instruction.control_successors
+            instruction.has_control_edges
             or "frontend_attributes" in instruction.attributes
             or instruction.attributes.get("sharding")
             != instruction.operands[0].attributes.get("sharding")

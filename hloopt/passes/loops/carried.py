@@ -309,8 +309,7 @@ def _is_unused(instruction: Instruction) -> bool:
         instruction.users
         or instruction.is_root
         or instruction.opcode == "parameter"
-        or instruction.control_predecessors
-        or instruction.control_successors
+        or instruction.has_control_edges
         or instruction.op.family in ("collective", "async", "host")
         or has_side_effect(instruction)
     )

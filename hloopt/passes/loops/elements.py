@@ -84,11 +84,7 @@ def may_merge(
 
 def is_plain(read: Instruction, sharding: object = None) -> bool:
     """Whether a read has no control edges, and no sharding but this."""
-    return (
-        not read.control_predecessors
-        and not read.control_successors
-        and read.attributes.get("sharding") in (None, sharding)
-    )
+    return not read.has_control_edges and read.attributes.get("sharding") in (None, sharding)
 
 
 def needed(loop: Instruction, effects: Effects) -> set[int]:
@@ -101,7 +97,7 @@ def needed(loop: Instruction, effects: Effects) -> set[int]:
         {
             user.attributes["index"]
             for user in loop.users
-            if user.users or user.is_root or user.control_predecessors or user.control_successors
+            if user.users or user.is_root or user.has_control_edges
         },
         effects,
     )
@@ -125,11 +121,7 @@ def needed_for(loop: Instruction, results: set[int], effects: Effects) -> set[in
 
 
 def _acting(computation: Computation, effects: Effects) -> list[Instruction]:
-    return [
-        one
-        for one in computation
-        if effects.has(one) or one.control_predecessors or one.control_successors
-    ]
+    return [one for one in computation if effects.has(one) or one.has_control_edges]
 
 
 class _Backwards:

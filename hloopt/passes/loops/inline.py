@@ -96,12 +96,12 @@ class Body:
 
 def removal_obstacle(loop: Instruction) -> str:
     """Why a loop cannot give way to what it computes, or an empty string."""
-    if loop.control_predecessors or loop.control_successors:
+    if loop.has_control_edges:
         return "it has control edges"
     users = [user for user in loop.users if user.opcode == "get-tuple-element"]
     if any("sharding" in one.attributes for one in (loop, *users)):
         return "its result has a sharding"
-    if any(one.control_predecessors or one.control_successors for one in users):
+    if any(one.has_control_edges for one in users):
         return "its result has control edges"
     if not loop.is_understood or loop.shape.is_dynamic:
         return "it has unknown attributes or dynamic dimensions"

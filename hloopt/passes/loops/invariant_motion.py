@@ -180,8 +180,7 @@ class _Search:
     def may_move(self, instruction: Instruction) -> bool:
         """Whether nothing but its operands ties an instruction to its place."""
         if (
-            instruction.control_predecessors
-            or instruction.control_successors
+            instruction.has_control_edges
             or "sharding" in instruction.attributes
             or instruction.shape.is_dynamic
             or self.effects.has(instruction)

@@ -14,7 +14,7 @@ from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, open_computations
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
 from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, whole_uses
-from hloopt.passes.scan_recognition.ranges import identity
+from hloopt.passes.regions import identity
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, TupleShape
 
@@ -183,11 +183,7 @@ def _used(state: Instruction) -> dict[int, list[Instruction]]:
 
 
 def _ties(instruction: Instruction) -> bool:
-    return bool(
-        instruction.control_predecessors
-        or instruction.control_successors
-        or "sharding" in instruction.attributes
-    )
+    return bool(instruction.has_control_edges or "sharding" in instruction.attributes)
 
 
 def _sink(carried: Carried, number: int, reduce: Instruction) -> None:

@@ -185,8 +185,7 @@ class _Worker:
             isinstance(instruction.shape, ArrayShape)
             and (instruction.op.family in _FAMILIES or opcode in _ALSO)
             and opcode not in _HOLDERS
-            and not instruction.control_predecessors
-            and not instruction.control_successors
+            and not instruction.has_control_edges
             and not instruction.shape.is_dynamic
             and not self.effects.has(instruction)
             and not any(user.opcode in _HOLDERS for user in instruction.users)

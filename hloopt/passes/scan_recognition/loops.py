@@ -12,7 +12,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE
-from hloopt.passes.scan_recognition.ranges import identity
+from hloopt.passes.regions import identity
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.types import ArrayShape, TupleShape
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.ops import OPS
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
+from hloopt.passes.regions import identity
 from hloopt.rewrite.pattern import splat_literal
-from hloopt.types import ArrayShape, DType, PaddingDim, SliceRange
+from hloopt.types import ArrayShape, PaddingDim, SliceRange
 
 __all__ = ["Description", "Known", "describe", "identity"]
 
@@ -47,27 +46,6 @@ class Description:
         """Where an element is ``fill``."""
         found: Numbers = self.low == self.high
         return found
-
-
-def identity(opcode: str, dtype: DType) -> Numbers:
-    """The neutral element of an op, as a scalar of the type."""
-    value: Any = OPS[opcode].identity
-    storage = dtype.numpy
-    if value in ("lowest", "highest"):
-        top = value == "highest"
-        if dtype.is_pred:
-            value = top
-        elif dtype.is_integer:
-            value = dtype.limits[top]
-        else:
-            value = np.inf if top else -np.inf
-            if not np.isinf(np.array(value).astype(storage).astype(np.float64)):
-                # Types without infinities make NaN of one.
-                limits: Any = ml_dtypes.finfo(storage)  # type: ignore[no-untyped-call]
-                value = float(limits.max if top else limits.min)
-    elif value == -1:
-        value = True if dtype.is_pred else -1 if dtype.kind == "signed" else (1 << dtype.bits) - 1
-    return np.array(value).astype(storage)
 
 
 def describe(instruction: Instruction, known: Known, longest: int) -> Description | None:

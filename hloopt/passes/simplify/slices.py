@@ -56,7 +56,7 @@ def _same_slice(
             and user is not match.root
             and user.attributes == {"slice": taken}
             and user.shape == wanted
-            and not (user.control_predecessors or user.control_successors)
+            and not user.has_control_edges
         ):
             return user
     return None

@@ -23,7 +23,7 @@ from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.reduction import reduce as fold_all
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction
-from hloopt.passes.scan_recognition.ranges import identity
+from hloopt.passes.regions import identity
 from hloopt.runtime.numpy.loop_clone import LoopClone, clone_loop
 from hloopt.runtime.numpy.loop_places import WHOLE, Variable
 from hloopt.runtime.numpy.loop_plan import Blocks

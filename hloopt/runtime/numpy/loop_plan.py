@@ -11,7 +11,7 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.ops.traits import IDEMPOTENT, SOURCES
-from hloopt.passes.scan_recognition.ranges import identity
+from hloopt.passes.regions import identity
 from hloopt.runtime.numpy.loop_places import WHOLE, Needs, needs
 from hloopt.types import ArrayShape
 
