@@ -259,6 +259,15 @@ def _depth_first(model: MemoryModel, graph: _Graph) -> list[int]:
     return order
 
 
+def _users(model: MemoryModel) -> list[list[int]]:
+    """The instructions that touch each buffer."""
+    users: list[list[int]] = [[] for _ in model.sizes]
+    for at, touched in enumerate(model.touched):
+        for buffer in touched:
+            users[buffer].append(at)
+    return users
+
+
 def _list_order(model: MemoryModel, graph: _Graph, called: Sequence[int]) -> list[int]:
     """Take what is ready and frees most; a priority is set anew when a buffer has one user left.
 
@@ -267,10 +276,7 @@ def _list_order(model: MemoryModel, graph: _Graph, called: Sequence[int]) -> lis
     left = model.uses()
     sizes = model.sizes
     waiting = [len(before) for before in graph.before]
-    users: list[list[int]] = [[] for _ in sizes]
-    for at, touched in enumerate(model.touched):
-        for buffer in touched:
-            users[buffer].append(at)
+    users = _users(model)
     done = [False] * len(waiting)
 
     def entry(at: int) -> tuple[int, int, int]:
@@ -310,10 +316,7 @@ def _backward_order(model: MemoryModel, graph: _Graph, called: Sequence[int]) ->
     sizes = model.sizes
     waiting = [len(after) for after in graph.after]
     alive = [buffer in model.results or buffer in model.parameters for buffer in range(len(sizes))]
-    users: list[list[int]] = [[] for _ in sizes]
-    for at, touched in enumerate(model.touched):
-        for buffer in touched:
-            users[buffer].append(at)
+    users = _users(model)
 
     def entry(at: int) -> tuple[int, int, int]:
         ended = sum(sizes[buffer] for buffer in model.defined[at] if alive[buffer])

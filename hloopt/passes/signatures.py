@@ -182,14 +182,17 @@ def keep_branch_elements(computation: Computation, kept: list[int]) -> None:
     for caller in list(computation.callers):
         for number, branch in branch_operands(caller):
             if branch is computation:
-                old = caller.operands[number]
-                operands = tuple(old.operands[index] for index in kept)
-                new = build.make(
-                    caller, "tuple", operands, {}, shape=shape, name=old.name, metadata=old.metadata
-                )
-                edit.set_operand(caller, number, new)
-                if not (old.users or old.is_root or old.has_control_edges):
-                    edit.replace_instruction(old, new)
+                _keep_operands(caller, number, kept, shape)
+
+
+def _keep_operands(user: Instruction, number: int, kept: list[int], shape: TupleShape) -> None:
+    """Hand a tuple of these elements only to an operand."""
+    old = user.operands[number]
+    operands = tuple(old.operands[index] for index in kept)
+    new = build.make(user, "tuple", operands, shape=shape, name=old.name, metadata=old.metadata)
+    edit.set_operand(user, number, new)
+    if not (old.users or old.is_root or old.has_control_edges):
+        edit.replace_instruction(old, new)
 
 
 def is_open_barrier(instruction: Instruction) -> bool:
@@ -209,17 +212,11 @@ def keep_barrier_elements(barrier: Instruction, kept: list[int]) -> None:
     old = barrier.operands[0]
     assert isinstance(old.shape, TupleShape)
     shape = TupleShape(tuple(old.shape.elements[index] for index in kept))
-    operands = tuple(old.operands[index] for index in kept)
-    new = build.make(
-        barrier, "tuple", operands, {}, shape=shape, name=old.name, metadata=old.metadata
-    )
-    edit.set_operand(barrier, 0, new)
+    _keep_operands(barrier, 0, kept, shape)
     edit.set_shape(barrier, shape)
     place = {index: position for position, index in enumerate(kept)}
     for user in list(barrier.users):
         edit.set_attribute(user, "index", place[user.attributes["index"]])
-    if not (old.users or old.is_root or old.has_control_edges):
-        edit.replace_instruction(old, new)
 
 
 def _is_fixed(caller: Instruction, computation: Computation) -> bool:

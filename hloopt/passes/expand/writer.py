@@ -145,10 +145,7 @@ class Term:
 
     def convert(self, element: str | DType) -> Term:
         """The values in another element type; nothing where it is this one."""
-        kind = dtype(element) if isinstance(element, str) else element
-        if kind is self.dtype:
-            return self
-        return self.writer.make("convert", self, shape=plain(self.shape, kind))
+        return self._typed("convert", element)
 
     def wide(self) -> Term:
         """Floats narrower than f32 as f32; anything else as it is."""
@@ -156,10 +153,13 @@ class Term:
 
     def bits_as(self, element: str | DType) -> Term:
         """The bits as another element type of the same width; nothing where it is this one."""
+        return self._typed("bitcast-convert", element)
+
+    def _typed(self, opcode: str, element: str | DType) -> Term:
         kind = dtype(element) if isinstance(element, str) else element
         if kind is self.dtype:
             return self
-        return self.writer.make("bitcast-convert", self, shape=plain(self.shape, kind))
+        return self.unary(opcode, shape=plain(self.shape, kind))
 
     def reshape(self, *dims: int) -> Term:
         """The elements in row-major order; nothing where these are the dimensions."""

@@ -15,7 +15,7 @@ from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine
 from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import Dims, GatherDims, SliceRange
+from hloopt.types import ArrayShape, Dims, GatherDims, SliceRange
 
 __all__ = ["GatherToSlice"]
 
@@ -137,17 +137,14 @@ ENTRY main {
 
 def _clamped(starts: Starts, dims: Dims, sizes: Dims, arrays: KnownArrays) -> list[Array | None]:
     """For each operand dimension its clamped starts over the batch, where they are known."""
-    batch = starts.batch
-    found: list[Array | None] = [np.zeros(batch, np.int64) for _ in dims]
+    found: list[Array | None] = [np.zeros(starts.batch, np.int64) for _ in dims]
     for column, dim in enumerate(starts.columns):
         if dims[dim] == sizes[dim]:
             continue
         values = starts.known(column, arrays)
         found[dim] = None if values is None else np.clip(values, 0, dims[dim] - sizes[dim])
-    for dim, axis in starts.batching:
-        line = [1] * len(batch)
-        line[axis] = batch[axis]
-        found[dim] = np.broadcast_to(np.arange(batch[axis], dtype=np.int64).reshape(line), batch)
+    for dim, values in starts.counted():
+        found[dim] = values
     return found
 
 
@@ -179,12 +176,11 @@ def _single(
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     kept = tuple(size for dim, size in enumerate(sizes) if dim not in dropped)
     inner = site.reshape(window, row_major(window.array, kept))
-    site.replace(_spread(site, inner, dims.offset_dims, gather))
+    site.replace(_spread(site, inner, dims.offset_dims, gather.array))
 
 
-def _spread(site: Site, inner: Instruction, places: Dims, gather: Instruction) -> Instruction:
+def _spread(site: Site, inner: Instruction, places: Dims, shape: ArrayShape) -> Instruction:
     """Put dimensions at their places in the result; the rest of the result repeats them."""
-    shape = gather.array
     if places == tuple(range(shape.rank)):
         return inner
     if shape.elements == inner.array.elements and list(places) == sorted(places):
@@ -285,11 +281,7 @@ def _regular(site: Site, gather: Instruction, dims: GatherDims, plan: _Plan) -> 
     shape = gather.array
     if dimensions != shape.dims:
         shape = row_major(shape, dimensions)
-    if tuple(target) == tuple(range(shape.rank)):
-        return value
-    if shape.elements == value.array.elements:
-        return site.reshape(value, shape)
-    return site.make("broadcast", value, shape=shape, dimensions=tuple(target))
+    return _spread(site, value, tuple(target), shape)
 
 
 def _sliced(site: Site, value: Instruction, axes: tuple[_Axis, ...]) -> Instruction:

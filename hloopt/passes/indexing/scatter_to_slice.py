@@ -301,10 +301,8 @@ def _affine_starts(
         if known is None or not is_inside(known, shape.dims[dim], sizes[dim]):
             return None
         found[dim] = known
-    for dim, axis in starts.batching:
-        line = [1] * len(batch)
-        line[axis] = batch[axis]
-        found[dim] = np.broadcast_to(np.arange(batch[axis], dtype=np.int64).reshape(line), batch)
+    for dim, values in starts.counted():
+        found[dim] = values
     rows = [affine(values) for values in found]
     complete = [row for row in rows if row is not None]
     return complete if len(complete) == len(rows) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -119,10 +119,20 @@ class Starts:
             source = source.operands[0]
         return site.reshape(source, row_major(source.array, ()))
 
+    def counted(self) -> Iterator[tuple[int, Array]]:
+        """The operand dimensions that go along with batch dimensions, with their starts."""
+        for dim, axis in self.batching:
+            yield dim, np.broadcast_to(_along(axis, self.batch), self.batch)
+
     @property
     def is_single(self) -> bool:
         """Whether there is exactly one window."""
         return prod(self.batch) == 1
+
+
+def _along(axis: int, shape: Dims) -> Array:
+    """The index along an axis, as an array that broadcasts to the shape."""
+    return np.arange(shape[axis], dtype=np.int64).reshape(-1, *[1] * (len(shape) - axis - 1))
 
 
 @dataclass(frozen=True)
@@ -147,9 +157,7 @@ def affine(values: Array) -> Affine | None:
             place[axis] = 1
             step = int(values[tuple(place)]) - offset
         strides.append(step)
-        line = [1] * values.ndim
-        line[axis] = size
-        expected = expected + step * np.arange(size, dtype=np.int64).reshape(line)
+        expected = expected + step * _along(axis, values.shape)
     return Affine(offset, tuple(strides)) if np.array_equal(expected, values) else None
 
 

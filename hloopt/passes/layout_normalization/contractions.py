@@ -9,7 +9,7 @@ from hloopt.passes.layout_normalization.dimensions import (
     scatter_order,
 )
 from hloopt.passes.layout_normalization.rewriter import Order, Rewriter, positions
-from hloopt.passes.layout_normalization.values import Orders, orders_of, plain_orders
+from hloopt.passes.layout_normalization.values import Orders, plain_orders
 from hloopt.types import DotDims, GatherDims, ScatterDims, TupleShape, Window
 
 __all__ = ["convolution", "dot", "gather", "reduce", "reduce_window", "scatter", "sort"]
@@ -72,7 +72,7 @@ def dot(rewriter: Rewriter, instruction: Instruction) -> None:
     left, right = instruction.operands
     lhs, rhs = rewriter.order(left), rewriter.order(right)
     dims = DotDims.of(instruction.attributes)
-    declared: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    declared = rewriter.own_order(instruction)
     count = len(dims.lhs_batch)
     batches = [dimension for dimension in declared if dimension < count]
     free_left = _free(lhs, dims.lhs_batch + dims.lhs_contracting)
@@ -108,7 +108,7 @@ def _ranks(dimensions: list[int]) -> list[int]:
 def convolution(rewriter: Rewriter, instruction: Instruction) -> None:
     left, right = instruction.operands
     lhs, rhs = rewriter.order(left), rewriter.order(right)
-    order: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    order = rewriter.own_order(instruction)
     rewriter.update(
         instruction,
         (rewriter.operand(left, lhs), rewriter.operand(right, rhs)),
@@ -125,7 +125,7 @@ def gather(rewriter: Rewriter, instruction: Instruction) -> None:
     order, index_order = rewriter.order(source), rewriter.order(indices)
     if instruction.attributes.get("indices_are_sorted"):
         index_order = tuple(range(len(index_order)))
-    declared: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    declared = rewriter.own_order(instruction)
     dims = GatherDims.of(instruction.attributes)
     attributes, result = gather_order(dims, order, index_order, declared)
     rewriter.update(

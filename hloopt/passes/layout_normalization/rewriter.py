@@ -250,6 +250,11 @@ class Rewriter:
 
     # ---- the border ---------------------------------------------------------------------------------
 
+    def own_order(self, instruction: Instruction) -> Order:
+        """The order of an array in the text."""
+        order: Order = orders_of(self.shape(instruction))  # type: ignore[assignment]
+        return order
+
     def stays(self, instruction: Instruction) -> bool:
         """Whether its result keeps the layout it has."""
         return is_border(instruction) or instruction.opcode in self.kept

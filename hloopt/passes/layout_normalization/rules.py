@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -60,8 +60,7 @@ def _common_order(rewriter: Rewriter, instruction: Instruction) -> Order:
     }
     if len(orders) == 1:
         return orders.pop()
-    declared: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
-    return declared
+    return rewriter.own_order(instruction)
 
 
 def _copy(rewriter: Rewriter, instruction: Instruction) -> None:
@@ -88,7 +87,7 @@ def _copy(rewriter: Rewriter, instruction: Instruction) -> None:
 def _transpose(rewriter: Rewriter, instruction: Instruction) -> None:
     source = instruction.operands[0]
     permutation: Order = instruction.attributes["dimensions"]
-    order: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    order = rewriter.own_order(instruction)
     value, plain = rewriter.values[source], tuple(range(len(order)))
     if isinstance(value, Raw) and order == plain:
         # The bytes of a parameter as they are, which is what this pass itself writes.
@@ -112,14 +111,14 @@ def _transpose(rewriter: Rewriter, instruction: Instruction) -> None:
 def _broadcast(rewriter: Rewriter, instruction: Instruction) -> None:
     source = instruction.operands[0]
     own = rewriter.order(source)
-    order: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    order = rewriter.own_order(instruction)
     targets = instruction.attributes.get("dimensions", ())
     dimensions = positions(order, tuple(targets[dimension] for dimension in own))
     rewriter.update(instruction, (rewriter.operand(source, own),), order, dimensions=dimensions)
 
 
 def _iota(rewriter: Rewriter, instruction: Instruction) -> None:
-    order: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    order = rewriter.own_order(instruction)
     (dimension,) = positions(order, (instruction.attributes["iota_dimension"],))
     rewriter.update(instruction, (), order, iota_dimension=dimension)
 
@@ -155,24 +154,17 @@ def _reverse(rewriter: Rewriter, instruction: Instruction) -> None:
     rewriter.update(instruction, (operand,), order, dimensions=tuple(sorted(dimensions)))
 
 
-def _slice(rewriter: Rewriter, instruction: Instruction) -> None:
-    order = rewriter.order(instruction.operands[0])
-    ranges = instruction.attributes["slice"]
-    operand = rewriter.operand(instruction.operands[0], order)
-    taken = tuple(ranges[dimension] for dimension in order)
-    rewriter.update(instruction, (operand,), order, slice=taken)
+def _permuted(name: str) -> Rule:
+    """Of ops with an entry for each dimension of the first operand; other operands are scalars."""
 
+    def rule(rewriter: Rewriter, instruction: Instruction) -> None:
+        source, *scalars = instruction.operands
+        order, entries = rewriter.order(source), instruction.attributes[name]
+        operands = rewriter.operand(source, order), *(rewriter.operand(one, ()) for one in scalars)
+        turned = tuple(entries[dimension] for dimension in order)
+        rewriter.update(instruction, operands, order, **{name: turned})
 
-def _pad(rewriter: Rewriter, instruction: Instruction) -> None:
-    order = rewriter.order(instruction.operands[0])
-    padding = instruction.attributes["padding"]
-    source, filler = instruction.operands
-    rewriter.update(
-        instruction,
-        (rewriter.operand(source, order), rewriter.operand(filler, ())),
-        order,
-        padding=tuple(padding[dimension] for dimension in order),
-    )
+    return rule
 
 
 def _concatenate(rewriter: Rewriter, instruction: Instruction) -> None:
@@ -183,32 +175,29 @@ def _concatenate(rewriter: Rewriter, instruction: Instruction) -> None:
 
 
 def _dynamic_slice(rewriter: Rewriter, instruction: Instruction) -> None:
-    source, *starts = instruction.operands
-    order = rewriter.order(instruction.operands[0])
-    if len(starts) != len(order) or any(start.array.rank for start in starts):
-        apply_logically(rewriter, instruction)
-        return
-    sizes = instruction.attributes["dynamic_slice_sizes"]
-    rewriter.update(
-        instruction,
-        (rewriter.operand(source, order), *_starts(rewriter, starts, order)),
-        order,
-        dynamic_slice_sizes=tuple(sizes[dimension] for dimension in order),
+    sizes, order = (
+        instruction.attributes["dynamic_slice_sizes"],
+        rewriter.order(instruction.operands[0]),
     )
+    _at_places(rewriter, instruction, 1, dynamic_slice_sizes=tuple(sizes[one] for one in order))
 
 
 def _dynamic_update_slice(rewriter: Rewriter, instruction: Instruction) -> None:
-    source, update, *starts = instruction.operands
-    order = rewriter.order(instruction.operands[0])
+    _at_places(rewriter, instruction, 2)
+
+
+def _at_places(rewriter: Rewriter, instruction: Instruction, count: int, **attributes: Any) -> None:
+    """``count`` arrays, and a start for each of their dimensions."""
+    arrays, starts = instruction.operands[:count], instruction.operands[count:]
+    order = rewriter.order(arrays[0])
     if len(starts) != len(order) or any(start.array.rank for start in starts):
         apply_logically(rewriter, instruction)
         return
-    arrays = rewriter.operand(source, order), rewriter.operand(update, order)
-    rewriter.update(instruction, (*arrays, *_starts(rewriter, starts, order)), order)
-
-
-def _starts(rewriter: Rewriter, starts: list[Instruction], order: Order) -> tuple[Instruction, ...]:
-    return tuple(rewriter.operand(starts[dimension], ()) for dimension in order)
+    operands = (
+        *(rewriter.operand(array, order) for array in arrays),
+        *(rewriter.operand(starts[dimension], ()) for dimension in order),
+    )
+    rewriter.update(instruction, operands, order, **attributes)
 
 
 # ---- tuples and what passes values on ---------------------------------------------------------------
@@ -281,12 +270,12 @@ RULES: Final[Mapping[str, Rule]] = op_table({
     "get-tuple-element": _get_tuple_element,
     "iota": _iota,
     "opt-barrier": _pass_on,
-    "pad": _pad,
+    "pad": _permuted("padding"),
     "reduce": contractions.reduce,
     "reduce-window": contractions.reduce_window,
     "reverse": _reverse,
     "scatter": contractions.scatter,
-    "slice": _slice,
+    "slice": _permuted("slice"),
     "sort": contractions.sort,
     "transpose": _transpose,
     "tuple": _tuple,
