@@ -118,11 +118,10 @@ def _read_by_elements(fusion: Instruction) -> None:
 
 def element_of(fusion: Instruction, index: int) -> Instruction:
     """A new ``get-tuple-element`` right after the fusion."""
-    assert isinstance(fusion.shape, TupleShape)
     element = Instruction(
         "get-tuple-element",
         "get-tuple-element",
-        fusion.shape.elements[index],
+        fusion.elements[index],
         (fusion,),
         {"index": index},
     )

@@ -22,6 +22,7 @@ __all__ = [
     "clone_computation",
     "clone_module",
     "constant",
+    "element",
     "infer_shape",
     "make",
     "no_collection",
@@ -82,6 +83,17 @@ def constant(position: Instruction | Computation, literal: Literal, name: str = 
     return make(
         position, "constant", (), {"literal": literal}, shape=literal.shape, name=name or "constant"
     )
+
+
+def element(
+    position: Instruction | Computation,
+    whole: Instruction,
+    index: int,
+    metadata: Metadata | None = None,
+) -> Instruction:
+    """An element of a tuple."""
+    attributes, shape = {"index": index}, whole.elements[index]
+    return make(position, "get-tuple-element", (whole,), attributes, shape=shape, metadata=metadata)
 
 
 def splat(position: Instruction | Computation, shape: ArrayShape, value: object) -> Instruction:

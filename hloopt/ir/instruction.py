@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hloopt.ops import OPS, OpDef, attributes_of, op_of
-from hloopt.types import ArrayShape, Literal, Metadata, Shape
+from hloopt.types import ArrayShape, Literal, Metadata, Shape, TupleShape
 
 if TYPE_CHECKING:
     from hloopt.ir.computation import Computation
@@ -98,6 +98,13 @@ class Instruction:
         if not isinstance(self.shape, ArrayShape):
             raise TypeError(f"{self.name} has shape {self.shape}, not an array")
         return self.shape
+
+    @property
+    def elements(self) -> tuple[Shape, ...]:
+        """The shapes of a tuple's elements; raises ``TypeError`` for anything else."""
+        if not isinstance(self.shape, TupleShape):
+            raise TypeError(f"{self.name} has shape {self.shape}, not a tuple")
+        return self.shape.elements
 
     @property
     def literal(self) -> Literal | None:

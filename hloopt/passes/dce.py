@@ -169,13 +169,11 @@ def narrow_argument(computation: Computation, needed: Needed, log: PassLog) -> b
     if wanted is None:
         return False
     parameter = computation.parameters[0]
-    shape = parameter.shape
-    assert isinstance(shape, TupleShape)
-    if len(wanted) == len(shape.elements) or not log.allows():
+    if len(wanted) == len(parameter.elements) or not log.allows():
         return False
     if any(user.attributes["index"] not in wanted for user in parameter.users):
         return False
-    lost = len(shape.elements) - len(wanted)
+    lost = len(parameter.elements) - len(wanted)
     log.hit("drop unused elements of an argument", parameter, f"nothing needs {lost} of them")
     keep_branch_elements(computation, sorted(wanted))
     return True

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ir.walk import called_computations
 
-__all__ = ["own_computation", "own_fusion_bodies"]
+__all__ = ["own_computation", "own_fusion_bodies", "remove_uncalled"]
 
 
 def own_computation(caller: Instruction, name: str) -> None:
@@ -28,3 +29,16 @@ def own_fusion_bodies(instructions: Iterable[Instruction]) -> None:
     for instruction in instructions:
         if instruction.opcode == "fusion" and instruction.computation is not None:
             own_computation(instruction, "calls")
+
+
+def remove_uncalled(computations: Iterable[Computation]) -> None:
+    """Remove those of some computations that nobody calls, and what they called alone."""
+    pending = list(computations)
+    while pending:
+        computation = pending.pop()
+        module = computation.module
+        if module is None or computation.callers or computation is module.entry:
+            continue
+        called = {one for caller in computation for one in called_computations(caller)}
+        edit.remove_computation(computation)
+        pending.extend(called)

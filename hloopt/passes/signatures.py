@@ -134,9 +134,8 @@ def keep_results(group: list[Computation], kept: list[int]) -> None:
     callers = dict.fromkeys(caller for computation in group for caller in computation.callers)
     for computation in group:
         root = computation.root
-        assert isinstance(root.shape, TupleShape)
         edit.set_operands(root, tuple(root.operands[index] for index in kept))
-        edit.set_shape(root, TupleShape(tuple(root.shape.elements[index] for index in kept)))
+        edit.set_shape(root, TupleShape(tuple(root.elements[index] for index in kept)))
     alone = len(kept) == 1 and _may_be_alone(group, callers)
     for caller in callers:
         edit.set_shape(caller, group[0].root.shape)
@@ -174,8 +173,7 @@ def _take_out(computation: Computation, callers: Iterable[Instruction]) -> None:
 def keep_branch_elements(computation: Computation, kept: list[int]) -> None:
     """Take these elements of the argument only."""
     parameter = computation.parameters[0]
-    assert isinstance(parameter.shape, TupleShape)
-    shape = TupleShape(tuple(parameter.shape.elements[index] for index in kept))
+    shape = TupleShape(tuple(parameter.elements[index] for index in kept))
     edit.set_shape(parameter, shape)
     for user in list(parameter.users):
         edit.set_attribute(user, "index", kept.index(user.attributes["index"]))
@@ -210,8 +208,7 @@ def is_open_barrier(instruction: Instruction) -> bool:
 def keep_barrier_elements(barrier: Instruction, kept: list[int]) -> None:
     """Hand on these elements only."""
     old = barrier.operands[0]
-    assert isinstance(old.shape, TupleShape)
-    shape = TupleShape(tuple(old.shape.elements[index] for index in kept))
+    shape = TupleShape(tuple(old.elements[index] for index in kept))
     _keep_operands(barrier, 0, kept, shape)
     edit.set_shape(barrier, shape)
     place = {index: position for position, index in enumerate(kept)}

@@ -19,7 +19,7 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import FORWARDING
-from hloopt.types import ArrayShape, ConvDims, DotDims, ScatterDims, TupleShape, leaves
+from hloopt.types import ArrayShape, ConvDims, DotDims, ScatterDims, leaves
 
 __all__ = ["ALONE", "BODY", "CONDITION", "Flow", "Path", "Read", "Value"]
 
@@ -228,8 +228,7 @@ class Flow:
 def _leaves_before(source: Instruction, index: int) -> int:
     if source.opcode == "tuple":
         return sum(map(leaf_count, source.operands[:index]))
-    assert isinstance(source.shape, TupleShape)
-    return sum(len(list(leaves(shape))) for shape in source.shape.elements[:index])
+    return sum(len(list(leaves(shape))) for shape in source.elements[:index])
 
 
 def _called(instruction: Instruction) -> Computation:

@@ -10,7 +10,7 @@ from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
 from hloopt.codegen.scalars import literal
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ELEMENTAL, op_table
-from hloopt.types import Shape, TupleShape, leaves
+from hloopt.types import Shape, leaves
 
 __all__ = ["EMITTERS", "call_frame"]
 
@@ -46,8 +46,7 @@ def call_frame(e: Elements, instruction: Instruction) -> Frame:
 
 def _element(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     source = instruction.operands[0]
-    assert isinstance(source.shape, TupleShape)
-    before = source.shape.elements[: instruction.attributes["index"]]
+    before = source.elements[: instruction.attributes["index"]]
     return (yield At(source, index, sum(map(_leaf_count, before)) + leaf))
 
 

@@ -24,7 +24,7 @@ from hloopt.fusion.horizontal.member import is_laid_out_like, results_of
 from hloopt.fusion.merge import has_tuple_root
 from hloopt.fusion.outputs import remove_dead_elements, remove_source
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.types import ArrayShape, Layout, SliceRange, TupleShape, descending
+from hloopt.types import ArrayShape, Layout, SliceRange, descending
 
 __all__ = ["hand_over", "join"]
 
@@ -188,13 +188,12 @@ def _element(
     member: Instruction, fusion: Instruction, number: int, shape: ArrayShape, at: Instruction
 ) -> Instruction:
     """The fusion's result in the shape that the member had for it."""
-    assert isinstance(fusion.shape, TupleShape)
     element = build.make(
         at,
         "get-tuple-element",
         (fusion,),
         {"index": number},
-        shape=fusion.shape.elements[number],
+        shape=fusion.elements[number],
         metadata=member.metadata,
     )
     if not is_laid_out_like(element.array, shape):

@@ -72,9 +72,7 @@ class _Rewriter:
 
     def lay_out(self, loop: Loop, slots: dict[int, Split]) -> None:
         """The first piece keeps the place of the whole; the others go to the end."""
-        shape = loop.instruction.shape
-        assert isinstance(shape, TupleShape)
-        elements: list[Shape] = list(shape.elements)
+        elements: list[Shape] = list(loop.instruction.elements)
         places = self.places[loop] = {}
         for index, split in slots.items():
             whole = elements[index]
@@ -125,11 +123,6 @@ class _Rewriter:
     def elements(self, position: Instruction, old: Instruction) -> list[Instruction]:
         if old.opcode == "tuple":
             return list(old.operands)
-        assert isinstance(old.shape, TupleShape)
         return [
-            build.make(
-                position, "get-tuple-element", (old,), {"index": index}, shape=shape,
-                metadata=old.metadata,
-            )
-            for index, shape in enumerate(old.shape.elements)
-        ]  # fmt: skip
+            build.element(position, old, index, old.metadata) for index in range(len(old.elements))
+        ]

@@ -69,9 +69,7 @@ class Slot:
     @property
     def shape(self) -> ArrayShape:
         """The shape of the element."""
-        shape = self.loop.instruction.shape
-        assert isinstance(shape, TupleShape)
-        element = shape.elements[self.index]
+        element = self.loop.instruction.elements[self.index]
         assert isinstance(element, ArrayShape)
         return element
 

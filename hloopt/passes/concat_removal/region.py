@@ -368,9 +368,7 @@ class _Edges:
 
 def _slot_may_be_cut(slot: Slot) -> bool:
     """Only arrays that have the same layout wherever the state is made."""
-    state = slot.loop.instruction.shape
-    assert isinstance(state, TupleShape)
-    shape = state.elements[slot.index]
+    shape = slot.loop.instruction.elements[slot.index]
     if not isinstance(shape, ArrayShape) or shape.is_dynamic:
         return False
     for source in (*slot.loop.sources, slot.loop.start, slot.loop.body.root):

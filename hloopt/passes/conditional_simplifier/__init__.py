@@ -15,6 +15,7 @@ from hloopt.passes.conditional_simplifier.select import select_instead, select_o
 from hloopt.passes.dce import narrow_argument, narrow_results, sweep
 from hloopt.passes.effects import Effects
 from hloopt.passes.needed import Needed
+from hloopt.passes.own_bodies import remove_uncalled
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["ConditionalSimplifier"]
@@ -97,7 +98,8 @@ ENTRY main {
                 if instruction.opcode == "conditional" and instruction.is_understood:
                     changed |= self._simplify(instruction, module, log)
         if changed:
-            _remove_uncalled(module)
+            # The branches that were not taken, and what only they called.
+            remove_uncalled(list(module))
         return _drop(module, log) or changed
 
     def _simplify(self, conditional: Instruction, module: Module, log: PassLog) -> bool:
@@ -163,16 +165,6 @@ def _take(conditional: Instruction, branch: Branch, module: Module, log: PassLog
     if not inlining_obstacle(call, home):
         inline_call(call, module)
     return True
-
-
-def _remove_uncalled(module: Module) -> None:
-    """Take out the branches that were not taken, and what only they called."""
-    pending = [entry for entry in module if not entry.callers and entry is not module.entry]
-    while pending:
-        computation = pending.pop()
-        called = {entry for caller in computation for entry in called_computations(caller)}
-        edit.remove_computation(computation)
-        pending += [entry for entry in called if not entry.callers]
 
 
 def _drop(module: Module, log: PassLog) -> bool:

@@ -131,11 +131,7 @@ def _selected(conditional: Instruction, results: list[Instruction]) -> Instructi
 def _element(conditional: Instruction, result: Instruction, index: int) -> Instruction:
     if result.opcode == "tuple":
         return result.operands[index]
-    assert isinstance(result.shape, TupleShape)
-    return build.make(
-        conditional, "get-tuple-element", (result,), {"index": index},
-        shape=result.shape.elements[index], metadata=conditional.metadata,
-    )  # fmt: skip
+    return build.element(conditional, result, index, conditional.metadata)
 
 
 def _conditions(conditional: Instruction, count: int) -> list[Instruction]:

@@ -59,10 +59,9 @@ def _with(
         return new[at]
     if not any(index[: len(at)] == at for index in new):
         return whole
-    assert isinstance(whole.shape, TupleShape)
     elements = tuple(
         _with(position, element_of(position, whole, number), new, (*at, number))
-        for number in range(len(whole.shape.elements))
+        for number in range(len(whole.elements))
     )
     where = position if position is not None else whole.computation
     assert where is not None
@@ -76,15 +75,7 @@ def element_of(position: Instruction | None, whole: Instruction, number: int) ->
         return whole.operands[number]
     where = position if position is not None else whole.computation
     assert where is not None
-    assert isinstance(whole.shape, TupleShape)
-    return build.make(
-        where,
-        "get-tuple-element",
-        (whole,),
-        {"index": number},
-        shape=whole.shape.elements[number],
-        metadata=whole.metadata,
-    )
+    return build.element(where, whole, number, whole.metadata)
 
 
 def leaf_of(position: Instruction | None, whole: Instruction, index: Index) -> Instruction:

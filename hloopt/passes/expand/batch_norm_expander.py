@@ -12,7 +12,6 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.types import TupleShape
 
 __all__ = ["BatchNormExpander"]
 
@@ -69,9 +68,7 @@ ENTRY main {
             return self.inference(norm, *wide[1:]).convert(kind)
         formula = self.training if instruction.opcode == "batch-norm-training" else self.gradient
         results: Sequence[Term] = formula(norm, *wide[1:])
-        shape = instruction.shape
-        assert isinstance(shape, TupleShape)
-        parts = zip(results, shape.elements, strict=True)
+        parts = zip(results, instruction.elements, strict=True)
         return write.pack(*(write.fitted(part.convert(kind), wanted) for part, wanted in parts))
 
     def inference(self, norm: _Norm, scale: Term, offset: Term, mean: Term, variance: Term) -> Term:

@@ -118,12 +118,10 @@ def _typed(words: Term, kind: DType) -> Term:
 
 
 def _call(instruction: Instruction, write: Writer) -> Term:
-    shape = instruction.shape
-    assert isinstance(shape, TupleShape)
-    first = shape.elements[0]
+    first = instruction.elements[0]
     key0, key1, x0, x1 = (
         write.fitted(write.term(operand), first) for operand in instruction.operands
     )
     words = threefry2x32((key0, key1), x0, x1)
-    parts = zip(words, shape.elements, strict=True)
+    parts = zip(words, instruction.elements, strict=True)
     return write.pack(*(write.fitted(word, wanted) for word, wanted in parts))

@@ -18,7 +18,7 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import PLUMBING, VIEWS
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape
 
 __all__ = ["expand", "is_threefry", "obstacle"]
 
@@ -91,8 +91,7 @@ def expand(loop: Instruction, write: Writer) -> Term:
     for _ in range(_TRIPS):
         state = unrolled.run(loop.attributes["body"], (state,))
     assert isinstance(state, tuple)
-    assert isinstance(loop.shape, TupleShape)
-    parts = zip(map(unrolled.term, state), loop.shape.elements, strict=True)
+    parts = zip(map(unrolled.term, state), loop.elements, strict=True)
     return write.pack(*(write.fitted(part, wanted) for part, wanted in parts))
 
 

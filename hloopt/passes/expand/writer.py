@@ -7,13 +7,14 @@ before the instruction it replaces and carries that one's metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
+from hloopt.passes.own_bodies import remove_uncalled
 from hloopt.passes.regions import combiner_computation
 from hloopt.rewrite import same_layout
 from hloopt.types import (
@@ -313,16 +314,7 @@ class Writer:
                     edit.add_control_edge(before, instruction)
         called = list(called_computations(old))
         edit.replace_instruction(old, new)
-        _remove_uncalled(called)
-
-
-def _remove_uncalled(computations: Iterable[Computation]) -> None:
-    pending = list(computations)
-    while pending:
-        computation = pending.pop()
-        if computation.module is not None and not computation.callers:
-            pending += [called for inner in computation for called in called_computations(inner)]
-            edit.remove_computation(computation)
+        remove_uncalled(called)
 
 
 def plain(shape: ArrayShape, element: DType | None = None) -> ArrayShape:

@@ -123,9 +123,8 @@ class Rewriter:
         if isinstance(value, Parts):
             return value.elements
         whole = value.instruction
-        assert isinstance(whole.shape, TupleShape)
         elements: list[Value] = []
-        for index, shape in enumerate(whole.shape.elements):
+        for index, shape in enumerate(whole.elements):
             part = self._element(whole, index, shape)
             if isinstance(value, Raw):
                 elements.append(self.known(part))

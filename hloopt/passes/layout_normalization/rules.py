@@ -205,13 +205,11 @@ def _at_places(rewriter: Rewriter, instruction: Instruction, count: int, **attri
 
 def _tuple(rewriter: Rewriter, instruction: Instruction) -> None:
     if rewriter.is_result_tuple(instruction):
-        shape = instruction.shape
-        assert isinstance(shape, TupleShape)
         rewriter.keep(
             instruction,
             tuple(
                 rewriter.declared(rewriter.values[operand], element)
-                for operand, element in zip(instruction.operands, shape.elements, strict=True)
+                for operand, element in zip(instruction.operands, instruction.elements, strict=True)
             ),
         )
         return

@@ -10,7 +10,7 @@ from hloopt.analysis.loop_config import Config, config_text, loop_config
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.passes.loops.shardings import by_element, element_shardings, keep_shardings
-from hloopt.passes.own_bodies import own_computation
+from hloopt.passes.own_bodies import own_computation, remove_uncalled
 from hloopt.types import Shape, TupleShape
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "init_elements",
     "obstacle",
     "reads",
-    "remove_uncalled",
     "remove_unused",
     "states",
     "tuple_of",
@@ -92,13 +91,8 @@ def init_elements(loop: Instruction) -> tuple[Instruction, ...]:
     return source.operands if source.opcode == "tuple" else _elements(source, loop)
 
 
-def _elements(source: Instruction, position: Instruction) -> tuple[Instruction, ...]:
-    shape = source.shape
-    assert isinstance(shape, TupleShape)
-    return tuple(
-        build.make(position, "get-tuple-element", (source,), {"index": index}, shape=element)
-        for index, element in enumerate(shape.elements)
-    )
+def _elements(source: Instruction, position: Instruction | Computation) -> tuple[Instruction, ...]:
+    return tuple(build.element(position, source, index) for index in range(len(source.elements)))
 
 
 class Carried:
@@ -136,8 +130,7 @@ class Carried:
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of the elements."""
-        assert isinstance(self.loop.shape, TupleShape)
-        return self.loop.shape.elements
+        return self.loop.elements
 
     def drop(self, indices: Collection[int]) -> None:
         """Take elements out of the state; nothing but their own next values may need them."""
@@ -176,19 +169,12 @@ class Carried:
 
     def read(self, state: Instruction, index: int, position: Instruction) -> Instruction:
         """A get-tuple-element of the state, right before an instruction."""
-        shape = state.shape
-        assert isinstance(shape, TupleShape)
-        attributes = {"index": index}
-        return build.make(
-            position, "get-tuple-element", (state,), attributes, shape=shape.elements[index]
-        )
+        return build.element(position, state, index)
 
     def reshape(self, change: _Change) -> None:
         """Change the shapes of the elements everywhere; what is told by element only is dropped."""
         for part in (self.init, self.root, *self.states, self.loop):
-            shape = part.shape
-            assert isinstance(shape, TupleShape)
-            edit.set_shape(part, TupleShape(tuple(change(list(shape.elements)))))
+            edit.set_shape(part, TupleShape(tuple(change(list(part.elements)))))
             for name in _BY_ELEMENT:
                 if name in part.attributes:
                     edit.set_attribute(part, name, None)
@@ -214,12 +200,7 @@ class Carried:
             return
         elements = root.operands if root.opcode == "tuple" else None
         if elements is None:
-            shape = root.shape
-            assert isinstance(shape, TupleShape)
-            elements = tuple(
-                build.make(self.body, "get-tuple-element", (root,), {"index": index}, shape=one)
-                for index, one in enumerate(shape.elements)
-            )
+            elements = _elements(root, self.body)
         edit.set_root(self.body, tuple_of(self.body, elements, root.shape))
 
 
@@ -313,16 +294,3 @@ def _is_unused(instruction: Instruction) -> bool:
         or instruction.op.family in ("collective", "async", "host")
         or has_side_effect(instruction)
     )
-
-
-def remove_uncalled(computations: Iterable[Computation]) -> None:
-    """Remove those of some computations that nobody calls, and what they called alone."""
-    pending = list(computations)
-    while pending:
-        computation = pending.pop()
-        module = computation.module
-        if module is None or computation.callers or computation is module.entry:
-            continue
-        called = {one for caller in computation for one in called_computations(caller)}
-        edit.remove_computation(computation)
-        pending.extend(called)

@@ -10,7 +10,7 @@ from hloopt.ops.traits import NOT_MERGEABLE
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops.carried import states, whole_uses
 from hloopt.rewrite.driver import same_layout
-from hloopt.types import ArrayShape, Literal, TupleShape, descending
+from hloopt.types import ArrayShape, Literal, descending
 
 __all__ = [
     "count",
@@ -31,8 +31,7 @@ _MOST_ROUNDS = 16
 
 def count(loop: Instruction) -> int:
     """The number of elements of the state."""
-    assert isinstance(loop.shape, TupleShape)
-    return len(loop.shape.elements)
+    return len(loop.elements)
 
 
 def following(body: Computation, index: int) -> Instruction | None:
@@ -57,11 +56,9 @@ def may_replace_result(
     loop: Instruction, index: int, state: Instruction, read_behind: list[Instruction]
 ) -> bool:
     """Whether an element of a loop's result may be that of ``state``, the tuple before the loop."""
-    assert isinstance(loop.shape, TupleShape)
-    assert isinstance(state.shape, TupleShape)
     value = state.operands[index] if state.opcode == "tuple" else None
     sharding = value.attributes.get("sharding") if value is not None else None
-    return same_layout(loop.shape.elements[index], state.shape.elements[index]) and all(
+    return same_layout(loop.elements[index], state.elements[index]) and all(
         is_plain(read, sharding) for read in read_behind
     )
 
@@ -76,8 +73,7 @@ def may_merge(
 ) -> bool:
     """Whether layouts and shardings let one element stand for another; ``found`` are its uses."""
     for state in states(loop):
-        assert isinstance(state.shape, TupleShape)
-        if not same_layout(state.shape.elements[index], state.shape.elements[first]):
+        if not same_layout(state.elements[index], state.elements[first]):
             return False
     return all(map(is_plain, found[index]))
 

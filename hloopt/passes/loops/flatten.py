@@ -85,8 +85,7 @@ def flatten(loop: Instruction, effects: Effects, log: PassLog) -> bool:
 
 
 def _shapes(part: Instruction) -> tuple[Shape, ...]:
-    assert isinstance(part.shape, TupleShape)
-    return part.shape.elements
+    return part.elements
 
 
 def _obstacle(loop: Instruction) -> str:

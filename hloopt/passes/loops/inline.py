@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.passes.loops.carried import (
     reads,
-    remove_uncalled,
     remove_unused,
     tuple_of,
     whole_uses,
 )
-from hloopt.passes.own_bodies import own_fusion_bodies
+from hloopt.passes.own_bodies import own_fusion_bodies, remove_uncalled
 from hloopt.rewrite.driver import same_layout
 from hloopt.types import TupleShape
 
@@ -25,10 +24,7 @@ def elements_of(value: Instruction, position: Instruction | Computation) -> list
         return list(value.operands)
     if not isinstance(value.shape, TupleShape):
         return [value]
-    return [
-        build.make(position, "get-tuple-element", (value,), {"index": index}, shape=shape)
-        for index, shape in enumerate(value.shape.elements)
-    ]
+    return [build.element(position, value, index) for index in range(len(value.elements))]
 
 
 class Body:

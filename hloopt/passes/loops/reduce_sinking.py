@@ -211,13 +211,12 @@ def _sink(carried: Carried, number: int, reduce: Instruction) -> None:
 
 
 def _finish(loop: Instruction, number: int, at: int, reduce: Instruction, opcode: str) -> None:
-    assert isinstance(loop.shape, TupleShape)
     literal = reduce.operands[1].literal
     assert literal is not None
     for end in list(reads(loop)[number]):
         first, parts = (
             build.make(end, "get-tuple-element", (loop,), {"index": index}, shape=shape)
-            for index, shape in ((number, end.shape), (at, loop.shape.elements[at]))
+            for index, shape in ((number, end.shape), (at, loop.elements[at]))
         )
         operands = (parts, build.constant(end, literal))
         whole = build.make(

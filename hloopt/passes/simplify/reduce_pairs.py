@@ -58,8 +58,7 @@ def _lane(
         return None
     edit.add_computation(_module(match), region)
     count = len(reduce.operands) // 2
-    assert isinstance(reduce.shape, TupleShape)
-    shape = reduce.shape.elements[number]
+    shape = reduce.elements[number]
     attributes = {"dimensions": reduce.attributes["dimensions"], "to_apply": region}
     operands = (reduce.operands[number], reduce.operands[count + number])
     result = match.make("reduce", *operands, shape=shape, **attributes)
