@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Module
-from hloopt.ir.walk import open_computations
 from hloopt.passes.simplify.broadcast import SINKING
-from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
+from hloopt.rewrite import RulePass, RuleSet
 
 __all__ = ["BroadcastSinking"]
 
-_RULES = RuleSet(SINKING)
-
 
 @dataclass(frozen=True)
-class BroadcastSinking(Pass):
+class BroadcastSinking(RulePass):
     """Compute once what a broadcast would make many of, and broadcast the result.
 
     1. An elementwise op whose operands are all broadcasts, iotas or scalars is computed in the dimensions
@@ -30,7 +25,7 @@ class BroadcastSinking(Pass):
     ``simplify``, which applies them as well; alone they leave everything else as it is.
     """
 
-    rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in SINKING}
+    rule_set: ClassVar[RuleSet] = RuleSet(SINKING)
     example: ClassVar[str] = """HloModule rows
 
 ENTRY main {
@@ -44,10 +39,3 @@ ENTRY main {
   ROOT r = (f32[64,1000]{1,0}, f32[64,1000]{1,0}) tuple(e, n)
 }
 """
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
-        changed = False
-        for computation in open_computations(module):
-            changed |= apply_rules(computation, _RULES, log)
-        return changed

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import open_computations
+from hloopt.ir import Instruction
 from hloopt.ops.traits import PERMUTING
 from hloopt.passes.simplify.conversion import PAIRS, is_lossless
 from hloopt.passes.simplify.dimensions import adds_only_ones, all_users_are, used_once
 from hloopt.rewrite import (
     Match,
-    Pass,
-    PassLog,
     Rule,
+    RulePass,
     RuleSet,
-    apply_rules,
     op,
     splat_literal,
     var,
@@ -171,11 +167,9 @@ RULES = (
     ),
 )
 
-_SET = RuleSet(RULES)
-
 
 @dataclass(frozen=True)
-class ConvertPairs(Pass):
+class ConvertPairs(RulePass):
     """Move data in the narrower type, and drop conversions to a wider type that are taken back.
 
     1. A conversion to a wider type goes behind copies, reshapes, transposes, reverses, slices and
@@ -189,7 +183,7 @@ class ConvertPairs(Pass):
     others use; broadcasts and pads, behind which more elements would be converted.
     """
 
-    rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in RULES}
+    rule_set: ClassVar[RuleSet] = RuleSet(RULES)
     example: ClassVar[str] = """HloModule pairs
 
 ENTRY main {
@@ -200,10 +194,3 @@ ENTRY main {
   ROOT r = bf16[2048]{0} convert(f)
 }
 """
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
-        changed = False
-        for computation in open_computations(module):
-            changed |= apply_rules(computation, _SET, log)
-        return changed

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.ir.walk import called_computations, callees_first
+from hloopt.ir.walk import called_computations, callees_first, open_computations
 from hloopt.ops import attributes_of, op_of
 
-__all__ = ["Effects"]
+__all__ = ["Effects", "visit_loops"]
 
 
 class Effects:
@@ -46,3 +47,19 @@ def _plain_attributes(opcode: str) -> frozenset[str] | None:
         return None
     closer = "custom_call_has_side_effect" in known or row.computation_attributes()
     return None if closer else known
+
+
+def visit_loops(module: Module, visit: Callable[[Instruction, Effects], bool]) -> bool:
+    """Visit each ``while`` outside of fusions, inner ones first; whether any visit changed something.
+
+    Where it made a copy of a computation that several shared, effects are found anew.
+    """
+    effects, changed = Effects(module), False
+    for computation in open_computations(module, callees_first(module)):
+        for loop in list(computation) if computation.module is not None else ():
+            if loop.opcode == "while" and loop.computation is computation:
+                computations = len(module.computations)
+                changed |= visit(loop, effects)
+                if len(module.computations) > computations:
+                    effects = Effects(module)
+    return changed

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Module
-from hloopt.ir.walk import open_computations
 from hloopt.passes.simplify.tuples import RULES
-from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
+from hloopt.rewrite import RulePass, RuleSet
 
 __all__ = ["TupleSimplifier"]
 
-_RULES = RuleSet(RULES)
-
 
 @dataclass(frozen=True)
-class TupleSimplifier(Pass):
+class TupleSimplifier(RulePass):
     """Take elements straight from where they were put into a tuple, and whole tuples from theirs."""
 
     example: ClassVar[str] = """HloModule example
@@ -31,11 +26,4 @@ ENTRY main {
 }
 """
 
-    rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in RULES}
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Apply the tuple rules of ``simplify`` where ``simplify`` does."""
-        changed = False
-        for computation in open_computations(module):
-            changed |= apply_rules(computation, _RULES, log)
-        return changed
+    rule_set: ClassVar[RuleSet] = RuleSet(RULES)

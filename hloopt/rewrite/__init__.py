@@ -1,6 +1,6 @@
 """Rewriting: what a pass is, rules and the driver that applies them, pipelines and their text."""
 
-from hloopt.rewrite.driver import apply_rules, same_layout
+from hloopt.rewrite.driver import RulePass, apply_rules, same_layout
 from hloopt.rewrite.entries import Fix
 from hloopt.rewrite.maker import Maker, own_attributes
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport, Told
@@ -25,6 +25,7 @@ __all__ = [
     "Remark",
     "Rewrite",
     "Rule",
+    "RulePass",
     "RuleSet",
     "Told",
     "Watcher",

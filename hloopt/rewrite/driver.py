@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from hloopt.analysis.values import Values
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction, edit
+from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.walk import open_computations
 from hloopt.rewrite.history import Fights, History
-from hloopt.rewrite.pass_ import PassLog
+from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.rewrite.pattern import Bindings, match
 from hloopt.rewrite.rule import Match, Rule, RuleSet
 from hloopt.rewrite.source_lines import MOST_LINES, merge_lines
@@ -33,7 +34,7 @@ from hloopt.types import (
     descending,
 )
 
-__all__ = ["apply_rules", "same_layout"]
+__all__ = ["RulePass", "apply_rules", "same_layout"]
 
 
 _Gone: TypeAlias = list[tuple[Instruction, tuple[Instruction, ...]]]
@@ -59,6 +60,23 @@ def apply_rules(
         driver.push(instruction)
         driver.has_dynamic |= instruction.shape.is_dynamic
     return driver.run()
+
+
+class RulePass(Pass):
+    """Base of passes that apply some rules of ``simplify`` where it does."""
+
+    rule_set: ClassVar[RuleSet]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.rules = {rule.name: rule.fast_math for rule in cls.rule_set.rules}
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
+        changed = False
+        for computation in open_computations(module):
+            changed |= apply_rules(computation, self.rule_set, log)
+        return changed
 
 
 @dataclass

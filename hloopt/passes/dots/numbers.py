@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from hloopt.analysis.layout import major_to_minor
@@ -16,9 +16,7 @@ __all__ = [
     "conv_dims",
     "dot_attributes",
     "free_dims",
-    "moved_input",
-    "moved_kernel",
-    "moved_output",
+    "moved_labels",
 ]
 
 
@@ -59,40 +57,16 @@ def dot_attributes(dot: Instruction, dims: DotDims) -> dict[str, Any]:
     return attributes
 
 
-def moved_input(dims: ConvDims, order: Dims) -> ConvDims:
-    """Dimension d of the input is now dimension ``order[d]``."""
-    return _written(
-        replace(
-            dims,
-            input_batch=order[dims.input_batch],
-            input_feature=order[dims.input_feature],
-            input_spatial=tuple(order[dim] for dim in dims.input_spatial),
-        )
-    )
-
-
-def moved_kernel(dims: ConvDims, order: Dims) -> ConvDims:
-    """Dimension d of the kernel is now dimension ``order[d]``."""
-    return _written(
-        replace(
-            dims,
-            kernel_input_feature=order[dims.kernel_input_feature],
-            kernel_output_feature=order[dims.kernel_output_feature],
-            kernel_spatial=tuple(order[dim] for dim in dims.kernel_spatial),
-        )
-    )
-
-
-def moved_output(dims: ConvDims, order: Dims) -> ConvDims:
-    """Dimension d of the output is now dimension ``order[d]``."""
-    return _written(
-        replace(
-            dims,
-            output_batch=order[dims.output_batch],
-            output_feature=order[dims.output_feature],
-            output_spatial=tuple(order[dim] for dim in dims.output_spatial),
-        )
-    )
+def moved_labels(dims: ConvDims, side: str, order: Dims) -> ConvDims:
+    """Dimension d of ``input``, ``kernel`` or ``output`` is now dimension ``order[d]``."""
+    places = {
+        one.name: getattr(dims, one.name) for one in fields(dims) if one.name.startswith(side)
+    }
+    moved: dict[str, Any] = {
+        name: order[place] if isinstance(place, int) else tuple(order[dim] for dim in place)
+        for name, place in places.items()
+    }
+    return _written(replace(dims, **moved))
 
 
 def conv_dims(convolution: Instruction) -> ConvDims:

@@ -14,9 +14,7 @@ from hloopt.passes.dots.numbers import (
     conv_dims,
     dot_attributes,
     free_dims,
-    moved_input,
-    moved_kernel,
-    moved_output,
+    moved_labels,
 )
 from hloopt.passes.site import Site, is_replaceable
 from hloopt.rewrite import Pass, PassLog, own_attributes
@@ -132,12 +130,12 @@ def _skip(product: Instruction, side: int) -> None:
 
 def _fold_into_convolution(convolution: Instruction, log: PassLog) -> bool:
     changed = False
-    for side, move in ((0, moved_input), (1, moved_kernel)):
-        while (order := _order(convolution.operands[side])) is not None and log.allows():
+    for number, side in enumerate(("input", "kernel")):
+        while (order := _order(convolution.operands[number])) is not None and log.allows():
             log.hit("convolution(transpose(A), B) => convolution(A, B)", convolution)
-            labels = move(conv_dims(convolution), order)
+            labels = moved_labels(conv_dims(convolution), side, order)
             edit.set_attribute(convolution, "dim_labels", labels)
-            _skip(convolution, side)
+            _skip(convolution, number)
             changed = True
     return changed
 
@@ -155,7 +153,7 @@ def _fold_behind(transpose: Instruction, log: PassLog) -> bool:
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
     log.hit("transpose(convolution) => convolution", transpose)
     site = Site(transpose)
-    labels = moved_output(conv_dims(convolution), back)
+    labels = moved_labels(conv_dims(convolution), "output", back)
     attributes = {**own_attributes(convolution), "dim_labels": labels}
     copy = site.result("convolution", *convolution.operands, **attributes)
     merge_lines(copy, (convolution,))

@@ -34,7 +34,7 @@ from hloopt.ir.walk import callees_first
 from hloopt.ops.traits import BODIES, TUPLES, op_table
 from hloopt.passes.layout_normalization import calls, views
 from hloopt.passes.layout_normalization.rewriter import Rewriter
-from hloopt.passes.layout_normalization.rules import RULES, apply_logically, pointwise
+from hloopt.passes.layout_normalization.rules import RULES, pointwise
 from hloopt.passes.layout_normalization.signatures import Signatures, wraps
 from hloopt.passes.layout_normalization.values import Whole, descends, plain_orders
 from hloopt.rewrite import Pass, PassLog
@@ -139,11 +139,11 @@ def _visit(rewriter: Rewriter, instruction: Instruction, log: PassLog) -> None:
         return
     rule = _OWN_RULES.get(instruction.opcode) or RULES.get(instruction.opcode)
     if rule is None:
-        rule = pointwise if _is_pointwise(instruction) else apply_logically
+        rule = pointwise if _is_pointwise(instruction) else Rewriter.apply_logically
     if rewriter.logical or _is_dynamic(instruction):
-        rule = _OWN_RULES.get(instruction.opcode, apply_logically)
+        rule = _OWN_RULES.get(instruction.opcode, Rewriter.apply_logically)
         if instruction.opcode == "reshape":
-            rule = apply_logically
+            rule = Rewriter.apply_logically
         elif instruction.opcode in TUPLES | {"constant", "transpose"}:
             rule = RULES[instruction.opcode]
     rule(rewriter, instruction)

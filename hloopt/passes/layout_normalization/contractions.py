@@ -9,7 +9,7 @@ from hloopt.passes.layout_normalization.dimensions import (
     scatter_order,
 )
 from hloopt.passes.layout_normalization.rewriter import Order, Rewriter, positions
-from hloopt.passes.layout_normalization.values import Orders, plain_orders
+from hloopt.passes.layout_normalization.values import Orders
 from hloopt.types import DotDims, GatherDims, ScatterDims, TupleShape, Window
 
 __all__ = ["convolution", "dot", "gather", "reduce", "reduce_window", "scatter", "sort"]
@@ -63,11 +63,7 @@ def reduce_window(rewriter: Rewriter, instruction: Instruction) -> None:
 def dot(rewriter: Rewriter, instruction: Instruction) -> None:
     """Batch dimensions in the order of the result's layout, then the free ones as the operands have them."""
     if len(instruction.operands) != 2:
-        operands = tuple(
-            rewriter.taken(rewriter.values[operand], plain_orders(rewriter.shape(operand)))
-            for operand in instruction.operands
-        )
-        rewriter.update(instruction, operands, plain_orders(rewriter.shape(instruction)))
+        rewriter.apply_logically(instruction)
         return
     left, right = instruction.operands
     lhs, rhs = rewriter.order(left), rewriter.order(right)

@@ -54,23 +54,26 @@ def gather_order(
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     pattern = [dimension in dims.offset_dims for dimension in declared]
     result = _woven(pattern, dims.offset_dims, order, dropped, indices, dims.index_vector_dim)
-    pairs = sorted(
-        zip(
-            positions(order, dims.operand_batching_dims),
-            positions(indices, dims.start_indices_batching_dims),
-            strict=True,
-        )
+    left, right = _paired(
+        positions(order, dims.operand_batching_dims),
+        positions(indices, dims.start_indices_batching_dims),
     )
     attributes: dict[str, object] = {
         "offset_dims": tuple(at for at, window in enumerate(pattern) if window),
         "collapsed_slice_dims": tuple(sorted(positions(order, dims.collapsed_slice_dims))),
         "start_index_map": positions(order, dims.start_index_map),
-        "operand_batching_dims": tuple(left for left, _ in pairs),
-        "start_indices_batching_dims": tuple(right for _, right in pairs),
+        "operand_batching_dims": left,
+        "start_indices_batching_dims": right,
         "index_vector_dim": _vector_dim(dims.index_vector_dim, indices),
         "slice_sizes": tuple(dims.slice_sizes[dimension] for dimension in order),
     }
     return attributes, result
+
+
+def _paired(lefts: Dims, rights: Dims) -> tuple[Dims, Dims]:
+    """Pairs of numbers in ascending order, as two lists."""
+    pairs = sorted(zip(lefts, rights, strict=True))
+    return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
 def scatter_order(
@@ -86,19 +89,15 @@ def scatter_order(
     turned = _woven(
         pattern, dims.update_window_dims, order, dropped, tuple(range(count)), count - 1
     )
-    pairs = sorted(
-        zip(
-            positions(order, dims.input_batching_dims),
-            dims.scatter_indices_batching_dims,
-            strict=True,
-        )
+    left, right = _paired(
+        positions(order, dims.input_batching_dims), dims.scatter_indices_batching_dims
     )
     attributes: dict[str, object] = {
         "update_window_dims": tuple(at for at, window in enumerate(pattern) if window),
         "inserted_window_dims": tuple(sorted(positions(order, dims.inserted_window_dims))),
         "scatter_dims_to_operand_dims": positions(order, dims.scatter_dims_to_operand_dims),
-        "input_batching_dims": tuple(left for left, _ in pairs),
-        "scatter_indices_batching_dims": tuple(right for _, right in pairs),
+        "input_batching_dims": left,
+        "scatter_indices_batching_dims": right,
     }
     return attributes, turned
 

@@ -188,6 +188,14 @@ class Rewriter:
         self.created.append(new)
         return new
 
+    def apply_logically(self, instruction: Instruction) -> None:
+        """Descending operands, descending result: right for whatever does not look at layouts."""
+        operands = tuple(
+            self.taken(self.values[operand], plain_orders(self.shape(operand)))
+            for operand in instruction.operands
+        )
+        self.update(instruction, operands, plain_orders(self.shape(instruction)))
+
     def update(
         self,
         instruction: Instruction,

@@ -21,7 +21,6 @@ from hloopt.passes.layout_normalization.values import (
     Raw,
     orders_of,
     physical,
-    plain_orders,
 )
 from hloopt.types import (
     ArrayShape,
@@ -29,18 +28,9 @@ from hloopt.types import (
     TupleShape,
 )
 
-__all__ = ["RULES", "apply_logically"]
+__all__ = ["RULES", "pointwise"]
 
 Rule = Callable[[Rewriter, Instruction], None]
-
-
-def apply_logically(rewriter: Rewriter, instruction: Instruction) -> None:
-    """Descending operands, descending result: right for whatever does not look at layouts."""
-    operands = tuple(
-        rewriter.taken(rewriter.values[operand], plain_orders(rewriter.shape(operand)))
-        for operand in instruction.operands
-    )
-    rewriter.update(instruction, operands, plain_orders(rewriter.shape(instruction)))
 
 
 def pointwise(rewriter: Rewriter, instruction: Instruction) -> None:
@@ -191,7 +181,7 @@ def _at_places(rewriter: Rewriter, instruction: Instruction, count: int, **attri
     arrays, starts = instruction.operands[:count], instruction.operands[count:]
     order = rewriter.order(arrays[0])
     if len(starts) != len(order) or any(start.array.rank for start in starts):
-        apply_logically(rewriter, instruction)
+        rewriter.apply_logically(instruction)
         return
     operands = (
         *(rewriter.operand(array, order) for array in arrays),

@@ -8,9 +8,8 @@ from hloopt.analysis.trip_count import trip_bounds
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING, TUPLES
-from hloopt.passes.effects import Effects
+from hloopt.passes.effects import Effects, visit_loops
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, growth_obstacle, remove_unused
 from hloopt.passes.own_bodies import own_fusion_bodies
@@ -86,18 +85,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inner loops first: callees come before their callers."""
-        effects, wrapped = Effects(module), wrapped_computations(module)
-        changed = False
-        for computation in callees_first(module):
-            if computation in wrapped:
-                continue
-            for instruction in list(computation):
-                if instruction.opcode == "while":
-                    computations = len(module.computations)
-                    changed |= self.hoist(instruction, effects, log)
-                    if len(module.computations) > computations:  # a copy of a shared one was made
-                        effects = Effects(module)
-        return changed
+        return visit_loops(module, lambda loop, effects: self.hoist(loop, effects, log))
 
     def hoist(self, loop: Instruction, effects: Effects, log: PassLog) -> bool:
         """Move what is invariant out of one loop's body and condition."""

@@ -8,8 +8,7 @@ from typing import ClassVar
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.walk import callees_first, wrapped_computations
-from hloopt.passes.effects import Effects
+from hloopt.passes.effects import Effects, visit_loops
 from hloopt.passes.loops import counters, elements, flatten
 from hloopt.passes.loops.carried import Carried, obstacle, reads, uses, whole_uses
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
@@ -78,27 +77,12 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Inner loops first, again and again: what happens to one shows more of another."""
         changed = False
-        while _round(module, log):
+        while visit_loops(module, lambda loop, effects: _simplify(loop, effects, log)):
             changed = True
         return changed
 
 
 _Step = Callable[[Instruction, Effects, PassLog], bool]
-
-
-def _round(module: Module, log: PassLog) -> bool:
-    effects, wrapped = Effects(module), wrapped_computations(module)
-    changed = False
-    for computation in callees_first(module):
-        if computation.module is None or computation in wrapped:
-            continue
-        for instruction in list(computation):
-            if instruction.opcode == "while" and instruction.computation is computation:
-                computations = len(module.computations)
-                changed |= _simplify(instruction, effects, log)
-                if len(module.computations) > computations:  # of shared ones, copies were made
-                    effects = Effects(module)
-    return changed
 
 
 def _simplify(loop: Instruction, effects: Effects, log: PassLog) -> bool:

@@ -12,8 +12,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
-from hloopt.ir.walk import callees_first, wrapped_computations
-from hloopt.passes.effects import Effects
+from hloopt.passes.effects import Effects, visit_loops
 from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
@@ -94,23 +93,8 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Inner loops first, again where an outer one that was written out shows the count of another."""
         changed = False
-        while self.round(module, log):
+        while visit_loops(module, lambda loop, effects: self.unroll(loop, effects, log)):
             changed = True
-        return changed
-
-    def round(self, module: Module, log: PassLog) -> bool:
-        """Look at each loop once."""
-        effects, wrapped = Effects(module), wrapped_computations(module)
-        changed = False
-        for computation in callees_first(module):
-            if computation.module is None or computation in wrapped:
-                continue
-            for instruction in list(computation):
-                if instruction.opcode == "while" and instruction.computation is computation:
-                    computations = len(module.computations)
-                    changed |= self.unroll(instruction, effects, log)
-                    if len(module.computations) > computations:  # a copy of a shared one was made
-                        effects = Effects(module)
         return changed
 
     def unroll(self, loop: Instruction, effects: Effects, log: PassLog) -> bool:

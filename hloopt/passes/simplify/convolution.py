@@ -9,7 +9,7 @@ from hloopt.passes.dots.numbers import conv_dims
 from hloopt.passes.simplify.conditions import INTEGER, resized, scalar_value
 from hloopt.passes.simplify.reduce_window import padded_window
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import ArrayShape, PaddingDim, Window, WindowDim
+from hloopt.types import ArrayShape, Dims, PaddingDim, Window, WindowDim
 
 __all__ = ["RULES"]
 
@@ -36,14 +36,20 @@ def _sums_nothing(match: Match) -> Instruction | None:
     return match.splat(root.array, 0)
 
 
-def _of_padded_input(match: Match) -> Instruction | None:
-    """Zeros around and between the elements are the window's own padding."""
-    root, dims = match.root, conv_dims(match.root)
-    paddings: tuple[PaddingDim, ...] = root.operands[0].attributes["padding"]
+def _zeros(match: Match, number: int, plain: Dims) -> tuple[PaddingDim, ...] | None:
+    """The padding of an operand with zeros, which ``plain`` dimensions have none of."""
+    paddings: tuple[PaddingDim, ...] = match.root.operands[number].attributes["padding"]
     zero = scalar_value(match.C)
     if zero is None or complex(zero) or not _exact(match):
         return None
-    if any(paddings[dim] != _NOTHING for dim in (dims.input_batch, dims.input_feature)):
+    return None if any(paddings[dim] != _NOTHING for dim in plain) else paddings
+
+
+def _of_padded_input(match: Match) -> Instruction | None:
+    """Zeros around and between the elements are the window's own padding."""
+    root, dims = match.root, conv_dims(match.root)
+    paddings = _zeros(match, 0, (dims.input_batch, dims.input_feature))
+    if paddings is None:
         return None
     window = padded_window(
         match,
@@ -60,12 +66,8 @@ def _of_padded_input(match: Match) -> Instruction | None:
 def _of_dilated_kernel(match: Match) -> Instruction | None:
     """Zeros between weights are the window's dilation."""
     root, dims = match.root, conv_dims(match.root)
-    paddings: tuple[PaddingDim, ...] = root.operands[1].attributes["padding"]
-    zero = scalar_value(match.C)
-    if zero is None or complex(zero) or not _exact(match):
-        return None
-    features = (dims.kernel_input_feature, dims.kernel_output_feature)
-    if any(paddings[dim] != _NOTHING for dim in features):
+    paddings = _zeros(match, 1, (dims.kernel_input_feature, dims.kernel_output_feature))
+    if paddings is None:
         return None
     window: list[WindowDim] = []
     pairs = zip(_window(root, len(dims.kernel_spatial)), dims.kernel_spatial, strict=True)

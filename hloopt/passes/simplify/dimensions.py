@@ -27,6 +27,7 @@ __all__ = [
     "paddings",
     "ranges",
     "reorders_only",
+    "reshaped_before",
     "undoes",
     "unmodified_dimensions",
     "used_once",
@@ -214,3 +215,16 @@ def moved(
 def undoes(opcode: str, computed: Instruction) -> bool:
     """Whether an op of this kind makes one of the arrays that ``computed`` reads."""
     return any(one.opcode == opcode and not is_scalar(one) for one in computed.operands)
+
+
+def reshaped_before(
+    match: Match, transpose: Instruction, after: Dims
+) -> tuple[Instruction, Dims] | None:
+    """What a transpose moves in other sizes, and the permutation that makes ``after`` of it."""
+    found = before_transpose(dimensions(transpose), transpose.array.dims, after)
+    if found is None:
+        return None
+    (dims, permutation), source = found, transpose.operands[0]
+    if source.array.dims != dims:
+        source = match.make("reshape", source, shape=resized(source.array, dims))
+    return source, permutation

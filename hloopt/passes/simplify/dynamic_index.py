@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import INTEGER, scalar_value
 from hloopt.passes.simplify.conversion import is_lossless
@@ -74,36 +76,36 @@ def joined_starts(
     return tuple(starts)
 
 
-def _whole_from_zero(match: Match) -> Instruction | None:
-    """Where the whole dimension is taken, the start is clamped to 0."""
+def _starting(
+    match: Match, start: Callable[[Instruction, int, int], Instruction]
+) -> Instruction | None:
+    """Other starts, each made of a start, the dimension's size and the part's; None where all stay."""
     root, starts = match.root, starts_of(match.root)
     part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
-    dims = root.operands[0].array.dims
-    known = [
-        dim == size and scalar_value(start) != 0
-        for start, dim, size in zip(starts, dims, part.dims, strict=False)
-    ]
-    if not any(known):
+    sizes = zip(starts, root.operands[0].array.dims, part.dims, strict=False)
+    new = tuple(start(*entry) for entry in sizes)
+    if new == starts:
         return None
-    zero = match.splat(array(starts[0].array.dtype), 0)
-    new = tuple(zero if turn else start for start, turn in zip(starts, known, strict=True))
-    first = root.operands[: len(root.operands) - len(starts)]
-    return match.again(root, *first, *new)
+    return match.again(root, *root.operands[: len(root.operands) - len(starts)], *new)
+
+
+def _whole_from_zero(match: Match) -> Instruction | None:
+    """Where the whole dimension is taken, the start is clamped to 0."""
+    zeros: list[Instruction] = []
+
+    def start(given: Instruction, dim: int, size: int) -> Instruction:
+        if dim != size or scalar_value(given) == 0:
+            return given
+        if not zeros:
+            zeros.append(match.splat(array(given.array.dtype), 0))
+        return zeros[0]
+
+    return _starting(match, start)
 
 
 def _start_is_clamped(match: Match) -> Instruction | None:
     """What the op itself clamps need not be clamped before: ``0 <= start <= dim - size``."""
-    root, starts = match.root, starts_of(match.root)
-    part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
-    dims = root.operands[0].array.dims
-    free = tuple(
-        _unclamped(start, dim - size)
-        for start, dim, size in zip(starts, dims, part.dims, strict=False)
-    )
-    if free == starts:
-        return None
-    first = root.operands[: len(root.operands) - len(starts)]
-    return match.again(root, *first, *free)
+    return _starting(match, lambda start, dim, size: _unclamped(start, dim - size))
 
 
 def _unclamped(start: Instruction, last: int) -> Instruction:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import exact_or_fast, resized
 from hloopt.passes.simplify.dimensions import (
@@ -62,29 +64,26 @@ def _constant_starts(match: Match) -> Instruction | None:
     return match.result("slice", operand, slice=tuple(taken))
 
 
-def _of_broadcast(match: Match) -> Instruction | None:
-    """Cut what is broadcast, in the dimensions it has."""
-    root, dims = match.root, dimensions(match.inner)
-    starts = starts_of(root)
+def _picked(match: Match, places: Sequence[int]) -> Instruction | None:
+    """What the inner op reads, cut where its dimensions are at ``places`` of the result."""
+    starts = starts_of(match.root)
     if not starts:
         return None
-    sizes = tuple(root.array.dims[d] for d in dims)
-    source = _take(match, match.inner.operands[0], tuple(starts[d] for d in dims), sizes)
-    return match.result("broadcast", source, dimensions=dims)
+    sizes = tuple(match.array.dims[d] for d in places)
+    return _take(match, match.inner.operands[0], tuple(starts[d] for d in places), sizes)
+
+
+def _of_broadcast(match: Match) -> Instruction | None:
+    """Cut what is broadcast, in the dimensions it has."""
+    dims = dimensions(match.inner)
+    source = _picked(match, dims)
+    return source and match.result("broadcast", source, dimensions=dims)
 
 
 def _of_transpose(match: Match) -> Instruction | None:
-    root, permutation, starts = (
-        match.root,
-        dimensions(match.inner),
-        starts_of(match.root),
-    )
-    if not starts:
-        return None
-    place = sorted(range(len(permutation)), key=permutation.__getitem__)
-    sizes = tuple(root.array.dims[d] for d in place)
-    source = _take(match, match.inner.operands[0], tuple(starts[d] for d in place), sizes)
-    return match.result("transpose", source, dimensions=permutation)
+    permutation = dimensions(match.inner)
+    source = _picked(match, sorted(range(len(permutation)), key=permutation.__getitem__))
+    return source and match.result("transpose", source, dimensions=permutation)
 
 
 def _of_reshape(match: Match) -> Instruction | None:

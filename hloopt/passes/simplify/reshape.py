@@ -6,7 +6,6 @@ from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import resized
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
-    before_transpose,
     concatenated,
     dimensions,
     dimensions_besides_ones,
@@ -16,6 +15,7 @@ from hloopt.passes.simplify.dimensions import (
     only_ones_differ,
     paddings,
     reorders_only,
+    reshaped_before,
     undoes,
     unmodified_dimensions,
     used_once,
@@ -85,15 +85,8 @@ def _reshape_of_iota(match: Match) -> Instruction | None:
 
 def _past_transpose(match: Match) -> Instruction | None:
     """Reshape once, before the transpose, where whole groups of dimensions are what it moves."""
-    transpose = match.T
-    found = before_transpose(dimensions(transpose), transpose.array.dims, match.array.dims)
-    if found is None:
-        return None
-    dims, permutation = found
-    source = match.A
-    if source.array.dims != dims:
-        source = match.make("reshape", source, shape=resized(source.array, dims))
-    return match.result("transpose", source, dimensions=permutation)
+    found = reshaped_before(match, match.T, match.array.dims)
+    return None if found is None else match.result("transpose", found[0], dimensions=found[1])
 
 
 def _undone(match: Match) -> Instruction | None:

@@ -14,7 +14,7 @@ from hloopt.passes.simplify.conditions import (
     scalar_value,
 )
 from hloopt.passes.simplify.folding import folded
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var
 
 __all__ = ["RULES"]
 
@@ -52,25 +52,16 @@ def _is_factor(instruction: Instruction) -> bool:
     return value is not None and abs(complex(value)) != 1
 
 
-def _negated_factor(match: Match) -> Instruction | None:
-    """Rounding knows no sign; complex products mix both parts."""
-    if not is_exact(match):
-        return None
-    constant = folded(match, "negate", match.C.array, match.C)
-    if constant is None:
-        return None
-    return match.result("multiply", match.A, constant)
+def _negated(opcode: str) -> Rewrite:
+    """By the negated constant: rounding knows no sign; complex products mix both parts."""
 
+    def negate(match: Match) -> Instruction | None:
+        if not is_exact(match) or (opcode == "divide" and match.array.dtype.kind in INTEGER):
+            return None
+        constant = folded(match, "negate", match.C.array, match.C)
+        return None if constant is None else match.result(opcode, match.A, constant)
 
-def _negated_divisor(match: Match) -> Instruction | None:
-    if not is_exact(match):
-        return None
-    if match.array.dtype.kind in INTEGER:
-        return None
-    constant = folded(match, "negate", match.C.array, match.C)
-    if constant is None:
-        return None
-    return match.result("divide", match.A, constant)
+    return negate
 
 
 def _differences(match: Match) -> bool:
@@ -96,9 +87,13 @@ def _negated_sum(match: Match) -> Instruction | None:
 RULES = (
     Rule("-(-A) => A", op("negate", -A), A, when=is_negatable),
     Rule("-(A - B) => B - A", op("negate", (A - B).one_use), B - A, when=_differences),
-    Rule("-(A * C) => A * (-C)", op("negate", (A * var("C", _is_factor)).one_use), _negated_factor),
-    Rule("(-A) * C => A * (-C)", (-A) * C, _negated_factor),
-    Rule("(-A) / C => A / (-C)", (-A) / C, _negated_divisor),
+    Rule(
+        "-(A * C) => A * (-C)",
+        op("negate", (A * var("C", _is_factor)).one_use),
+        _negated("multiply"),
+    ),
+    Rule("(-A) * C => A * (-C)", (-A) * C, _negated("multiply")),
+    Rule("(-A) / C => A / (-C)", (-A) / C, _negated("divide")),
     Rule(
         "reduce-add(-A, 0) => 0 - reduce-add(A, 0)",
         op("reduce", (-A).one_use, splat(0, name="Z")),

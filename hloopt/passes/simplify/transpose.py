@@ -6,11 +6,11 @@ from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import exact_or_fast, resized
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
-    before_transpose,
     dimensions,
     lies_alike,
     moved,
     reorders_only,
+    reshaped_before,
     undoes,
     used_once,
 )
@@ -79,14 +79,10 @@ def _transpose_is_reshape(match: Match) -> Instruction | None:
 
 def _past_reshape(match: Match) -> Instruction | None:
     """Transpose once, after the reshape, where whole groups of dimensions are what it moves."""
-    inner, reshape = match.T, match.R
-    found = before_transpose(dimensions(inner), inner.array.dims, reshape.array.dims)
+    found = reshaped_before(match, match.T, match.R.array.dims)
     if found is None:
         return None
-    dims, permutation = found
-    source = match.A
-    if source.array.dims != dims:
-        source = match.make("reshape", source, shape=resized(source.array, dims))
+    source, permutation = found
     return _transpose(match, source, _composed(permutation, dimensions(match.root)))
 
 
