@@ -164,7 +164,7 @@ def _again(
     **changed: Any,
 ) -> Instruction:
     """The op of ``like`` on other operands, with some attributes changed."""
-    attributes = {**like.attributes, **changed}
+    attributes = like.attributes | changed
     return _make(like, like.opcode, *operands, shape=shape, position=position, **attributes)
 
 

@@ -169,8 +169,9 @@ def _single(
         places = [zero] * operand.array.rank
         for column, dim in enumerate(starts.columns):
             places[dim] = starts.scalar(column, site)
-        attributes = {"dynamic_slice_sizes": sizes}
-        window = site.make("dynamic-slice", operand, *places, shape=shape, **attributes)
+        window = site.make(
+            "dynamic-slice", operand, *places, shape=shape, dynamic_slice_sizes=sizes
+        )
         if zero not in places:
             site.discard(zero)
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}

@@ -216,8 +216,14 @@ def _scan(
     edges = {"inclusive": (length - 1, 0), "exclusive": (length, rest), "reverse": (0, length - 1)}
     window = [WindowDim(1)] * len(shape.dims)
     window[dim] = WindowDim(length, pad_low=edges[form][0], pad_high=edges[form][1])
-    attributes = {"window": Window(tuple(window)), "to_apply": _region(module, opcode, shape)}
-    return site.make("reduce-window", source, start, shape=shape, **attributes)
+    return site.make(
+        "reduce-window",
+        source,
+        start,
+        shape=shape,
+        window=Window(tuple(window)),
+        to_apply=_region(module, opcode, shape),
+    )
 
 
 def _put(instruction: Instruction, result: Instruction) -> None:

@@ -63,8 +63,9 @@ def _same_op(match: Match) -> Instruction | None:
         return None
     if left.operands[0].array.dtype is not right.operands[0].array.dtype:
         return None
-    operands = (predicate, left.operands[0], right.operands[0])
-    choice = match.make("select", *operands, shape=left.operands[0].array)
+    choice = match.make(
+        "select", predicate, left.operands[0], right.operands[0], shape=left.operands[0].array
+    )
     return match.result(left.opcode, choice, **left.attributes)
 
 
@@ -80,8 +81,9 @@ def _shared_operand(match: Match) -> Instruction | None:
     shape = match.array
     for at in (0, 1):
         if left.operands[at] is right.operands[at]:
-            others = (left.operands[1 - at], right.operands[1 - at])
-            choice = match.make("select", predicate, *others, shape=shape)
+            choice = match.make(
+                "select", predicate, left.operands[1 - at], right.operands[1 - at], shape=shape
+            )
             operands = (left.operands[0], choice) if at == 0 else (choice, left.operands[1])
             return match.make(left.opcode, *operands, shape=shape, **left.attributes)
     return None
@@ -96,8 +98,9 @@ def _of_chosen_constants(match: Match) -> Instruction | None:
     predicate, *chosen = choice.operands
     found: list[Literal] = []
     for arm in chosen:
-        operands = (arm, *root.operands[1:])
-        value = computed(root.opcode, shape.dtype, *operands, attributes=root.attributes)
+        value = computed(
+            root.opcode, shape.dtype, arm, *root.operands[1:], attributes=root.attributes
+        )
         if value is None:
             return None
         found.append(value)

@@ -16,8 +16,7 @@ __all__ = ["RULES"]
 
 
 def _concatenate(match: Match, operands: tuple[Instruction, ...]) -> Instruction:
-    attributes = {"dimensions": dimensions(match.root)}
-    return match.result("concatenate", *operands, **attributes)
+    return match.result("concatenate", *operands, dimensions=dimensions(match.root))
 
 
 def _one_operand(match: Match) -> Instruction | None:
@@ -149,8 +148,7 @@ def _broadcasts(match: Match) -> Instruction | None:
 
     def join(match: Match, run: list[Instruction]) -> Instruction:
         shape = with_dims(match.array, _length(match, run))
-        attributes = {"dimensions": dimensions(run[0])}
-        return match.make("broadcast", *run[0].operands, shape=shape, **attributes)
+        return match.make("broadcast", *run[0].operands, shape=shape, dimensions=dimensions(run[0]))
 
     return _joined_runs(match, repeats, join)
 
@@ -194,8 +192,7 @@ def _is_pad(match: Match) -> Instruction | None:
     entries = [PaddingDim(0, 0)] * root.array.rank
     entries[dimension] = PaddingDim(sum(sizes[:place]), sum(sizes[place + 1 :]))
     value = match.constant(values.pop())
-    attributes = {"padding": tuple(entries)}
-    return match.result("pad", root.operands[place], value, **attributes)
+    return match.result("pad", root.operands[place], value, padding=tuple(entries))
 
 
 def _tiles(match: Match) -> Instruction | None:

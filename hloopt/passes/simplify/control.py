@@ -37,8 +37,7 @@ def _runs_once(match: Match) -> Instruction | None:
 
 
 def _call(match: Match, computation: Computation, argument: Instruction) -> Instruction:
-    attributes = {"to_apply": computation}
-    return match.result("call", argument, **attributes)
+    return match.result("call", argument, to_apply=computation)
 
 
 def _known_branch(match: Match) -> Instruction | None:
@@ -171,8 +170,7 @@ def _chosen(match: Match, values: list[Instruction]) -> Instruction:
         if not index.array.dtype.is_pred:
             limit = match.splat(index.array, number)
             condition = match.make("compare", index, limit, direction="EQ")
-        operands = (condition, values[number], chosen)
-        chosen = match.make("select", *operands, shape=chosen.shape)
+        chosen = match.make("select", condition, values[number], chosen, shape=chosen.shape)
     return chosen
 
 

@@ -166,8 +166,7 @@ def _order_kept(match: Match) -> Instruction | None:
         return None
     if source.kind == FLOAT and source.name not in _FORMAT:
         return None
-    attributes = {"direction": match.root.attributes["direction"]}
-    return match.result("compare", match.A, match.B, **attributes)
+    return match.result("compare", match.A, match.B, direction=match.root.attributes["direction"])
 
 
 def _truth(match: Match) -> Instruction | None:

@@ -59,8 +59,7 @@ def _of_padded_input(match: Match) -> Instruction | None:
     if window is None:
         return None
     attributes = {**root.attributes, "window": window}
-    operands = (match.A, *root.operands[1:])
-    return match.result("convolution", *operands, **attributes)
+    return match.result("convolution", match.A, *root.operands[1:], **attributes)
 
 
 def _of_dilated_kernel(match: Match) -> Instruction | None:
@@ -83,8 +82,7 @@ def _of_dilated_kernel(match: Match) -> Instruction | None:
             )
         )
     attributes = {**root.attributes, "window": Window(tuple(window))}
-    operands = (root.operands[0], match.B, *root.operands[2:])
-    return match.result("convolution", *operands, **attributes)
+    return match.result("convolution", root.operands[0], match.B, *root.operands[2:], **attributes)
 
 
 def _exact(match: Match) -> bool:

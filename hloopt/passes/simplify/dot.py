@@ -86,9 +86,14 @@ def _summed(match: Match, operand: Instruction, dims: Dims) -> Instruction:
     if not dims:
         return operand
     kept = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dims)
-    attributes = {"dimensions": dims, "to_apply": match.root.attributes["to_apply"]}
-    operands = (operand, match.root.operands[1])
-    return match.make("reduce", *operands, shape=resized(operand.array, kept), **attributes)
+    return match.make(
+        "reduce",
+        operand,
+        match.root.operands[1],
+        shape=resized(operand.array, kept),
+        dimensions=dims,
+        to_apply=match.root.attributes["to_apply"],
+    )
 
 
 def _without(dims: Dims, dropped: Dims) -> Dims:

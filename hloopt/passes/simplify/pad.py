@@ -111,8 +111,13 @@ def _before_broadcast(match: Match) -> Instruction | None:
         places = tuple(kept.index(d) for d in dims)
         source = match.make("broadcast", source, shape=small, dimensions=places)
     sizes = tuple(match.array.dims[d] for d in kept)
-    attributes = {"padding": tuple(entries[d] for d in kept)}
-    padded = match.make("pad", source, match.B, shape=resized(match.array, sizes), **attributes)
+    padded = match.make(
+        "pad",
+        source,
+        match.B,
+        shape=resized(match.array, sizes),
+        padding=tuple(entries[d] for d in kept),
+    )
     return match.result("broadcast", padded, dimensions=kept)
 
 

@@ -59,9 +59,14 @@ def _lane(
     edit.add_computation(_module(match), region)
     count = len(reduce.operands) // 2
     shape = reduce.elements[number]
-    attributes = {"dimensions": reduce.attributes["dimensions"], "to_apply": region}
-    operands = (reduce.operands[number], reduce.operands[count + number])
-    result = match.make("reduce", *operands, shape=shape, **attributes)
+    result = match.make(
+        "reduce",
+        reduce.operands[number],
+        reduce.operands[count + number],
+        shape=shape,
+        dimensions=reduce.attributes["dimensions"],
+        to_apply=region,
+    )
     return result if whole is None else match.make("tuple", result, shape=whole)
 
 
@@ -96,8 +101,7 @@ def _beside_its_place(match: Match) -> Instruction | None:
         if len(inits) < 2:
             continue
         again = match.make("iota", shape=places.shape, **places.attributes)
-        operands = (match.A, again, *inits)
-        pair = match.make("reduce", *operands, shape=user.shape, **user.attributes)
+        pair = match.make("reduce", match.A, again, *inits, shape=user.shape, **user.attributes)
         return match.result("get-tuple-element", pair, index=0)
     return None
 
@@ -138,8 +142,7 @@ def _place_in_splat(match: Match) -> Instruction | None:
     if values.array.dtype.bits > 32 or not (wide > bound if choice.largest else wide < bound):
         return None
     parts = [part for part in root.shape.elements if isinstance(part, ArrayShape)]
-    results = (match.splat(parts[0], value), match.splat(parts[1], 0))
-    return match.result("tuple", *results)
+    return match.result("tuple", match.splat(parts[0], value), match.splat(parts[1], 0))
 
 
 RULES = (

@@ -89,8 +89,14 @@ def _whole_dimensions(match: Match) -> Instruction | None:
     if opcode == "add" and kind in (FLOAT, COMPLEX) and not match.fast_math:
         return match.refuse("an executor may add the floats of a reduce in another order")
     kept = tuple(size for dim, size in enumerate(source.dims) if dim not in whole)
-    attributes = {"dimensions": tuple(whole), "to_apply": root.attributes["to_apply"]}
-    inner = match.make("reduce", match.A, match.INIT, shape=resized(root.array, kept), **attributes)
+    inner = match.make(
+        "reduce",
+        match.A,
+        match.INIT,
+        shape=resized(root.array, kept),
+        dimensions=tuple(whole),
+        to_apply=root.attributes["to_apply"],
+    )
     return match.result("reshape", inner)
 
 

@@ -175,8 +175,12 @@ def _past_update(match: Match) -> Instruction | None:
         indices[new], sizes[new] = starts[old], update.array.dims[old]
     if not (_comes_back(operand, after) or _comes_back(update, tuple(sizes))):
         return None
-    operands = (_reshaped(match, operand, after), _reshaped(match, update, tuple(sizes)))
-    return match.result("dynamic-update-slice", *operands, *indices)
+    return match.result(
+        "dynamic-update-slice",
+        _reshaped(match, operand, after),
+        _reshaped(match, update, tuple(sizes)),
+        *indices,
+    )
 
 
 def _of_copy(match: Match) -> Instruction | None:

@@ -128,8 +128,7 @@ def _in_window(match: Match) -> Instruction | None:
         entry = window[places[d]]
         window[places[d]] = replace(entry, reversal=not entry.reversal)
     attributes = {**own_attributes(root), "window": Window(tuple(window))}
-    operands = (root.operands[0], kernel.operands[0])
-    return match.result("convolution", *operands, **attributes)
+    return match.result("convolution", root.operands[0], kernel.operands[0], **attributes)
 
 
 RULES = (

@@ -39,8 +39,13 @@ def _indices(root: Instruction) -> Instruction:
 def _with_indices(match: Match, indices: Instruction, dims: ScatterDims) -> Instruction:
     root = match.root
     count = len(root.operands) // 2
-    operands = (*root.operands[:count], indices, *root.operands[count + 1 :])
-    return match.result("scatter", *operands, **_attributes(root, dims))
+    return match.result(
+        "scatter",
+        *root.operands[:count],
+        indices,
+        *root.operands[count + 1 :],
+        **_attributes(root, dims),
+    )
 
 
 def _changes_nothing(match: Match) -> Instruction | None:

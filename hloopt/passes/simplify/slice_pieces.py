@@ -220,9 +220,13 @@ def _slice_of_prefixes(match: Match) -> Instruction | None:
     taken[along] = SliceRange(0, size)
     source = part(match, scan.operands[0], tuple(taken))
     dims = (*root.array.dims[:along], *root.array.dims[along + 1 :])
-    attributes = {"dimensions": (along,), "to_apply": scan.attributes["to_apply"]}
     total = match.make(
-        "reduce", source, scan.operands[1], shape=resized(root.array, dims), **attributes
+        "reduce",
+        source,
+        scan.operands[1],
+        shape=resized(root.array, dims),
+        dimensions=(along,),
+        to_apply=scan.attributes["to_apply"],
     )
     return match.result("reshape", total)
 

@@ -66,8 +66,7 @@ def _transpose_before_broadcast(match: Match) -> Instruction | None:
 
 def _transpose_of_iota(match: Match) -> Instruction:
     dimension = match.inner.attributes["iota_dimension"]
-    new = {"iota_dimension": dimensions(match.root).index(dimension)}
-    return match.result("iota", **new)
+    return match.result("iota", iota_dimension=dimensions(match.root).index(dimension))
 
 
 def _transpose_is_reshape(match: Match) -> Instruction | None:

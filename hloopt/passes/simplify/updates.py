@@ -17,13 +17,13 @@ def _part(match: Match, whole: Instruction, update: Instruction) -> Instruction:
     """What is in ``whole`` where the update goes."""
     sizes = update.operands[1].array.dims
     shape = update.operands[1].array.with_dtype(whole.array.dtype)
-    operands = (whole, *update.operands[2:])
-    return match.make("dynamic-slice", *operands, shape=shape, dynamic_slice_sizes=sizes)
+    return match.make(
+        "dynamic-slice", whole, *update.operands[2:], shape=shape, dynamic_slice_sizes=sizes
+    )
 
 
 def _put_back(match: Match, whole: Instruction, part: Instruction) -> Instruction:
-    operands = (whole, part, *match.B.operands[2:])
-    return match.result("dynamic-update-slice", *operands)
+    return match.result("dynamic-update-slice", whole, part, *match.B.operands[2:])
 
 
 def _added_part(match: Match) -> Instruction | None:
@@ -115,8 +115,7 @@ def _scattered_into(match: Match) -> Instruction | None:
         return None
     if not exact_or_fast(match):
         return match.refuse("the updates would be added in another order, which needs fast_math")
-    operands = (match.A, *scatter.operands[1:])
-    return match.result("scatter", *operands, **scatter.attributes)
+    return match.result("scatter", match.A, *scatter.operands[1:], **scatter.attributes)
 
 
 def _region(scatter: Instruction) -> Computation:
