@@ -93,6 +93,16 @@ class Instruction:
         return bool(self.control_predecessors or self.control_successors)
 
     @property
+    def is_array(self) -> bool:
+        """Whether the result is an array."""
+        return isinstance(self.shape, ArrayShape)
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether the result is a tuple."""
+        return isinstance(self.shape, TupleShape)
+
+    @property
     def array(self) -> ArrayShape:
         """The shape, where it must be an array; raises ``TypeError`` otherwise."""
         if not isinstance(self.shape, ArrayShape):

@@ -8,7 +8,6 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.signatures import branch_operands, with_elements, with_parameters
 from hloopt.rewrite import PassLog, same_layout
-from hloopt.types import ArrayShape
 
 __all__ = ["Arguments"]
 
@@ -66,7 +65,7 @@ def _same_constant(
     """One of the operands, where all are the same constant, or broadcasts of the same scalar."""
     first: Instruction | None = None
     for operand in operands:
-        if not isinstance(operand.shape, ArrayShape) or not same_layout(operand.shape, place.shape):
+        if not operand.is_array or not same_layout(operand.shape, place.shape):
             return None
         if "sharding" in operand.attributes or "sharding" in place.attributes:
             return None

@@ -19,7 +19,7 @@ from hloopt.ops.traits import SIZES
 from hloopt.passes.constant_arguments import Arguments
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ArrayShape, DotDims, Literal, Shape, TupleShape, array, parts_of
+from hloopt.types import ArrayShape, DotDims, Literal, Shape, array, parts_of
 
 __all__ = ["ConstantFolding"]
 
@@ -200,10 +200,8 @@ def _is_flat(shape: Shape) -> bool:
 def _is_known_whole(operand: Instruction) -> bool:
     """Whether an operand of a call is known, tuples included."""
     if operand.opcode == "tuple":
-        return all(
-            isinstance(entry.shape, ArrayShape) and _is_known(entry) for entry in operand.operands
-        )
-    return isinstance(operand.shape, ArrayShape) and _is_known(operand)
+        return all(entry.is_array and _is_known(entry) for entry in operand.operands)
+    return operand.is_array and _is_known(operand)
 
 
 def _is_known(operand: Instruction) -> bool:
@@ -256,7 +254,7 @@ def _literals(value: Value, shape: Shape) -> list[_Result]:
 
 def _build(instruction: Instruction, results: list[_Result]) -> Instruction:
     constants = tuple(_constant(instruction, result) for result in results)
-    if isinstance(instruction.shape, TupleShape):
+    if instruction.is_tuple:
         return build.make(instruction, "tuple", constants, shape=instruction.shape)
     return constants[0]
 

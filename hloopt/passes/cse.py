@@ -124,7 +124,7 @@ class _Bare:
 
     def of(self, instruction: Instruction, position: int) -> int:
         """The number of an instruction at a position."""
-        if instruction.opcode != "copy" or not isinstance(instruction.shape, ArrayShape):
+        if instruction.opcode != "copy" or not instruction.is_array:
             return position
         source = instruction.operands[0]
         plain = _is_plain(instruction.array) and _is_plain(source.array)

@@ -71,7 +71,7 @@ def _wanted(
             order = _before(user, orders.get(user, _plain(user)))
         elif user.opcode == "reduce" and user.operands[0] is instruction:
             order = _reduced_last(user)
-        elif user.opcode in _VIEWS and isinstance(user.shape, ArrayShape):
+        elif user.opcode in _VIEWS and user.is_array:
             order = _before(user, major_to_minor(user.array))
         yield order or _plain(instruction)
 
@@ -119,7 +119,7 @@ def _with_ones(found: list[int], sizes: Order) -> Iterator[int]:
 def _reduced_last(reduce: Instruction) -> Order | None:
     """Kept dimensions as in the result, then the reduced ones; None where a row is too short for that."""
     reduced: Order = reduce.attributes["dimensions"]
-    if not isinstance(reduce.shape, ArrayShape):
+    if not reduce.is_array:
         return None
     source = reduce.operands[0].array
     if not is_fast_row([source.dims[dimension] for dimension in reduced]):

@@ -145,7 +145,7 @@ def lifted(
         zip(computation.parameters, operands, strict=True)
     )
     for instruction in computation:
-        if instruction.opcode == "parameter" or isinstance(instruction.shape, TupleShape):
+        if instruction.opcode == "parameter" or instruction.is_tuple:
             continue
         shape = typed(like, instruction.array)
         if instruction.opcode == "constant":
@@ -157,7 +157,7 @@ def lifted(
             instruction.opcode, *inputs, shape=shape, **instruction.attributes
         )
     root = computation.root
-    results = root.operands if isinstance(root.shape, TupleShape) else (root,)
+    results = root.operands if root.is_tuple else (root,)
     return tuple(values[result] for result in results)
 
 

@@ -215,7 +215,7 @@ def _is_uniform(instruction: Instruction) -> bool:
 def _may_move(instruction: Instruction) -> bool:
     return (
         is_replaceable(instruction)
-        and isinstance(instruction.shape, ArrayShape)
+        and instruction.is_array
         and "sharding" not in instruction.attributes
         and 0 not in instruction.array.dims
     )

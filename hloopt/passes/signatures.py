@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import TupleShape
 
 __all__ = [
     "branch_operands",
@@ -149,7 +149,7 @@ def _may_be_alone(group: list[Computation], callers: Iterable[Instruction]) -> b
     """Not results of conditionals, which stay tuples, and not what a fusion only hands on."""
     (element,) = group[0].root.operands
     return (
-        isinstance(element.shape, ArrayShape)
+        element.is_array
         and element.opcode != "parameter"
         and all(
             caller.opcode != "conditional"
@@ -252,7 +252,7 @@ def _is_taken_apart(caller: Instruction, computation: Computation) -> bool:
 
 def _is_taken_apart_inside(parameter: Instruction) -> bool:
     return (
-        isinstance(parameter.shape, TupleShape)
+        parameter.is_tuple
         and not parameter.is_root
         and not parameter.has_control_edges
         and "sharding" not in parameter.attributes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloopt.ir import Instruction, build
-from hloopt.types import ArrayShape, Literal, Shape, TupleShape, scalar
+from hloopt.types import ArrayShape, Literal, Shape, scalar
 
 __all__ = ["Maker", "own_attributes"]
 
@@ -38,7 +38,7 @@ class Maker:
 
     def results(self, results: Sequence[Instruction]) -> Instruction:
         """What the root gives: a tuple of the results where it is one, else the only one."""
-        is_tuple = isinstance(self.root.shape, TupleShape)
+        is_tuple = self.root.is_tuple
         return self.result("tuple", *results) if is_tuple else results[0]
 
     def again(

@@ -25,7 +25,17 @@ from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.types import Literal
 
-__all__ = ["Bindings", "Pattern", "constant", "match", "op", "splat", "splat_literal", "var"]
+__all__ = [
+    "Bindings",
+    "Pattern",
+    "constant",
+    "match",
+    "op",
+    "splat",
+    "splat_literal",
+    "var",
+    "variables",
+]
 
 Bindings: TypeAlias = Mapping[str, Instruction]
 Test: TypeAlias = Callable[[Instruction], bool]
@@ -99,6 +109,11 @@ def _lift(value: Pattern | float) -> Pattern:
 def var(name: str, *tests: Test) -> Pattern:
     """Any instruction; the same one wherever the name comes again."""
     return Pattern(name=name, tests=tests)
+
+
+def variables(names: str) -> Iterator[Pattern]:
+    """What ``var`` makes of each word of a text."""
+    return map(var, names.split())
 
 
 def op(opcode: str | Collection[str], *operands: Pattern, **attributes: Any) -> Pattern:

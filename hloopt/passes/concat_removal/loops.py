@@ -15,7 +15,7 @@ from hloopt.ir.walk import (
     wrapped_computations,
 )
 from hloopt.ops.traits import SEQUENTIAL
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape
 
 __all__ = ["UNKNOWN_TRIPS", "Loop", "Slot", "loops_of", "weights"]
 
@@ -87,7 +87,7 @@ def loops_of(module: Module) -> dict[Instruction, Loop]:
 def _may_change(instruction: Instruction) -> bool:
     loop = Loop(instruction)
     return (
-        isinstance(instruction.shape, TupleShape)
+        instruction.is_tuple
         and instruction.is_understood
         and not instruction.is_root
         and "sharding" not in instruction.attributes

@@ -154,7 +154,7 @@ class _Search:
             elements = node.loop.elements(node.index)
             return _slot_may_be_cut(node) and all(map(self.may_cut, elements))
         return (
-            isinstance(node.shape, ArrayShape)
+            node.is_array
             and not node.shape.is_dynamic
             and node.is_understood
             and not node.has_control_edges
@@ -162,10 +162,7 @@ class _Search:
             and all(
                 isinstance(operand.shape, (ArrayShape, TupleShape)) for operand in node.operands
             )
-            and not any(
-                isinstance(operand.shape, ArrayShape) and operand.shape.is_dynamic
-                for operand in node.operands
-            )
+            and not any(operand.is_array and operand.shape.is_dynamic for operand in node.operands)
         )
 
     def slots(self, user: Instruction, node: Instruction) -> list[Slot]:

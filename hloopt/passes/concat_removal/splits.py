@@ -115,9 +115,7 @@ def seed(instruction: Instruction) -> Split | None:
 def follow(user: Instruction, number: int, split: Split, *, fast_math: bool = False) -> Answer:
     """What ``user`` makes of its operand ``number`` when that is cut as ``split`` says."""
     if user.op.family == "elementwise":
-        same = isinstance(user.shape, ArrayShape) and user.array.dims == (
-            user.operands[number].array.dims
-        )
+        same = user.is_array and user.array.dims == (user.operands[number].array.dims)
         return split if same else None
     if user.opcode == "reduce":
         return _reduce(user, number, split, fast_math)

@@ -41,7 +41,7 @@ class Branch:
         """Whether the branch may change: it is called once, and takes apart a tuple made for it."""
         return (
             sum(self.computation.callers.values()) == 1
-            and isinstance(self.parameter.shape, TupleShape)
+            and self.parameter.is_tuple
             and self.operand.opcode == "tuple"
             and not self.parameter.is_root
             and "sharding" not in self.parameter.attributes

@@ -10,7 +10,7 @@ from hloopt.ir import Instruction, build, edit
 from hloopt.passes.conditional_simplifier.branches import Branch, Key, is_movable, is_trivial
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.source_lines import merge_lines
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import TupleShape
 
 __all__ = ["hoist_heads", "hoist_results", "hoist_tails"]
 
@@ -77,7 +77,7 @@ def hoist_heads(conditional: Instruction, branches: list[Branch], log: PassLog) 
             if (
                 key in common
                 and not is_trivial(instruction)
-                and isinstance(instruction.shape, ArrayShape)
+                and instruction.is_array
                 and _is_boundary(instruction, branch, common)
             ):
                 wanted[key] = None
@@ -137,7 +137,7 @@ def _remove_unused(instructions: Iterable[Instruction]) -> None:
 
 def hoist_results(conditional: Instruction, branches: list[Branch], log: PassLog) -> bool:
     """Use the outer value in place of a result that every branch makes of outer values alike."""
-    if not isinstance(conditional.shape, TupleShape):
+    if not conditional.is_tuple:
         return False
     roots = [branch.computation.root for branch in branches]
     if any(root.opcode != "tuple" for root in roots):
@@ -228,7 +228,7 @@ def _may_end(tail: Instruction, first: Instruction) -> bool:
         and tail.attributes == first.attributes
         and len(tail.operands) == len(first.operands)
         and list(tail.users.values()) == [1]
-        and all(isinstance(operand.shape, ArrayShape) for operand in tail.operands)
+        and all(operand.is_array for operand in tail.operands)
         and all(
             one.shape == other.shape
             for one, other in zip(tail.operands, first.operands, strict=True)

@@ -96,8 +96,7 @@ def _largest(computation: Computation) -> int:
     sizes = [
         instruction.array.elements
         for instruction in (*computation, computation.root)
-        if isinstance(instruction.shape, ArrayShape)
-        and instruction.opcode not in ("parameter", "get-tuple-element")
+        if instruction.is_array and instruction.opcode not in ("parameter", "get-tuple-element")
     ]
     root = computation.root
     parts = parts_of(root.shape)

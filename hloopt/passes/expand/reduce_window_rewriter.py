@@ -12,7 +12,7 @@ from hloopt.ops.traits import IDEMPOTENT
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.passes.regions import is_exact, is_identity, named_combiner
-from hloopt.types import ArrayShape, Window, WindowDim
+from hloopt.types import Window, WindowDim
 
 __all__ = ["ReduceWindowRewriter"]
 
@@ -62,7 +62,7 @@ ENTRY main {
 
     def is_candidate(self, instruction: Instruction) -> bool:
         """Running reductions of one operand that are longer than a block."""
-        if instruction.opcode != "reduce-window" or not isinstance(instruction.shape, ArrayShape):
+        if instruction.opcode != "reduce-window" or not instruction.is_array:
             return False
         found = _running(instruction)
         longest = max(self.block, self.above)

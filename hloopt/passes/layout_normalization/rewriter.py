@@ -87,9 +87,9 @@ class Rewriter:
         if isinstance(value, Whole):
             if value.orders == orders:
                 return value.instruction
-            if isinstance(value.instruction.shape, ArrayShape):
+            if value.instruction.is_array:
                 return self._turn(value.instruction, value.orders, orders)  # type: ignore[arg-type]
-        elif isinstance(value, Raw) and isinstance(value.instruction.shape, ArrayShape):
+        elif isinstance(value, Raw) and value.instruction.is_array:
             return self._from_raw(value.instruction, orders)  # type: ignore[arg-type]
         elements = tuple(
             self.taken(element, inner)  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ def _common_order(rewriter: Rewriter, instruction: Instruction) -> Order:
 
 def _copy(rewriter: Rewriter, instruction: Instruction) -> None:
     """A change of layout is a transpose of the descending array; any other copy stays one."""
-    if not isinstance(instruction.shape, ArrayShape):
+    if not instruction.is_array:
         _pass_on(rewriter, instruction)
         return
     source, target = instruction.operands[0], instruction.shape
@@ -236,7 +236,7 @@ def _each_on_its_own(rewriter: Rewriter, instruction: Instruction) -> None:
     """Every operand elementwise, to a result of its own (all-reduce and the like)."""
     orders = tuple(map(rewriter.order, instruction.operands))
     operands = tuple(map(rewriter.operand, instruction.operands, orders))
-    several = isinstance(instruction.shape, TupleShape)
+    several = instruction.is_tuple
     rewriter.update(instruction, operands, orders if several else orders[0])
 
 

@@ -11,7 +11,6 @@ from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, obstacle, reads, whole_uses
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import TupleShape
 
 __all__ = ["WhileConstantSinking"]
 
@@ -81,7 +80,7 @@ ENTRY main {
         """Move the constants of one loop."""
         name = "constant that the body hands on"
         source = loop.operands[0]
-        if source.opcode != "tuple" or not isinstance(loop.shape, TupleShape):
+        if source.opcode != "tuple" or not loop.is_tuple:
             return False
         found, chosen = _inner_uses(loop), []
         for index in range(elements.count(loop)):

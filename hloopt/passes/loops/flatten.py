@@ -11,7 +11,7 @@ from hloopt.passes.loops.elements import is_plain
 from hloopt.passes.loops.inline import elements_of
 from hloopt.passes.own_bodies import own_computation
 from hloopt.rewrite import PassLog
-from hloopt.types import ArrayShape, Shape, TupleShape, parts_of
+from hloopt.types import Shape, TupleShape, parts_of
 
 __all__ = ["flatten", "wrap"]
 
@@ -21,7 +21,7 @@ WRAPPED = "array that is the state"
 
 def wrap(loop: Instruction, log: PassLog) -> bool:
     """Carry an array that is the whole state as the element of a tuple, as all who look at loops expect it."""
-    if not isinstance(loop.shape, ArrayShape):
+    if not loop.is_array:
         return False
     parts = (*states(loop), loop.attributes["body"].root)
     reason = ""

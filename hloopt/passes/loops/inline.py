@@ -13,7 +13,6 @@ from hloopt.passes.loops.carried import (
 )
 from hloopt.passes.own_bodies import own_fusion_bodies, remove_uncalled
 from hloopt.rewrite.driver import same_layout
-from hloopt.types import TupleShape
 
 __all__ = ["Body", "elements_of", "removal_obstacle", "replace_loop"]
 
@@ -22,7 +21,7 @@ def elements_of(value: Instruction, position: Instruction | Computation) -> list
     """The elements of a tuple; a value that is no tuple is its own only element."""
     if value.opcode == "tuple":
         return list(value.operands)
-    if not isinstance(value.shape, TupleShape):
+    if not value.is_tuple:
         return [value]
     return [build.element(position, value, index) for index in range(len(value.elements))]
 
@@ -32,7 +31,7 @@ class Body:
 
     def __init__(self, body: Computation) -> None:
         self._parameter = body.parameters[0]
-        self._is_tuple = isinstance(self._parameter.shape, TupleShape)
+        self._is_tuple = self._parameter.is_tuple
         opened = body.root.opcode == "tuple" and not body.root.users
         self._root = body.root
         self._copies: dict[Instruction, None] = {}
@@ -113,7 +112,7 @@ def removal_obstacle(loop: Instruction) -> str:
 
 def replace_loop(loop: Instruction, elements: Sequence[Instruction]) -> None:
     """Let users of a loop have these values, and remove it with what it alone called."""
-    if not isinstance(loop.shape, TupleShape):
+    if not loop.is_tuple:
         edit.replace_uses(loop, elements[0])
     else:
         found = reads(loop)

@@ -14,7 +14,7 @@ from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, growth_obstacle, remove_unused
 from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ArrayShape, Shape, TupleShape, leaves
+from hloopt.types import ArrayShape, Shape, leaves
 
 __all__ = ["WhileInvariantMotion"]
 
@@ -89,7 +89,7 @@ ENTRY main {
 
     def hoist(self, loop: Instruction, effects: Effects, log: PassLog) -> bool:
         """Move what is invariant out of one loop's body and condition."""
-        if not isinstance(loop.shape, TupleShape):
+        if not loop.is_tuple:
             return False
         changed = False
         for name in ("body", "condition"):
@@ -175,7 +175,7 @@ class _Search:
             or _has_token(instruction.shape)
         ):
             return False
-        if isinstance(instruction.shape, TupleShape) and not _is_taken_apart(instruction):
+        if instruction.is_tuple and not _is_taken_apart(instruction):
             return False
         if not self.options.is_work(instruction) or instruction.opcode in TUPLES:
             return True
@@ -225,7 +225,7 @@ class _Search:
             for one in self.invariant
             if one in moving
             and self.options.is_work(one)
-            and not isinstance(one.shape, TupleShape)
+            and not one.is_tuple
             and (one.is_root or any(user not in moving for user in one.users))
         ]
 

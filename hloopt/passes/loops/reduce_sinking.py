@@ -16,7 +16,6 @@ from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
 from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, whole_uses
 from hloopt.passes.regions import identity
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["WhileReduceSinking"]
 
@@ -86,7 +85,7 @@ ENTRY main {
         changed = False
         for computation in open_computations(module, callees_first(module)):
             for instruction in list(computation):
-                if instruction.opcode == "while" and isinstance(instruction.shape, TupleShape):
+                if instruction.opcode == "while" and instruction.is_tuple:
                     changed |= self.sink(instruction, log)
         return changed
 
@@ -160,7 +159,7 @@ def _added(following: Instruction, inside: list[Instruction]) -> Instruction | N
     if (
         reduce.opcode != "reduce"
         or len(reduce.operands) != 2
-        or not isinstance(reduce.shape, ArrayShape)
+        or not reduce.is_array
         or sum(reduce.users.values()) != 1
         or combiner(reduce.attributes["to_apply"]) != opcode
         or _ties(reduce)

@@ -14,7 +14,6 @@ from hloopt.passes.loops.carried import Carried, obstacle, reads, uses, whole_us
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
-from hloopt.types import TupleShape
 
 __all__ = ["WhileLoopSimplifier"]
 
@@ -89,7 +88,7 @@ def _simplify(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     if _taken_apart(loop, effects, log):
         return True
     changed = flatten.wrap(loop, log)
-    if not isinstance(loop.shape, TupleShape):
+    if not loop.is_tuple:
         return False
     reason = obstacle(loop)
     for name, step in _STEPS:

@@ -12,7 +12,6 @@ from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import open_computations
 from hloopt.passes.loops.counters import asked, counters
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import TupleShape
 
 __all__ = ["TripCount"]
 
@@ -90,7 +89,7 @@ ENTRY main {
 
 def _variable(loop: Instruction) -> Config:
     """The counter that the condition reads, if it is the only one."""
-    if not isinstance(loop.shape, TupleShape):
+    if not loop.is_tuple:
         return {}
     read = asked(loop)
     if len(read) != 1:

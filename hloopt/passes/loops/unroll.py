@@ -17,7 +17,7 @@ from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import FrontendAttributes, TupleShape, Verbatim
+from hloopt.types import FrontendAttributes, Verbatim
 
 __all__ = ["WhileUnroll"]
 
@@ -166,7 +166,7 @@ def _numbers(loop: Instruction, known: dict[int, Affine]) -> _Numbers:
 
 
 def _known(loop: Instruction) -> dict[int, Affine]:
-    return counters(loop) if isinstance(loop.shape, TupleShape) else {}
+    return counters(loop) if loop.is_tuple else {}
 
 
 def _copies(

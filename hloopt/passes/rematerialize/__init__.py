@@ -34,7 +34,6 @@ from hloopt.passes.effects import Effects
 from hloopt.passes.rematerialize.peaks import Peaks
 from hloopt.passes.rematerialize.plan import Plan, plan_again
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ArrayShape
 
 __all__ = ["Rematerialize"]
 
@@ -182,7 +181,7 @@ class _Worker:
     def may_repeat(self, instruction: Instruction) -> bool:
         opcode = instruction.opcode
         return (
-            isinstance(instruction.shape, ArrayShape)
+            instruction.is_array
             and (instruction.op.family in _FAMILIES or opcode in _ALSO)
             and opcode not in _HOLDERS
             and not instruction.has_control_edges

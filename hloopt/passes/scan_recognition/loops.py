@@ -14,7 +14,7 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE
 from hloopt.passes.regions import identity
 from hloopt.rewrite.pattern import splat_literal
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape
 
 __all__ = ["LoopScan", "loop_scans"]
 
@@ -36,7 +36,7 @@ def loop_scans(loop: Instruction) -> list[LoopScan]:
     """All cumulative results of a ``while`` whose state is a tuple made for it."""
     state, start = loop.attributes["body"].parameters[0], loop.operands[0]
     root = loop.attributes["body"].root
-    if root.opcode != "tuple" or start.opcode != "tuple" or not isinstance(loop.shape, TupleShape):
+    if root.opcode != "tuple" or start.opcode != "tuple" or not loop.is_tuple:
         return []
     if any(user.opcode != "get-tuple-element" for user in (*loop.users, *state.users)):
         return []
@@ -75,7 +75,7 @@ class _Body:
     def counter(self) -> int | None:
         """The element that counts 0, 1, 2 ..."""
         for index, following in enumerate(self.root.operands):
-            if following.opcode != "add" or not isinstance(following.shape, ArrayShape):
+            if following.opcode != "add" or not following.is_array:
                 continue
             left, right = following.operands
             if _number(left) == 1:
@@ -169,7 +169,7 @@ def _row(part: Instruction, whole: ArrayShape, trips: int) -> Instruction | None
     inner = part.operands[0] if part.opcode in ("reshape", "broadcast") else part
     if part.array.elements != ArrayShape(whole.dtype, rows).elements:
         return None
-    if not isinstance(inner.shape, ArrayShape) or inner.array.elements != part.array.elements:
+    if not inner.is_array or inner.array.elements != part.array.elements:
         return None
     sizes = [size for size in inner.array.dims if size != 1]
     return inner if sizes == [size for size in rows if size != 1] else None

@@ -14,11 +14,11 @@ from hloopt.passes.simplify.conditions import (
     is_positive_zero,
 )
 from hloopt.passes.simplify.folding import folded, merged
-from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, variables
 
 __all__ = ["RULES"]
 
-A, B, P, Q = var("A"), var("B"), var("P"), var("Q")
+A, B, P, Q = variables("A B P Q")
 Z, C = splat(0, name="Z"), splat(name="C")
 C1, C2 = splat(name="C1"), splat(name="C2")
 

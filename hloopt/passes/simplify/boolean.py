@@ -7,11 +7,11 @@ from collections.abc import Callable
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import is_all_ones, scalar_value
 from hloopt.passes.simplify.folding import folded
-from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var
+from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var, variables
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 C = splat(name="C")
 C1, C2 = splat(name="C1"), splat(name="C2")
 Z = splat(0, name="Z")

@@ -18,11 +18,11 @@ from hloopt.passes.simplify.conditions import (
     is_lowest,
 )
 from hloopt.passes.simplify.folding import folded, holds
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.rewrite import Match, Rule, op, splat, variables
 
 __all__ = ["RULES"]
 
-A, B, C, P = var("A"), var("B"), var("C"), var("P")
+A, B, C, P = variables("A B C P")
 C1, C2 = splat(name="C1"), splat(name="C2")
 LOWEST, HIGHEST = splat(name="L").where(is_lowest), splat(name="H").where(is_highest)
 EXTREMA = ("maximum", "minimum")

@@ -13,12 +13,12 @@ from hloopt.passes.simplify.conditions import (
     is_used_here,
 )
 from hloopt.passes.simplify.folding import computed
-from hloopt.rewrite import Match, Rewrite, Rule, op, var
+from hloopt.rewrite import Match, Rewrite, Rule, op, variables
 from hloopt.types import Literal
 
 __all__ = ["RULES"]
 
-A, B, C, P, Q = var("A"), var("B"), var("C"), var("P"), var("Q")
+A, B, C, P, Q = variables("A B C P Q")
 
 
 def _single(match: Match) -> Instruction | None:

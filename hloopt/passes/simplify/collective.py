@@ -58,7 +58,7 @@ def _permutes_nothing(match: Match) -> Instruction | None:
     root = match.root
     pairs = root.attributes.get("source_target_pairs", ())
     module = root.computation.module if root.computation is not None else None
-    if module is None or len(root.operands) != 1 or not isinstance(root.shape, ArrayShape):
+    if module is None or len(root.operands) != 1 or not root.is_array:
         return None
     count = "num_partitions" if "channel_id" in root.attributes else "replica_count"
     wanted = module.attributes.get(count)

@@ -17,12 +17,12 @@ from hloopt.passes.simplify.conditions import (
     scalar_value,
 )
 from hloopt.passes.simplify.folding import folded
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.rewrite import Match, Rule, op, splat, var, variables
 from hloopt.types import Literal, array
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 C, C1, C2 = splat(name="C"), splat(name="C1"), splat(name="C2")
 Z = splat(0, name="Z")
 WHOLE = has_kind(*INTEGER)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, has_kind, scalar_value
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.rewrite import Match, Rule, op, splat, var, variables
 from hloopt.types import DTYPES
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 REAL = var("A", has_kind(FLOAT))
 
 

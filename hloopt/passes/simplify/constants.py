@@ -78,7 +78,7 @@ def _iota_of_one(match: Match) -> Instruction | None:
 
 def _without_elements(match: Match) -> Instruction | None:
     root = match.root
-    if not isinstance(root.shape, ArrayShape) or root.array.elements:
+    if not root.is_array or root.array.elements:
         return None
     if root.opcode == "broadcast" and is_scalar(root.operands[0]):
         return None

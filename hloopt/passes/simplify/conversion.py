@@ -15,12 +15,12 @@ from hloopt.passes.simplify.conditions import (
     UNSIGNED,
     scalar_value,
 )
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.rewrite import Match, Rule, op, splat, variables
 from hloopt.types import DType
 
 __all__ = ["PAIRS", "RULES", "is_lossless"]
 
-A, B, P = var("A"), var("B"), var("P")
+A, B, P = variables("A B P")
 
 # (exponent bits, mantissa bits) of the IEEE-like types; the 8-bit types are not all nested in each other.
 _FORMAT = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}

@@ -9,13 +9,13 @@ from hloopt.passes.dots.numbers import conv_dims
 from hloopt.passes.simplify.conditions import INTEGER, resized, scalar_value
 from hloopt.passes.simplify.reduce_window import padded_window
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import ArrayShape, Dims, PaddingDim, Window, WindowDim
+from hloopt.types import Dims, PaddingDim, Window, WindowDim
 
 __all__ = ["RULES"]
 
 
 def _is_array(instruction: Instruction) -> bool:
-    return isinstance(instruction.shape, ArrayShape)
+    return instruction.is_array
 
 
 A, B, C = var("A", _is_array), var("B", _is_array), var("C")
@@ -28,7 +28,7 @@ def _window(root: Instruction, spatial: int) -> tuple[WindowDim, ...]:
 
 def _sums_nothing(match: Match) -> Instruction | None:
     root = match.root
-    if any(not isinstance(operand.shape, ArrayShape) for operand in root.operands):
+    if any(not operand.is_array for operand in root.operands):
         # A sparse kernel is a tuple.
         return None
     if all(operand.array.elements for operand in root.operands[:2]) or not root.array.elements:

@@ -9,12 +9,12 @@ from hloopt.passes.dots.numbers import dot_attributes, free_dims
 from hloopt.passes.regions import named_combiner
 from hloopt.passes.simplify.conditions import exact_or_fast, exact_or_real, resized, scalar_value
 from hloopt.passes.simplify.reduce import is_plain, reduced_dims
-from hloopt.rewrite import Match, Rule, op, var
+from hloopt.rewrite import Match, Rule, op, var, variables
 from hloopt.types import Dims, DotDims, SliceRange
 
 __all__ = ["RULES"]
 
-A, B, C = var("A"), var("B"), var("C")
+A, B, C = variables("A B C")
 _MOST_PIECES = 4
 
 

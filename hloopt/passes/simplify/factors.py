@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import exact_or_fast, exact_or_real
-from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, variables
 
 __all__ = ["RULES"]
 
-A, B, D = var("A"), var("B"), var("D")
+A, B, D = variables("A B D")
 C = splat(name="C")
 CONVOLUTION = op("convolution", A, B).one_use.bind("P")
 

@@ -9,12 +9,12 @@ from typing import Any
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import resized, scalar_value
 from hloopt.passes.simplify.dimensions import dimensions_besides_ones
-from hloopt.rewrite import Match, Rule, op, var
+from hloopt.rewrite import Match, Rule, op, var, variables
 from hloopt.types import Dims, GatherDims, PaddingDim
 
 __all__ = ["RULES", "counted", "is_counting", "kept_columns", "pieces"]
 
-A, B, INDICES = var("A"), var("B"), var("I")
+A, B, INDICES = variables("A B I")
 
 
 def _attributes(root: Instruction, dims: GatherDims) -> dict[str, Any]:

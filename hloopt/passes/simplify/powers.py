@@ -13,11 +13,11 @@ from hloopt.passes.simplify.conditions import (
     is_exact,
     real_or_fast,
 )
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.rewrite import Match, Rule, op, splat, var, variables
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 Z = splat(0, name="Z")
 REAL = var("A", has_kind(FLOAT))
 

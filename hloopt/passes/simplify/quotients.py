@@ -14,12 +14,12 @@ from hloopt.passes.simplify.conditions import (
     is_exact,
     real_or_fast,
 )
-from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
-from hloopt.types import ArrayShape, Literal, array
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var, variables
+from hloopt.types import Literal, array
 
 __all__ = ["RULES"]
 
-A, B, C, D = var("A"), var("B"), var("C"), var("D")
+A, B, C, D = variables("A B C D")
 REAL = var("A", has_kind(FLOAT))
 
 _SMALLEST_NORMAL = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
@@ -50,7 +50,7 @@ def _constant_of(instruction: Instruction) -> np.ndarray[Any, Any] | None:
 
 
 def _is_constant(instruction: Instruction) -> bool:
-    return isinstance(instruction.shape, ArrayShape) and _constant_of(instruction) is not None
+    return instruction.is_array and _constant_of(instruction) is not None
 
 
 def _with_values(match: Match, values: np.ndarray[Any, Any]) -> Instruction:

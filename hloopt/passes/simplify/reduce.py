@@ -22,7 +22,7 @@ from hloopt.passes.simplify.conditions import (
     is_positive_zero,
     scalar_value,
 )
-from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var, variables
 from hloopt.types import ArrayShape, Dims, array, parts_of
 
 __all__ = [
@@ -35,12 +35,12 @@ __all__ = [
     "reduced_dims",
 ]
 
-A, INIT = var("A"), var("INIT")
+A, INIT = variables("A INIT")
 
 
 def is_plain(root: Instruction) -> bool:
     """Whether this is a reduce of one array."""
-    return len(root.operands) == 2 and isinstance(root.shape, ArrayShape)
+    return len(root.operands) == 2 and root.is_array
 
 
 def reduced_dims(root: Instruction) -> Dims:

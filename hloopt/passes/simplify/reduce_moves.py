@@ -14,12 +14,12 @@ from hloopt.passes.simplify.reduce import (
     kept_dims,
     reduced_dims,
 )
-from hloopt.rewrite import Match, Rule, op, var
+from hloopt.rewrite import Match, Rule, op, variables
 from hloopt.types import Dims
 
 __all__ = ["RULES"]
 
-A, INIT = var("A"), var("INIT")
+A, INIT = variables("A INIT")
 _MOST_PIECES = 4
 
 

@@ -41,7 +41,7 @@ def _alone(match: Match) -> Instruction | None:
 def _only_one_read(match: Match) -> Instruction | None:
     """The one result that somebody reads, where its values are combined with each other alone."""
     reduce, number = match.inner, match.root.attributes["index"]
-    if not isinstance(reduce.shape, TupleShape) or reduce.is_root:
+    if not reduce.is_tuple or reduce.is_root:
         return None
     if any(user.opcode != "get-tuple-element" for user in reduce.users):
         return None

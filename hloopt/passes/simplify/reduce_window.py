@@ -10,12 +10,12 @@ from hloopt.ops.traits import IDEMPOTENT
 from hloopt.passes.regions import is_liftable, lifted, named_combiner
 from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, INTEGER, resized, scalar_value
 from hloopt.passes.simplify.reduce import is_neutral, is_plain
-from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, splat_literal, variables
 from hloopt.types import ArrayShape, PaddingDim, SliceRange, Window, WindowDim, parts_of
 
 __all__ = ["RULES", "padded_window"]
 
-A, B, INIT = var("A"), var("B"), var("INIT")
+A, B, INIT = variables("A B INIT")
 
 # Up to which number each integer is one of the type's.
 _WHOLE = {"f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24}

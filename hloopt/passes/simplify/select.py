@@ -13,11 +13,11 @@ from hloopt.passes.simplify.conditions import (
     is_used_here,
 )
 from hloopt.passes.simplify.folding import computed
-from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, variables
 
 __all__ = ["RULES"]
 
-A, B, P = var("A"), var("B"), var("P")
+A, B, P = variables("A B P")
 C1, C2 = splat(name="C1"), splat(name="C2")
 TRUE, FALSE = splat(1).where(has_kind(PRED)), splat(0).where(has_kind(PRED))
 

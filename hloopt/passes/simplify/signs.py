@@ -14,11 +14,11 @@ from hloopt.passes.simplify.conditions import (
     scalar_value,
 )
 from hloopt.passes.simplify.folding import folded
-from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var
+from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var, variables
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 C = splat(name="C")
 ROUNDED = INTEGRAL - {"sign"}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import scalar_value
-from hloopt.rewrite import Match, Rule, op, same_layout, var
+from hloopt.rewrite import Match, Rule, op, same_layout, variables
 from hloopt.types import scalar
 
 __all__ = ["RULES"]
 
-A, N = var("A"), var("N")
+A, N = variables("A N")
 
 
 def _known_size(match: Match) -> Instruction | None:

@@ -16,12 +16,12 @@ from hloopt.passes.simplify.dimensions import (
     with_dims,
 )
 from hloopt.passes.simplify.slices import is_only_sliced, part, sliced
-from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, splat_literal, variables
 from hloopt.types import PaddingDim, SliceRange, Window, WindowDim
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 
 
 def _slice_of_concatenate(match: Match) -> Instruction | None:

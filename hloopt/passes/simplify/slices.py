@@ -16,12 +16,12 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
     with_dims,
 )
-from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, variables
 from hloopt.types import DotDims, SliceRange
 
 __all__ = ["RULES", "is_only_sliced", "part", "sliced"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 
 
 def sliced(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:

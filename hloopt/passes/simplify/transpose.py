@@ -14,12 +14,12 @@ from hloopt.passes.simplify.dimensions import (
     undoes,
     used_once,
 )
-from hloopt.rewrite import Match, Rule, op, own_attributes, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, variables
 from hloopt.types import Dims, DotDims, record_of
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B = variables("A B")
 
 
 def _identity_permutation(match: Match) -> bool:

@@ -61,7 +61,7 @@ def _whole(match: Match) -> Instruction | None:
 
 def _taken_apart(match: Match) -> Instruction | None:
     literal = match.root.literal
-    if literal is None or not isinstance(match.root.shape, TupleShape) or literal.elided:
+    if literal is None or not match.root.is_tuple or literal.elided:
         return None
     elements = tuple(map(match.constant, literal.elements))
     return match.result("tuple", *elements)

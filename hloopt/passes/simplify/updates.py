@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hloopt.ir import Computation, Instruction
 from hloopt.passes.simplify.conditions import exact_or_fast, is_negative_zero
-from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, splat_literal, var, variables
 from hloopt.types import ScatterDims
 
 __all__ = ["RULES"]
 
-A, P = var("A"), var("P")
+A, P = variables("A P")
 UPDATE = op("dynamic-update-slice").one_use.bind("B")
 
 

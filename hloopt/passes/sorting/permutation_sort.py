@@ -9,7 +9,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.passes.site import Site, row_major, sites
 from hloopt.passes.sorting.plain import plain_order, sorted_dim
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import TupleShape, array
+from hloopt.types import array
 
 __all__ = ["PermutationSort"]
 
@@ -60,7 +60,7 @@ ENTRY main {
         """Look at each sort once."""
         changed = False
         for instruction in sites(module, "sort"):
-            if not isinstance(instruction.shape, TupleShape):
+            if not instruction.is_tuple:
                 continue
             order = plain_order(instruction.attributes["to_apply"])
             if order is None or order.descending:

@@ -113,7 +113,7 @@ def _sorted_already(sort: Instruction, arrays: KnownArrays, log: PassLog) -> boo
 
 def _is_sort_of(key: Instruction, sort: Instruction) -> bool:
     """Whether the key is one sorted operand in the same order."""
-    if key.opcode != "sort" or isinstance(key.shape, TupleShape) or not key.is_understood:
+    if key.opcode != "sort" or key.is_tuple or not key.is_understood:
         return False
     inner, outer = plain_order(key.attributes["to_apply"]), plain_order(sort.attributes["to_apply"])
     return inner == outer and sorted_dim(key) == sorted_dim(sort)
