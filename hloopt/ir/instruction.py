@@ -14,6 +14,7 @@ from hloopt.types import ArrayShape, Literal, Metadata, Shape, TupleShape
 
 if TYPE_CHECKING:
     from hloopt.ir.computation import Computation
+    from hloopt.ir.module import Module
 
 __all__ = ["Instruction"]
 
@@ -91,6 +92,21 @@ class Instruction:
     def has_control_edges(self) -> bool:
         """Whether others must run before or after it, besides its operands and users."""
         return bool(self.control_predecessors or self.control_successors)
+
+    @property
+    def home(self) -> Computation:
+        """The computation; raises ``ValueError`` for an instruction that is in none."""
+        if self.computation is None:
+            raise ValueError(f"{self.name} is in no computation")
+        return self.computation
+
+    @property
+    def module(self) -> Module:
+        """The module; raises ``ValueError`` for an instruction that is in none."""
+        module = self.home.module
+        if module is None:
+            raise ValueError(f"{self.name} is in no module")
+        return module
 
     @property
     def is_array(self) -> bool:

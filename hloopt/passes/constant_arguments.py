@@ -91,8 +91,7 @@ def _is_small(operand: Instruction, limit: int) -> bool:
 
 def _use(place: Instruction, value: Instruction) -> None:
     """Copy the constant to where it is used."""
-    home = place.computation
-    assert home is not None
+    home = place.home
     position = next(entry for entry in home if entry.opcode != "parameter" or entry is place)
     operands = tuple(build.clone(inner, position, ()) for inner in value.operands)
     copy = build.clone(value, position, operands)

@@ -65,8 +65,7 @@ class Needed:
             self._pending.append(instruction)
 
     def _visit(self, instruction: Instruction) -> None:
-        computation = instruction.computation
-        assert computation is not None
+        computation = instruction.home
         for before in instruction.control_predecessors:
             self._mark(before)
         if instruction.opcode == "parameter":

@@ -274,8 +274,7 @@ class _Search:
                 region.saved += _moved(reader) * self.weight(reader)
 
     def weight(self, node: Instruction) -> int:
-        assert node.computation is not None
-        return self.weights[node.computation]
+        return self.weights[node.home]
 
     def ends(self, slot: Slot, region: Region, asked: set[tuple[Instruction, int]]) -> int:
         """What it costs to cut what goes into a loop, where that is not made of pieces."""

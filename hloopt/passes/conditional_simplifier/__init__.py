@@ -155,8 +155,7 @@ def _take(conditional: Instruction, branch: Branch, module: Module, log: PassLog
         for name, value in conditional.attributes.items()
         if name in ("sharding", "frontend_attributes", "backend_config")
     }
-    home = conditional.computation
-    assert home is not None
+    home = conditional.home
     call = build.make(
         conditional, "call", (branch.operand,), {**attributes, "to_apply": branch.computation},
         shape=conditional.shape, metadata=conditional.metadata,

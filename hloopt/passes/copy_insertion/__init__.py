@@ -339,8 +339,7 @@ class _Inserter:
             return None
         self.log.hit("copy", about, reason)
         self.changed = True
-        where = position if position is not None else leaf.computation
-        assert where is not None
+        where = position if position is not None else leaf.home
         kept = {name: leaf.attributes[name] for name in ("sharding",) if name in leaf.attributes}
         return build.make(
             where, "copy", (leaf,), kept, shape=leaf.shape, name="copy", metadata=leaf.metadata

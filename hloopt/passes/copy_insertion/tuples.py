@@ -63,8 +63,7 @@ def _with(
         _with(position, element_of(position, whole, number), new, (*at, number))
         for number in range(len(whole.elements))
     )
-    where = position if position is not None else whole.computation
-    assert where is not None
+    where = position if position is not None else whole.home
     shape = TupleShape(tuple(element.shape for element in elements))
     return build.make(where, "tuple", elements, shape=shape, metadata=whole.metadata)
 
@@ -73,8 +72,7 @@ def element_of(position: Instruction | None, whole: Instruction, number: int) ->
     """An element of a tuple: an operand of the tuple op, or read out of anything else."""
     if whole.opcode == "tuple":
         return whole.operands[number]
-    where = position if position is not None else whole.computation
-    assert where is not None
+    where = position if position is not None else whole.home
     return build.element(where, whole, number, whole.metadata)
 
 

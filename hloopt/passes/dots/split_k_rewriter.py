@@ -88,10 +88,7 @@ def _split(dot: Instruction, parts: int, padding: int) -> None:
     kind = accumulator_type(dot)
     shape = row_major(result.with_dtype(kind), (*result.dims[:place], parts, *result.dims[place:]))
     computed = site.make("dot", *sides, shape=shape, **dot_attributes(dot, new))
-    computation = dot.computation
-    assert computation is not None, "of a module"
-    assert computation.module is not None, "of a module"
-    region = combiner_computation(computation.module, "add", kind.name)
+    region = combiner_computation(dot.module, "add", kind.name)
     zero = site.scalar(kind.name, 0)
     reduced = site.make("reduce", computed, zero, dimensions=(place,), to_apply=region)
     if kind is not result.dtype:

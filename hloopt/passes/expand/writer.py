@@ -236,10 +236,7 @@ class Writer:
     @classmethod
     def before(cls, instruction: Instruction) -> Writer:
         """A writer of what replaces an instruction."""
-        assert instruction.computation is not None
-        module = instruction.computation.module
-        assert module is not None
-        return cls(instruction, module, instruction.metadata)
+        return cls(instruction, instruction.module, instruction.metadata)
 
     def term(self, instruction: Instruction) -> Term:
         """An instruction to compute with."""

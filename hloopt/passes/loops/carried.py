@@ -226,8 +226,7 @@ def _moved(config: Config, renumbered: dict[int, int]) -> Config:
 
 def _to_the_front(parameter: Instruction) -> None:
     """A text may have constants before it, and what takes their place will read the state."""
-    assert parameter.computation is not None
-    edit.move_before(next(iter(parameter.computation)), parameter)
+    edit.move_before(next(iter(parameter.home)), parameter)
 
 
 def tuple_of(
@@ -239,9 +238,7 @@ def tuple_of(
 
 def _only_read(state: Instruction) -> None:
     """Give users of a whole state a tuple of its elements."""
-    computation = state.computation
-    users = whole_uses(state)
-    assert computation is not None
+    computation, users = state.home, whole_uses(state)
     if not users and not state.is_root:
         return
     # Made before the state, then behind it: the graph has no other end to hold on to.

@@ -50,8 +50,7 @@ def wrap(loop: Instruction, log: PassLog) -> bool:
 
 def _carry_in_tuple(state: Instruction, shape: TupleShape) -> None:
     """Let an array be the element of a tuple, and its users read that."""
-    computation, users, is_root = state.computation, list(state.users), state.is_root
-    assert computation is not None
+    computation, users, is_root = state.home, list(state.users), state.is_root
     (element,) = shape.elements
     edit.set_shape(state, shape)
     for name in ("origin", "statistics"):

@@ -222,8 +222,7 @@ class _Worker:
         copy = build.clone(instruction, position, operands)
         copy.offset = -1
         if instruction.opcode == "fusion" and instruction.computation is not None:
-            module = instruction.computation.module
-            assert module is not None
+            module = instruction.module
             body = build.clone_computation(instruction.attributes["calls"])
             edit.set_attribute(copy, "calls", edit.add_computation(module, body))
         current[instruction] = copy

@@ -235,8 +235,7 @@ def _put(instruction: Instruction, result: Instruction) -> None:
 
 def _replace_scan(scan: LoopScan, module: Module) -> None:
     """The results in place of the loop's; the carry after the last trip is the last (or first) row."""
-    home, shape = scan.result.computation, scan.result.array
-    assert home is not None
+    home, shape = scan.result.home, scan.result.array
     asked = {scan.result, *scan.last}
     site = Site(next(entry for entry in home if entry in asked))
     result = _scan(site, scan.source, shape, 0, scan.opcode, scan.form, module)

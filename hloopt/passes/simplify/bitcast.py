@@ -11,7 +11,6 @@ from hloopt.passes.simplify.dimensions import (
     lies_alike,
     moved,
     only_ones_differ,
-    undoes,
     unmodified_dimensions,
     used_once,
 )
@@ -83,8 +82,6 @@ def _bitcast_of_broadcast(match: Match) -> Instruction | None:
 def _bitcast_undone(match: Match) -> Instruction | None:
     """Compute in the shape that both bitcasts come from and go back to."""
     root, computed = match.root, match.F
-    if computed.array.dtype is not root.array.dtype or not undoes("bitcast", computed):
-        return None
 
     def back(operand: Instruction) -> Instruction | None:
         shape, literal = root.array.with_dtype(operand.array.dtype), splat_literal(operand)
@@ -92,11 +89,11 @@ def _bitcast_undone(match: Match) -> Instruction | None:
             return None
         if operand.opcode == "bitcast":
             source = operand.operands[0]
-            alike = source.array.dtype is shape.dtype and lies_alike(source.array, shape)
-            return source if alike else None
+            kept = source.array.dtype is shape.dtype and computed.array.dtype is root.array.dtype
+            return source if kept and lies_alike(source.array, shape) else None
         return None if literal is None else match.splat_of(shape, literal)
 
-    return moved(match, computed, back)
+    return moved(match, computed, back, undoing="bitcast")
 
 
 def _space(shape: ArrayShape) -> str:

@@ -28,7 +28,6 @@ __all__ = [
     "ranges",
     "reorders_only",
     "reshaped_before",
-    "undoes",
     "unmodified_dimensions",
     "used_once",
     "with_dims",
@@ -198,10 +197,12 @@ def moved(
     computed: Instruction,
     move: Callable[[Instruction], Instruction | None],
     shape: ArrayShape | None = None,
+    undoing: str = "",
 ) -> Instruction | None:
     """``g(f(A, B))`` as ``f(g(A), g(B))``: the op on moved operands; None where one cannot be moved.
 
-    The scalars that some ops have beside arrays stay.  The shape is the root's unless given.
+    The scalars that some ops have beside arrays stay.  The shape is the root's unless given.  One of the
+    arrays must be made by an op ``undoing``, where there is one.
     """
     operands: list[Instruction] = []
     for operand in computed.operands:
@@ -209,12 +210,10 @@ def moved(
         if turned is None:
             return None
         operands.append(turned)
-    return match.again(computed, *operands, shape=shape)
-
-
-def undoes(opcode: str, computed: Instruction) -> bool:
-    """Whether an op of this kind makes one of the arrays that ``computed`` reads."""
-    return any(one.opcode == opcode and not is_scalar(one) for one in computed.operands)
+    made = {operand.opcode for operand in computed.operands if not is_scalar(operand)}
+    return (
+        None if undoing and undoing not in made else match.again(computed, *operands, shape=shape)
+    )
 
 
 def reshaped_before(

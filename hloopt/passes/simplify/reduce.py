@@ -251,8 +251,7 @@ _WIDENINGS = frozenset(
 
 def _narrow_fold(match: Match, opcode: str) -> Instruction:
     root, element = match.root, match.A.array.dtype
-    module = root.computation.module if root.computation is not None else None
-    assert module is not None
+    module = root.module
     region = combiner_computation(module, opcode, element.name)
     bound = float("-inf") if opcode == "maximum" else float("inf")
     init = match.splat(array(element), bound)

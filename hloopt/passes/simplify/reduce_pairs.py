@@ -8,7 +8,7 @@ from hloopt.interpret import EVALUATORS
 from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.pairs import Choice, choice_of
-from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir import Computation, Instruction, edit
 from hloopt.passes.regions import lane, named_combiner
 from hloopt.passes.simplify.conditions import exact_or_real, scalar_value
 from hloopt.passes.simplify.reduce import is_plain, reduced_dims
@@ -18,16 +18,9 @@ from hloopt.types import ArrayShape, Literal, TupleShape
 __all__ = ["RULES"]
 
 
-def _module(match: Match) -> Module:
-    computation = match.root.computation
-    assert computation is not None
-    assert computation.module is not None
-    return computation.module
-
-
 def _choice(match: Match, region: Computation) -> Choice | None:
     """What a region of two pairs chooses, proven by trying every order of numbers."""
-    return choice_of(region, Interpreter(_module(match), EVALUATORS))
+    return choice_of(region, Interpreter(match.root.module, EVALUATORS))
 
 
 def _alone(match: Match) -> Instruction | None:
@@ -56,7 +49,7 @@ def _lane(
     region = lane(reduce.attributes["to_apply"], number)
     if region is None:
         return None
-    edit.add_computation(_module(match), region)
+    edit.add_computation(match.root.module, region)
     count = len(reduce.operands) // 2
     shape = reduce.elements[number]
     result = match.make(
@@ -111,7 +104,7 @@ def _keeps_nan(match: Match, region: Computation) -> bool:
     kinds = [parameter.array.dtype for parameter in region.parameters]
     nan, other = np.array([np.nan, np.nan]), np.array([1.0, 1.0])
     low, high = np.array([0, 1]), np.array([1, 0])
-    context = Interpreter(_module(match), EVALUATORS)
+    context = Interpreter(match.root.module, EVALUATORS)
     for values in ((nan, other), (other, nan)):
         columns = (values[0], low, values[1], high)
         given = [

@@ -16,7 +16,6 @@ from hloopt.passes.simplify.dimensions import (
     paddings,
     reorders_only,
     reshaped_before,
-    undoes,
     unmodified_dimensions,
     used_once,
     with_dims,
@@ -106,7 +105,7 @@ def _undone(match: Match) -> Instruction | None:
         dims = tuple(kept[d] for d in dimensions(operand))
         return match.make("broadcast", *operand.operands, shape=shape, dimensions=dims)
 
-    return moved(match, match.F, back) if undoes("reshape", match.F) else None
+    return moved(match, match.F, back, undoing="reshape")
 
 
 def _comes_back(operand: Instruction, dims: Dims) -> bool:

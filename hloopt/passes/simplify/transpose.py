@@ -11,7 +11,6 @@ from hloopt.passes.simplify.dimensions import (
     moved,
     reorders_only,
     reshaped_before,
-    undoes,
     used_once,
 )
 from hloopt.rewrite import Match, Rule, op, own_attributes, variables
@@ -102,7 +101,7 @@ def _undone(match: Match) -> Instruction | None:
         shape = root.array.with_dtype(operand.array.dtype)
         return match.make("broadcast", *operand.operands, shape=shape, dimensions=dims)
 
-    return moved(match, match.F, back) if undoes("transpose", match.F) else None
+    return moved(match, match.F, back, undoing="transpose")
 
 
 def _swapped_dot(match: Match) -> Instruction | None:
