@@ -93,8 +93,7 @@ def command(
 
     --ir lists the kernel IR: loops, memory and types as they are before anything is text for a device.
 
-    JSON has the CUDA C with --source, the IR with --ir, and with --plan the plan and the text of the module
-    that it is for.
+    JSON has the CUDA C with --source, the IR with --ir, the plan and its module's text with --plan.
 
     \b
     Example:
@@ -121,13 +120,13 @@ def command(
             shown.compile()
         if as_json:
             return shown.json(planned=planned, source=source, ir=ir)
+        name = found.name if len(texts) > 1 else ""
         if source or ir:
-            if len(texts) > 1:
-                click.echo(f"// {found.name}")
-            click.echo(shown.source if source else shown.ir, nl=False)
+            text = shown.source if source else shown.ir
+            click.echo(f"// {name}\n{text}" if name else text, nl=False)
             return {}
-        if len(texts) > 1:
-            show_name(shown.module.name, found.name, product())
+        if name:
+            show_name(shown.module.name, name, product())
         shown.show(product(ONE_LINE), planned=planned)
         return {}
 
