@@ -6,88 +6,98 @@ each op beside the rows, in the room that owns it, is declared by ``op_table``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
 
-from hloopt.ops import OPS, OpDef
+from hloopt.ops import OPS, attributes_of
 
 Value = TypeVar("Value")
 
 
-def _where(holds: Callable[[OpDef], object]) -> frozenset[str]:
-    return frozenset(opcode for opcode, row in OPS.items() if holds(row))
+@cache
+def _by(column: str) -> dict[Any, frozenset[str]]:
+    """For each value of a column the opcodes whose rows have it."""
+    found: dict[Any, set[str]] = {}
+    for opcode, row in OPS.items():
+        found.setdefault(getattr(row, column), set()).add(opcode)
+    return {value: frozenset(opcodes) for value, opcodes in found.items()}
+
+
+def _having(attribute: str) -> frozenset[str]:
+    return frozenset(opcode for opcode in OPS if attribute in (attributes_of(opcode) or ()))
 
 
 ALL = frozenset(OPS)
 
-ELEMENTWISE = _where(lambda row: row.numpy)
-TRANSCENDENTAL = _where(lambda row: row.transcendentals)
-ASSOCIATIVE = _where(lambda row: row.associative)
-PASSING_ON = _where(lambda row: row.passes_on)
-IDEMPOTENT = _where(lambda row: row.idempotent)
-BITWISE = _where(lambda row: row.bitwise)
-MODULAR = _where(lambda row: row.modular)
-MONOTONE = _where(lambda row: row.monotone)
-INTEGRAL = _where(lambda row: row.integral)
-WITHIN_ONE = _where(lambda row: row.within_one)
-EXTREMA = _where(lambda row: row.identity in ("lowest", "highest"))
+ELEMENTWISE = _by("family")["elementwise"]
+TRANSCENDENTAL = _by("transcendentals")[1]
+ASSOCIATIVE = _by("associative")[True]
+PASSING_ON = _by("passes_on")[True]
+IDEMPOTENT = _by("idempotent")[True]
+BITWISE = _by("bitwise")[True]
+MODULAR = _by("modular")[True]
+MONOTONE = _by("monotone")[True]
+INTEGRAL = _by("integral")[True]
+WITHIN_ONE = _by("within_one")[True]
+EXTREMA = _by("identity")["lowest"] | _by("identity")["highest"]
 # An element of the result is one of the operands', picked by order or by a third operand.
 PICKING = EXTREMA | {"clamp", "select"}
 # Associative, floats included: in whatever order operands are combined, the result is the same.
 EXACT = ASSOCIATIVE & (BITWISE | EXTREMA)
 
-PERMUTING = _where(lambda row: row.moves == "permutes")
-REARRANGING = PERMUTING | _where(lambda row: row.moves == "selects")
+PERMUTING = _by("moves")["permutes"]
+REARRANGING = PERMUTING | _by("moves")["selects"]
 # The same elements at other places, or several times: of one operand, and no copy.
 VIEWS = REARRANGING - ELEMENTWISE
-JOINING = _where(lambda row: row.moves == "joins")
+JOINING = _by("moves")["joins"]
 MOVING = REARRANGING | JOINING
-INDEXING = _where(lambda row: row.moves == "indexes")
+INDEXING = _by("moves")["indexes"]
 
-FOLDING = _where(lambda row: row.folds)
-CONTRACTING = FOLDING & _where(lambda row: row.family == "linear")
+FOLDING = _by("folds")[True]
+CONTRACTING = FOLDING & _by("family")["linear"]
 # By one computation, which is in ``to_apply``.
-REDUCING = FOLDING & _where(lambda row: row.attribute("to_apply"))
+REDUCING = FOLDING & _having("to_apply")
 # Whole matrices or lines at once, as libraries compute them.
-LIBRARY = _where(lambda row: row.family == "linear") - FOLDING
+LIBRARY = _by("family")["linear"] - FOLDING
 # About sizes that are known at run time.
 SIZES = frozenset({"dynamic-reshape", "get-dimension-size", "set-dimension-size"})
-ELEMENTAL = _where(lambda row: row.elemental)
-HEROES = _where(lambda row: row.hero)
+ELEMENTAL = _by("elemental")[True]
+HEROES = _by("hero")[True]
 # The first operand with a part of it replaced.
-UPDATING = HEROES & _where(lambda row: row.family == "indexing")
+UPDATING = HEROES & _by("family")["indexing"]
 
 # The values a computation is given, and tuples of them.
-TUPLES = _where(lambda row: row.family == "tuple")
-SOURCES = _where(lambda row: row.family == "source")
+TUPLES = _by("family")["tuple"]
+SOURCES = _by("family")["source"]
 PLUMBING = TUPLES | SOURCES - {"iota"}
-CONSTRAINTS = _where(lambda row: row.constrains)
-ALIASES = _where(lambda row: row.aliases)
+CONSTRAINTS = _by("constrains")[True]
+ALIASES = _by("aliases")[True]
 # The result is the first operand's value.
 FORWARDING = (ALIASES & CONSTRAINTS) | {"copy"}
 
-CONTROL_FLOW = _where(lambda row: row.calls in ("sequence", "async"))
-SEQUENTIAL = _where(lambda row: row.calls == "sequence")
+SEQUENTIAL = _by("calls")["sequence"]
+CONTROL_FLOW = SEQUENTIAL | _by("calls")["async"]
 # What is in their computations runs as a part of them, on whole arrays.
-BODIES = SEQUENTIAL | _where(lambda row: row.calls == "fused")
+BODIES = SEQUENTIAL | _by("calls")["fused"]
 # Each is one unit with the computation in its attribute ``calls``.
-WRAPPING = _where(lambda row: row.attribute("calls"))
+WRAPPING = _having("calls")
 
-TRANSFERS = _where(lambda row: row.family == "host")
-ASYNC = _where(lambda row: row.family == "async")
-RANDOM = _where(lambda row: row.family == "random")
+TRANSFERS = _by("family")["host"]
+ASYNC = _by("family")["async"]
+RANDOM = _by("family")["random"]
 DEVICE_NUMBERS = frozenset({"partition-id", "replica-id"})
-COLLECTIVE = _where(lambda row: row.family == "collective") - DEVICE_NUMBERS
-STARTS = _where(lambda row: row.phase == "start")
-DONES = _where(lambda row: row.phase == "done")
+COLLECTIVE = _by("family")["collective"] - DEVICE_NUMBERS
+STARTS = _by("phase")["start"]
+DONES = _by("phase")["done"]
 # Two of them with equal operands may be different values, or keep different things apart.
 NOT_MERGEABLE = RANDOM | CONSTRAINTS | {"parameter"}
 # Nothing runs for them: memory that is there, an order of events, the end of what runs already.
 FREE = ALIASES | CONSTRAINTS | (DONES - TRANSFERS) | {"async-update", "constant", "parameter"}
 
-CHEAP = _where(lambda row: row.cheap == "always")
-CHEAP_IF_REAL = _where(lambda row: row.cheap == "real")
-CHEAP_ON_GPU = _where(lambda row: row.cheap == "gpu")
+CHEAP = _by("cheap")["always"]
+CHEAP_IF_REAL = _by("cheap")["real"]
+CHEAP_ON_GPU = _by("cheap")["gpu"]
 
 # Every table: its rows, the opcodes it is about, and what those without a row are.
 TABLES: list[tuple[Mapping[str, object], frozenset[str], str]] = []
