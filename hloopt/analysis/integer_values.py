@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from hloopt.analysis.value_range import ValueRange, anything, integer_limits
+from hloopt.analysis.value_range import ValueRange, anything
 from hloopt.dataclass import dataclass
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
@@ -40,7 +40,7 @@ class _Bits:
 
 def integer_range(opcode: str, dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
     """Bounds of an elementwise op whose operands and result have one integer type (or pred)."""
-    low, high = integer_limits(dtype)
+    low, high = dtype.limits
     bits = _Bits(
         1 if dtype.is_pred else dtype.bits, low, high, dtype.kind == "signed", dtype.is_pred
     )

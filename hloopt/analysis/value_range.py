@@ -12,7 +12,7 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.types import DType
 
-__all__ = ["IEEE", "UNKNOWN", "ValueRange", "anything", "hull", "integer_limits", "of_elements"]
+__all__ = ["IEEE", "UNKNOWN", "ValueRange", "anything", "hull", "of_elements"]
 
 IEEE = ("f16", "bf16", "f32", "f64")
 """The float types whose arithmetic is bounded here; others have NaN in place of infinities or of -0."""
@@ -74,16 +74,11 @@ UNKNOWN = ValueRange(-inf, inf, nan=True, negative_zero=True)
 """Says nothing: complex numbers, tuples, and floats of rare types."""
 
 
-def integer_limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest value of an integer type or pred."""
-    return dtype.limits
-
-
 @cache
 def anything(dtype: DType) -> ValueRange:
     """What holds of every array of an element type."""
     if dtype.is_pred or dtype.is_integer:
-        low, high = integer_limits(dtype)
+        low, high = dtype.limits
         return ValueRange(low, high, whole=True)
     return UNKNOWN
 

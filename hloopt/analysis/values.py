@@ -27,7 +27,6 @@ from hloopt.analysis.value_range import (
     ValueRange,
     anything,
     hull,
-    integer_limits,
     of_elements,
 )
 from hloopt.dataclass import dataclass
@@ -172,7 +171,7 @@ def _iota(_: Values, instruction: Instruction, dtype: DType) -> ValueRange:
     last = max(instruction.array.dims[instruction.attributes["iota_dimension"]] - 1, 0)
     if dtype.name in IEEE:
         return ValueRange(0.0, rounded_to(last, dtype), whole=True)
-    if dtype.is_integer and last <= integer_limits(dtype)[1]:
+    if dtype.is_integer and last <= dtype.limits[1]:
         return ValueRange(0, last, whole=True)
     return anything(dtype)
 
@@ -245,7 +244,7 @@ def _convert(values: Values, instruction: Instruction, dtype: DType) -> ValueRan
         return after_rounding(source, dtype)
     if not dtype.is_integer:
         return anything(dtype)
-    low, high = integer_limits(dtype)
+    low, high = dtype.limits
     if from_integer:
         fits = low <= source.low and source.high <= high
         return source if fits else anything(dtype)
@@ -266,7 +265,7 @@ def _bits(values: Values, instruction: Instruction, dtype: DType) -> ValueRange:
     if source_type.bits != dtype.bits or dtype.is_pred or source_type.is_pred:
         return anything(dtype)
     if source_type.is_integer and dtype.is_integer:
-        low, high = integer_limits(dtype)
+        low, high = dtype.limits
         return source if low <= source.low and source.high <= high else anything(dtype)
     if dtype.name in IEEE and source_type.is_integer:
         word, infinity = np.dtype(f"u{dtype.bits // 8}"), np.array(np.inf, dtype.numpy)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.analysis.value_range import integer_limits
 from hloopt.analysis.values import MIRRORED
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import (
@@ -51,7 +50,7 @@ def _at_the_end(match: Match) -> Instruction | None:
 def _constant_moved(match: Match) -> Instruction | None:
     """``A + C1 < C2`` as ``A < C2 - C1``; orders need that neither side wraps."""
     direction, known = match.root.attributes["direction"], match.values.of(match.A)
-    low, high = integer_limits(match.A.array.dtype)
+    low, high = match.A.array.dtype.limits
     first, second = scalar_value(match.C1), scalar_value(match.C2)
     if first is None or second is None:
         return None
@@ -91,7 +90,7 @@ def _uppermost_bits(match: Match) -> Instruction | None:
     amount, value = scalar_value(match.C1), scalar_value(match.C2)
     if dtype.kind != "unsigned" or amount is None or value is None or int(amount) >= dtype.bits:
         return None
-    top, direction = (integer_limits(dtype)[1] >> int(amount)), match.root.attributes["direction"]
+    top, direction = (dtype.limits[1] >> int(amount)), match.root.attributes["direction"]
     if int(value) != top or direction not in ("EQ", "NE"):
         return None
     bound = match.splat(match.A.array, top << int(amount))
@@ -116,7 +115,7 @@ def _negated_constant(match: Match) -> Instruction | None:
     if not is_plain(match.root) or not has_known_arithmetic(match.A) or kind.is_pred:
         return None
     if kind.kind in INTEGER and direction not in ("EQ", "NE"):
-        low, value = integer_limits(kind)[0], scalar_value(match.C)
+        low, value = kind.limits[0], scalar_value(match.C)
         wraps = kind.kind == "unsigned" or match.values.of(match.A).low == low
         if wraps or value is None or int(value) == low:
             return None
@@ -132,8 +131,8 @@ def _narrower(match: Match) -> Instruction | None:
         return None
     if source.bits > wide.bits:
         return None
-    low, high = integer_limits(source)
-    least, greatest = integer_limits(wide)
+    low, high = source.limits
+    least, greatest = wide.limits
     known = match.values.of(match.A)
     if not (least <= known.low and known.high <= greatest and low <= int(value) <= high):
         return None

@@ -106,16 +106,10 @@ def _narrowed(operand: Instruction, narrow: DType, match: Match) -> Instruction 
     value = scalar_value(operand)
     if value is None or narrow.kind not in INTEGER:
         return None
-    low, high = _bounds(narrow)
+    low, high = narrow.limits
     if not np.isfinite(value) or not low <= int(value) <= high:
         return None
     return match.splat(operand.array.with_dtype(narrow), int(value))
-
-
-def _bounds(dtype: DType) -> tuple[int, int]:
-    if dtype.kind == UNSIGNED:
-        return 0, (1 << dtype.bits) - 1
-    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
 def _narrow(match: Match) -> Instruction | None:
@@ -151,7 +145,7 @@ def _of_iota(match: Match) -> Instruction | None:
 def _has_number(dtype: DType, largest: int) -> bool:
     """Whether all integers from 0 are values of the type."""
     if dtype.kind in INTEGER:
-        return largest <= _bounds(dtype)[1]
+        return largest <= dtype.limits[1]
     if dtype.name in _FORMAT:
         return largest <= 1 << (_FORMAT[dtype.name][1] + 1)
     return False

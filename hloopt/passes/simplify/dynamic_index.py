@@ -9,9 +9,9 @@ from hloopt.passes.simplify.conditions import INTEGER, scalar_value
 from hloopt.passes.simplify.conversion import is_lossless
 from hloopt.passes.simplify.dimensions import is_scalar
 from hloopt.rewrite import Match, Rule, op
-from hloopt.types import Dims, DType, array
+from hloopt.types import Dims, array
 
-__all__ = ["RULES", "clamped", "joined_starts", "largest", "number", "starts_of"]
+__all__ = ["RULES", "clamped", "joined_starts", "number", "starts_of"]
 
 _BOTH = ("dynamic-slice", "dynamic-update-slice")
 
@@ -22,11 +22,6 @@ def starts_of(instruction: Instruction) -> tuple[Instruction, ...]:
     if len(given) != instruction.operands[0].array.rank or not all(map(is_scalar, given)):
         return ()
     return given
-
-
-def largest(dtype: DType) -> int:
-    """The largest number of an integer type."""
-    return (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
 
 
 def number(start: Instruction, dim: int, size: int) -> int | None:
@@ -40,7 +35,7 @@ def number(start: Instruction, dim: int, size: int) -> int | None:
 def clamped(match: Match, start: Instruction, dim: int, size: int) -> Instruction | None:
     """The start as the op clamps it; None where the index type does not reach the end."""
     known, dtype = number(start, dim, size), start.array.dtype
-    if dim - size > largest(dtype):
+    if dim - size > dtype.limits[1]:
         return None
     if known is not None:
         return match.splat(array(dtype), known)
@@ -70,7 +65,7 @@ def joined_starts(
             starts.append(second)
         else:
             left, right = clamped(match, first, dim, middle), clamped(match, second, middle, size)
-            if left is None or right is None or dim - size > largest(dtype):
+            if left is None or right is None or dim - size > dtype.limits[1]:
                 return None
             starts.append(match.make("add", left, right, shape=array(dtype)))
     return tuple(starts)
@@ -150,7 +145,7 @@ def _start_is_converted(match: Match) -> Instruction | None:
             indices.append(start.operands[0])
             continue
         known = number(start, dim, size)
-        if known is None or known > largest(narrow):
+        if known is None or known > narrow.limits[1]:
             return None
         indices.append(match.splat(array(narrow), known))
     first = root.operands[: len(root.operands) - len(starts)]

@@ -17,7 +17,7 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
     with_dims,
 )
-from hloopt.passes.simplify.dynamic_index import clamped, joined_starts, largest, number, starts_of
+from hloopt.passes.simplify.dynamic_index import clamped, joined_starts, number, starts_of
 from hloopt.rewrite import Match, Pattern, Rule, op, own_attributes, splat_literal
 from hloopt.types import DotDims, SliceRange, array
 
@@ -123,7 +123,7 @@ def _of_iota(match: Match) -> Instruction | None:
     dimension = iota.attributes["iota_dimension"]
     dim, size = iota.array.dims[dimension], root.array.dims[dimension]
     dtype = iota.array.dtype
-    if not starts or not dtype.is_integer or dtype.bits < 8 or dim - 1 > largest(dtype):
+    if not starts or not dtype.is_integer or dtype.bits < 8 or dim - 1 > dtype.limits[1]:
         return None
     first = clamped(match, starts[dimension], dim, size)
     if first is None:
@@ -159,7 +159,7 @@ def _of_slice(match: Match) -> Instruction | None:
         if first is None or (entry.stride != 1 and root.array.dims[d] > 1):
             return None
         place, dtype = entry.start + first * entry.stride, start.array.dtype
-        if place > largest(dtype):
+        if place > dtype.limits[1]:
             return None
         moved.append(match.splat(array(dtype), place))
     return _take(match, match.inner.operands[0], tuple(moved), root.array.dims) if moved else None

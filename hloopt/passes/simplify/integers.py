@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloopt.analysis.value_range import integer_limits
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import (
     INTEGER,
@@ -73,11 +72,7 @@ def _without_multiples(match: Match) -> Instruction | None:
     known = match.values.of(match.A)
     if not n or c is None or n < 0 or c % n:
         return None
-    if (
-        known.low < 0
-        or known.low + c < 0
-        or known.high + c > integer_limits(match.A.array.dtype)[1]
-    ):
+    if known.low < 0 or known.low + c < 0 or known.high + c > match.A.array.dtype.limits[1]:
         return match.refuse("the sum may be negative or wrap")
     return match.result("remainder", match.A, match.N)
 
@@ -85,7 +80,7 @@ def _without_multiples(match: Match) -> Instruction | None:
 def _fits_times(match: Match) -> int | None:
     """C where no product ``A * C`` wraps and C is not 0."""
     c, known = _number(match.C), match.values.of(match.A)
-    low, high = integer_limits(match.array.dtype)
+    low, high = match.array.dtype.limits
     if not c or not all(low <= bound * c <= high for bound in (known.low, known.high)):
         return None
     return c
@@ -108,7 +103,7 @@ def _divided_twice(match: Match) -> Instruction | None:
     shape = match.array
     if c1 is None or c2 is None or c1 <= 0 or c2 <= 0:
         return None
-    if c1 * c2 > integer_limits(shape.dtype)[1]:
+    if c1 * c2 > shape.dtype.limits[1]:
         return match.splat(shape, 0) if shape.dtype.kind != SIGNED else None
     return match.make("divide", match.A, match.splat(shape, c1 * c2), shape=shape)
 
@@ -142,7 +137,7 @@ def _shifted_twice(match: Match) -> Instruction | None:
         total = bits - 1
     if total >= bits:
         return match.splat(shape, 0)
-    if total > integer_limits(shape.dtype)[1]:
+    if total > shape.dtype.limits[1]:
         return None
     return match.make(opcode, match.A, match.splat(shape, total), shape=shape)
 
