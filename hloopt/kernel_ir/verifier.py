@@ -209,7 +209,8 @@ class _Checks:
         for value in values:
             self.given(value.type, kind)
         is_constant = isinstance(target, Array) and target.space == "constant"
-        self.need(is_constant or not declared.is_static, "only a table of constants is static")
+        can_stay = is_constant or not self.function.threads
+        self.need(can_stay or not declared.is_static, "only a table of constants is static")
         self.declare(target, is_fixed=is_constant)
 
     def settable(self, target: Expr) -> None:

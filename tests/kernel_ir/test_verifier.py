@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import pytest
@@ -329,6 +329,14 @@ def test_the_error_has_the_statement() -> None:
 def test_what_keeps_the_rules_passes(body: Sequence[Statement]) -> None:
     """What is right is not refused."""
     verify(_function(*body))
+
+
+def test_a_function_for_the_host_may_keep_what_is_no_constant() -> None:
+    """It may fill a table once; on a device that has a place of its own."""
+    table = Declare(Array("table", INT, (2,), "local"), is_static=True)
+    verify(replace(_function(table), threads=0))
+    with pytest.raises(KernelError, match="only a table of constants is static"):
+        verify(_function(table))
 
 
 def test_places_are_counted() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hloopt.codegen.device import Uses
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.kernel_ir.expressions import Array, Var
+from hloopt.kernel_ir.printer import expression_text
 from hloopt.kernel_ir.types import INT, VOID, vector
 from hloopt.runtime.device import Pointer, PointerArgument
 from hloopt.runtime.emulator import EmulatorDevice, Mode, check_emulator
@@ -66,17 +67,18 @@ def _program() -> str:
         )
         for exchange, (argument, _) in _EXCHANGES.items():
             kernels += head % f"{exchange}_{kind.name}"
-            kernels += f"  q[i] = {uses.call(exchange, p[i], argument, type=name)};\n}}\n"
+            value = uses.call(exchange, p[i], argument, type=name)
+            kernels += f"  q[i] = {expression_text(value)};\n}}\n"
         width = _width(kind)
         type = vector(name, width)
         source = p.address(Var("offset", INT) + i * width)
         load = uses.call(f"load_vector<{width}>", source, type=type)
         store = uses.call("store_vector", q.address(i * width), Var("w", type), type=VOID)
         kernels += head % f"vector_{kind.name}"
-        kernels += f"  {type} v = {load};\n"
+        kernels += f"  {type} v = {expression_text(load)};\n"
         kernels += f"  {type} w;\n"
         kernels += f"  for (int k = 0; k < {width}; ++k) w.lane[k] = v.lane[{width - 1} - k];\n"
-        kernels += f"  {store};\n}}\n"
+        kernels += f"  {expression_text(store)};\n}}\n"
     return uses.source() + kernels
 
 
