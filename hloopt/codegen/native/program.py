@@ -7,7 +7,7 @@ side by side; ``UNIT`` stands between them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, is_dataclass
+from dataclasses import field
 from typing import Final
 
 from hloopt.analysis.index import Index, Symbol
@@ -18,9 +18,9 @@ from hloopt.codegen.native.printer import DOOR, ENTRY, NativePrinter
 from hloopt.codegen.program import Part, comment, kernel_steps, launched
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Var
+from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Literal, Var
 from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Parameter
-from hloopt.kernel_ir.types import VOID
+from hloopt.kernel_ir.types import VOID, Type
 from hloopt.kernels.plan import KernelStep, Plan, function_name
 
 __all__ = ["UNIT", "parts", "render"]
@@ -111,24 +111,27 @@ def _nameless(function: Function) -> object:
 
     def nameless(node: object) -> object:
         match node:
-            case Parameter() | Declare():
-                numbers[node.target.name] = len(numbers)
-            case Let() | For():
-                numbers[node.var.name] = len(numbers)
             case Var():
                 return number(node.name), node.type.name
-            case Array():
-                dims = () if node.space == "global" else node.dims
-                return number(node.name), node.element.name, dims, node.space
             case Symbol():
                 return number(node.name)
             case Index():
-                return node.constant, tuple((nameless(atom), count) for atom, count in node.terms)
-        if isinstance(node, tuple):
-            return tuple(map(nameless, node))
-        if is_dataclass(node):
-            return type(node), *(nameless(getattr(node, one.name)) for one in fields(node))
-        return node
+                return node.constant, *[(nameless(atom), count) for atom, count in node.terms]
+            case Array():
+                dims = () if node.space == "global" else node.dims
+                return number(node.name), node.element.name, dims, node.space
+            case Type():
+                return node.name
+            case Literal():
+                return node.text, node.type.name
+            case tuple():
+                return tuple([nameless(one) for one in node])
+            case Let() | For():
+                numbers[node.var.name] = len(numbers)
+            case Declare() | Parameter():
+                numbers[node.target.name] = len(numbers)
+        names = getattr(node, "__dataclass_fields__", ())
+        return (type(node), *[nameless(getattr(node, name)) for name in names]) if names else node
 
     return nameless((function.parameters, function.body))
 

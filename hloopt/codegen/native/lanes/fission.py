@@ -16,15 +16,7 @@ from typing import Final
 
 from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.codegen.device import is_scalar
-from hloopt.codegen.native.lanes.varying import (
-    LANES,
-    Varying,
-    every_name,
-    gathered,
-    is_leave,
-    names,
-    target_of,
-)
+from hloopt.codegen.native.lanes.varying import LANES, Varying, is_leave, target_of
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import (
     Array,
@@ -76,8 +68,9 @@ def for_lanes(unit: Body, number: str, first: Var, width: Operand, most: int, fr
     first   the number of the block's first unit
     width   how many units the block has, ``most`` at most
     """
-    mentions = Counter(every_name(unit))
-    writer = _Writer(Varying(unit, {number}), mentions, fresh, number, first, as_expr(width), most)
+    varying = Varying(unit, {number})
+    mentions = Counter(varying.every_name(unit))
+    writer = _Writer(varying, mentions, fresh, number, first, as_expr(width), most)
     return writer.write(unit, None, outermost=True)
 
 
@@ -126,7 +119,7 @@ class _Writer:
     def write(self, body: Body, mask: _Mask | None, *, outermost: bool = False) -> Body:
         level = _Level(mask, outermost)
         for one in body:
-            if not self._may_wait(one) and level.told.intersection(every_name((one,))):
+            if not self._may_wait(one) and level.told.intersection(self.varying.every_name((one,))):
                 self._flush(level)
             if is_leave(one):
                 self._leave(one, level)
@@ -141,14 +134,14 @@ class _Writer:
         """Whether a statement can be done behind a stretch, in order with others that are."""
         if self.varying.differs(statement):
             return False
-        return isinstance(statement, Set) or _gathers(statement)
+        return isinstance(statement, Set) or self.varying.gathers(statement)
 
     # ---- statements ---------------------------------------------------------------------------------
 
     def _line(self, line: Statement, level: _Level) -> None:
         if self.varying.is_varying(line):
             self._in_order(line, level)
-        elif isinstance(line, Let | Declare) and not _gathers(line):
+        elif isinstance(line, Let | Declare) and not self.varying.gathers(line):
             level.done.append(self._once(line))
         else:
             # What lanes read of it they read before it changes.
@@ -162,7 +155,7 @@ class _Writer:
             level.lanes.append(line)
             return
         changed = set(map(target_of, walk(level.lanes)))
-        if not isinstance(line, Let | Declare) or not changed.isdisjoint(names(line)):
+        if not isinstance(line, Let | Declare) or not changed.isdisjoint(self.varying.names(line)):
             self._flush(level)
         level.done += self._stretch([line], level.mask, is_simd=False)
 
@@ -188,7 +181,7 @@ class _Writer:
     def _wait(self, statement: Statement, level: _Level, *changes: str) -> None:
         """Do it behind the stretch: nothing before mentions what it reads of lanes or changes."""
         level.later.append(statement)
-        level.told.update(changes, *map(gathered, walk((statement,))))
+        level.told.update(changes, *map(self.varying.gathered, walk((statement,))))
 
     def _leave(self, leave: Statement, level: _Level) -> None:
         assert isinstance(leave, If)
@@ -210,7 +203,7 @@ class _Writer:
 
     def _block(self, block: Statement, level: _Level) -> None:
         if not self.varying.differs(block):
-            if _gathers(block) and not isinstance(block, If):
+            if self.varying.gathers(block) and not isinstance(block, If):
                 self._wait(block, level)
             else:
                 self._flush(level)
@@ -277,7 +270,7 @@ class _Writer:
         self, statements: Sequence[Statement], mask: _Mask | None, *, is_simd: bool = True
     ) -> list[Statement]:
         """A loop over lanes; before it an array for each name that is needed behind it."""
-        here = Counter(every_name(statements))
+        here = Counter(self.varying.every_name(statements))
         found: list[Statement] = [
             self._widened(target)
             for one in statements
@@ -365,10 +358,6 @@ class _Writer:
             return Element(_in_bytes(array), at)
         own = () if lane is None or array.space == LANES else (lane,)
         return Element(self.wide[array.name], (*at, *own))
-
-
-def _gathers(statement: Statement) -> bool:
-    return any(True for one in walk((statement,)) for _ in gathered(one))
 
 
 def _in_bytes(array: Array) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hloopt.analysis.index import Symbol
 from hloopt.kernel_ir.expressions import Array, Expr, Member, Var
 from hloopt.kernel_ir.rewriting import mentioned
 from hloopt.kernel_ir.statements import (
@@ -23,7 +22,7 @@ from hloopt.kernel_ir.statements import (
     walk,
 )
 
-__all__ = ["LANES", "Varying", "across", "every_name", "gathered", "is_leave", "names", "target_of"]
+__all__ = ["LANES", "Varying", "across", "is_leave", "target_of"]
 
 LANES: Final = "lanes"
 """The space of what all lanes have of a value."""
@@ -32,34 +31,6 @@ LANES: Final = "lanes"
 def across(variable: Var) -> Array:
     """What all lanes have of a value, to be read and changed outside of the loops over lanes."""
     return Array(variable.name, variable.type, (), LANES)
-
-
-def names(statement: Statement) -> Iterator[str]:
-    """The names of one lane in a statement itself, each as often as it stands there."""
-    if not isinstance(statement, Set) and (name := target_of(statement)):
-        yield name
-    for one in _mentioned(statement):
-        if not (isinstance(one, Array) and one.space == LANES):
-            yield one.name
-
-
-def gathered(statement: Statement) -> Iterator[str]:
-    """The names in a statement itself of which it has what all lanes have."""
-    for one in _mentioned(statement):
-        if isinstance(one, Array) and one.space == LANES:
-            yield one.name
-
-
-def every_name(statements: Sequence[Statement]) -> Iterator[str]:
-    """Both, of statements with their blocks."""
-    for one in walk(statements):
-        yield from names(one)
-        yield from gathered(one)
-
-
-def _mentioned(statement: Statement) -> Iterator[Var | Array | Symbol]:
-    for expr in expressions_of(statement):
-        yield from mentioned(expr)
 
 
 def target_of(statement: Statement) -> str:
@@ -86,17 +57,50 @@ class Varying:
     """Answers for the code of a unit; ``seeds`` are the names that have the unit's number."""
 
     def __init__(self, body: Sequence[Statement], seeds: Iterable[str]) -> None:
+        self._seen: dict[int, tuple[Statement, list[str], list[str]]] = {}
         every = list(walk(body))
         self._declared = {target_of(one) for one in every if isinstance(one, Let | Declare)}
         self._changing = {target_of(one) for one in every if isinstance(one, Declare)}
         # What all lanes have is gathered from one place a lane, whether it differs or not.
-        self.names = {*seeds, *(name for one in every for name in gathered(one))}
+        self.differing = {*seeds, *(name for one in every for name in self.gathered(one))}
         while self._grows(body, False):
             pass
 
+    def names(self, statement: Statement) -> list[str]:
+        """The names of one lane in a statement itself, each as often as it stands there."""
+        return self._told(statement)[1]
+
+    def gathered(self, statement: Statement) -> list[str]:
+        """The names in a statement itself of which it has what all lanes have."""
+        return self._told(statement)[2]
+
+    def every_name(self, body: Sequence[Statement]) -> Iterator[str]:
+        """Both, of statements with their blocks."""
+        for one in walk(body):
+            _, own, gathered = self._told(one)
+            yield from own
+            yield from gathered
+
+    def gathers(self, statement: Statement) -> bool:
+        """Whether any part of a statement has what all lanes have of a value."""
+        return any(map(self.gathered, walk((statement,))))
+
+    def _told(self, statement: Statement) -> tuple[Statement, list[str], list[str]]:
+        found = self._seen.get(id(statement))
+        if found is None:
+            is_set = isinstance(statement, Set)
+            own = [name for name in (target_of(statement),) if name and not is_set]
+            all_have: list[str] = []
+            for expr in expressions_of(statement):
+                for one in mentioned(expr):
+                    is_gathered = isinstance(one, Array) and one.space == LANES
+                    (all_have if is_gathered else own).append(one.name)
+            found = self._seen[id(statement)] = statement, own, all_have
+        return found
+
     def is_varying(self, statement: Statement) -> bool:
         """Whether what a statement says itself differs from lane to lane."""
-        return not self.names.isdisjoint(names(statement))
+        return not self.differing.isdisjoint(self.names(statement))
 
     def differs(self, statement: Statement) -> bool:
         """Whether any part of a statement does."""
@@ -127,7 +131,7 @@ class Varying:
         changed = {target_of(statement)}
         if isinstance(statement, Do):
             # What it is given it may change.
-            changed = self._changing.intersection(names(statement))
-        fresh = (changed & self._declared) - self.names
-        self.names |= fresh
+            changed = self._changing.intersection(self.names(statement))
+        fresh = (changed & self._declared) - self.differing
+        self.differing |= fresh
         return bool(fresh)
