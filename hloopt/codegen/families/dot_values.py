@@ -97,7 +97,8 @@ def multiply_add(
         scope.set(imaginary, a * d, "+")
         scope.set(imaginary, b * c, "+")
     elif kind.is_pred:
-        scope.set(total, either([total, both([left, right])]))
+        # The other way round factors would be read in a branch.
+        scope.set(total, either([both([left, right]), total]))
     else:
         scope.set(total, left * right, "+")
 

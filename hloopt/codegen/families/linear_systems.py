@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hloopt.analysis.index import Index, delinearize, narrowed
+from hloopt.analysis.index import Index, Symbol, delinearize, narrowed
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scalars.forms import parts
@@ -234,9 +234,12 @@ class _Solve(_Writer):
                     quotient = f.uses.call("divide_c128", value, diagonal, type=self.type)
                 e.scope.set(tile[row, local], quotient)
             f.barrier()
-        left = (Index(system.size - 1) - step) * columns
-        with e.counting(f.thread(), left, "i", self.threads) as at:
-            beyond, local = delinearize(at, (max(1, system.size - 1), columns))
+        others = max(1, system.size - 1)
+        left = (as_expr(system.size - 1) - step) * columns
+        block, counter = e.scope.loop(f.thread(), left, "i", f.loads.index_type, self.threads)
+        with e.within(block):
+            at = Symbol(counter.name, 0, others * columns - 1).index
+            beyond, local = delinearize(at, (others, columns))
             other = row - 1 - beyond if system.backwards else row + 1 + beyond
             other = e.symbol(other, "row", 0, system.size - 1)
             factor = self._triangle(other, row)
