@@ -9,8 +9,8 @@ import click
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
-from hloopt.cli.options import PRINT, files_argument, json_option, strict_option
-from hloopt.cli.outputs import Product
+from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.outputs import PRINT, Product
 from hloopt.pipelines import parse_pipeline
 
 __all__ = ["command"]

@@ -11,12 +11,11 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, KernelOptions, needs_kernels
 from hloopt.cli.options import (
-    PRINT,
     files_argument,
     json_option,
     strict_option,
 )
-from hloopt.cli.outputs import Product
+from hloopt.cli.outputs import PRINT, Product
 from hloopt.cli.pipeline_options import PASSES, PassOptions, chosen
 from hloopt.cli.watching import WATCH, Watching
 from hloopt.ir import Module

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = [
     "JSON_WANTED",
     "PICK",
-    "PRINT",
     "STRICT",
     "OptionGroup",
     "files_argument",
@@ -186,26 +185,3 @@ def strict_option(*, default: bool = False) -> Callable[[Function], Function]:
         callback=_read_strictly,
         help="Refuse opcodes and attributes that XLA does not have.",
     )
-
-
-PRINT = OptionGroup(
-    "print",
-    option(
-        "--canonical",
-        is_flag=True,
-        help="Print equal modules equally: names, computations and independent instructions in an order "
-        "that the graph decides, defaults and usual spellings, no metadata.",
-    ),
-    option(
-        "--no-layouts",
-        is_flag=True,
-        help="Leave out the layouts of shapes, of the entry and of custom calls' operands; a reader takes "
-        "the usual ones, which matters to bitcasts.",
-    ),
-    option(
-        "--no-metadata",
-        is_flag=True,
-        help="Leave out what serves debugging only: metadata, stack tables, origin, statistics.",
-    ),
-)
-"""How ``outputs.hlo_text`` prints."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hloopt.cli.files import STDIN, Text
-from hloopt.cli.options import PRINT
+from hloopt.cli.options import OptionGroup, option
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.proto import write_module
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hloopt.ir import Module
 
 __all__ = [
+    "PRINT",
     "Product",
     "check_output",
     "hlo_text",
@@ -34,6 +35,28 @@ __all__ = [
     "write_bytes",
     "write_text",
 ]
+
+PRINT = OptionGroup(
+    "print",
+    option(
+        "--canonical",
+        is_flag=True,
+        help="Print equal modules equally: names, computations and independent instructions in an order "
+        "that the graph decides, defaults and usual spellings, no metadata.",
+    ),
+    option(
+        "--no-layouts",
+        is_flag=True,
+        help="Leave out the layouts of shapes, of the entry and of custom calls' operands; a reader takes "
+        "the usual ones, which matters to bitcasts.",
+    ),
+    option(
+        "--no-metadata",
+        is_flag=True,
+        help="Leave out what serves debugging only: metadata, stack tables, origin, statistics.",
+    ),
+)
+"""How ``hlo_text`` prints."""
 
 _PROTOS = (".pb", ".pb.gz")
 _FORMATS = (".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt")
