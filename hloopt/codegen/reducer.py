@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from hloopt.codegen.elements import At, Elements
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At
 from hloopt.codegen.scalars import convert, scalar_op
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction

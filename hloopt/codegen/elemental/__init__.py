@@ -21,7 +21,7 @@ from hloopt.codegen.elemental import (
     scattering,
     window,
 )
-from hloopt.codegen.elements import Emit
+from hloopt.codegen.emission import Emit
 
 __all__ = ["EMITTERS"]
 

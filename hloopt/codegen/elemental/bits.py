@@ -8,7 +8,8 @@ from operator import or_
 from typing import Final
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import reinterpret
 from hloopt.codegen.scalars.forms import unsigned

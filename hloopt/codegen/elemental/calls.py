@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit, Frame, each
 from hloopt.codegen.scalars import literal
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ELEMENTAL, op_table

@@ -13,7 +13,8 @@ from typing import Final
 from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.analysis.parallel_loop import parallel_loop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
-from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit, Frame, each
 from hloopt.codegen.loops.places import Outside
 from hloopt.codegen.loops.running import Running
 from hloopt.interpret.control import branches

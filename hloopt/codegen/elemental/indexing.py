@@ -6,7 +6,8 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit
 from hloopt.codegen.positions import inside
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scalars.forms import unsigned

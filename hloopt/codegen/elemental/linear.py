@@ -11,7 +11,8 @@ from hloopt.analysis.index import Index
 from hloopt.analysis.windows import window_dims
 from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.window import window_position
-from hloopt.codegen.elements import Asking, At, Elements, Emission, Emit, every
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Asking, At, Emission, Emit, every
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.dataclass import dataclass
 from hloopt.interpret.linear import sum_type

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize
-from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit
 from hloopt.codegen.positions import inside
 from hloopt.codegen.scalars import convert
 from hloopt.ir import Instruction

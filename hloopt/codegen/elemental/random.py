@@ -11,7 +11,8 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.index import Index, linearize
-from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.scalars import convert, literal, reinterpret
 from hloopt.interpret.random import paired_dims, split_dimension
 from hloopt.ir import Instruction

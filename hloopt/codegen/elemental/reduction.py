@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import Asking, At, Elements, Emission, Emit, each, every
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Asking, At, Emission, Emit, each, every
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Var

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import At, Elements
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At
 from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import FALSE, Expr, as_expr

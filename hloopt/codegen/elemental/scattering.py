@@ -8,7 +8,8 @@ from typing import Final
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.elemental.scatter_index import Window, scatter_window
-from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.positions import inside
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr

@@ -9,7 +9,8 @@ from typing import Final
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.reduction import begin, finish, fold
-from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.positions import inside
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction

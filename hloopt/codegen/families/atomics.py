@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import Asking
+from hloopt.codegen.emission import Asking
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.ir import Computation
 from hloopt.kernel_ir.expressions import TRUE, Call, Expr

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, linearize
-from hloopt.codegen.elements import Asking, At, Elements, Emission, Place, every, framed
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Asking, At, Emission, Place, every, framed
 from hloopt.codegen.families.folding import Fold, begin, merge, take, tree
 from hloopt.codegen.loops.places import firsts, local_indices
 from hloopt.codegen.loops.running import Running

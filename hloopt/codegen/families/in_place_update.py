@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import Asking, At
+from hloopt.codegen.emission import Asking, At
 from hloopt.codegen.families import loop
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.writer import FunctionWriter

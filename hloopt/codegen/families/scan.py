@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from hloopt.analysis.index import Index, delinearize
-from hloopt.codegen.elements import Asking, At, each
+from hloopt.codegen.emission import Asking, At, each
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter

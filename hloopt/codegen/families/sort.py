@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.codegen.elements import Asking
+from hloopt.codegen.emission import Asking
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction

@@ -12,7 +12,7 @@ from hloopt.analysis.parallel_loop.block_stages import State
 from hloopt.analysis.parallel_loop.coverage import writes_all
 from hloopt.analysis.parallel_loop.flow import Value
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import Frame, framed
+from hloopt.codegen.emission import Frame, framed
 from hloopt.codegen.loops.block import BlockLoop
 from hloopt.codegen.loops.places import firsts, full_index
 from hloopt.codegen.positions import position_of

@@ -10,7 +10,7 @@ from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import Asking, At, every, framed
+from hloopt.codegen.emission import Asking, At, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import bounded, strided

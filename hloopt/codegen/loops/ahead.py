@@ -6,7 +6,8 @@ from dataclasses import field
 from typing import Final
 
 from hloopt.analysis.index import Index, Quotient, Symbol
-from hloopt.codegen.elements import At, Elements, Emission
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Expr, Select, as_expr
 from hloopt.kernel_ir.scope import Scope

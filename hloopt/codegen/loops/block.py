@@ -22,7 +22,8 @@ from hloopt.analysis.parallel_loop.thread_plan import HOISTED
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.calls import call_frame
 from hloopt.codegen.elemental.control import branch_frame, branch_tests
-from hloopt.codegen.elements import Elements, Emission, Frame, Place
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Emission, Frame, Place
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import Counting

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize
-from hloopt.codegen.elements import Asking, At, each
+from hloopt.codegen.emission import Asking, At, each
 from hloopt.kernel_ir.expressions import Var, as_expr, both, either
 from hloopt.kernel_ir.types import INT
 

@@ -8,7 +8,8 @@ from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.parallel_loop import ParallelLoop
-from hloopt.codegen.elements import Elements, Frame, Place
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Frame, Place
 from hloopt.codegen.loops.places import Counted, Turning
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction

@@ -8,7 +8,8 @@ from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.analysis.parallel_loop import Carried
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
-from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Frame, Place
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Cast, Expr

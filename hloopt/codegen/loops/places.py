@@ -11,7 +11,8 @@ from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.edges import shape_of
-from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import At, Emission, Frame, Place
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.scalars import convert, literal
 from hloopt.dataclass import dataclass

@@ -10,7 +10,8 @@ from typing import TypeAlias
 from hloopt.analysis.index import Index, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
-from hloopt.codegen.elements import Asking, At, Elements, Emission, Frame, each, every
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Asking, At, Emission, Frame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.loops.counting import Counting, Groups
 from hloopt.codegen.loops.lanes import Group, Lanes

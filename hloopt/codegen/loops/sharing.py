@@ -10,7 +10,8 @@ from math import prod
 from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.block_stages import MOST_SLOTS, has_followers
-from hloopt.codegen.elements import Elements, Emission, Place
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Emission, Place
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Element, Expr, Select, as_expr
 from hloopt.types import DType

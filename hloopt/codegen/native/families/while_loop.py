@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
-from hloopt.codegen.elements import Asking, Elements
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Asking
 from hloopt.codegen.families.collecting import take_part
 from hloopt.codegen.families.folding import Fold, begin, merge
 from hloopt.codegen.families.while_per_thread import Unit

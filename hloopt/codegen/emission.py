@@ -1,0 +1,119 @@
+"""What emitters are made of: generators that ask for elements, their frames, and places of elements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from hloopt.analysis.index import Index
+from hloopt.analysis.parallel_loop.thread_plan import UNROLLED_FOLD
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Expr
+
+if TYPE_CHECKING:
+    from hloopt.codegen.elements import Elements
+
+__all__ = [
+    "Asking",
+    "At",
+    "Emission",
+    "Emit",
+    "Frame",
+    "Place",
+    "each",
+    "every",
+    "framed",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A computation that is being written out at one place, with what its parameters stand for.
+
+    A parameter is a value (a scalar) or an instruction of another frame.
+    """
+
+    bindings: dict[Instruction, Expr | tuple[Frame, Instruction]]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The element ``index`` of output ``leaf`` of an instruction; in the asking frame, if none is given."""
+
+    instruction: Instruction
+    index: tuple[Index, ...] = ()
+    leaf: int = 0
+    frame: Frame | None = None
+
+
+Emission: TypeAlias = Generator[At, Expr, Expr]
+Asking: TypeAlias = Generator[At, Expr, None]
+"""Writes statements for which it asks elements."""
+Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
+
+
+class Place(ABC):
+    """Where the elements of a value are kept, so that asking for one computes nothing."""
+
+    def holds(self, e: Elements, index: tuple[Index, ...]) -> bool:
+        """Whether an element is kept; others are computed as those of any value."""
+        return True
+
+    @abstractmethod
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """The value of an element; may ask for elements of other values instead."""
+
+
+def each(wanted: Iterable[At]) -> Generator[At, Expr, list[Expr]]:
+    """Ask for several elements, one after the other."""
+    names: list[Expr] = []
+    for at in wanted:
+        name = yield at
+        names.append(name)
+    return names
+
+
+def every(
+    e: Elements,
+    sizes: Sequence[int],
+    hint: str,
+    one: Callable[[Sequence[Index]], Asking],
+    unroll: int = UNROLLED_FOLD,
+    around: Sequence[Index] = (),
+    frame: Frame | None = None,
+) -> Asking:
+    """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
+
+    ``around`` are indices that do not change from place to place; ``frame`` is that of what is asked for.
+    Where anything is written out, the compiler is told to unroll loops over so many places as ``unroll`` says.
+    """
+    places = prod(sizes)
+    if places <= e.unrolled:
+        for place in product(*(range(size) for size in sizes)):
+            yield from one([Index(at) for at in place])
+        return
+    with ExitStack() as blocks:
+        blocks.enter_context(e.before(around, frame))
+        whole = 0 if e.unrolled and places <= unroll else None
+        loops = (e.counting(0, size, hint, unroll=whole) for size in sizes)
+        yield from one([blocks.enter_context(loop) for loop in loops])
+
+
+def framed(frame: Frame, emission: Generator[At, Expr, T]) -> Generator[At, Expr, T]:
+    """What a generator asks, asked in another frame."""
+    answer: Expr | None = None
+    while True:
+        try:
+            at = next(emission) if answer is None else emission.send(answer)
+        except StopIteration as finished:
+            value: T = finished.value
+            return value
+        answer = yield at if at.frame is not None else replace(at, frame=frame)
