@@ -92,7 +92,6 @@ def command(
     place of blocks, and times are those of the cost model host, of one core.
 
     --ir lists the kernel IR: loops, memory and types as they are before anything is text for a device.
-
     JSON has the CUDA C with --source, the IR with --ir, the plan and its module's text with --plan.
 
     \b
