@@ -121,7 +121,10 @@ class Twins:
             if key is None:
                 continue
             found = classes.setdefault(key, _Class(producer))
-            if found.awake is not producer:
+            if found.awake not in self._numbers:
+                # It joined another kernel as a consumer; those asleep are twins of this one as well.
+                found.awake = producer
+            elif found.awake is not producer:
                 first, last = sorted((found.awake, producer), key=self._numbers.__getitem__)
                 heappush(found.asleep, (-self._numbers[first], first))
                 self._home[first] = found
