@@ -16,9 +16,7 @@ from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
 
-__all__ = ["LIBRARIES", "Product", "Transform", "product_of", "refusal", "transform_of"]
-
-LIBRARIES = ("cublas", "cufft")
+__all__ = ["Product", "Transform", "product_of", "refusal", "transform_of"]
 
 Arithmetic = Literal["f32", "tf32", "f64", "s32"]
 

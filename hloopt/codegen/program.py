@@ -32,7 +32,6 @@ __all__ = [
     "launched",
     "listed",
     "render",
-    "render_step",
     "text_of",
 ]
 
@@ -105,14 +104,6 @@ def render(plan: Plan, target: Target | None = None, limits: Limits | None = Non
     for step in kernel_steps(plan.steps):
         parts += [*_step(step, uses, target, limits), Part(())]
     return KernelProgram(uses.source(), uses.names(), tuple(parts))
-
-
-def render_step(step: KernelStep) -> str:
-    """The source text of one instruction, device functions left out."""
-    printer = Printer()
-    return "\n".join(
-        line for part in _step(step, Uses(), None, None) for line in part.lines(printer)
-    )
 
 
 def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:

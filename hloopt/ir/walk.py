@@ -19,7 +19,6 @@ __all__ = [
     "has_side_effect",
     "open_computations",
     "post_order",
-    "reachable",
     "region_computations",
     "top_level_computations",
     "wrapped_computations",
@@ -175,19 +174,6 @@ def post_order(
                 order.append(top)
                 stack.pop()
     return order
-
-
-def reachable(roots: list[Instruction]) -> set[Instruction]:
-    """Everything the roots need, through operands and control predecessors, themselves included."""
-    seen = set(roots)
-    pending = list(roots)
-    while pending:
-        instruction = pending.pop()
-        for before in (*instruction.operands, *instruction.control_predecessors):
-            if before not in seen:
-                seen.add(before)
-                pending.append(before)
-    return seen
 
 
 def top_level_computations(module: Module) -> list[Computation]:

@@ -35,7 +35,6 @@ from hloopt.types.strings import quote
 __all__ = [
     "PrintOptions",
     "header_text",
-    "print_computation",
     "print_instruction",
     "print_module",
     "value_text",
@@ -74,11 +73,6 @@ def print_module(module: Module, options: PrintOptions = _ALL) -> str:
     parts = [printer.header(module), *tables, *([""] if tables else [])]
     parts += [printer.computation(computation) for computation in callees_first(module)]
     return "\n".join(parts) + "\n"
-
-
-def print_computation(computation: Computation) -> str:
-    """One computation, from its name to its closing brace."""
-    return _Printer(_ALL).computation(computation).rstrip("\n")
 
 
 def print_instruction(instruction: Instruction) -> str:

@@ -310,13 +310,3 @@ def test_post_order_respects_control_edges() -> None:
 
     order = walk.post_order(computation)
     assert order.index(at["b"]) < order.index(at["a"])
-
-
-def test_reachable_follows_operands_and_control_edges() -> None:
-    """What a value needs includes what must run before it."""
-    _, computation, at = diamond()
-    lone = make(computation, "lone", "negate", at["p"])
-    edit.add_control_edge(lone, at["a"])
-
-    assert walk.reachable([at["a"]]) == {at["a"], at["p"], lone}
-    assert walk.reachable([at["b"]]) == {at["b"], at["p"]}

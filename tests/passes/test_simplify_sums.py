@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.ir.walk import reachable
+from hloopt.ir.walk import post_order
 from hloopt.passes.examples import rule_examples
 from hloopt.passes.simplify import RULES, Simplify
 from hloopt.rewrite import PassLog
@@ -94,7 +94,7 @@ def test_a_sum_of_single_elements_is_lost_in_the_next(init: str) -> None:
         "ROOT r = f32[5] reduce(y, z), dimensions={0}, to_apply=add }\n"
     )
     better, _ = check(text, Simplify(), draws=24)
-    needed = reachable([better.entry.root])
+    needed = post_order(better.entry, (better.entry.root,))
     assert sum(entry.opcode == "reduce" for entry in needed) == 1
 
 

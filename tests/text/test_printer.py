@@ -11,7 +11,6 @@ from hloopt.ir.fingerprint import fingerprint
 from hloopt.text.parser import parse_module
 from hloopt.text.printer import (
     PrintOptions,
-    print_computation,
     print_instruction,
     print_module,
 )
@@ -128,14 +127,6 @@ def test_one_instruction() -> None:
     """An instruction is one line without indentation."""
     module = parse_module(CANONICAL)
     assert print_instruction(module.entry.root) == "ROOT %out = (f32[2]{0}, s32[]) tuple(%r, %p1)"
-
-
-def test_one_computation() -> None:
-    """A computation is printed from its name to its closing brace."""
-    module = parse_module(CANONICAL)
-    assert print_computation(module.computations["branch"]) == (
-        "%branch (p: f32[2,3]) -> f32[2,3] {\n  ROOT %p = f32[2,3]{1,0} parameter(0)\n}"
-    )
 
 
 def test_a_literal_in_an_attribute_gets_a_layout() -> None:

@@ -1,4 +1,4 @@
-"""What XLA does with a dot by its sizes: loops, multiply and reduce, or a contraction split in parts."""
+"""What XLA does with a dot by its sizes: a loop, or a contraction split in parts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ __all__ = [
     "DotSizes",
     "SplitWeights",
     "accumulator_type",
-    "becomes_reduce",
-    "is_tiny",
     "split_cost",
     "split_k",
 ]
@@ -46,13 +44,11 @@ class DotOptions:
     """XLA's thresholds.
 
     tiny       below this (M + N) * K a dot is a loop kernel
-    strength   below it a matrix-vector product is multiplied out and reduced
     max_split  parts of a contraction, at most
     tile       side of the tile that the cost of parts is estimated with
     """
 
     tiny: int = 100
-    strength: int = 10_000_000
     max_split: int = 2048
     tile: int = 128
 
@@ -80,46 +76,6 @@ class DotSizes:
         rows = prod(size for at, size in enumerate(lhs.dims) if at not in left)
         columns = prod(size for at, size in enumerate(rhs.dims) if at not in right)
         return cls(batch, rows, columns, depth)
-
-    @property
-    def work(self) -> int:
-        """(M + N) * K, which XLA's thresholds are about; batches do not count."""
-        return (self.m + self.n) * self.k
-
-
-def is_tiny(dot: Instruction, options: DotOptions | None = None) -> bool:
-    """Whether a dot is too small for any library: a loop kernel computes it."""
-    return DotSizes.of(dot).work < (options or DotOptions()).tiny
-
-
-def becomes_reduce(
-    dot: Instruction, options: DotOptions | None = None, *, tiled: bool = True
-) -> str:
-    """Why a dot is better multiplied out and reduced; empty where it is not.
-
-    ``tiled`` says whether a tiled kernel could take it, which large matrix-vector products are left to.
-    """
-    options = options or DotOptions()
-    dims = DotDims.of(dot.attributes)
-    lhs, rhs = (operand.array for operand in dot.operands[:2])
-    vectors = [
-        shape.rank == len(batch) + len(contracting)
-        for shape, batch, contracting in (
-            (lhs, dims.lhs_batch, dims.lhs_contracting),
-            (rhs, dims.rhs_batch, dims.rhs_contracting),
-        )
-    ]
-    if all(vectors):
-        return "both sides are vectors"
-    kinds = {lhs.dtype.name, rhs.dtype.name, dot.array.dtype.name}
-    integers = kinds == {"s32"} and dims.rhs_contracting == (1,)
-    if not any(vectors) and not integers:
-        return ""
-    work = DotSizes.of(dot).work
-    what = "one side is a vector" if any(vectors) else "integers of 32 bits"
-    if work < options.strength:
-        return f"{what}, and (M + N) * K is {work}, less than {options.strength}"
-    return "" if tiled else f"{what}, and no tiled kernel takes it"
 
 
 def split_cost(

@@ -7,8 +7,6 @@ import pytest
 from hloopt.analysis.emitters.dots import (
     DotOptions,
     DotSizes,
-    becomes_reduce,
-    is_tiny,
     split_cost,
     split_k,
 )
@@ -36,43 +34,6 @@ def test_sizes() -> None:
     """Batch, rows, columns and depth, dimensions multiplied."""
     dot = _dot("f32[2,3,4,5]", "f32[2,5,6]", "f32[2,3,4,6]", ("3", "1"), "0")
     assert DotSizes.of(dot) == DotSizes(batch=2, m=12, n=6, k=5)
-    assert DotSizes.of(dot).work == 90
-
-
-@pytest.mark.parametrize(("k", "expected"), [(9, True), (10, False)])
-def test_tiny(k: int, expected: bool) -> None:
-    """(5 + 5) * K below 100."""
-    dot = _dot(f"f32[5,{k}]", f"f32[{k},5]", "f32[5,5]")
-    assert is_tiny(dot) is expected
-    assert is_tiny(dot, DotOptions(tiny=101))
-
-
-def test_vectors_are_multiplied_out() -> None:
-    """Two vectors always, a matrix and a vector below ten million, two matrices never."""
-    assert becomes_reduce(_dot("f32[9]", "f32[9]", "f32[]", ("0", "0"))) == "both sides are vectors"
-    batched = _dot("f32[4,9]", "f32[4,9]", "f32[4]", ("1", "1"), "0")
-    assert becomes_reduce(batched) == "both sides are vectors"
-    below = _dot("f32[9999,999]", "f32[999]", "f32[9999]")
-    assert (
-        becomes_reduce(below)
-        == "one side is a vector, and (M + N) * K is 9990000, less than 10000000"
-    )
-    reached = _dot("f32[9999,1000]", "f32[1000]", "f32[9999]")
-    assert becomes_reduce(reached) == ""
-    assert (
-        becomes_reduce(reached, tiled=False) == "one side is a vector, and no tiled kernel takes it"
-    )
-    assert becomes_reduce(reached, DotOptions(strength=10_000_001)) != ""
-    assert becomes_reduce(_dot("f32[9,9]", "f32[9,9]", "f32[9,9]")) == ""
-
-
-def test_integers_are_multiplied_out() -> None:
-    """s32 throughout with the right side contracted along dimension 1."""
-    assert becomes_reduce(_dot("s32[9,9]", "s32[9,9]", "s32[9,9]", ("1", "1"))).startswith(
-        "integers of 32 bits, and"
-    )
-    assert becomes_reduce(_dot("s32[9,9]", "s32[9,9]", "s32[9,9]", ("1", "0"))) == ""
-    assert becomes_reduce(_dot("s8[9,9]", "s8[9,9]", "s32[9,9]", ("1", "1"))) == ""
 
 
 def test_split_cost_by_hand() -> None:

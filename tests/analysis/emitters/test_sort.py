@@ -1,21 +1,14 @@
-"""The bitonic order sorts lines of any length; which lines a library gets."""
+"""The bitonic order sorts lines of any length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
-from hloopt.analysis.emitters.sort import (
-    SortOptions,
-    library_sorts,
-    sort_masks,
-    sort_passes,
-)
-from hloopt.targets import Target, target
+from hloopt.analysis.emitters.sort import SortOptions, sort_masks, sort_passes
+from hloopt.targets import Target
 
 
 def test_masks() -> None:
@@ -88,160 +81,3 @@ def test_masks_of_a_tile_share_a_kernel(h200: Target) -> None:
     (only,) = sort_passes(2, [32], h200)
     assert (only.threads, only.blocks) == (1, 1)
     assert sort_passes(4096, [32], h200, SortOptions(elements=2))[0].tile == 2048
-
-
-@pytest.mark.parametrize(
-    ("device", "bits", "lines", "elements", "expected"),
-    [
-        ("h200", 8, 1, 1, True), ("h200", 8, 2, 1300, False), ("h200", 8, 2, 1301, True),
-        ("h200", 8, 8, 25999, True), ("h200", 8, 8, 26000, False), ("h200", 8, 9, 26000, True),
-        ("h200", 16, 1, 512, False), ("h200", 16, 1, 513, True), ("h200", 16, 12, 1 << 20, False),
-        ("h200", 16, 13, 65536, False), ("h200", 16, 13, 65537, True), ("h200", 16, 67, 2049, True),
-        ("h200", 16, 66, 2049, False), ("h200", 16, 67, 2048, False),
-        ("h200", 32, 1, 22000, False), ("h200", 32, 1, 22001, True), ("h200", 32, 27, 131073, True),
-        ("h200", 32, 26, 131073, False), ("h200", 32, 53, 8193, True), ("h200", 32, 89, 4097, True),
-        ("h200", 32, 88, 4097, False), ("h200", 32, 132, 4097, True), ("h200", 32, 133, 4097, False),
-        ("h200", 64, 1, 131072, False), ("h200", 64, 1, 131073, True), ("h200", 64, 161, 16385, True),
-        ("h200", 64, 264, 16385, True), ("h200", 64, 265, 16385, False), ("h200", 64, 355, 16385, True),
-        ("h200", 4, 1, 1 << 20, False), ("h200", 32, 1, 0, False),
-        ("a100", 8, 5, 42999, True), ("a100", 8, 5, 43000, False), ("a100", 8, 6, 43000, True),
-        ("a100", 8, 2, 1000, False), ("a100", 16, 1, 65536, False), ("a100", 16, 1, 65537, True),
-        ("a100", 16, 14, 8193, True), ("a100", 16, 13, 65537, False), ("a100", 32, 1, 32768, False),
-        ("a100", 32, 1, 32769, True), ("a100", 32, 145, 4097, True), ("a100", 64, 139, 16385, True),
-        ("a100", 64, 217, 16385, False), ("a100", 64, 290, 16385, True),
-        ("b200", 16, 1, 4095, False), ("b200", 16, 3, 4096, True), ("b200", 32, 1, 4096, True),
-        ("b200", 32, 1, 4095, False), ("b200", 32, 27, 131072, True), ("b200", 32, 26, 131072, False),
-        ("b200", 32, 31, 65536, False), ("b200", 32, 32, 65536, True), ("b200", 32, 89, 4096, True),
-        ("b200", 32, 128, 4096, False), ("b200", 64, 1, 16384, True), ("b200", 64, 1, 16383, False),
-        ("b200", 8, 1, 1024, False), ("b200", 8, 1, 1025, True), ("b200", 8, 9, 1300, False),
-        ("v100", 32, 1, 16384, False), ("v100", 32, 1, 16385, True), ("v100", 8, 128, 129, True),
-        ("mi200", 16, 1, 16384, False),
-    ],
-)  # fmt: skip
-def test_library_sorts(device: str, bits: int, lines: int, elements: int, expected: bool) -> None:
-    """XLA's measured thresholds, each on both sides."""
-    assert library_sorts(lines, elements, bits, target(device)) is expected
-
-
-def _hopper(bits: int, lines: int, size: int, cores: int) -> bool:
-    if bits == 8:
-        return lines == 1 or (size > 1300 and (lines > 8 or size < 26000))
-    if bits == 16:
-        above = ((12, 16), (14, 15), (16, 14), (18, 13), (33, 12), (66, 11))
-        return (lines == 1 and size > 512) or _above(above, lines, size)
-    if bits == 32:
-        above = ((26, 17), (31, 16), (38, 15), (44, 14), (52, 13))
-        some = 88 < lines <= cores and size > 4096
-        return (lines == 1 and size > 22000) or some or _above(above, lines, size)
-    some = (160 < lines <= 2 * cores or lines > 354) and size > 16384
-    return (
-        (lines == 1 and size > 131072)
-        or some
-        or _above(((55, 17), (70, 16), (92, 15)), lines, size)
-    )
-
-
-def _ampere(bits: int, lines: int, size: int, cores: int) -> bool:
-    if bits == 8:
-        return lines == 1 or (size > 1000 and (lines > 5 or size < 43000))
-    if bits == 16:
-        above = ((9, 17), (13, 16), (13, 15), (13, 14), (13, 13), (27, 12), (54, 11))
-        return (lines == 1 and size > 65536) or _above(above, lines, size)
-    if bits == 32:
-        above = ((24, 17), (30, 16), (36, 15), (39, 14), (52, 13), (144, 12))
-        return (lines == 1 and size > 32768) or _above(above, lines, size)
-    some = (138 < lines <= 2 * cores or lines > 289) and size > 16384
-    return (
-        (lines == 1 and size > 65536) or some or _above(((46, 17), (55, 16), (72, 15)), lines, size)
-    )
-
-
-def _blackwell(bits: int, lines: int, size: int, cores: int) -> bool:
-    if size <= 1024:
-        return False
-    if bits == 16:
-        return size >= 4096
-    if bits == 32 and lines == 1:
-        return size >= 4096
-    if bits == 32:
-        for least, more in (
-            (1 << 17, 26),
-            (1 << 16, 31),
-            (1 << 15, 38),
-            (1 << 14, 44),
-            (1 << 13, 52),
-        ):
-            if size >= least:
-                return lines > more
-        return size >= 4096 and 88 < lines < 128
-    if bits == 64:
-        return size >= 16384
-    return _hopper(bits, lines, size, cores)
-
-
-def _above(pairs: tuple[tuple[int, int], ...], lines: int, size: int) -> bool:
-    return any(lines > more and size > 1 << power for more, power in pairs)
-
-
-@pytest.mark.parametrize(
-    ("device", "rule"), [("h200", _hopper), ("a100", _ampere), ("b200", _blackwell)]
-)
-def test_the_tables_are_the_rules(device: str, rule: Callable[[int, int, int, int], bool]) -> None:
-    """Conditions as XLA states them, on both sides of every figure in any of them."""
-    gpu = target(device)
-    lines = {1, 2, gpu.cores, gpu.cores + 1, 2 * gpu.cores, 2 * gpu.cores + 1, 127, 128}
-    for more in (
-        5,
-        8,
-        9,
-        12,
-        13,
-        14,
-        16,
-        18,
-        24,
-        26,
-        27,
-        30,
-        31,
-        33,
-        36,
-        38,
-        39,
-        44,
-        46,
-        52,
-        54,
-        55,
-    ):
-        lines |= {more, more + 1}
-    for more in (66, 70, 72, 88, 92, 138, 144, 160, 289, 354):
-        lines |= {more, more + 1}
-    sizes = {1}
-    for size in (
-        512,
-        1000,
-        1024,
-        1300,
-        22000,
-        26000,
-        43000,
-        *(1 << power for power in range(10, 18)),
-    ):
-        sizes |= {size - 1, size, size + 1}
-    for bits, batch, size in product((8, 16, 32, 64), lines, sizes):
-        got = library_sorts(batch, size, bits, gpu)
-        assert got is rule(bits, batch, size, gpu.cores), (bits, batch, size)
-
-
-def test_long_keys_with_values_on_blackwell() -> None:
-    """The library gains nothing there."""
-    assert not library_sorts(1, 1 << 20, 64, target("b200"), has_values=True)
-    assert library_sorts(1, 1 << 20, 64, target("h200"), has_values=True)
-
-
-def test_cores_count() -> None:
-    """Where a limit is lines for each core."""
-    smaller = replace(target("h200"), cores=100)
-    assert library_sorts(100, 4097, 32, smaller)
-    assert not library_sorts(101, 4097, 32, smaller)
