@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Final, TypeAlias
 
-from hloopt.analysis.emitters.kind import Kind
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.fusible import is_fusible
 from hloopt.fusion.joining import Joiner
+from hloopt.fusion.kinds import hlo_kind
 from hloopt.fusion.priority.benefit import Benefits
 from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
@@ -30,9 +30,6 @@ _PRICED_LAST: Final = frozenset({"constant", "get-tuple-element"})
 """Operands whose priority does not follow from a model: constants come at the end, elements never."""
 
 _Word: TypeAlias = tuple[Instruction, Instruction | None, Decision]
-
-_INPUT: Final = frozenset({"concatenate", "reduction", "scatter", "transpose"})
-_CUSTOM: Final = frozenset({"cudnn", "custom", "sort", "triton"})
 
 
 @dataclass
@@ -160,7 +157,7 @@ class ComputationRun:
         self.model.grown(fusion)
         self.bodies[fusion.attributes["calls"]] = None
         if not self.rules.is_triton(fusion):
-            fusion.attributes["kind"] = _hlo_kind(self.rules.kernels.of(fusion).kind)
+            fusion.attributes["kind"] = hlo_kind(self.rules.kernels.of(fusion).kind)
         self.scribe.fused(
             producer, before, fusion, duplicated=bool(producer.users), comparison=comparison
         )
@@ -282,10 +279,3 @@ class ComputationRun:
 
     def _now(self, instruction: Instruction) -> Instruction:
         return self._replaced.get(instruction, instruction)
-
-
-def _hlo_kind(kind: Kind) -> str:
-    """What the text calls the kernel's form; whoever reads it later may look closer."""
-    if kind in _INPUT:
-        return "kInput"
-    return "kCustom" if kind in _CUSTOM else "kLoop"
