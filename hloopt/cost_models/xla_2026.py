@@ -28,7 +28,6 @@ from math import floor, prod
 from typing import ClassVar, Protocol
 
 from hloopt.analysis.emitters.describe import EmitterOptions
-from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
 from hloopt.analysis.triton_config import BlockParameters, is_triton
 from hloopt.cost_models.coalescing import Coalescing
@@ -102,10 +101,6 @@ class Xla2026(KeptTimes):
     def _has_tiles(self, *instructions: Instruction) -> bool:
         """Whether the block-level model may know anything of these: its own asks for Triton fusions alone."""
         return self._block_level is not None or any(map(is_triton, instructions))
-
-    def pair_kind(self, producer: Instruction, consumer: Instruction) -> Kind:
-        """What kind of kernel a producer would make with its user."""
-        return self.kernels.pair(producer, consumer).kind
 
     def _forget_times(self, instruction: Instruction) -> None:
         super()._forget_times(instruction)

@@ -19,7 +19,7 @@ from hloopt.ir import Instruction, edit
 if TYPE_CHECKING:
     from hloopt.cost_models.block_level import BlockLevelModel
 
-__all__ = ["TritonFusions", "block_level_of", "can_fuse"]
+__all__ = ["TritonFusions", "block_level_of"]
 
 
 def block_level_of(model: CostModel) -> BlockLevelModel:
@@ -30,15 +30,6 @@ def block_level_of(model: CostModel) -> BlockLevelModel:
     if isinstance(found, BlockLevelModel):
         return found
     return BlockLevelModel(model.target, model.usage)
-
-
-def can_fuse(
-    producer: Instruction, consumer: Instruction, model: CostModel, limits: KernelLimits
-) -> Decision | None:
-    """Whether both may become one Triton kernel; None where neither is a Triton fusion."""
-    if not (is_triton(producer) or is_triton(consumer)):
-        return None
-    return TritonFusions(model, limits).decide(producer, consumer)
 
 
 @dataclass(frozen=True)
@@ -70,11 +61,6 @@ class TritonFusions:
         if isinstance(found, Untiled):
             return forbid("triton-not-tiled", words=found.words)
         return ALLOWED
-
-    def decide_constant(self, constant: Instruction) -> Decision:
-        """May a constant go into a Triton fusion: its tiles stay as they are."""
-        words = unsupported(constant, self.model.target)
-        return forbid("triton-unsupported", words=words) if words else ALLOWED
 
     def parameters(self, producer: Instruction, consumer: Instruction) -> BlockParameters | None:
         """The tiles of the fusion that both become; None unless one is a Triton fusion and they can be tiled.

@@ -331,8 +331,8 @@ ROOT t = (f32[64,32]{1,0}, f32[64,32,4]{2,1,0}) tuple(n, w)""")
     )
     model = Xla2026(target("h200"))
     assert model.kernels.of(named["r"]).kind == "reduction"
-    assert model.pair_kind(named["r"], named["n"]) == "reduction"
-    assert model.pair_kind(named["r"], named["w"]) == "loop"
+    assert model.kernels.pair(named["r"], named["n"]).kind == "reduction"
+    assert model.kernels.pair(named["r"], named["w"]).kind == "loop"
 
 
 def test_constants_are_options() -> None:

@@ -18,7 +18,7 @@ from hloopt.cost_models.registry import find_model
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.triton import TritonFusions, block_level_of, can_fuse
+from hloopt.fusion.triton import TritonFusions, block_level_of
 from hloopt.fusion.triton_support import unsupported, unsupported_target
 from hloopt.ir import Module
 from hloopt.targets import Target, target
@@ -48,7 +48,7 @@ def _module(entry: str, more: str = "") -> Module:
     return hloopt.parse(f"HloModule m\n{more}{TRITON}ENTRY e {{\n{entry}\n}}\n")
 
 
-def _into(producer: str, *operands: str, more: str = "", device: str = "h200") -> Decision | None:
+def _into(producer: str, *operands: str, more: str = "", device: str = "h200") -> Decision:
     """Whether ``q``, made by ``producer``, may join the Triton fusion that reads it."""
     parameters = "\n".join(
         f"x{number} = {shape} parameter({number})" for number, shape in enumerate(operands)
@@ -56,27 +56,26 @@ def _into(producer: str, *operands: str, more: str = "", device: str = "h200") -
     module = _module(f"{parameters}\nq = {producer}\nROOT f = f32[48,100] {FUSION}", more)
     named = module.entry.by_name
     model = find_model("xla-2026")(target(device))
-    return can_fuse(named["q"], named["f"], model, KernelLimits())
+    return TritonFusions(model, KernelLimits()).decide(named["q"], named["f"])
 
 
 def test_an_elementwise_producer_joins() -> None:
     """It is computed for each tile that is read."""
     decision = _into("f32[48,100] exponential(x0)", "f32[48,100]")
-    assert decision is not None
     assert decision
 
 
 def test_others_are_none_of_its_business() -> None:
-    """Without a Triton fusion there is no verdict; other custom fusions are somebody else's."""
+    """Without a Triton fusion there are no tiles; other custom fusions are somebody else's."""
     entry = """x = f32[48,100] parameter(0)
 q = f32[48,100] negate(x)
 ROOT f = f32[48,100] fusion(q), kind=kCustom, calls=body"""
     model = find_model("xla-2026")(H200)
     named = _module(entry).entry.by_name
-    assert can_fuse(named["q"], named["f"], model, KernelLimits()) is None
+    assert TritonFusions(model, KernelLimits()).parameters(named["q"], named["f"]) is None
     other = f"{entry}, backend_config={CONFIG.replace('__triton', '__triton_gemm')}"
     named = _module(other).entry.by_name
-    assert can_fuse(named["q"], named["f"], model, KernelLimits()) is None
+    assert TritonFusions(model, KernelLimits()).parameters(named["q"], named["f"]) is None
 
 
 REFUSED = {
@@ -136,7 +135,6 @@ def test_what_triton_cannot_do_stays_outside(name: str) -> None:
     """Ops, element types, and indices that are no tiles."""
     producer, operands, code, words = REFUSED[name]
     decision = _into(producer, *operands, more=OTHER)
-    assert decision is not None
     assert (decision.code, decision.reason) == (code, words)
 
 
@@ -147,10 +145,8 @@ def test_a_fusion_joins_with_its_whole_body() -> None:
 """
     call = "f32[48,100] fusion(x0), kind=kLoop, calls=inner"
     decision = _into(call, "f32[48,100]", more=inner.format("tanh"))
-    assert decision is not None
     assert decision
     decision = _into(call, "f32[48,100]", more=inner.format("sign"))
-    assert decision is not None
     assert decision.reason == "Triton kernels have no sign of f32"
 
 
@@ -161,7 +157,6 @@ def test_older_and_other_devices_run_no_triton() -> None:
     assert "V100" in unsupported_target(target("v100"))
     assert unsupported_target(target("tpu-v4"))
     decision = _into("f32[48,100] negate(x0)", "f32[48,100]", device="v100")
-    assert decision is not None
     assert decision.code == "triton-unsupported"
 
 
@@ -225,14 +220,12 @@ ROOT f = f32[48,100] {FUSION}"""
     assert TritonFusions(model, six).decide(named["q"], named["f"])
 
 
-def test_constants_ask_for_the_type_alone() -> None:
-    """Tiles stay as they are; an element is one number."""
-    model = find_model("xla-2026")(H200)
-    fusions = TritonFusions(model, KernelLimits())
+def test_a_constant_of_one_element_has_a_kernel() -> None:
+    """Of more elements there is none: Triton's blocks are computed, not read from the code."""
     one = hloopt.parse("HloModule m\nENTRY e { ROOT c = f32[1] constant({1}) }\n").entry.root
     two = hloopt.parse("HloModule m\nENTRY e { ROOT c = f32[2] constant({1,2}) }\n").entry.root
-    assert fusions.decide_constant(one)
-    assert fusions.decide_constant(two).code == "triton-unsupported"
+    assert not unsupported(one, H200)
+    assert unsupported(two, H200)
 
 
 def test_any_model_can_be_asked() -> None:
@@ -242,7 +235,7 @@ def test_any_model_can_be_asked() -> None:
     assert block_level_of(old) is not block_level_of(old)
     named = _module(f"x = f32[48,100] parameter(0)\nq = f32[48,100] negate(x)\n"
                     f"ROOT f = f32[48,100] {FUSION}").entry.by_name  # fmt: skip
-    assert can_fuse(named["q"], named["f"], old, KernelLimits())
+    assert TritonFusions(old, KernelLimits()).decide(named["q"], named["f"])
 
 
 def test_fused_pairs_have_the_best_tiles() -> None:
