@@ -30,7 +30,6 @@ import hloopt  # noqa: E402 - the path comes first
 from hloopt.cost_models.xla_2026 import Xla2026  # noqa: E402
 from hloopt.errors import HlooptError  # noqa: E402
 from hloopt.fusion.advice import Advice  # noqa: E402
-from hloopt.fusion.partition import compare_partitions, partition  # noqa: E402
 from hloopt.fusion.priority.benefit import Benefits  # noqa: E402
 from hloopt.fusion.priority_fusion import PriorityFusion  # noqa: E402
 from hloopt.fusion.replay import replay  # noqa: E402
@@ -40,6 +39,7 @@ from hloopt.ir import Computation, Instruction, edit  # noqa: E402
 from hloopt.pipelines import parse_pipeline  # noqa: E402
 from hloopt.source import Source  # noqa: E402
 from hloopt.targets import target  # noqa: E402
+from tests.partition import compare_partitions, partition  # noqa: E402
 
 __all__ = ["BOTH", "Outcome", "Verdicts", "compare", "verdicts"]
 

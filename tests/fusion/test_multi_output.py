@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from partition import compare_partitions, partition
 from programs import programs, results
 
 import hloopt
@@ -15,7 +16,6 @@ from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
-from hloopt.fusion.partition import compare_partitions, partition
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from partition import compare_partitions, partition
 
 import hloopt
 from hloopt.cost_models.model import Comparison
 from hloopt.errors import FileError
-from hloopt.fusion.partition import compare_partitions, partition
 from hloopt.fusion.replay import replay
 from hloopt.fusion.xla_log import Fused, Ineligible, Priced, XlaLog, read_log
 from hloopt.ir import Module
