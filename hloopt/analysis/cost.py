@@ -15,7 +15,7 @@ from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import ALIASES, CONSTRAINTS, DEVICE_NUMBERS, MOVING, PLUMBING, op_table
-from hloopt.types import ArrayShape, DotDims, Shape, TupleShape, leaves
+from hloopt.types import ArrayShape, DotDims, Shape, elements_of, leaves
 
 __all__ = ["Cost", "computation_cost", "instruction_cost", "loop_bytes_read", "module_cost"]
 
@@ -96,7 +96,7 @@ class _Analysis:
         if rule is not None:
             return rule(self, instruction)
         row = instruction.op
-        count = _elements(instruction.shape)
+        count = elements_of(instruction.shape)
         return Cost(row.flops * count, row.transcendentals * count) + _all_bytes(instruction)
 
     def arithmetic(self, computation: Computation) -> Cost:
@@ -145,7 +145,7 @@ def _scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
     region = analysis.arithmetic(instruction.attributes["to_apply"])
     indices = instruction.operands[count].shape.byte_size
     moved = Cost(bytes_read=2 * size + indices, bytes_written=size)
-    return region * _elements(updates[0].shape) + moved
+    return region * elements_of(updates[0].shape) + moved
 
 
 def _dot(_: _Analysis, instruction: Instruction) -> Cost:
@@ -153,7 +153,7 @@ def _dot(_: _Analysis, instruction: Instruction) -> Cost:
     lhs = instruction.operands[0].array
     dims = DotDims.of(instruction.attributes)
     contracted = prod(lhs.dims[dimension] for dimension in dims.lhs_contracting)
-    return Cost(2 * _elements(instruction.shape) * contracted) + _all_bytes(instruction)
+    return Cost(2 * elements_of(instruction.shape) * contracted) + _all_bytes(instruction)
 
 
 def _convolution(_: _Analysis, instruction: Instruction) -> Cost:
@@ -180,8 +180,8 @@ def _convolution(_: _Analysis, instruction: Instruction) -> Cost:
 
 def _reduce(analysis: _Analysis, instruction: Instruction) -> Cost:
     """The region once for each element that disappears."""
-    source = _elements(instruction.operands[0].shape)
-    result = _elements(next(leaves(instruction.shape)))
+    source = elements_of(instruction.operands[0].shape)
+    result = elements_of(next(leaves(instruction.shape)))
     region = analysis.arithmetic(instruction.attributes["to_apply"])
     return region * max(0, source - result) + _all_bytes(instruction)
 
@@ -192,14 +192,14 @@ def _window_size(instruction: Instruction) -> int:
 
 def _reduce_window(analysis: _Analysis, instruction: Instruction) -> Cost:
     window = _window_size(instruction)
-    result = _elements(next(leaves(instruction.shape)))
+    result = elements_of(next(leaves(instruction.shape)))
     region = analysis.arithmetic(instruction.attributes["to_apply"])
     return region * (max(0, window - 1) * result) + _all_bytes(instruction)
 
 
 def _select_and_scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
     window = _window_size(instruction)
-    source = _elements(instruction.operands[1].shape)
+    source = elements_of(instruction.operands[1].shape)
     select = analysis.arithmetic(instruction.attributes["select"])
     scatter = analysis.arithmetic(instruction.attributes["scatter"])
     return select * (max(0, window - 1) * source) + scatter * source + _all_bytes(instruction)
@@ -207,7 +207,7 @@ def _select_and_scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
 
 def _map(analysis: _Analysis, instruction: Instruction) -> Cost:
     region = analysis.arithmetic(instruction.attributes["to_apply"])
-    return region * _elements(instruction.shape) + _all_bytes(instruction)
+    return region * elements_of(instruction.shape) + _all_bytes(instruction)
 
 
 def _sort(analysis: _Analysis, instruction: Instruction) -> Cost:
@@ -225,7 +225,7 @@ def _fft(_: _Analysis, instruction: Instruction) -> Cost:
     """8 flops per element and doubling of each transformed length."""
     lengths = instruction.attributes["fft_length"]
     levels = sum(log2(length) for length in lengths if length > 1)
-    return Cost(ceil(8 * levels * _elements(instruction.shape))) + _all_bytes(instruction)
+    return Cost(ceil(8 * levels * elements_of(instruction.shape))) + _all_bytes(instruction)
 
 
 def _cholesky(_: _Analysis, instruction: Instruction) -> Cost:
@@ -236,7 +236,7 @@ def _cholesky(_: _Analysis, instruction: Instruction) -> Cost:
 def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
     """Batch times right-hand sides times half of the matrix's squared size."""
     size = instruction.operands[0].array.dims[-1]
-    return Cost(_elements(instruction.shape) * size // 2) + _all_bytes(instruction)
+    return Cost(elements_of(instruction.shape) * size // 2) + _all_bytes(instruction)
 
 
 def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
@@ -365,14 +365,6 @@ def _first_array(shape: Shape) -> ArrayShape:
     found = next(leaves(shape))
     assert isinstance(found, ArrayShape), "convolutions have arrays"
     return found
-
-
-def _elements(shape: Shape) -> int:
-    if isinstance(shape, ArrayShape):
-        return shape.elements
-    if isinstance(shape, TupleShape):
-        return sum(_elements(element) for element in shape.elements)
-    return shape.element.elements
 
 
 _RULES: Mapping[str, Callable[[_Analysis, Instruction], Cost]] = op_table({

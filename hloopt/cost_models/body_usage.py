@@ -11,10 +11,11 @@ from itertools import islice
 from math import ceil
 from typing import Any, Final, TypeAlias
 
-from hloopt.cost_models.counting import OpUsage, elements_of, narrow
+from hloopt.cost_models.counting import OpUsage, narrow
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import JOINING, REDUCING
+from hloopt.types import elements_of
 
 __all__ = ["BodyUsage", "Group"]
 

@@ -29,12 +29,12 @@ from hloopt.ops.traits import (
     REARRANGING,
     op_table,
 )
-from hloopt.types import ArrayShape, DotDims, Shape, leaves
+from hloopt.types import ArrayShape, DotDims, elements_of, leaves
 
 if TYPE_CHECKING:
     from hloopt.cost_models.usage import UsageAnalysis
 
-__all__ = ["Counting", "OpUsage", "count_op", "elements_of", "narrow"]
+__all__ = ["Counting", "OpUsage", "count_op", "narrow"]
 
 
 @dataclass(frozen=True)
@@ -116,16 +116,6 @@ def _keeps_dims(analysis: UsageAnalysis, bitcast: Instruction) -> bool:
         and isinstance(shape, ArrayShape)
         and source.dims == shape.dims
         and same_layout(source, shape)
-    )
-
-
-def elements_of(shape: Shape) -> int:
-    """Elements of all leaves."""
-    if isinstance(shape, ArrayShape):
-        return shape.elements
-    return sum(
-        leaf.elements if isinstance(leaf, ArrayShape) else leaf.element.elements
-        for leaf in leaves(shape)
     )
 
 

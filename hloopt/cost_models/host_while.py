@@ -23,14 +23,14 @@ from hloopt.analysis.parallel_loop.host_way import LANES, block_units
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.body_usage import BodyUsage, Group
-from hloopt.cost_models.counting import Counting, OpUsage, elements_of
+from hloopt.cost_models.counting import Counting, OpUsage
 from hloopt.cost_models.host_costs import additions
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import BODIES, MOVING
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, DotDims
+from hloopt.types import ArrayShape, DotDims, elements_of
 
 __all__ = ["whole_loop_ns"]
 

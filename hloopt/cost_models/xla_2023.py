@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.cost_models.counting import Counting, elements_of, narrow
+from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.durations import of_seconds
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
@@ -16,7 +16,7 @@ from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.targets import Target
-from hloopt.types import TupleShape
+from hloopt.types import TupleShape, elements_of
 
 __all__ = ["COUNTING", "Xla2023"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hloopt.cost_models.counting import elements_of
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.fusion.barriers import decide_call
@@ -17,7 +16,7 @@ from hloopt.fusion.fusible import (
 from hloopt.fusion.kinds import is_input_fusible, is_input_reduction
 from hloopt.fusion.limits import CodeLimits
 from hloopt.ir import Computation, Instruction
-from hloopt.types import TupleShape
+from hloopt.types import TupleShape, elements_of
 
 __all__ = ["MergerRules", "decide_producer", "fused_ops"]
 

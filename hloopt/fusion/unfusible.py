@@ -8,7 +8,7 @@ from hloopt.analysis.layout import is_effective_scalar, true_rank
 from hloopt.analysis.reachability import Reachability
 from hloopt.fusion.fusible import is_fusible
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, Shape, TupleShape, leaves
+from hloopt.types import elements_of, leaves
 
 __all__ = ["globally_unfusible"]
 
@@ -80,13 +80,5 @@ def _is_at_most_unary(instruction: Instruction) -> bool:
 
 
 def _does_not_grow(instruction: Instruction) -> bool:
-    read = sum(_elements(operand.shape) for operand in set(instruction.operands))
-    return read <= _elements(instruction.shape)
-
-
-def _elements(shape: Shape) -> int:
-    if isinstance(shape, ArrayShape):
-        return shape.elements
-    if isinstance(shape, TupleShape):
-        return sum(map(_elements, shape.elements))
-    return shape.element.elements
+    read = sum(elements_of(operand.shape) for operand in set(instruction.operands))
+    return read <= elements_of(instruction.shape)

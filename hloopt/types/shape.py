@@ -27,6 +27,7 @@ __all__ = [
     "array",
     "compatible",
     "descending",
+    "elements_of",
     "leaves",
     "parts_of",
     "without_layout",
@@ -256,6 +257,16 @@ def array(element: DType | str, dims: tuple[int, ...] = ()) -> ArrayShape:
 def leaves(shape: Shape) -> Iterator[ArrayShape | BufferShape]:
     """The shapes of a shape's leaves, depth first: the order of a flat result list."""
     return iter(shape.leaves) if isinstance(shape, TupleShape) else iter((shape,))
+
+
+def elements_of(shape: Shape) -> int:
+    """Elements of all leaves."""
+    if isinstance(shape, ArrayShape):
+        return shape.elements
+    return sum(
+        leaf.elements if isinstance(leaf, ArrayShape) else leaf.element.elements
+        for leaf in leaves(shape)
+    )
 
 
 def parts_of(shape: Shape) -> tuple[Shape, ...]:
