@@ -14,10 +14,10 @@ import numpy as np
 
 from hloopt.interpret.context import Context
 from hloopt.interpret.convolution import convolution
+from hloopt.interpret.correlation import Geometry
 from hloopt.interpret.linear import accumulated, rounded, sum_type
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
-from hloopt.runtime.numpy.correlation import Geometry
 from hloopt.runtime.numpy.integer_dot import IntegerForm, integer_form
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Function

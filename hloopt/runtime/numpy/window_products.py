@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from hloopt.runtime.numpy.correlation import Geometry, Phase
+from hloopt.interpret.correlation import Geometry, Phase
 from hloopt.runtime.numpy.plan import Dims
 from hloopt.runtime.numpy.product import is_merged
 from hloopt.runtime.numpy.scratch import scratch

@@ -15,8 +15,8 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.interpret.window import output_size
-from hloopt.runtime.numpy.plan import Dims
 from hloopt.types import ConvDims, Window, WindowDim
+from hloopt.types.shape import Dims
 
 __all__ = ["Geometry", "Phase", "Span"]
 
