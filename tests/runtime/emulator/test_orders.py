@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import ne
 from typing import Any
 
 import numpy as np
 import pytest
-
-from hloopt.runtime.emulator import OrderDifference, compare_orders
 
 SOURCE = r"""
 extern "C" __global__ void exchange(const int* __restrict__ in, int* __restrict__ out, int barrier) {
@@ -32,13 +31,13 @@ extern "C" __global__ void sum(const float* __restrict__ in, float* __restrict__
 def runner(bench: Callable[..., Any]) -> Callable[..., Any]:
     """Runs a kernel by seed: its first buffer holds numbers, its second zeros."""
 
-    def make(name: str, grid: int, block: int, given: Any, *scalars: int) -> Callable[[int], Any]:
-        def run(seed: int) -> list[Any]:
+    def make(name: str, grid: int, block: int, given: Any, *scalars: int) -> Callable[[int], bytes]:
+        def run(seed: int) -> bytes:
             made = bench(SOURCE, seed=seed, threads=1)
             out = made.buffer(np.zeros(128, "i4"), "update")
             arguments = [out] if given is None else [made.buffer(given), out]
             made.launch(name, grid, block, arguments, *scalars)
-            return [made.read(out, "i4")]
+            return made.read(out, "i4").tobytes()
 
         return run
 
@@ -48,35 +47,25 @@ def runner(bench: Callable[..., Any]) -> Callable[..., Any]:
 def test_order_does_not_matter(runner: Callable[..., Any]) -> None:
     """With its barrier a kernel gives the same bits in every order."""
     run = runner("exchange", 1, 128, np.arange(128, dtype="i4"), 1)
-    assert compare_orders(run, range(5)) == []
+    assert len({run(seed) for seed in range(5)}) == 1
 
 
 def test_missing_barrier(runner: Callable[..., Any]) -> None:
     """Without it, orders of threads differ."""
     run = runner("exchange", 1, 128, np.arange(1, 129, dtype="i4"), 0)
-    found = compare_orders(run, range(3))
-    assert {one.seeds for one in found} == {(0, 1), (0, 2)}
-    assert all(one.result == 0 and one.count > 1 for one in found)
+    first, *others = (run(seed) for seed in range(3))
+    assert all(sum(map(ne, first, other)) > 1 for other in others)
 
 
 def test_blocks_that_collide(runner: Callable[..., Any]) -> None:
-    """The last block to write wins, whichever that is; the difference says where."""
-    (difference,) = compare_orders(runner("last_block", 200, 1, None, 0))
-    assert difference == OrderDifference(0, (0, 1), 0, 1)
-    assert str(difference) == (
-        "result 0 depends on the order of blocks or threads: 1 bytes differ between seeds 0 and 1, "
-        "the first at byte 0"
-    )
+    """The last block to write wins, whichever that is."""
+    first, second = map(runner("last_block", 200, 1, None, 0), (0, 1))
+    assert first[0] != second[0]
+    assert first[1:] == second[1:]
 
 
 def test_atomics_of_floats(runner: Callable[..., Any], rng: np.random.Generator) -> None:
     """Sums of floats round by order, and a seed gives the same order each time."""
     run = runner("sum", 10_000, 1, rng.standard_normal(10_000).astype("f4"))
-    assert compare_orders(run, (0, 1, 2))
-    assert compare_orders(run, (3, 3)) == []
-
-
-def test_results_of_different_sizes() -> None:
-    """Results that do not belong to one program are an error."""
-    with pytest.raises(ValueError, match="result 0 has 8 bytes, then 16"):
-        compare_orders(lambda seed: [np.zeros(1 + seed)])
+    assert len({run(seed) for seed in range(3)}) > 1
+    assert run(3) == run(3)
