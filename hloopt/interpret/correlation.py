@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from hloopt.dataclass import dataclass
 from hloopt.interpret.window import output_size
 from hloopt.types import ConvDims, Window, WindowDim
 from hloopt.types.shape import Dims
 
-__all__ = ["Geometry", "Phase", "Span"]
+__all__ = ["Geometry", "Phase", "Span", "slices", "slices_of_each"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,32 @@ class Phase:
         """How many elements all windows cover."""
         return tuple(span.reach for span in self.spans)
 
+    def cut(self, x: Any) -> Any:
+        """The elements of an operand [g, n, space, c] that windows meet, without padding."""
+        return x[(slice(None), slice(None), *(span.source for span in self.spans))]
+
+    def padded(self, cut: Any, order: Sequence[int], kind: np.dtype[Any]) -> Any:
+        """A copy of a cut with 0 around it, whose dimensions lie in ``order``, the quickest last."""
+        dims = (*cut.shape[:2], *self.reach, cut.shape[-1])
+        piece = np.zeros([dims[axis] for axis in order], kind).transpose(np.argsort(order))
+        piece[(slice(None), slice(None), *(span.target for span in self.spans))] = cut
+        return piece
+
+    def windows(self, piece: Any) -> Any:
+        """Every window of elements that are cut and padded: a view [g, n, outputs, window, c]."""
+        spans = list(zip(piece.strides[2:-1], self.spans, strict=True))
+        return as_strided(
+            piece,
+            (*piece.shape[:2], *self.outputs, *self.sizes, piece.shape[-1]),
+            (
+                *piece.strides[:2],
+                *(stride * span.stride for stride, span in spans),
+                *(stride * span.dilation for stride, span in spans),
+                piece.strides[-1],
+            ),
+            writeable=False,
+        )
+
 
 class Geometry:
     """The operands and the result of a convolution in one order of dimensions, whatever its labels are.
@@ -89,7 +116,12 @@ class Geometry:
         feature_groups: int,
         batch_groups: int,
     ) -> None:
-        self._dims, self._window = dims, window
+        if (
+            len(operand) != len(dims.input_spatial) + 2
+            or len(kernel) != len(dims.kernel_spatial) + 2
+        ):
+            raise ValueError("axes don't match array")  # as NumPy says of a view's
+        self._dims = dims
         # What is decided by how operands lie, by their strides: there are few of them.
         self.plans: dict[Hashable, Any] = {}
         self.groups = feature_groups * batch_groups
@@ -99,6 +131,10 @@ class Geometry:
         self.features = kernel[dims.kernel_input_feature]
         self.made = kernel[dims.kernel_output_feature] // self.groups
         self.outputs = tuple(map(output_size, space, window.dims))
+        order = (dims.output_batch, *dims.output_spatial, dims.output_feature)
+        sizes = [self.batch, *self.outputs, kernel[dims.kernel_output_feature]]
+        # The result's dimensions, as its labels order them.
+        self.shape = tuple(sizes[order.index(axis)] for axis in range(len(order)))
         self.meets_padding = _meets_padding(space, window, self.outputs)
         spans = [list(_spans(*one)) for one in zip(space, window.dims, self.outputs, strict=True)]
         self.phases = tuple(Phase(spans) for spans in product(*spans))
@@ -191,3 +227,17 @@ def _span(
         slice(begin, end),
         slice(begin - low, end - low),
     )
+
+
+def slices(size: int, step: int) -> list[slice]:
+    """Slices of a dimension, ``step`` elements each."""
+    return [slice(at, min(at + step, size)) for at in range(0, size, step)]
+
+
+def slices_of_each(sizes: Sequence[int], most: int) -> list[list[slice]]:
+    """Slices of each dimension, the first cut first, so that one of each has ``most`` elements or fewer."""
+    cuts, rest = [], prod(sizes)
+    for size in sizes:
+        rest //= size
+        cuts.append(slices(size, max(1, min(size, most // rest))))
+    return cuts

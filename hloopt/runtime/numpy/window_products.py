@@ -15,9 +15,8 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from hloopt.interpret.correlation import Geometry, Phase
+from hloopt.interpret.correlation import Geometry, Phase, slices, slices_of_each
 from hloopt.runtime.numpy.plan import Dims
 from hloopt.runtime.numpy.product import is_merged
 from hloopt.runtime.numpy.scratch import scratch
@@ -49,8 +48,7 @@ def multiply_windows(geometry: Geometry, phase: Phase, x: Any, weights: Any, out
     if found is None:
         found = geometry.plans[key] = _layout(geometry, phase, x)
     order, stays = found
-    whole = np.s_[:, :]
-    cut = x[(*whole, *(span.source for span in phase.spans))]
+    cut = phase.cut(x)
     if stays and cut.dtype == kind:
         _multiply(geometry, phase, cut, weights, out, started=False)
         return
@@ -64,7 +62,7 @@ def multiply_windows(geometry: Geometry, phase: Phase, x: Any, weights: Any, out
     padded[axis] = step
     piece = scratch.of(_OPERAND, tuple(padded[at] for at in order), kind)
     piece = piece.transpose(np.argsort(order))
-    inside = piece[(*whole, *(span.target for span in phase.spans))]
+    inside = piece[(*np.s_[:, :], *(span.target for span in phase.spans))]
     if phase.is_padded:
         piece[...] = 0
     for start in range(0, count, step):
@@ -104,28 +102,11 @@ def _layout(geometry: Geometry, phase: Phase, x: Any) -> tuple[list[int], bool]:
     return order, not phase.is_padded and (straight or single)
 
 
-def _windows(phase: Phase, piece: Any) -> Any:
-    """Every window: a view [g, n, outputs, window, c]."""
-    strides = piece.strides[2:-1]
-    spans = phase.spans
-    return as_strided(
-        piece,
-        (*piece.shape[:2], *phase.outputs, *phase.sizes, piece.shape[-1]),
-        (
-            *piece.strides[:2],
-            *(stride * span.stride for stride, span in zip(strides, spans, strict=True)),
-            *(stride * span.dilation for stride, span in zip(strides, spans, strict=True)),
-            piece.strides[-1],
-        ),
-        writeable=False,
-    )
-
-
 def _multiply(
     geometry: Geometry, phase: Phase, piece: Any, weights: Any, out: Any, *, started: bool
 ) -> None:
     """Products of blocks; they are added to ``out`` where that is ``started``."""
-    windows = _windows(phase, piece)
+    windows = phase.windows(piece)
     key = (windows.shape, windows.strides, out.strides)
     plan = geometry.plans.get(key)
     if plan is None:
@@ -210,16 +191,16 @@ class _Blocks:
         if is_merged(self._columns, column_strides):
             lead = _leading(self._rows, row_strides)
             if lead is not None and prod(self._rows[lead:]) * 2 >= min(_FEW_ROWS, count):
-                self._row_cuts[:lead] = [_cut(size, 1) for size in self._rows[:lead]]
+                self._row_cuts[:lead] = [slices(size, 1) for size in self._rows[:lead]]
                 return
         most = max(_FEW_ROWS, _BLOCK // max(1, depth * groups))
-        self._row_cuts = _cuts(self._rows, most)
+        self._row_cuts = slices_of_each(self._rows, most)
         block = prod(cuts[0].stop for cuts in self._row_cuts)
         each = min(depth, max(1, _BLOCK // block))
-        self._column_cuts = _cuts(self._columns, each)
+        self._column_cuts = slices_of_each(self._columns, each)
         step = max(1, _BLOCK // (block * each))
         if step < groups:
-            self.groups = _cut(groups, step)
+            self.groups = slices(groups, step)
 
     def rows(self) -> Iterator[_Index]:
         """Indices of the dimensions that are rows."""
@@ -261,25 +242,12 @@ def _leading(sizes: Dims, strides: Dims) -> int | None:
     return None
 
 
-def _cut(size: int, step: int) -> list[slice]:
-    return [slice(at, min(at + step, size)) for at in range(0, size, step)]
-
-
-def _cuts(sizes: Sequence[int], most: int) -> list[list[slice]]:
-    """Slices of each dimension, the first cut first, so that one of each has ``most`` elements or fewer."""
-    cuts, rest = [], prod(sizes)
-    for size in sizes:
-        rest //= size
-        cuts.append(_cut(size, max(1, min(size, most // rest))))
-    return cuts
-
-
 # ---- without matrices ----------------------------------------------------------------------------------
 
 
 def sum_windows(phase: Phase, x: Any, weights: Any, out: Any) -> None:
     """Groups of one input feature and few output features: sums over the window for all groups at once."""
-    windows = np.moveaxis(_windows(phase, _padded(phase, x, out.dtype))[..., 0], 0, -1)
+    windows = np.moveaxis(phase.windows(_padded(phase, x, out.dtype))[..., 0], 0, -1)
     result = np.moveaxis(out, 0, -2)
     rank = len(phase.spans)
     axes = list(range(windows.ndim))  # batch, outputs, window, groups
@@ -291,7 +259,7 @@ def sum_windows(phase: Phase, x: Any, weights: Any, out: Any) -> None:
 
 def sum_outputs(phase: Phase, x: Any, weights: Any, out: Any) -> None:
     """Groups with few outputs, each the sum of many products: for all groups at once."""
-    windows = _windows(phase, _padded(phase, x, out.dtype))
+    windows = phase.windows(_padded(phase, x, out.dtype))
     rank = len(phase.spans)
     axes = list(range(rank + 3))  # groups, batch, window, features
     step = max(1, _TERMS // max(1, prod(phase.sizes)))
@@ -309,14 +277,10 @@ def sum_outputs(phase: Phase, x: Any, weights: Any, out: Any) -> None:
 
 
 def _padded(phase: Phase, x: Any, kind: np.dtype[Any]) -> Any:
-    whole = np.s_[:, :]
-    cut = x[(*whole, *(span.source for span in phase.spans))]
+    cut = phase.cut(x)
     if not phase.is_padded and cut.dtype == kind and cut.strides[0] == cut.itemsize:
         return cut
     # The groups side by side: sums run along them.
     memory = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     order = [axis for axis in memory if axis] + [0]
-    dims = (*x.shape[:2], *phase.reach, x.shape[-1])
-    piece = np.zeros([dims[axis] for axis in order], kind).transpose(np.argsort(order))
-    piece[(*whole, *(span.target for span in phase.spans))] = cut
-    return piece
+    return phase.padded(cut, order, kind)
