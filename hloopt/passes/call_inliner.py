@@ -197,7 +197,8 @@ def _is_sole_use(call: Instruction, callee: Computation, module: Module) -> bool
     if callee.callers != {call: 1} or callee is module.entry:
         return False
     entry = callee._first
-    while entry is not None and not entry.has_control_edges:
+    # Looked at once for each level of calls: no call of a property.
+    while entry is not None and not (entry.control_predecessors or entry.control_successors):
         entry = entry._next
     return entry is None
 

@@ -170,10 +170,12 @@ def test_the_table_says_what_is_wrong_and_fails(
     )
     assert main(["--arch", STRICT, "--jobs", "1", str(good)]) == 0
     said = capsys.readouterr().out
-    assert "3 programs, 0 refused; 3 kernels, compiled 3 times; 0 wrong" in said
+    assert "3 programs, 0 refused; 3 kernels, compiled 3 times; 6 of 6 elements certainly" in said
+    assert "; 0 wrong; " in said
     assert main(["--arch", STRICT, "--jobs", "1", str(good), str(bad)]) == 1
     said = capsys.readouterr().out
-    assert "6 programs, 3 refused; 3 kernels, compiled 3 times; 3 wrong" in said
+    assert "6 programs, 3 refused; 3 kernels, compiled 3 times; 6 of 6 elements certainly" in said
+    assert "; 3 wrong; " in said
     assert "bad.hlo:4:8: error: r" in said
     assert main(["--arch", "sm_20", str(good)]) == 5
 

@@ -23,8 +23,8 @@ ROW = """    _unary(
         within_one=True,
     ),
 """
-C = """        "softsign": lambda kind, operands, uses: FLOATS["divide"](
-            kind, (*operands, f"({widen('1', kind, uses)} + fabs({operands[0]}))"), uses
+C = """        "softsign": lambda kind, uses, x: narrow(
+            (wide := widen(x, kind, uses)) / (Call("fabs", (wide,), wide.type) + 1), kind, uses
         ),
 """
 EDITS = {

@@ -67,7 +67,7 @@ def test_who_synchronizes() -> None:
 def test_fast_text_is_the_given_one() -> None:
     """Without checks only linkage and shared arrays are rewritten."""
     text = translate(SOURCE, is_checked=False).text
-    inside = text.partition('"program.cu"\n')[2]
+    inside = text.rpartition('#line 1 "program.cu"\n')[2]
     assert inside.startswith(SOURCE.replace('extern "C"', " ").rstrip())
     assert "HLOOPT_KERNEL(plain, false, " in text
     assert "HLOOPT_KERNEL(swaps, true, " in text
