@@ -32,7 +32,7 @@ def own_fusion_bodies(instructions: Iterable[Instruction]) -> None:
 
 
 def remove_uncalled(computations: Iterable[Computation]) -> None:
-    """Remove those of some computations that nobody calls, and what they called alone."""
+    """Remove those of some computations that have no caller, and what they called alone."""
     pending = list(computations)
     while pending:
         computation = pending.pop()

@@ -200,7 +200,7 @@ class Sharding:
         return (self,) if self.elements is None else self.elements
 
     def without_metadata(self) -> Sharding:
-        """The same sharding, whoever asked for it."""
+        """The same sharding without its metadata."""
         elements = self.elements
         if elements is not None:
             elements = tuple(element.without_metadata() for element in elements)
@@ -230,7 +230,7 @@ class Domain:
     exit: Sharding
 
     def without_metadata(self) -> Domain:
-        """The same domain, whoever asked for its shardings."""
+        """The same domain, its shardings without metadata."""
         return Domain(self.kind, self.entry.without_metadata(), self.exit.without_metadata())
 
     def __str__(self) -> str:
