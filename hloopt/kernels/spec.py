@@ -6,7 +6,7 @@ kernel's name, its tile, the instruction and the target alone, so that name and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -26,6 +26,7 @@ __all__ = [
     "Scratch",
     "Step",
     "Tile",
+    "written",
 ]
 
 Dim3: TypeAlias = tuple[int, int, int]
@@ -55,6 +56,13 @@ class Argument:
     partial: bool = False
 
 
+def written(
+    numbers: Iterable[int], role: Role = "out", *, partial: bool = False
+) -> tuple[Argument, ...]:
+    """Pointers to leaves of the result."""
+    return tuple(Argument(Place("result", number), role, partial) for number in numbers)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One launch: ``scalars`` are 32-bit integers handed after the pointers.
@@ -71,6 +79,22 @@ class Launch:
     scalars: tuple[int, ...] = ()
     shared: int = 0
     part: int = 0
+
+    @classmethod
+    def linear(
+        cls,
+        function: str,
+        blocks: int,
+        threads: int,
+        arguments: tuple[Argument, ...],
+        *,
+        scalars: tuple[int, ...] = (),
+        shared: int = 0,
+        part: int = 0,
+    ) -> Launch:
+        """A launch whose grid and blocks have one dimension."""
+        grid, block = (blocks, 1, 1), (threads, 1, 1)
+        return cls(function, grid, block, arguments, scalars, shared, part)
 
 
 @dataclass(frozen=True, slots=True)

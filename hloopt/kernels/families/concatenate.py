@@ -89,9 +89,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         )
     blocks, threads = own_threads(site, largest(hero) // tile["unroll"], tile)
     arguments = (*operands_read(site.region), Argument(Place("result", 0), "out"))
-    return KernelSpec(
-        "concatenate", tile, (Launch("", (blocks, 1, 1), (threads, 1, 1), arguments),)
-    )
+    return KernelSpec("concatenate", tile, (Launch.linear("", blocks, threads, arguments),))
 
 
 KERNELS = (

@@ -25,7 +25,7 @@ from hloopt.kernels.families.dot_tiling import default_tile, oriented
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS"]
 
@@ -119,10 +119,9 @@ def _direct_spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
     runs = contraction.hero_elements // outputs
     arguments = (
         *operands_read(site.region),
-        *(Argument(Place("result", number), "out") for number in result_numbers(site)),
+        *written(result_numbers(site)),
     )
-    grid = (-(-runs // threads), 1, 1)
-    launch = Launch("", grid, (threads, 1, 1), arguments)
+    launch = Launch.linear("", -(-runs // threads), threads, arguments)
     return KernelSpec(_DIRECT, tile, (launch,), overwrites=overwritable(site.region))
 
 

@@ -13,7 +13,7 @@ from hloopt.kernels.families.dot_tiling import SHARED_BYTES, element_bytes, orie
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "block_threads"]
 
@@ -107,10 +107,10 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
     blocks = -(-contraction.size("b") // tile["batches"])
     arguments = (
         *operands_read(site.region),
-        *(Argument(Place("result", number), "out") for number in result_numbers(site)),
+        *written(result_numbers(site)),
     )
     whole_warps = -(-threads // 32) * 32
-    launch = Launch("", (blocks, 1, 1), (whole_warps, 1, 1), arguments)
+    launch = Launch.linear("", blocks, whole_warps, arguments)
     return KernelSpec(_NAME, tile, (launch,), overwrites=overwritable(site.region))
 
 

@@ -18,7 +18,7 @@ from hloopt.kernels.families.dot_tiling import (
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
 __all__ = [
     "KERNELS",
@@ -131,9 +131,9 @@ def tiled_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
     blocks = contraction.size("b") * tiling.blocks_m * tiling.blocks_n
     if blocks > _MOST_BLOCKS:
         raise UsageError(f"{kernel}: {blocks} blocks; a grid has at most {_MOST_BLOCKS}")
-    results = (Argument(Place("result", number), "out") for number in result_numbers(site))
+    results = written(result_numbers(site))
     arguments = (*operands_read(site.region), *results)
-    launch = Launch("", (blocks, 1, 1), (tiling.threads, 1, 1), arguments)
+    launch = Launch.linear("", blocks, tiling.threads, arguments)
     return KernelSpec(kernel, tile, (launch,), overwrites=overwritable(site.region))
 
 
@@ -156,21 +156,21 @@ def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
         raise UsageError(f"{kernel}: {blocks} blocks; a grid has at most {_MOST_BLOCKS}")
     partial = Place("scratch", 0)
     read = operands_read(site.region)
-    results = tuple(Argument(Place("result", number), "out") for number in result_numbers(site))
+    results = written(result_numbers(site))
     return KernelSpec(
         kernel,
         tile,
         (
-            Launch(
+            Launch.linear(
                 "_partial",
-                (blocks, 1, 1),
-                (tiling.threads, 1, 1),
+                blocks,
+                tiling.threads,
                 (*read, Argument(partial, "out")),
             ),
-            Launch(
+            Launch.linear(
                 "_sum",
-                (-(-elements // SUM_THREADS), 1, 1),
-                (SUM_THREADS, 1, 1),
+                -(-elements // SUM_THREADS),
+                SUM_THREADS,
                 (*read, Argument(partial, "in"), *results),
             ),
         ),

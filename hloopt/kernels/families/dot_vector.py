@@ -13,7 +13,7 @@ from hloopt.kernels.families.dot_tiled import described, result_numbers
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "along_rows", "with_vector"]
 
@@ -127,9 +127,9 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
     blocks = contraction.size("b") * -(-contraction.size("m") // rows)
     arguments = (
         *operands_read(site.region),
-        *(Argument(Place("result", number), "out") for number in result_numbers(site)),
+        *written(result_numbers(site)),
     )
-    launch = Launch("", (blocks, 1, 1), (threads, 1, 1), arguments)
+    launch = Launch.linear("", blocks, threads, arguments)
     return KernelSpec(_NAME, tile, (launch,), overwrites=overwritable(site.region))
 
 

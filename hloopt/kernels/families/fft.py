@@ -257,9 +257,9 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
         )
     steps = []
     for number, transform in enumerate(transforms):
-        grid = (-(-transform.lines // lines), 1, 1)
+        blocks = -(-transform.lines // lines)
         steps.append(
-            Launch(f"_{number}", grid, (threads, 1, 1), _arguments(transform), part=number)
+            Launch.linear(f"_{number}", blocks, threads, _arguments(transform), part=number)
         )
     complex_type = "c128" if _element_bytes(instruction) == 16 else "c64"
     sizes: dict[int, int] = {}

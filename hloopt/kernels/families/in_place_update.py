@@ -104,10 +104,10 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             continue
         blocks, threads = own_threads(site, elements, tile)
         steps.append(
-            Launch(
+            Launch.linear(
                 f"_update{at}" if len(pairs) > 1 or rest else "",
-                (blocks, 1, 1),
-                (threads, 1, 1),
+                blocks,
+                threads,
                 (*arguments, Argument(Place("result", number), "update")),
             )
         )

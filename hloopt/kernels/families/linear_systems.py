@@ -141,7 +141,7 @@ def _cholesky_spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
         scratch = (Scratch(kind, instruction.array.elements),)
         arguments.append(Argument(Place("scratch", 0), "out", partial=True))
     arguments.append(Argument(Place("result", 0), "out"))
-    launch = Launch("", (batch, 1, 1), (threads, 1, 1), tuple(arguments))
+    launch = Launch.linear("", batch, threads, tuple(arguments))
     return KernelSpec(_CHOLESKY, tile, (launch,), scratch)
 
 
@@ -169,7 +169,7 @@ def _solve_spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
     batch = prod(instruction.operands[1].array.dims[:-2])
     blocks = batch * -(-system.columns // columns)
     arguments = (*operands_read(site.region), Argument(Place("result", 0), "out"))
-    return KernelSpec(_SOLVE, tile, (Launch("", (blocks, 1, 1), (threads, 1, 1), arguments),))
+    return KernelSpec(_SOLVE, tile, (Launch.linear("", blocks, threads, arguments),))
 
 
 def _efficiency(_: Site, __: KernelSpec) -> Efficiency:

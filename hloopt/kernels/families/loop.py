@@ -15,7 +15,7 @@ from hloopt.analysis.written_code import elements_of_thread
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile, written
 
 __all__ = ["KERNELS", "loop_launches", "operands_read", "own_threads", "result_groups"]
 
@@ -81,12 +81,12 @@ def loop_launches(
     for at, group in enumerate(groups):
         elements = site.region.results[group[0]].shape.elements
         blocks, threads = own_threads(site, -(-elements // tile["unroll"]), tile)
-        results = (Argument(Place("result", leaf), "out") for leaf in group)
+        results = written(group)
         steps.append(
-            Launch(
+            Launch.linear(
                 suffix if len(groups) == 1 else f"{suffix}_{at}",
-                (blocks, 1, 1),
-                (threads, 1, 1),
+                blocks,
+                threads,
                 (*arguments, *results),
             )
         )

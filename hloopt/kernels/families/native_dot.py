@@ -16,7 +16,7 @@ from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.families.native_gemm import is_regular
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "MOST_BYTES", "along_columns", "is_quick", "rows_of_a_task", "small_product"]
 
@@ -131,15 +131,13 @@ def _tile(site: Site) -> Tile:
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     product = small_product(site.region)
     assert isinstance(product, Product)
-    results = (
-        Argument(Place("result", number), "out") for number in range(len(site.region.results))
-    )
+    results = written(range(len(site.region.results)))
     contraction = along_columns(product.contraction)
     most, rows = rows_of_a_task(contraction), tile["rows"]
     if rows > most:
         raise UsageError(f"{_NAME}: rows={rows}; a task has room for {most}")
-    grid = (contraction.size("b") * -(-contraction.size("m") // rows), 1, 1)
-    launch = Launch("", grid, (1, 1, 1), (*operands_read(site.region), *results))
+    blocks = contraction.size("b") * -(-contraction.size("m") // rows)
+    launch = Launch.linear("", blocks, 1, (*operands_read(site.region), *results))
     return KernelSpec(_NAME, tile, (launch,))
 
 

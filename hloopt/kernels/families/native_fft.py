@@ -126,8 +126,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         if not in_place:
             lines.insert(0, Argument(transform.source, "in"))
         arguments = (*lines, Argument(own, "out", partial=True))
-        grid = (-(-_groups(transform) // groups), 1, 1)
-        launches.append(Launch(f"_{number}", grid, (1, 1, 1), arguments, part=number))
+        blocks = -(-_groups(transform) // groups)
+        launches.append(Launch.linear(f"_{number}", blocks, 1, arguments, part=number))
     return KernelSpec(_NAME, tile, tuple(launches), tuple(scratch))
 
 

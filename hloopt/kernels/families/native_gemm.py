@@ -106,9 +106,9 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     m, rows = contraction.size("m"), tile["rows"]
     if rows > m:
         raise UsageError(f"{_NAME}: rows={rows}; the product has {m}")
-    grid = (contraction.size("b") * -(-m // rows), 1, 1)
+    blocks = contraction.size("b") * -(-m // rows)
     arguments = (*operands_read(site.region), Argument(Place("result", 0), "out"))
-    return KernelSpec(_NAME, tile, (Launch("", grid, (1, 1, 1), arguments),))
+    return KernelSpec(_NAME, tile, (Launch.linear("", blocks, 1, arguments),))
 
 
 KERNELS = (

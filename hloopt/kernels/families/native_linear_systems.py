@@ -250,7 +250,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             if result.shape.elements
         ),
     )
-    launch = Launch("", (tasks, 1, 1), (1, 1, 1), arguments)
+    launch = Launch.linear("", tasks, 1, arguments)
     scratch = Scratch(kind, tasks * room_of(routine, columns))
     return KernelSpec(name, tile, (launch,), (scratch,))
 

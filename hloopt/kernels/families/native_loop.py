@@ -12,7 +12,7 @@ from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, result_groups
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS"]
 
@@ -45,12 +45,12 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     launches = []
     for at, group in enumerate(groups):
         elements = region.results[group[0]].shape.elements
-        results = (Argument(Place("result", leaf), "out") for leaf in group)
+        results = written(group)
         launches.append(
-            Launch(
+            Launch.linear(
                 "" if len(groups) == 1 else f"_{at}",
-                (-(-elements // tile["elements"]), 1, 1),
-                (1, 1, 1),
+                -(-elements // tile["elements"]),
+                1,
                 (*operands_read(region), *results),
             )
         )

@@ -27,7 +27,7 @@ from hloopt.kernels.families.reductions import (
 )
 from hloopt.kernels.families.row_phases import RowPhases, row_phases, row_phases_problem
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
 __all__ = ["BLOCK", "KERNELS", "Steps", "kept_bytes_of", "phase_steps", "runs_whole", "steps_of"]
 
@@ -200,11 +200,12 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         layout = steps_of(site, group)
         suffix = f"_{number}" if len(groups) > 1 else ""
         read = operands_of(region, [region.results[leaf].instruction for leaf in group.results])
-        roots = tuple(Argument(Place("result", leaf), "out") for leaf in group.roots)
-        sides = tuple(Argument(Place("result", leaf), "out") for leaf in group.sides)
+        roots = written(group.roots)
+        sides = written(group.sides)
         if layout.parts == 1:
-            grid = (layout.tasks, 1, 1)
-            steps.append(Launch(suffix, grid, (1, 1, 1), (*read, *roots, *sides), part=number))
+            steps.append(
+                Launch.linear(suffix, layout.tasks, 1, (*read, *roots, *sides), part=number)
+            )
             continue
         places = []
         for hero in group.heroes:
@@ -214,13 +215,9 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         made = tuple(Argument(place, "out") for place in places)
         given = tuple(Argument(place, "in") for place in places)
         parts = f"{suffix}_parts"
-        steps.append(
-            Launch(parts, (layout.parts, 1, 1), (1, 1, 1), (*read, *sides, *made), part=number)
-        )
+        steps.append(Launch.linear(parts, layout.parts, 1, (*read, *sides, *made), part=number))
         if roots:
-            steps.append(
-                Launch(f"{suffix}_sum", (1, 1, 1), (1, 1, 1), (*read, *given, *roots), part=number)
-            )
+            steps.append(Launch.linear(f"{suffix}_sum", 1, 1, (*read, *given, *roots), part=number))
     return KernelSpec("native-reduction", tile, tuple(steps), tuple(scratch))
 
 
@@ -281,13 +278,13 @@ def _rows_spec(site: Site, tile: Tile) -> KernelSpec:
         raise UsageError(f"native-rows: rows={rows} must be above 0, keep={tile['keep']} 0 or 1")
     region = site.region
     results = range(len(region.results))
-    launch = Launch(
+    launch = Launch.linear(
         "",
-        (-(-phases.rows // rows), 1, 1),
-        (1, 1, 1),
+        -(-phases.rows // rows),
+        1,
         (
             *operands_of(region, [region.results[number].instruction for number in results]),
-            *(Argument(Place("result", number), "out") for number in results),
+            *written(results),
         ),
     )
     return KernelSpec("native-rows", tile, (launch,))

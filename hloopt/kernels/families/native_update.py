@@ -17,11 +17,9 @@ from hloopt.kernels.families.in_place_update import (
 from hloopt.kernels.families.loop import operands_read, result_groups
 from hloopt.kernels.families.scatter import pairs_in_place, scatter_problem
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, Copy, KernelSpec, Launch, Place, Step, Tile
+from hloopt.kernels.spec import Argument, Copy, KernelSpec, Launch, Place, Step, Tile, written
 
 __all__ = ["KERNELS"]
-
-_ONE = (1, 1, 1)
 
 
 def _update_spec(site: Site, tile: Tile) -> KernelSpec:
@@ -32,15 +30,14 @@ def _update_spec(site: Site, tile: Tile) -> KernelSpec:
     rest = [number for number in range(len(region.results)) if number not in pairs]
     # What is computed beside goes first: it may read what an update's operand shares with nobody.
     for at, group in enumerate(result_groups(region, rest)):
-        results = (Argument(Place("result", number), "out") for number in group)
-        steps.append(Launch(f"_rest{at}", _ONE, _ONE, (*arguments, *results)))
+        steps.append(Launch.linear(f"_rest{at}", 1, 1, (*arguments, *written(group))))
     for at, number in enumerate(pairs):
         update = update_of(region, number)
         assert update is not None
         if update.operands[1].array.elements:
             name = f"_update{at}" if len(pairs) > 1 or rest else ""
-            written = Argument(Place("result", number), "update")
-            steps.append(Launch(name, _ONE, _ONE, (*arguments, written)))
+            changed = written([number], "update")
+            steps.append(Launch.linear(name, 1, 1, (*arguments, *changed)))
     in_place = tuple((operand, number) for number, operand in pairs.items())
     return KernelSpec("native-update", tile, tuple(steps), in_place=in_place)
 
@@ -70,10 +67,10 @@ def _scatter_spec(site: Site, tile: Tile) -> KernelSpec:
     steps += [Copy(Place("operand", _operand(site, one.number)), one) for one in copied]
     filled = [Argument(place, "out") for place in apart if place not in copied]
     if filled and elements:
-        steps.append(Launch("_begin", _ONE, _ONE, tuple(filled)))
+        steps.append(Launch.linear("_begin", 1, 1, tuple(filled)))
     if scatter.operands[-1].array.elements and elements:
         updated = (Argument(place, "update") for place in results)
-        steps.append(Launch("_scatter", _ONE, _ONE, (*arguments, *updated)))
+        steps.append(Launch.linear("_scatter", 1, 1, (*arguments, *updated)))
     in_place = tuple((operand, number) for number, operand in pairs.items())
     return KernelSpec("native-scatter", tile, tuple(steps), in_place=in_place)
 

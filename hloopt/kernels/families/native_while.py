@@ -18,7 +18,7 @@ from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.families.reductions import accumulator_types
 from hloopt.kernels.families.while_per_thread import ThreadLoop, thread_loop
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
 __all__ = ["FINISH", "KERNELS", "blocks_of", "part_place"]
 
@@ -72,23 +72,23 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         apart, _ = part_place(loop, reduce.array.elements)
         scratch.append(Scratch(kind.name, apart * blocks_of(loop, tile)))
     places = [Place("scratch", number) for number in range(len(scratch))]
-    first = Launch(
+    first = Launch.linear(
         "",
-        (blocks_of(loop, tile), 1, 1),
-        (1, 1, 1),
+        blocks_of(loop, tile),
+        1,
         (
             *read,
-            *(Argument(Place("result", number), "out") for number in now),
-            *(Argument(Place("result", number), "out", partial=True) for number in left),
+            *written(now),
+            *written(left, partial=True),
             *(Argument(place, "out") for place in places),
         ),
     )
     if not collected:
         return KernelSpec("native-while", tile, (first,))
-    second = Launch(
+    second = Launch.linear(
         FINISH,
-        (-(-(loop.parallel.trips.count or 0) // FINISH_TRIPS), 1, 1),
-        (1, 1, 1),
+        -(-(loop.parallel.trips.count or 0) // FINISH_TRIPS),
+        1,
         (
             *read,
             *(Argument(place, "in") for place in places),

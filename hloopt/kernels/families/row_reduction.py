@@ -25,7 +25,7 @@ from hloopt.kernels.families.sweeps import (
     widths_of,
 )
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = [
     "KERNELS",
@@ -127,16 +127,16 @@ def swept_spec(name: str, form: SweepForm, site: Site, tile: Tile) -> KernelSpec
     if problem:
         raise UsageError(f"{name}: {problem}")
     launches = tuple(
-        Launch(
+        Launch.linear(
             f"_{number}" if len(reductions.groups) > 1 else "",
-            (sweep.blocks, 1, 1),
-            (sweep.block, 1, 1),
+            sweep.blocks,
+            sweep.block,
             (
                 *operands_of(
                     site.region,
                     [site.region.results[leaf].instruction for leaf in group.results],
                 ),
-                *(Argument(Place("result", leaf), "out") for leaf in group.results),
+                *written(group.results),
             ),
             part=number,
         )

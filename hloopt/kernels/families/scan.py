@@ -102,7 +102,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         for number, result in enumerate(site.region.results)
         if result.shape.elements
     )
-    launch = Launch("", (blocks, 1, 1), (threads, 1, 1), (*operands_read(site.region), *results))
+    launch = Launch.linear("", blocks, threads, (*operands_read(site.region), *results))
     return KernelSpec("scan", tile, (launch,))
 
 

@@ -18,7 +18,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile, written
 from hloopt.ops.traits import ASSOCIATIVE, EXACT, op_table
 from hloopt.types import DType, ScatterDims
 
@@ -158,12 +158,12 @@ def _spec(name: str, site: Site, tile: Tile) -> KernelSpec:
     if elements and len(pairs) < len(results):
         blocks, threads = own_threads(site, elements, tile)
         begun = (Argument(place, "out") for place in results if place.number not in pairs)
-        steps.append(Launch("_begin", (blocks, 1, 1), (threads, 1, 1), (*arguments, *begun)))
+        steps.append(Launch.linear("_begin", blocks, threads, (*arguments, *begun)))
     updates = scatter.operands[-1].array.elements
     if updates and elements:
         blocks, threads = own_threads(site, updates, tile)
         updated = (Argument(place, "update") for place in results)
-        steps.append(Launch("_scatter", (blocks, 1, 1), (threads, 1, 1), (*arguments, *updated)))
+        steps.append(Launch.linear("_scatter", blocks, threads, (*arguments, *updated)))
     is_atomic = name == "scatter-atomic" and not _is_any_order_the_same(scatter)
     in_place = tuple((operand, number) for number, operand in pairs.items())
     return KernelSpec(name, tile, tuple(steps), in_place=in_place, is_atomic=is_atomic)
@@ -190,9 +190,9 @@ def _spec_ordered(site: Site, tile: Tile) -> KernelSpec:
     region = site.region
     elements = region.results[0].shape.elements
     blocks, threads = own_threads(site, elements, tile)
-    results = (Argument(Place("result", number), "out") for number in range(len(region.results)))
+    results = written(range(len(region.results)))
     arguments = (*operands_read(region), *results)
-    steps = (Launch("", (blocks, 1, 1), (threads, 1, 1), arguments),) if elements else ()
+    steps = (Launch.linear("", blocks, threads, arguments),) if elements else ()
     return KernelSpec("scatter-ordered", tile, steps)
 
 

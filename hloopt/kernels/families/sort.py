@@ -18,7 +18,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile, written
 
 __all__ = ["KERNELS", "carries_positions", "rows_of", "sort_of"]
 
@@ -108,14 +108,10 @@ def _block_spec(site: Site, tile: Tile) -> KernelSpec:
     sort = sort_of(site.region)
     assert sort is not None
     rows, length, _ = rows_of(sort)
-    results = tuple(
-        Argument(Place("result", number), "out") for number in range(len(site.region.results))
-    )
+    results = written(range(len(site.region.results)))
     steps: tuple[Step, ...] = ()
     if rows * length:
-        launch = Launch(
-            "", (rows, 1, 1), (tile["threads"], 1, 1), (*operands_read(site.region), *results)
-        )
+        launch = Launch.linear("", rows, tile["threads"], (*operands_read(site.region), *results))
         steps = (launch,)
     return KernelSpec("block-sort", tile, steps)
 
@@ -147,11 +143,11 @@ def _bitonic_spec(site: Site, tile: Tile) -> KernelSpec:
     own = [*results, *(Place("scratch", number) for number in range(len(scratch)))]
     blocks, threads = own_threads(site, rows * length, tile)
     begin = (*operands_read(site.region), *(Argument(place, "out") for place in own))
-    steps: list[Step] = [Launch("_begin", (blocks, 1, 1), (threads, 1, 1), begin)]
+    steps: list[Step] = [Launch.linear("_begin", blocks, threads, begin)]
     updated = tuple(Argument(place, "update") for place in own)
     tiles = rows * -(-length // size)
-    block = (tile["threads"], 1, 1)
-    steps.append(Launch("_tile", (tiles, 1, 1), block, updated, (0,)))
+    whole_tiles = (tiles, tile["threads"], updated)
+    steps.append(Launch.linear("_tile", *whole_tiles, scalars=(0,)))
     whole = _power(length)
     pairs, step_threads = own_threads(site, rows * max(whole // 2, 1), tile)
     reach = 2 * size
@@ -159,10 +155,10 @@ def _bitonic_spec(site: Site, tile: Tile) -> KernelSpec:
         half = reach // 2
         while half >= size:
             steps.append(
-                Launch("_step", (pairs, 1, 1), (step_threads, 1, 1), updated, (reach, half))
+                Launch.linear("_step", pairs, step_threads, updated, scalars=(reach, half))
             )
             half //= 2
-        steps.append(Launch("_tile", (tiles, 1, 1), block, updated, (1,)))
+        steps.append(Launch.linear("_tile", *whole_tiles, scalars=(1,)))
         reach *= 2
     return KernelSpec("bitonic-sort", tile, tuple(steps), scratch)
 

@@ -27,7 +27,7 @@ from hloopt.kernels.families.reductions import (
 from hloopt.kernels.families.row_reduction import idle_cores, row_sweep, unfit_sweep
 from hloopt.kernels.families.sweeps import WARP, Sweep, SweepForm, fitted, sweep_of, widths_of
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile, written
 
 __all__ = ["KERNELS", "combine_sweep", "form_of", "scratch_numbers"]
 
@@ -164,7 +164,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
                 (sweep.block, 1, 1),
                 (
                     *operands_of(region, [*group.inputs, *sides]),
-                    *(Argument(Place("result", leaf), "out") for leaf in group.sides),
+                    *written(group.sides),
                     *(Argument(place, "out") for place in places),
                 ),
                 part=at,
@@ -175,14 +175,14 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         second = combine_sweep(reductions.kept, sweep.parts)
         roots = [region.results[leaf].instruction for leaf in group.roots]
         steps.append(
-            Launch(
+            Launch.linear(
                 f"_combine{suffix}",
-                (second.blocks, 1, 1),
-                (second.block, 1, 1),
+                second.blocks,
+                second.block,
                 (
                     *(Argument(place, "in") for place in places),
                     *operands_of(region, [*group.inits, *roots], group.heroes),
-                    *(Argument(Place("result", leaf), "out") for leaf in group.roots),
+                    *written(group.roots),
                 ),
                 part=at,
             )
@@ -226,12 +226,12 @@ def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
         sides = [region.results[leaf].instruction for leaf in group.sides]
         if group.heroes:
             threads = min(_BLOCK, -(-reductions.kept // WARP) * WARP)
-            begun = (Argument(Place("result", leaf), "out") for leaf in group.roots)
+            begun = written(group.roots)
             steps.append(
-                Launch(
+                Launch.linear(
                     f"_begin{suffix}",
-                    (-(-reductions.kept // threads), 1, 1),
-                    (threads, 1, 1),
+                    -(-reductions.kept // threads),
+                    threads,
                     (*operands_of(region, group.inits), *begun),
                     part=at,
                 )
@@ -243,8 +243,8 @@ def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
                 (sweep.block, 1, 1),
                 (
                     *operands_of(region, [*group.inputs, *sides]),
-                    *(Argument(Place("result", leaf), "out") for leaf in group.sides),
-                    *(Argument(Place("result", leaf), "update") for leaf in group.roots),
+                    *written(group.sides),
+                    *written(group.roots, "update"),
                 ),
                 part=at,
             )

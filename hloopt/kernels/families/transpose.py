@@ -22,7 +22,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "heroes_of", "tiling_of"]
 
@@ -160,11 +160,11 @@ def _spec(name: str, site: Site, tile: Tile) -> KernelSpec:
     if needed > limit:
         raise UsageError(f"{name}: tiles need {needed} bytes of shared memory, a block has {limit}")
     tiling = tiling_of(region, tile, packed=packed)
-    results = (Argument(Place("result", number), "out") for number in range(len(region.results)))
-    launch = Launch(
+    results = written(range(len(region.results)))
+    launch = Launch.linear(
         "",
-        (tiling.block_count, 1, 1),
-        (tiling.threads, 1, 1),
+        tiling.block_count,
+        tiling.threads,
         (*operands_read(region), *results),
     )
     return KernelSpec(name, tile, (launch,))

@@ -91,7 +91,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     arguments = (*operands_read(site.region), *results)
     # More than a function may declare is given by the launch.
     given = plan.shared_bytes if plan.shared_bytes > site.target.shared_per_block else 0
-    launch = Launch("", (units, 1, 1), (threads, 1, 1), arguments, shared=given)
+    launch = Launch.linear("", units, threads, arguments, shared=given)
     return KernelSpec(_NAME, tile, (launch,))
 
 

@@ -26,7 +26,7 @@ from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.families.reductions import accumulator_types
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
 __all__ = [
     "FINISH",
@@ -145,14 +145,14 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             (later if collected and element.update in loop.parallel.after else now).append(number)
     # What no trip writes of a result of the second launch, the first one does.
     left = [number for number in later if not loop.covers(loop.fused.results[number])]
-    first = Launch(
+    first = Launch.linear(
         "",
-        (blocks, 1, 1),
-        (threads, 1, 1),
+        blocks,
+        threads,
         (
             *read,
-            *(Argument(Place("result", number), "out") for number in now),
-            *(Argument(Place("result", number), "out", partial=True) for number in left),
+            *written(now),
+            *written(left, partial=True),
             *(Argument(place, "out") for place in places),
         ),
     )
@@ -160,10 +160,10 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         return KernelSpec("while-per-thread", tile, (first,))
     trips = loop.parallel.trips.count or 0
     warps = FINISH_THREADS // WARP_SIZE
-    second = Launch(
+    second = Launch.linear(
         FINISH,
-        (-(-trips // warps), 1, 1),
-        (FINISH_THREADS, 1, 1),
+        -(-trips // warps),
+        FINISH_THREADS,
         (
             *read,
             *(Argument(place, "in") for place in places),

@@ -13,7 +13,7 @@ from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import accumulator_types, operands_of, plain_reducer
 from hloopt.kernels.families.row_phases import RowPhases, row_phases, row_phases_problem
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "steps_of"]
 
@@ -140,13 +140,13 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     phases = _checked(site, tile)
     region = site.region
     results = range(len(region.results))
-    launch = Launch(
+    launch = Launch.linear(
         "",
-        (-(-phases.rows // tile["rows"]), 1, 1),
-        (tile["rows"] * tile["threads"], 1, 1),
+        -(-phases.rows // tile["rows"]),
+        tile["rows"] * tile["threads"],
         (
             *operands_of(region, [region.results[number].instruction for number in results]),
-            *(Argument(Place("result", number), "out") for number in results),
+            *written(results),
         ),
     )
     return KernelSpec("whole-row", tile, (launch,))
