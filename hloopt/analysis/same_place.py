@@ -7,26 +7,42 @@ from hloopt.ir import Instruction
 __all__ = ["is_same_place"]
 
 
-def is_same_place(read: Instruction, update: Instruction) -> bool:
-    """Whether a slice, static or dynamic, takes what a dynamic-update-slice writes."""
+def is_same_place(
+    read: Instruction,
+    update: Instruction,
+    reader: Instruction | None = None,
+    writer: Instruction | None = None,
+) -> bool:
+    """Whether a slice, static or dynamic, takes what a dynamic-update-slice writes.
+
+    ``reader`` and ``writer`` are what the two stand in: parameters of a fusion are its operands.
+    """
     if read.opcode not in ("slice", "dynamic-slice"):
         return False
     if read.array.dims != update.operands[1].array.dims:
         return False
     if read.opcode == "slice":
         return all(
-            taken.stride == 1 and _constant(start) == taken.start
+            taken.stride == 1 and _constant(_outside(start, writer)) == taken.start
             for taken, start in zip(read.attributes["slice"], update.operands[2:], strict=False)
         ) and len(read.attributes["slice"]) + 2 == len(update.operands)
     starts = zip(read.operands[1:], update.operands[2:], strict=False)
     return len(read.operands) + 1 == len(update.operands) and all(
-        taken is written or _is_same_constant(taken, written) for taken, written in starts
+        _is_same_number(_outside(taken, reader), _outside(written, writer))
+        for taken, written in starts
     )
 
 
-def _is_same_constant(left: Instruction, right: Instruction) -> bool:
+def _is_same_number(left: Instruction, right: Instruction) -> bool:
     value = _constant(left)
-    return value is not None and value == _constant(right)
+    return left is right or (value is not None and value == _constant(right))
+
+
+def _outside(value: Instruction, home: Instruction | None) -> Instruction:
+    """The operand of a fusion that one of its parameters stands for; other values as they are."""
+    if value.opcode == "parameter" and home is not None and home.opcode == "fusion":
+        return home.operands[value.parameter_number]
+    return value
 
 
 def _constant(instruction: Instruction) -> int | None:

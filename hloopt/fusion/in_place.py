@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.same_place import is_same_place
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Computation, Instruction
@@ -66,13 +67,9 @@ def _decide_pair(producer: Instruction, consumer: Instruction, pair: InPlacePair
     if len(updates) > 1:
         return forbid("in-place-several-updates")
     access, update = accesses[0], updates[0]
-    if access.opcode == "slice":
-        same = _is_slice_of_update(access, update, consumer)
-    elif access.opcode == "dynamic-slice":
-        same = _is_dynamic_slice_of_update(access, producer, update, consumer)
-    else:
+    if access.opcode not in ("slice", "dynamic-slice"):
         return forbid("in-place-unrecognized")
-    if not same:
+    if not is_same_place(access, update, producer, consumer):
         return forbid("in-place-other-place")
     if parameter is not None and _read_elsewhere(parameter, pair.update):
         return forbid("in-place-several-accesses")
@@ -128,45 +125,3 @@ def _accesses(producer: Instruction) -> list[Instruction]:
 def _updates(consumer: Instruction, body: Computation | None) -> list[Instruction]:
     candidates = (consumer,) if body is None else tuple(body)
     return [entry for entry in candidates if entry.opcode == "dynamic-update-slice"]
-
-
-def _is_slice_of_update(producer: Instruction, update: Instruction, consumer: Instruction) -> bool:
-    ranges = producer.attributes["slice"]
-    starts = [_constant(_outside(index, consumer)) for index in update.operands[2:]]
-    if producer.array.dims != update.operands[1].array.dims or len(starts) != len(ranges):
-        return False
-    return all(
-        taken.stride == 1 and taken.start == start
-        for taken, start in zip(ranges, starts, strict=True)
-    )
-
-
-def _is_dynamic_slice_of_update(
-    access: Instruction, producer: Instruction, update: Instruction, consumer: Instruction
-) -> bool:
-    if access.array.dims != update.operands[1].array.dims:
-        return False
-    if len(access.operands) + 1 != len(update.operands):
-        return False
-    for inner, other in zip(access.operands[1:], update.operands[2:], strict=True):
-        read, written = _outside(inner, producer), _outside(other, consumer)
-        if read is written:
-            continue
-        value = _constant(read)
-        if value is None or value != _constant(written):
-            return False
-    return True
-
-
-def _outside(value: Instruction, home: Instruction) -> Instruction:
-    """The operand of a fusion that one of its parameters stands for; other values as they are."""
-    if value.opcode == "parameter" and home.opcode == "fusion":
-        return home.operands[value.parameter_number]
-    return value
-
-
-def _constant(instruction: Instruction) -> int | None:
-    literal = instruction.literal
-    if literal is None or literal.array is None or literal.array.size != 1:
-        return None
-    return int(literal.array.reshape(-1)[0])
