@@ -11,11 +11,10 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.parallel_loop import Node, ParallelLoop
-from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.analysis.parallel_loop.edges import leaf_count, regrouped, shape_of
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import BODIES, MOVING
-from hloopt.types import TupleShape
 
 __all__ = ["elements_needed"]
 
@@ -83,14 +82,9 @@ class _Needs:
         """Ask for what an instruction needs."""
         opcode, operands = instruction.opcode, instruction.operands
         most = max(wanted)
-        if opcode == "tuple":
-            number = 0
-            for operand in operands:
-                for leaf in range(leaf_count(operand)):
-                    self.ask((operand, leaf), wanted[number])
-                    number += 1
-        elif opcode == "get-tuple-element":
-            self.read(instruction, wanted)
+        if opcode in ("tuple", "get-tuple-element"):
+            for node, count in zip(regrouped(instruction), wanted, strict=True):
+                self.ask(node, count)
         elif opcode in BODIES:
             self.called(instruction, wanted)
         elif opcode in ("slice", "dynamic-slice", "gather"):
@@ -113,13 +107,6 @@ class _Needs:
             for operand in operands:
                 for leaf in range(leaf_count(operand)):
                     self.ask((operand, leaf), self.local((operand, leaf)))
-
-    def read(self, instruction: Instruction, wanted: list[float]) -> None:
-        source = instruction.operands[0]
-        assert isinstance(source.shape, TupleShape)
-        before = source.shape.first_leaves[instruction.attributes["index"]]
-        for leaf, count in enumerate(wanted):
-            self.ask((source, before + leaf), count)
 
     def called(self, instruction: Instruction, wanted: list[float]) -> None:
         attributes, operands = instruction.attributes, instruction.operands

@@ -18,14 +18,13 @@ from dataclasses import field
 from math import ceil
 
 from hloopt.analysis.parallel_loop import Node
-from hloopt.analysis.parallel_loop.edges import leaf_count
+from hloopt.analysis.parallel_loop.edges import leaf_count, regrouped
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.instructions import NOTHING, UNITS, Work
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
-from hloopt.types import TupleShape
 
 __all__ = ["Trip", "trip_of"]
 
@@ -224,18 +223,9 @@ class _Timeline:
 
     def step(self, instruction: Instruction) -> None:
         opcode, operands = instruction.opcode, instruction.operands
-        if opcode == "get-tuple-element":
-            source = operands[0]
-            assert isinstance(source.shape, TupleShape)
-            before = source.shape.first_leaves[instruction.attributes["index"]]
-            for leaf in range(leaf_count(instruction)):
-                self.same((source, before + leaf), (instruction, leaf))
-        elif opcode == "tuple":
-            number = 0
-            for operand in operands:
-                for leaf in range(leaf_count(operand)):
-                    self.same((operand, leaf), (instruction, number))
-                    number += 1
+        if opcode in ("tuple", "get-tuple-element"):
+            for leaf, node in enumerate(regrouped(instruction)):
+                self.same(node, (instruction, leaf))
         elif opcode in ("call", "fusion"):
             called = instruction.attributes["to_apply" if opcode == "call" else "calls"]
             self.run(called, [self.of(operand) for operand in operands])

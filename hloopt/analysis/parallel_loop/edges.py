@@ -21,6 +21,7 @@ __all__ = [
     "leaf_count",
     "nodes_of",
     "reached",
+    "regrouped",
     "shape_of",
 ]
 
@@ -33,6 +34,16 @@ def leaf_count(instruction: Instruction) -> int:
     """The number of arrays in an instruction's result."""
     shape = instruction.shape
     return len(shape.leaves) if isinstance(shape, TupleShape) else 1
+
+
+def regrouped(instruction: Instruction) -> Sequence[Node]:
+    """The arrays that are those of a ``tuple`` or ``get-tuple-element``, in their order."""
+    if instruction.opcode == "tuple":
+        return [node for operand in instruction.operands for node in nodes_of(operand)]
+    source = instruction.operands[0]
+    assert isinstance(source.shape, TupleShape)
+    before = source.shape.first_leaves[instruction.attributes["index"]]
+    return nodes_of(source)[before : before + leaf_count(instruction)]
 
 
 def nodes_of(instruction: Instruction) -> Sequence[Node]:
@@ -178,18 +189,8 @@ def _choices(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
 
 def _pairs(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
     opcode = instruction.opcode
-    if opcode == "get-tuple-element":
-        source = instruction.operands[0]
-        assert isinstance(source.shape, TupleShape)
-        before = source.shape.first_leaves[instruction.attributes["index"]]
-        for leaf in range(leaf_count(instruction)):
-            yield (source, before + leaf), (instruction, leaf)
-    elif opcode == "tuple":
-        number = 0
-        for operand in instruction.operands:
-            for node in nodes_of(operand):
-                yield node, (instruction, number)
-                number += 1
+    if opcode in ("tuple", "get-tuple-element"):
+        yield from zip(regrouped(instruction), nodes_of(instruction), strict=True)
     elif opcode in FORWARDING:
         yield from _whole(instruction.operands[0], instruction)
     elif opcode in ("call", "fusion"):

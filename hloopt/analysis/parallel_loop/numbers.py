@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from hloopt.analysis.parallel_loop.edges import leaf_count, nodes_of, shape_of
+from hloopt.analysis.parallel_loop.edges import leaf_count, nodes_of, regrouped, shape_of
 from hloopt.analysis.parallel_loop.model import Node
 from hloopt.analysis.parallel_loop.terms import Scalar, Term, Terms
 from hloopt.analysis.scalar_computations import plain_opcode
@@ -15,7 +15,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ir.normal import normal_attributes
 from hloopt.ops import ScalarArgs
 from hloopt.ops.traits import BODIES, FORWARDING, IDEMPOTENT, INDEXING, VIEWS, op_table
-from hloopt.types import TupleShape, rounded
+from hloopt.types import rounded
 
 __all__ = ["numbers"]
 
@@ -27,15 +27,9 @@ def numbers(terms: Terms, computation: Computation) -> dict[Node, Term]:
         if instruction.opcode == "parameter":
             for node in nodes_of(instruction):
                 found[node] = terms.make("state", node[1])
-        elif instruction.opcode == "tuple":
-            parts = [found[node] for operand in instruction.operands for node in nodes_of(operand)]
+        elif instruction.opcode in ("tuple", "get-tuple-element"):
+            parts = [found[node] for node in regrouped(instruction)]
             found.update(zip(nodes_of(instruction), parts, strict=True))
-        elif instruction.opcode == "get-tuple-element":
-            source = instruction.operands[0]
-            assert isinstance(source.shape, TupleShape)
-            before = source.shape.first_leaves[instruction.attributes["index"]]
-            for node in nodes_of(instruction):
-                found[node] = found[source, before + node[1]]
         elif instruction.opcode in FORWARDING:
             for node in nodes_of(instruction):
                 found[node] = found[instruction.operands[0], node[1]]
