@@ -50,7 +50,7 @@ The choices of kernels stand in the same file (``kernels/lock.py``).  Nothing in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hloopt.dataclass import dataclass
@@ -92,19 +92,31 @@ _GROUP: Final = (
 _LOOP: Final = ("module", "computation", "name", "kernel", "prologue", "signature")
 _UNFUSED: Final = ("module", "computation", "instructions")
 _PAIR: Final = ("producer", "consumer", "module", "computation", "reason")
+_ALWAYS: Final = ("module", "computation", "name", "kind", "instructions")
 _KINDS: Final = ("kLoop", "kInput", "kOutput", "kCustom")
 _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class _Row:
+    """What says where it is."""
+
+    module: str
+    computation: str
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Module and computation."""
+        return self.module, self.computation
+
+
+@dataclass(frozen=True, slots=True)
+class Group(_Row):
     """One kernel: ``instructions`` in their order, of which ``outputs`` are the results.
 
     The numbers of the computations they call (``calls``) are the order in which fusions were made.
     """
 
-    module: str
-    computation: str
     name: str
     kind: str
     instructions: tuple[str, ...]
@@ -114,41 +126,22 @@ class Group:
     operands: tuple[str, ...] = ()
     calls: str = ""
 
-    @property
-    def place(self) -> tuple[str, str]:
-        """Module and computation."""
-        return self.module, self.computation
-
 
 @dataclass(frozen=True, slots=True)
-class Unfused:
+class Unfused(_Row):
     """Instructions of one computation that have kernels of their own."""
 
-    module: str
-    computation: str
     instructions: tuple[str, ...]
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Module and computation."""
-        return self.module, self.computation
 
 
 @dataclass(frozen=True, slots=True)
-class LoopRow:
+class LoopRow(_Row):
     """A ``while``: the kernel it is, with ``prologue`` in it; no ``kernel`` where it runs step by step."""
 
-    module: str
-    computation: str
     name: str
     kernel: str = ""
     prologue: tuple[str, ...] = ()
     signature: str = ""
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Module and computation."""
-        return self.module, self.computation
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,39 +193,29 @@ def decisions_text(
     groups: Iterable[Group], unfused: Iterable[Unfused], loops: Iterable[LoopRow] = ()
 ) -> str:
     """The tables of decisions; the same in the same order give the same text."""
-    lines: list[str] = []
-    for loop in loops:
-        lines += ["", "[[loop]]"]
-        lines += [
-            f"{key} = {string(getattr(loop, key))}" for key in ("module", "computation", "name")
-        ]
-        if loop.kernel:
-            lines.append(f"kernel = {string(loop.kernel)}")
-        lines += _list("prologue", loop.prologue) if loop.prologue else []
-        if loop.signature:
-            lines.append(f"signature = {string(loop.signature)}")
-    for group in groups:
-        lines += ["", "[[fusion]]"]
-        lines += [
-            f"{key} = {string(getattr(group, key))}"
-            for key in ("module", "computation", "name", "kind")
-        ]
-        if group.calls:
-            lines.append(f"calls = {string(group.calls)}")
-        lines += _list("instructions", group.instructions)
-        if group.outputs != group.instructions[-1:]:
-            lines += _list("outputs", group.outputs)
-        if len(group.operands) > 1:
-            lines += _list("operands", group.operands)
-        if group.backend_config:
-            lines.append(f"backend_config = {string(group.backend_config)}")
-        if group.signature:
-            lines.append(f"signature = {string(group.signature)}")
-    for row in unfused:
-        lines += ["", "[[unfused]]"]
-        lines += [f"{key} = {string(getattr(row, key))}" for key in ("module", "computation")]
-        lines += _list("instructions", row.instructions)
+    lines = [*_tables("loop", _LOOP, loops), *_tables("fusion", _GROUP, groups)]
+    lines += _tables("unfused", _UNFUSED, unfused)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _tables(title: str, keys: Sequence[str], rows: Iterable[_Row]) -> Iterator[str]:
+    for row in rows:
+        yield from ("", f"[[{title}]]")
+        for key in keys:
+            if _is_told(row, key):
+                value = getattr(row, key)
+                yield from (
+                    [f"{key} = {string(value)}"] if isinstance(value, str) else _list(key, value)
+                )
+
+
+def _is_told(row: _Row, key: str) -> bool:
+    """Whether a reader would not take a key's value where the key is left out."""
+    if isinstance(row, Group) and key == "outputs":
+        return row.outputs != row.instructions[-1:]
+    if isinstance(row, Group) and key == "operands":
+        return len(row.operands) > 1
+    return key in _ALWAYS or bool(getattr(row, key))
 
 
 def _list(key: str, names: Sequence[str]) -> list[str]:
@@ -318,10 +301,10 @@ def _group(row: Mapping[str, Any], where: str) -> Group:
         kind,
         instructions,
         outputs,
-        text_of(row, "signature", where) if "signature" in row else "",
-        text_of(row, "backend_config", where) if "backend_config" in row else "",
+        _text(row, "signature", where),
+        _text(row, "backend_config", where),
         _names(row, "operands", where) if "operands" in row else (),
-        text_of(row, "calls", where) if "calls" in row else "",
+        _text(row, "calls", where),
     )
 
 
@@ -334,9 +317,9 @@ def _loop(row: Mapping[str, Any], where: str) -> LoopRow:
         module,
         computation,
         name.removeprefix("%"),
-        text_of(row, "kernel", where) if "kernel" in row else "",
+        _text(row, "kernel", where),
         _names(row, "prologue", where) if "prologue" in row else (),
-        text_of(row, "signature", where) if "signature" in row else "",
+        _text(row, "signature", where),
     )
 
 
@@ -355,10 +338,7 @@ def _pair(row: Mapping[str, Any], where: str, *, wanted: bool) -> PairRow:
         except UsageError as error:
             start = "" if error.message.startswith(where) else f"{where}: "
             raise UsageError(f"{start}{error.message}") from error
-    words = (
-        text_of(row, key, where) if key in row else ""
-        for key in ("module", "computation", "reason")
-    )
+    words = (_text(row, key, where) for key in ("module", "computation", "reason"))
     return PairRow(where, wanted, patterns[0], patterns[1], *words)
 
 
@@ -371,6 +351,11 @@ def _names(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"{where}: {twice} stands there twice")
     return names
+
+
+def _text(row: Mapping[str, Any], key: str, where: str) -> str:
+    """The text under a key that may be left out."""
+    return text_of(row, key, where) if key in row else ""
 
 
 def text_of(row: Mapping[str, Any], key: str, where: str) -> str:
