@@ -312,16 +312,14 @@ class Story:
         """What there is between two instructions of one computation, in the order of their dependence."""
         a, b = (self.kernels_of((node.computation, node.name)) for node in (first, second))
         common = tuple(kernel for kernel in b if kernel in a)
-        if first.computation != second.computation:
-            words = (*self._words(first, second), *self._words(second, first))
-            exact = tuple(word for word in words if word.consumer)
-            return Pair(first, second, "none", common, words=exact)
-        for one, other in ((first, second), (second, first)):
-            path = self._path(one, other)
-            if path:
-                edges = tuple(self.edge(left, right) for left, right in pairwise(path))
-                return Pair(one, other, "path", common, edges)
-        shared = tuple(name for name in first.operands if name in second.operands)
+        shared: tuple[str, ...] = ()
+        if first.computation == second.computation:
+            for one, other in ((first, second), (second, first)):
+                path = self._path(one, other)
+                if path:
+                    edges = tuple(self.edge(left, right) for left, right in pairwise(path))
+                    return Pair(one, other, "path", common, edges)
+            shared = tuple(name for name in first.operands if name in second.operands)
         words = (*self._words(first, second), *self._words(second, first))
         exact = tuple(word for word in words if word.consumer)
         return Pair(first, second, "siblings" if shared else "none", common, (), shared, exact)

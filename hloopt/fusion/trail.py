@@ -160,11 +160,7 @@ class Trail(Watcher):
         self.stages += (Stage(run.instance, run.number, plan, self._found) for plan in plans)
         if plans:
             self.bodies = {}
-            self.alive = {
-                (home.name, entry.name): entry
-                for home in fusible_computations(module)
-                for entry in home
-            }
+            self.alive = _standing(module)
         if run.changed and not self.nodes:
             self._rewrites.add(run, module)
             self._follow(run, module)
@@ -175,11 +171,7 @@ class Trail(Watcher):
             self._note(module)
         if not self.alive:
             self.bodies = _bodies(module, {})
-            self.alive = {
-                (home.name, entry.name): entry
-                for home in fusible_computations(module)
-                for entry in home
-            }
+            self.alive = _standing(module)
         self._wrapped = {
             (home.name, result.name): entry.name
             for home in fusible_computations(module)
@@ -226,6 +218,12 @@ class Trail(Watcher):
                 self.gone.pop(place, None)
                 for at in found:
                     self.origin.setdefault(at, self.given[place])
+
+
+def _standing(module: Module) -> dict[Place, Instruction]:
+    return {
+        (home.name, entry.name): entry for home in fusible_computations(module) for entry in home
+    }
 
 
 def _bodies(module: Module, before: Mapping[Place, Instruction]) -> dict[Place, Body]:
