@@ -11,7 +11,7 @@ from hloopt.cost_models.usage import UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import CONTRACTING
 from hloopt.targets.target import Target, Unit
-from hloopt.types import ArrayShape, TupleShape, leaves
+from hloopt.types import ArrayShape, leaves
 
 __all__ = ["Roofline", "product_of"]
 
@@ -54,18 +54,9 @@ class Roofline(PairCostModel):
 
         Raises ``ValueError`` for a consumer that does not use the producer.
         """
-        slots = slots_of(producer, consumer)
-        if not slots:
-            raise ValueError(f"{consumer.name} does not use {producer.name}")
+        used = self.usage.used(producer, consumer)
         first, second = self._cost(producer), self._cost(consumer)
-        uses = self.usage.of(consumer).operands
-        sizes = [consumer.operands[slot].shape.byte_size for slot in slots]
-        parts = [size * uses[slot].utilization for size, slot in zip(sizes, slots, strict=True)]
-        if isinstance(producer.shape, TupleShape):
-            used = sum(parts) / max(sum(sizes), 1)
-        else:
-            used = uses[slots[0]].utilization
-        operands = dict.fromkeys(consumer.operands[slot] for slot in slots)
+        operands = {consumer.operands[slot] for slot in slots_of(producer, consumer)}
         between = sum(one.shape.byte_size for one in operands) * min(used, 1.0)
         read = max(second.bytes_read - between, 0) + used * first.bytes_read
         read -= self._shared(producer, consumer, used)

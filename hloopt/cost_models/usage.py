@@ -113,6 +113,21 @@ class UsageAnalysis:
         if instruction.opcode == "fusion":
             self._drop(instruction.attributes["calls"])
 
+    def used(self, producer: Instruction, consumer: Instruction) -> float:
+        """How often a consumer uses each of a producer's elements on average.
+
+        Raises ``ValueError`` for a consumer that does not use the producer.
+        """
+        slots = slots_of(producer, consumer)
+        if not slots:
+            raise ValueError(f"{consumer.name} does not use {producer.name}")
+        uses = self.of(consumer).operands
+        if not isinstance(producer.shape, TupleShape):
+            return uses[slots[0]].utilization
+        sizes = [consumer.operands[slot].shape.byte_size for slot in slots]
+        parts = [size * uses[slot].utilization for size, slot in zip(sizes, slots, strict=True)]
+        return sum(parts) / max(sum(sizes), 1)
+
     def grown(self, fusion: Instruction) -> None:
         """Producers have been moved into a fusion, in place of parameters, or it into the body of one.
 

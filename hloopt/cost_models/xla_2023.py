@@ -11,12 +11,12 @@ from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.durations import of_seconds
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
-from hloopt.cost_models.usage import OperandUse, UsageAnalysis, slots_of
+from hloopt.cost_models.usage import OperandUse, UsageAnalysis
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.targets import Target
-from hloopt.types import TupleShape, elements_of
+from hloopt.types import elements_of
 
 __all__ = ["COUNTING", "Xla2023"]
 
@@ -111,7 +111,7 @@ class Xla2023(CostModel):
         fused = self.launch_ns * len(consumers)
         elements, written = elements_of(producer.shape), usage.bytes_written
         for consumer in consumers:
-            used = self._utilization(producer, consumer)
+            used = self.usage.used(producer, consumer)
             compute = self._compute_ns(_share(usage.flops, used), _share(elements, used))
             read = _share(written, used)
             fused += max(compute, self._read_operands_ns(usage.operands, used))
@@ -123,18 +123,6 @@ class Xla2023(CostModel):
     def grown(self, fusion: Instruction) -> None:
         """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""
         self.usage.grown(fusion)
-
-    def _utilization(self, producer: Instruction, consumer: Instruction) -> float:
-        """How often the consumer uses each of the producer's elements on average."""
-        slots = slots_of(producer, consumer)
-        if not slots:
-            raise ValueError(f"{consumer.name} does not use {producer.name}")
-        uses = self.usage.of(consumer).operands
-        if not isinstance(producer.shape, TupleShape):
-            return uses[slots[0]].utilization
-        sizes = [consumer.operands[slot].shape.byte_size for slot in slots]
-        parts = [size * uses[slot].utilization for size, slot in zip(sizes, slots, strict=True)]
-        return sum(parts) / max(sum(sizes), 1)
 
     def _compute_ns(self, flops: int, elements: int) -> float:
         """A thread computes one element; as many as there are lanes do so at once."""
