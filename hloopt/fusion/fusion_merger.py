@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from hloopt.cost_models.model import Comparison, CostModel
@@ -107,10 +106,8 @@ ENTRY main {
         scribe = Scribe(self.name, log)
         if self.criterion == "cost":
             scribe.plan.cost_model, scribe.plan.target = model.name, target.name
-        limits = {entry.name: getattr(self, entry.name) for entry in fields(CodeLimits)}
-        limits["shared_memory"] = shared_memory_of(target, self.shared_memory)
         rules = MergerRules(
-            CodeLimits(**limits),
+            CodeLimits.of(self, shared_memory=shared_memory_of(target, self.shared_memory)),
             model.usage,
             self.max_ir_size,
             self.max_splits,

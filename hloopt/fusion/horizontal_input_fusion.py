@@ -6,7 +6,6 @@ one instruction reads.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import ClassVar
 
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
@@ -62,7 +61,7 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction once as reader."""
         scribe = Scribe(self.name, log)
-        limits = KernelLimits(**{one.name: getattr(self, one.name) for one in fields(KernelLimits)})
+        limits = KernelLimits.of(self)
         for computation in fusible_computations(module):
             before = len(scribe.plan.steps)
             fuser = _Fuser(limits, scribe)

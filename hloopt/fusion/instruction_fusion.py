@@ -7,7 +7,6 @@ are the work of other strategies.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import ClassVar, Final
 
 from hloopt.analysis.reachability import Reachability
@@ -79,7 +78,7 @@ ENTRY main {
 
     def limits(self) -> Limits:
         """The limits alone."""
-        return Limits(**{entry.name: getattr(self, entry.name) for entry in fields(Limits)})
+        return Limits.of(self)
 
 
 class _Fuser:

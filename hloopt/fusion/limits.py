@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from typing import Any
+from typing import Any, Self
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -49,6 +49,12 @@ class KernelLimits:
 
     def __post_init__(self) -> None:
         check_counts(self)
+
+    @classmethod
+    def of(cls, options: Any, **given: int) -> Self:
+        """The limits among a pass's options, but for those that are given."""
+        names = [entry.name for entry in fields(cls) if entry.name not in given]
+        return cls(**{name: getattr(options, name) for name in names}, **given)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ XLA's multi-output fusion, which follows its fusion of single results.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import ClassVar
 
 from hloopt.cost_models.registry import model_for
@@ -98,10 +97,8 @@ ENTRY main {
         model = model_for(self.cost_model, target, log.note if log is not None else None)
         scribe = Scribe(self.name, log, self.fuel)
         scribe.plan.cost_model, scribe.plan.target = model.name, target.name
-        limits = {entry.name: getattr(self, entry.name) for entry in fields(KernelLimits)}
-        limits["shared_memory"] = shared_memory_of(target, self.shared_memory)
         rules = MultiOutputRules(
-            KernelLimits(**limits),
+            KernelLimits.of(self, shared_memory=shared_memory_of(target, self.shared_memory)),
             model.usage,
             self.era,
             self.slice_overlap_bytes,

@@ -95,13 +95,8 @@ ENTRY main {
 
     def pair_rules(self, model: CostModel) -> PairRules:
         """The rules by which this decides about pairs, with these limits and the model's device."""
-        limits = KernelLimits(
-            max_operands=self.max_operands,
-            max_reductions=self.max_reductions,
-            shared_memory=shared_memory_of(model.target, self.shared_memory),
-            row_bytes=self.row_bytes,
-            column_bytes=self.column_bytes,
-        )
+        shared_memory = shared_memory_of(model.target, self.shared_memory)
+        limits = KernelLimits.of(self, shared_memory=shared_memory)
         kernels = getattr(model, "kernels", None)
         return PairRules(
             limits,
