@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.hero import roots
 from hloopt.analysis.same_place import is_same_place
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
@@ -77,8 +78,7 @@ def _decide_pair(producer: Instruction, consumer: Instruction, pair: InPlacePair
 
 
 def _body_pairs(body: Computation) -> Iterator[InPlacePair]:
-    outputs = body.root.operands if body.root.opcode == "tuple" else (body.root,)
-    for output in outputs:
+    for output in roots(body):
         update = _through_bitcasts(output)
         for pair in in_place_pairs(update) if update.opcode != "fusion" else ():
             target = _through_bitcasts(update.operands[pair.index])

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import filterfalse
 from typing import Final
 
+from hloopt.analysis.hero import roots
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.types import AliasEntry, record_of
@@ -24,7 +25,6 @@ __all__ = [
     "needed",
     "new_parameter",
     "read_results",
-    "results",
     "set_aliases",
 ]
 
@@ -72,11 +72,6 @@ def has_tuple_root(instruction: Instruction) -> bool:
         return False
     body: Computation = instruction.attributes["calls"]
     return body.root.opcode == "tuple"
-
-
-def results(body: Computation) -> tuple[Instruction, ...]:
-    """What a body computes: the operands of its ``tuple``, or its root alone."""
-    return body.root.operands if body.root.opcode == "tuple" else (body.root,)
 
 
 def first_instruction(body: Computation) -> Instruction | None:
@@ -151,7 +146,7 @@ def _copy(
         operands = tuple(parameters.of(operand) for operand in source.operands)
         return {0: build.clone(source, at, operands)}
     body: Computation = source.attributes["calls"]
-    outputs = {number: results(body)[number] for number in numbers}
+    outputs = {number: roots(body)[number] for number in numbers}
     outside = dict(zip(body.parameters, source.operands, strict=True))
     entries = needed(outputs.values())
     values: dict[Instruction, Instruction] = {}
@@ -202,7 +197,7 @@ def read_results(source: Instruction, reader: Instruction | None = None) -> list
                 wanted.add(user.attributes["index"])
         elif reader is None or user is reader:
             everything = True
-    return list(range(len(results(source.attributes["calls"])))) if everything else sorted(wanted)
+    return list(range(len(roots(source.attributes["calls"])))) if everything else sorted(wanted)
 
 
 class _Parameters:
