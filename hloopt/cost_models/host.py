@@ -28,7 +28,7 @@ from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import Counting
 from hloopt.cost_models.host_costs import additions, kernel_costs
 from hloopt.cost_models.kept_times import KeptTimes
-from hloopt.cost_models.model import RunTime
+from hloopt.cost_models.model import NOTHING, RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
@@ -37,7 +37,6 @@ from hloopt.types import ArrayShape, TupleShape
 __all__ = ["Host"]
 
 _LANE_BITS: Final = 32
-_NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Host(KeptTimes):
@@ -61,7 +60,7 @@ class Host(KeptTimes):
 
     def _alone(self, instruction: Instruction) -> RunTime:
         if not has_kernel(instruction):
-            return _NOTHING
+            return NOTHING
         usage = self.usage.of(instruction)
         reads = _reads(instruction, usage)
         return self._time(usage.flops, reads, usage.bytes_written, self._branches(instruction))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["Bound", "Comparison", "CostModel", "PairCostModel", "RunTime"]
+__all__ = ["NOTHING", "Bound", "Comparison", "CostModel", "PairCostModel", "RunTime"]
 
 Bound: TypeAlias = Literal["compute", "memory", "launch"]
 
@@ -48,6 +48,10 @@ class RunTime:
         if launch_ns >= max(memory, self.compute_ns):
             return "launch"
         return "memory" if memory >= self.compute_ns else "compute"
+
+
+NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+"""The time of what no kernel runs."""
 
 
 @dataclass(frozen=True, slots=True)

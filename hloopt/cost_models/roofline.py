@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.cost_models.model import PairCostModel, RunTime
+from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
 from hloopt.cost_models.usage import UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import CONTRACTING
@@ -16,7 +16,6 @@ from hloopt.types import ArrayShape, leaves
 __all__ = ["Roofline", "product_of"]
 
 _LIBRARIES: Final = ("__cublas$", "__cudnn$")
-_NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Roofline(PairCostModel):
@@ -40,7 +39,7 @@ class Roofline(PairCostModel):
 
     def run_time(self, instruction: Instruction) -> RunTime:
         """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
-        return self.rates(instruction) if has_kernel(instruction) else _NOTHING
+        return self.rates(instruction) if has_kernel(instruction) else NOTHING
 
     def rates(self, instruction: Instruction) -> RunTime:
         """As ``run_time``, for what libraries, other devices or the host run, too."""

@@ -10,7 +10,7 @@ from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.durations import of_seconds
 from hloopt.cost_models.fused_loops import fused_loop_run_time
-from hloopt.cost_models.model import Comparison, CostModel, RunTime
+from hloopt.cost_models.model import NOTHING, Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, UsageAnalysis
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
@@ -23,7 +23,6 @@ __all__ = ["COUNTING", "Xla2023"]
 _L2_SPEEDUP: Final = 2.5
 _L1_SPEEDUP: Final = 8.0
 _L1_BYTES_PER_CORE: Final = 2048
-_NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 # Clock cycles an element.  An opcode that is named here takes three for the types it does not name.
 _CYCLES: Final[Mapping[str, Mapping[str, int]]] = op_table({
@@ -80,7 +79,7 @@ class Xla2023(CostModel):
     def run_time(self, instruction: Instruction) -> RunTime:
         """By the terms that a producer is priced by where it stays a kernel."""
         if not has_kernel(instruction):
-            return _NOTHING
+            return NOTHING
         whole = fused_loop_run_time(instruction, self.target)
         if whole is not None:
             return whole
