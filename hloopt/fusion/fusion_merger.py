@@ -24,9 +24,9 @@ from hloopt.fusion.merger_bytes import (
 )
 from hloopt.fusion.merger_rules import MergerRules, decide_producer
 from hloopt.fusion.plan import FusionPlan
-from hloopt.fusion.scribe import Scribe, fusible_computations, root_opcode
+from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations, root_opcode
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import find_target
 
 __all__ = ["FusionMerger"]
@@ -35,7 +35,7 @@ _PairRule: TypeAlias = Callable[[Instruction, Instruction], Decision]
 
 
 @dataclass(frozen=True)
-class FusionMerger(CodeLimits, Pass):
+class FusionMerger(CodeLimits, FusionPass):
     """Merge each loop fusion into all of its users, or into none.
 
     criterion       ``cost``: where a cost model says that this takes no longer (XLA of 2023);
@@ -92,9 +92,6 @@ ENTRY main {
     much_less: int = 30
     trivial_bytes: int = 1024
     fuel: int = -1
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        return bool(self.fuse(module, log).steps)
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why.

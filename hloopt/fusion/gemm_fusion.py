@@ -10,17 +10,17 @@ from hloopt.fusion import apply
 from hloopt.fusion.decision import forbid
 from hloopt.fusion.gemm.plan import GemmPlan, Node, plan_gemm, refusal
 from hloopt.fusion.plan import FusionPlan
-from hloopt.fusion.scribe import Scribe, fusible_computations
+from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
 from hloopt.fusion.triton_support import unsupported_target
 from hloopt.ir import Computation, Instruction, Module, edit
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target
 
 __all__ = ["GemmFusion"]
 
 
 @dataclass(frozen=True)
-class GemmFusion(Pass):
+class GemmFusion(FusionPass):
     """Make a Triton fusion of each dot, with elementwise ops and moves around it.
 
     Towards the operands join ops that read little more than they give, 4 inputs an operand at most;
@@ -47,9 +47,6 @@ ENTRY main {
 
     target: str = "h200"
     fuel: int = -1
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        return bool(self.fuse(module, log).steps)
 
     def fuse(
         self, module: Module, log: PassLog | None = None, device: Target | None = None

@@ -20,12 +20,12 @@ from hloopt.fusion.in_place import in_place_pairs
 from hloopt.fusion.limits import Limits
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.rules import decide_consumer, decide_pair, decide_producer
-from hloopt.fusion.scribe import Scribe, fusible_computations, root_opcode
+from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations, root_opcode
 from hloopt.fusion.state import ConsumerState
 from hloopt.fusion.unfusible import globally_unfusible
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import UPDATING
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import PassLog
 
 __all__ = ["InstructionFusion"]
 
@@ -37,7 +37,7 @@ _MAKE_TARGETS: Final = UPDATING | {"bitcast", "opt-barrier"}
 
 
 @dataclass(frozen=True)
-class InstructionFusion(Limits, Pass):
+class InstructionFusion(Limits, FusionPass):
     """Fuse cheap producers into their consumers, into one kernel each.
 
     may_duplicate   whether a cheap producer may be computed in several kernels
@@ -60,9 +60,6 @@ ENTRY main {
     may_duplicate: bool = True
     max_paths: int = 512
     fuel: int = -1
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        return bool(self.fuse(module, log).steps)
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why."""

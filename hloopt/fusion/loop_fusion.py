@@ -28,9 +28,9 @@ from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
 from hloopt.fusion.naming import ModuleNames
 from hloopt.fusion.plan import FusionPlan, LoopFacts, WayFacts
-from hloopt.fusion.scribe import Scribe, fusible_computations
+from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target
 from hloopt.targets.host import HOST
 
@@ -38,7 +38,7 @@ __all__ = ["LoopFusion"]
 
 
 @dataclass(frozen=True)
-class LoopFusion(Pass):
+class LoopFusion(FusionPass):
     """Make one kernel of each loop whose units can run apart, from the first trip to the last.
 
     A unit is one index of the dimensions along which nothing in the loop reads another index; a thread runs
@@ -93,9 +93,6 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         check_counts(self)
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        return bool(self.fuse(module, log).steps)
 
     def fuse(
         self,

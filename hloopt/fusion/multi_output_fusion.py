@@ -16,16 +16,16 @@ from hloopt.fusion.multi_output.forms import Era
 from hloopt.fusion.multi_output.rules import MultiOutputRules
 from hloopt.fusion.multi_output.run import ComputationRun
 from hloopt.fusion.plan import FusionPlan
-from hloopt.fusion.scribe import Scribe
+from hloopt.fusion.scribe import FusionPass, Scribe
 from hloopt.ir import Module
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import find_target
 
 __all__ = ["MultiOutputFusion"]
 
 
 @dataclass(frozen=True)
-class MultiOutputFusion(KernelLimits, Pass):
+class MultiOutputFusion(KernelLimits, FusionPass):
     """Make kernels with several results, of siblings and of producers with a user.
 
     From the last instruction to the first: fusions that read it and do not need each other become one where
@@ -84,9 +84,6 @@ ENTRY main {
     max_splits: int = 10
     bounded_code: bool = False
     fuel: int = -1
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        return bool(self.fuse(module, log).steps)
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why.

@@ -17,18 +17,18 @@ from hloopt.fusion.limits import KernelLimits, check_counts, shared_memory_of
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
 from hloopt.fusion.priority.run import ComputationRun
-from hloopt.fusion.scribe import Scribe, fusible_computations
+from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Module
 from hloopt.ir.build import no_collection
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target
 
 __all__ = ["PriorityFusion"]
 
 
 @dataclass(frozen=True)
-class PriorityFusion(Pass):
+class PriorityFusion(FusionPass):
     """Fuse each producer into all its users, by a cost model, the one that gains most first.
 
     cost_model         what tells how long kernels take
@@ -70,9 +70,6 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         check_counts(self)
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        return bool(self.fuse(module, log).steps)
 
     def fuse(
         self, module: Module, log: PassLog | None = None, device: Target | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,10 +12,10 @@ from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.plan import FusionPlan, FusionStep, Refusal
-from hloopt.ir import Computation, Instruction
-from hloopt.rewrite.pass_ import PassLog
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.rewrite.pass_ import Pass, PassLog
 
-__all__ = ["Scribe", "fusible_computations"]
+__all__ = ["FusionPass", "Scribe", "fusible_computations"]
 
 _ALONE: Final = frozenset({
     "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
@@ -24,6 +25,17 @@ _ALONE: Final = frozenset({
     "siblings-connected",
 })  # fmt: skip
 """Reasons that tell of an instruction, or of two that no strategy could fuse, rather than of a near miss."""
+
+
+class FusionPass(Pass):
+    """A strategy whose plan is asked for in Python, too."""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        return bool(self.fuse(module, log).steps)
+
+    @abstractmethod
+    def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
+        """Fuse in place; what was done and what was refused and why."""
 
 
 class Scribe:

@@ -14,12 +14,12 @@ from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.diamonds import Diamond, find_diamonds
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.scribe import Scribe, fusible_computations
+from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
 from hloopt.fusion.triton import TritonFusions, block_level_of
 from hloopt.fusion.triton_support import unsupported_target
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target
 
 __all__ = ["TritonSoftmaxRewriter"]
@@ -28,7 +28,7 @@ _NAME = "triton_softmax"
 
 
 @dataclass(frozen=True)
-class TritonSoftmaxRewriter(Pass):
+class TritonSoftmaxRewriter(FusionPass):
     """Make Triton fusions of normalisation diamonds that a cost model finds no slower that way.
 
     A diamond is a value, the reduce of its last dimension, and the op that brings the two together again
@@ -61,9 +61,6 @@ ENTRY main {
     cost_model: str = DEFAULT
     target: str = "h200"
     fuel: int = -1
-
-    def run(self, module: Module, log: PassLog) -> bool:
-        return bool(self.fuse(module, log).steps)
 
     def fuse(
         self, module: Module, log: PassLog | None = None, device: Target | None = None
