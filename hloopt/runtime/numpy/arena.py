@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.runtime.numpy.plan import Dims, Line, Step
+from hloopt.runtime.numpy.plan import Classes, Dims, Line, Step
 
 __all__ = ["Arena", "place_arrays"]
 
@@ -94,38 +94,27 @@ def _is_made(step: Step, at: int) -> bool:
     return (step.ufunc or step.fills) and step.code is None and step.into < 0
 
 
-class _Groups:
+class _Groups(Classes):
     """Slots whose arrays may share memory, and the step that reads each group last."""
 
     def __init__(self, line: Line) -> None:
-        self._parent = list(range(len(line.dims)))
+        super().__init__(range(len(line.dims)))
         for step in line.steps:
-            self._join(step.linked())
+            self.join(step.linked())
             for at in step.own:
-                self._join((step.ins[at], step.outs[at]))
+                self.join((step.ins[at], step.outs[at]))
             if step.into >= 0:
-                self._join((step.into, step.outs[0]))
+                self.join((step.into, step.outs[0]))
         self._last: dict[int, int] = {}
         for number, step in enumerate(line.steps):
             # What the host, or another participant, is given stays with them.
             end = _NEVER if step.keep else number
             for slot in (*step.ins, *step.outs, *step.taken()):
-                group = self._find(slot)
+                group = self.of(slot)
                 self._last[group] = max(self._last.get(group, 0), end)
         for slot in line.results:
-            self._last[self._find(slot)] = _NEVER
+            self._last[self.of(slot)] = _NEVER
 
     def last(self, slot: int) -> int:
         """The number of the step that reads the slot's group last."""
-        return self._last[self._find(slot)]
-
-    def _join(self, slots: tuple[int, ...]) -> None:
-        for slot in slots[1:]:
-            self._parent[self._find(slot)] = self._find(slots[0])
-
-    def _find(self, slot: int) -> int:
-        parent = self._parent
-        while parent[slot] != slot:
-            parent[slot] = parent[parent[slot]]
-            slot = parent[slot]
-        return slot
+        return self._last[self.of(slot)]

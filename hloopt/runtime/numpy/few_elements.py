@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.runtime.numpy.plan import SCALARS, Code, Line, Step
+from hloopt.runtime.numpy.plan import SCALARS, Classes, Code, Line, Step
 from hloopt.runtime.numpy.scalars import scalar_code
 
 __all__ = ["by_elements"]
@@ -164,27 +164,19 @@ def _as_scalar(code: Code | None, operator: int) -> int:
     return operator if code.buffer is None else _BUFFERED
 
 
-class _Groups:
+class _Groups(Classes):
     """Steps that share small arrays, made by one of them or given to several."""
 
     def __init__(self, line: Line, plans: dict[int, _Plan]) -> None:
         self.makers = {line.steps[number].outs[0]: number for number in plans}
-        self._parent = {number: number for number in plans}
+        super().__init__(plans)
         first: dict[int, int] = {}
         for number in plans:
             step = line.steps[number]
             for slot in step.ins if step.moves else step.operands:
                 if slot not in line.constants and line.dims[slot]:
                     other = self.makers.get(slot, first.setdefault(slot, number))
-                    self._parent[self.of(number)] = self.of(other)
-
-    def of(self, number: int) -> int:
-        """The group of a step, as the number of one of its steps."""
-        parent = self._parent
-        while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = parent[number]
-        return number
+                    self.join((other, number))
 
 
 class _Rewritten:

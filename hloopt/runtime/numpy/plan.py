@@ -11,7 +11,7 @@ gave away, ``Line.owned``) and none is read later.  What is free may be written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
@@ -20,7 +20,18 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
-__all__ = ["SCALARS", "Cases", "Code", "Dims", "Function", "Line", "Loop", "Step", "in_place"]
+__all__ = [
+    "SCALARS",
+    "Cases",
+    "Classes",
+    "Code",
+    "Dims",
+    "Function",
+    "Line",
+    "Loop",
+    "Step",
+    "in_place",
+]
 
 Dims: TypeAlias = "tuple[int, ...]"
 Function: TypeAlias = "Callable[..., Any]"
@@ -36,6 +47,26 @@ SCALARS: Final = frozenset(
 _COMPARED: Final = (
     64  # bytes of an array that code refers to, up to which its elements tell whether it is another
 )
+
+
+class Classes:
+    """Numbers in classes, each of which is named by one of its members."""
+
+    def __init__(self, members: Iterable[int]) -> None:
+        self._above = {member: member for member in members}
+
+    def of(self, member: int) -> int:
+        """The class of a member."""
+        above = self._above
+        while above[member] != member:
+            above[member] = above[above[member]]
+            member = above[member]
+        return member
+
+    def join(self, members: Sequence[int]) -> None:
+        """Make the classes of these members one."""
+        for member in members[1:]:
+            self._above[self.of(member)] = self.of(members[0])
 
 
 @dataclass(frozen=True, slots=True)

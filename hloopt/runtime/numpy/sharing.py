@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.runtime.numpy.plan import Code, Dims, Line, Step
+from hloopt.runtime.numpy.plan import Classes, Code, Dims, Line, Step
 
 __all__ = [
     "choose_memory",
@@ -33,13 +33,13 @@ def uncopy(line: Line) -> None:
     if not steps:
         return
     sharing = _Sharing(line, ())
-    written = {sharing.kind(step.ins[at]) for step in line.steps for at in step.writes}
+    written = {sharing.of(step.ins[at]) for step in line.steps for at in step.writes}
     for step in steps:
         both = (step.ins[0], step.outs[0])
         # Classes that nothing writes into stay so when two of them become one.
-        if not written.intersection(map(sharing.kind, both)):
+        if not written.intersection(map(sharing.of, both)):
             step.code, step.view = step.uncopied, True
-            sharing.link(both)
+            sharing.join(both)
 
 
 def written_inputs(line: Line) -> frozenset[int]:
@@ -70,7 +70,7 @@ def give_away(line: Line, owned: frozenset[int]) -> None:
 def own_results(line: Line) -> tuple[bool, ...]:
     """Which results are arrays, or views of arrays, that the line made and that nothing else refers to."""
     sharing = _Sharing(line, ())
-    kinds = [sharing.kind(slot) for slot in line.results]
+    kinds = [sharing.of(slot) for slot in line.results]
     counts = Counter(kinds)
     return tuple(counts[kind] == 1 and sharing.is_made_here(kind) for kind in kinds)
 
@@ -120,28 +120,29 @@ def deaths(line: Line) -> list[list[int]]:
     return dead[::-1]
 
 
-class _Sharing:
+class _Sharing(Classes):
     """Which slots may share memory, and when each class of them is read last."""
 
     def __init__(self, line: Line, owned: Iterable[int]) -> None:
         self._line = line
-        self._parent = list(range(len(line.dims)))
+        self._known = range(len(line.dims))
+        super().__init__(self._known)
         self._inputs = frozenset(line.inputs)
         self._own = set(owned)
         foreign = {*line.inputs, *line.constants}
         for step in line.steps:
             self._own.update(step.fresh())
-            self.link(step.linked())
+            self.join(step.linked())
             if step.view and (step.several or not step.ins):
                 # A called computation may return its own constants.
                 foreign.update(step.outs)
-        self._foreign = {self._find(slot) for slot in foreign - self._own}
+        self._foreign = {self.of(slot) for slot in foreign - self._own}
         self._last: dict[int, int] = {}
         for number, step in enumerate(line.steps):
             for slot in (*step.ins, *step.outs):
-                self._last[self._find(slot)] = number
+                self._last[self.of(slot)] = number
         for slot in line.results:
-            self._last[self._find(slot)] = _NEVER
+            self._last[self.of(slot)] = _NEVER
 
     def free_writes(self, number: int, step: Step) -> frozenset[int]:
         """Of the positions a step writes into, those whose arrays are free there."""
@@ -177,18 +178,14 @@ class _Sharing:
         found = {}
         for slot in (*step.ins, *step.outs):
             if slot in self._own and slot not in self._inputs and self._is_free(slot, number):
-                found[self._find(slot)] = slot
+                found[self.of(slot)] = slot
         return list(found.items())
 
     def lives(self) -> Iterator[tuple[int, int, int]]:
         """Each slot of a new array with the steps that make it and read its class last."""
         for number, step in enumerate(self._line.steps):
             for slot in step.fresh():
-                yield slot, number, self._last[self._find(slot)]
-
-    def kind(self, slot: int) -> int:
-        """The class of a slot."""
-        return self._find(slot)
+                yield slot, number, self._last[self.of(slot)]
 
     def is_made_here(self, kind: int) -> bool:
         """Whether nothing in a class came from outside of the line."""
@@ -197,29 +194,17 @@ class _Sharing:
     def is_own_result(self, slot: int) -> bool:
         """Whether a result is an array of its own, which no other result shares."""
         # What was added to the line since (copies of other results) shares memory with nothing.
-        known = (other for other in self._line.results if other < len(self._parent))
-        same = [other for other in known if self._find(other) == self._find(slot)]
-        return slot in self._own and self._find(slot) not in self._foreign and len(same) == 1
+        known = (other for other in self._line.results if other in self._known)
+        same = [other for other in known if self.of(other) == self.of(slot)]
+        return slot in self._own and self.of(slot) not in self._foreign and len(same) == 1
 
     def _is_free(self, slot: int, number: int) -> bool:
-        found = self._find(slot)
+        found = self.of(slot)
         return slot in self._own and found not in self._foreign and self._last[found] <= number
 
     def _is_alone(self, at: int, step: Step) -> bool:
-        found = self._find(step.ins[at])
-        return sum(self._find(slot) == found for slot in step.ins) == 1
-
-    def link(self, slots: tuple[int, ...]) -> None:
-        """Slots that may share memory from now on."""
-        for slot in slots[1:]:
-            self._parent[self._find(slot)] = self._find(slots[0])
-
-    def _find(self, slot: int) -> int:
-        parent = self._parent
-        while parent[slot] != slot:
-            parent[slot] = parent[parent[slot]]
-            slot = parent[slot]
-        return slot
+        found = self.of(step.ins[at])
+        return sum(self.of(slot) == found for slot in step.ins) == 1
 
 
 class _Left:
@@ -245,7 +230,7 @@ class _Left:
 
     def use(self, slot: int) -> None:
         """The memory of a slot is another one's from now on."""
-        self._used.add(self._sharing.kind(slot))
+        self._used.add(self._sharing.of(slot))
 
     def add(self, number: int, step: Step) -> None:
         """Keep what a step reads last."""
