@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Lock
 
 import numpy as np
 
 from hloopt.codegen.program import KernelProgram
-from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import EVALUATORS, Host
 from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.control import branch_number, check_progress
@@ -35,7 +33,8 @@ from hloopt.kernels.spec import Copy, Fill, Launch, Place
 from hloopt.runtime import library_numpy
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
 from hloopt.runtime.device import Device, Pointer, PointerArgument
-from hloopt.runtime.program import Array, Program
+from hloopt.runtime.planned_program import PlannedProgram
+from hloopt.runtime.program import Array
 from hloopt.runtime.segments import Part, Segment, grouped
 from hloopt.types import Literal
 
@@ -56,7 +55,7 @@ def descriptions(plan: Plan) -> dict[str, str]:
     return found
 
 
-class DeviceProgram(Program):
+class DeviceProgram(PlannedProgram):
     """A module, made ready and planned, on a device that has loaded ``source``.
 
     Memory is allocated and constants are uploaded once; each run uploads its inputs, walks the steps and
@@ -76,19 +75,10 @@ class DeviceProgram(Program):
         source: KernelProgram | str,
         describe: Mapping[str, str] | None = None,
     ) -> None:
-        for name in ("replica_count", "num_partitions"):
-            count = module.attributes.get(name, 1)
-            if count != 1:
-                raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
-        self.plan = plan
+        super().__init__(module, plan)
         self.device = device
         self.progress = Progress()
-        self.kernels = sum(
-            isinstance(step, KernelStep | HostStep) for step in walk_steps(plan.steps)
-        )
-        self.launches = 0
         self._module = module
-        self._running = Lock()
         self._parts: dict[int, list[Part]] = {}
         self._calls: dict[int, tuple[Callable[[], None], ...]] = {}
         self._captures = all(
@@ -130,14 +120,6 @@ class DeviceProgram(Program):
             # Ctrl-C too: a capture half-way would swallow whatever comes next.
             self._abandon()
             raise
-
-    def run_participants(
-        self, inputs: Sequence[Sequence[Array]], host: Host | None = None
-    ) -> list[list[Array]]:
-        """Run the entry for the only participant.  Raises ``EvaluationError`` for several."""
-        if len(inputs) != 1:
-            raise EvaluationError(f"{len(inputs)} lists of inputs: a device runs one participant")
-        return [self.run(inputs[0], host)]
 
     def close(self) -> None:
         """Give the device's memory back; the program cannot be run any more."""

@@ -9,26 +9,25 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 
 import numpy as np
 
 from hloopt.codegen.native import render
 from hloopt.codegen.native.driver import called_steps, loops
-from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import Host
 from hloopt.interpret.control import check_progress
 from hloopt.interpret.progress import Progress
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.plan import HostStep, KernelStep, Plan, walk_steps
+from hloopt.kernels.plan import Plan
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.native.calls import Call, call_of
 from hloopt.runtime.native.memory import Memory, Placed
 from hloopt.runtime.native.toolchain import build_library, shared_pool
 from hloopt.runtime.numpy.single import SingleInstructions
 from hloopt.runtime.numpy.threads import thread_count
-from hloopt.runtime.program import Array, Program
+from hloopt.runtime.planned_program import PlannedProgram
+from hloopt.runtime.program import Array
 
 __all__ = ["NativeProgram"]
 
@@ -85,7 +84,7 @@ class _Progress(Progress):
         return 0 if self._host.done < 0 else self._steps
 
 
-class NativeProgram(Program):
+class NativeProgram(PlannedProgram):
     """A module, made ready and planned, in the form of a shared object.
 
     ``threads`` is how many threads share large loops, ``thread_count`` unless given; results do not depend
@@ -96,17 +95,8 @@ class NativeProgram(Program):
     def __init__(
         self, module: Module, plan: Plan, *, threads: int | None = None, source: str = ""
     ) -> None:
-        for name in ("replica_count", "num_partitions"):
-            count = module.attributes.get(name, 1)
-            if count != 1:
-                raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
-        self.plan = plan
+        super().__init__(module, plan)
         self.source = source or render(plan)
-        self.kernels = sum(
-            isinstance(step, KernelStep | HostStep) for step in walk_steps(plan.steps)
-        )
-        self.launches = 0
-        self._running = Lock()
         self._memory = Memory(module, plan)
         self._placed: Placed = []
         self._numpy = SingleInstructions(module)
@@ -138,14 +128,6 @@ class NativeProgram(Program):
                 self._run(*self._addresses)
             self.launches = self._host.launches
             return self._memory.results(placed)
-
-    def run_participants(
-        self, inputs: Sequence[Sequence[Array]], host: Host | None = None
-    ) -> list[list[Array]]:
-        """Run the entry for the only participant.  Raises ``EvaluationError`` for several."""
-        if len(inputs) != 1:
-            raise EvaluationError(f"{len(inputs)} lists of inputs: a device runs one participant")
-        return [self.run(inputs[0], host)]
 
     def _run_with_calls(self, placed: Placed, host: Host | None) -> None:
         self._numpy.host = host or Host()

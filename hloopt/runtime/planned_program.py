@@ -1,0 +1,38 @@
+"""What programs of a plan share: they run one participant, one run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+
+from hloopt.errors import EvaluationError, UsageError
+from hloopt.interpret import Host
+from hloopt.ir import Module
+from hloopt.kernels.plan import HostStep, KernelStep, Plan, walk_steps
+from hloopt.runtime.program import Array, Program
+
+__all__ = ["PlannedProgram"]
+
+
+class PlannedProgram(Program):
+    """A module, made ready and planned.  Raises ``UsageError`` where it is for several participants."""
+
+    def __init__(self, module: Module, plan: Plan) -> None:
+        for name in ("replica_count", "num_partitions"):
+            count = module.attributes.get(name, 1)
+            if count != 1:
+                raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
+        self.plan = plan
+        self.kernels = sum(
+            isinstance(step, KernelStep | HostStep) for step in walk_steps(plan.steps)
+        )
+        self.launches = 0
+        self._running = Lock()
+
+    def run_participants(
+        self, inputs: Sequence[Sequence[Array]], host: Host | None = None
+    ) -> list[list[Array]]:
+        """Run the entry for the only participant.  Raises ``EvaluationError`` for several."""
+        if len(inputs) != 1:
+            raise EvaluationError(f"{len(inputs)} lists of inputs: a device runs one participant")
+        return [self.run(inputs[0], host)]
