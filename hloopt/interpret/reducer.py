@@ -18,15 +18,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array, Context, leaf_arrays
+from hloopt.interpret.context import Array, Context, Value, leaf_arrays
 from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.interpret.regions import combiner, is_associative, passed
 from hloopt.interpret.scalars import Step, scalar_function
-from hloopt.ir import Computation
+from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ASSOCIATIVE, EXTREMA, op_table
-from hloopt.types import DType
+from hloopt.types import DType, TupleShape
 
-__all__ = ["Apply", "Reducer", "reducer_of"]
+__all__ = ["Apply", "Reducer", "reducer_of", "rounded_results"]
 
 Apply: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], list[Array]]
 
@@ -148,3 +148,11 @@ def reducer_of(computation: Computation, context: Context, kinds: Sequence[DType
         )
     reducer: Reducer = context.memory[key]
     return reducer
+
+
+def rounded_results(
+    results: Sequence[Array], reducer: Reducer, instruction: Instruction, context: Context
+) -> Value:
+    """The results of folds, each rounded to its type; one may still be a tuple, as its region says."""
+    rounded = tuple(map(context.round, results, reducer.dtypes))
+    return rounded if isinstance(instruction.shape, TupleShape) else rounded[0]

@@ -9,10 +9,9 @@ import numpy as np
 
 from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of
 from hloopt.interpret.pairs import best
-from hloopt.interpret.reducer import Reducer, reducer_of
+from hloopt.interpret.reducer import Reducer, reducer_of, rounded_results
 from hloopt.interpret.scalars import FEW_LANES, folded
 from hloopt.ir import Instruction
-from hloopt.types import TupleShape
 
 __all__ = ["EVALUATORS", "extremum", "fold", "reduce"]
 
@@ -147,11 +146,7 @@ def _reduce(instruction: Instruction, values: tuple[Value, ...], context: Contex
     count = len(arrays) // 2
     reducer = reducer_of(instruction.attributes["to_apply"], context)
     results = reduce(arrays[:count], arrays[count:], instruction.attributes["dimensions"], reducer)
-    rounded = tuple(
-        context.round(result, dtype) for result, dtype in zip(results, reducer.dtypes, strict=True)
-    )
-    # One result may still be a tuple, as its region says.
-    return rounded if isinstance(instruction.shape, TupleShape) else rounded[0]
+    return rounded_results(results, reducer, instruction, context)
 
 
 def _map(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

@@ -11,11 +11,11 @@ import numpy as np
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.movement import place
-from hloopt.interpret.reducer import Apply, Reducer, reducer_of
+from hloopt.interpret.reducer import Apply, Reducer, reducer_of, rounded_results
 from hloopt.interpret.regions import passed
 from hloopt.interpret.scalars import FEW_LANES, running
 from hloopt.ir import Instruction
-from hloopt.types import TupleShape, Window, WindowDim
+from hloopt.types import Window, WindowDim
 
 __all__ = [
     "EVALUATORS",
@@ -268,10 +268,7 @@ def _reduce_window(instruction: Instruction, values: tuple[Value, ...], context:
     count = len(arrays) // 2
     reducer = reducer_of(instruction.attributes["to_apply"], context)
     results = reduce_window(arrays[:count], arrays[count:], _window(instruction), reducer)
-    rounded = tuple(
-        context.round(result, dtype) for result, dtype in zip(results, reducer.dtypes, strict=True)
-    )
-    return rounded if isinstance(instruction.shape, TupleShape) else rounded[0]
+    return rounded_results(results, reducer, instruction, context)
 
 
 def _select_and_scatter(
