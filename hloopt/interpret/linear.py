@@ -87,8 +87,8 @@ def dot(lhs: Array, rhs: Array, dims: DotDims) -> Array:
     Result dimensions: batch (in the order of ``lhs_batch``), other dimensions of ``lhs``, those
     of ``rhs``.
     """
-    left_free = _free(lhs.ndim, dims.lhs_batch, dims.lhs_contracting)
-    right_free = _free(rhs.ndim, dims.rhs_batch, dims.rhs_contracting)
+    left_free = dims.lhs_free(lhs.ndim)
+    right_free = dims.rhs_free(rhs.ndim)
     batch = [lhs.shape[axis] for axis in dims.lhs_batch]
     m = [lhs.shape[axis] for axis in left_free]
     n = [rhs.shape[axis] for axis in right_free]
@@ -97,10 +97,6 @@ def dot(lhs: Array, rhs: Array, dims: DotDims) -> Array:
     right = rhs.transpose([*dims.rhs_batch, *dims.rhs_contracting, *right_free])
     result = matmul(left.reshape(prod(batch), prod(m), k), right.reshape(prod(batch), k, prod(n)))
     return result.reshape([*batch, *m, *n])
-
-
-def _free(rank: int, *taken: Sequence[int]) -> list[int]:
-    return [axis for axis in range(rank) if not any(axis in dims for dims in taken)]
 
 
 def sum_type(operands: Sequence[DType], result: DType) -> DType:

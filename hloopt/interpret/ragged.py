@@ -28,8 +28,7 @@ def ragged_dot(
     """
     if ragged in dims.lhs_contracting:
         return _contracting(lhs, rhs, group_sizes, dims, ragged)
-    free = [d for d in range(lhs.ndim) if d not in (*dims.lhs_batch, *dims.lhs_contracting)]
-    order = [*dims.lhs_batch, *free]
+    order = [*dims.lhs_batch, *dims.lhs_free(lhs.ndim)]
     groups = list(_groups(lhs, group_sizes, dims, ragged))
     if ragged in dims.lhs_batch:
         total = dot(lhs, rhs, dims)
@@ -77,8 +76,7 @@ def _groups(
     elif ragged in dims.lhs_batch:
         before = [*dims.lhs_batch[: dims.lhs_batch.index(ragged)]]
     else:
-        taken = (*dims.lhs_batch, *dims.lhs_contracting)
-        before = [*dims.lhs_batch, *(d for d in range(ragged) if d not in taken)]
+        before = [*dims.lhs_batch, *dims.lhs_free(ragged)]
     if group_sizes.ndim == 1:
         before = []
     sizes = np.clip(group_sizes.astype(np.int64), 0, lhs.shape[ragged])

@@ -35,11 +35,6 @@ def product_type(args: InferArgs, lhs: ArrayShape, rhs: ArrayShape) -> DType:
     return lhs.dtype if lhs.dtype.bits > rhs.dtype.bits else rhs.dtype
 
 
-def _free(rank: int, *taken: Sequence[int]) -> list[int]:
-    used = {dim for dims in taken for dim in dims}
-    return [dim for dim in range(rank) if dim not in used]
-
-
 def _check_pairs(
     args: InferArgs, lhs: ArrayShape, rhs: ArrayShape, dims: DotDims, *, sizes: bool = True
 ) -> None:
@@ -81,8 +76,8 @@ def infer_dot(args: InferArgs) -> Shape:
     _check_pairs(args, lhs, rhs, dims)
     sizes = (
         *(lhs.dims[dim] for dim in dims.lhs_batch),
-        *(lhs.dims[dim] for dim in _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)),
-        *(rhs.dims[dim] for dim in _free(rhs.rank, dims.rhs_batch, dims.rhs_contracting)),
+        *(lhs.dims[dim] for dim in dims.lhs_free(lhs.rank)),
+        *(rhs.dims[dim] for dim in dims.rhs_free(rhs.rank)),
     )
     return result(args, product_type(args, lhs, rhs), sizes, _marks(lhs, rhs, dims))
 
@@ -95,8 +90,8 @@ def _marks(
     right = rhs.dynamic or (False,) * rhs.rank
     return (
         *(left[dim] for dim in dims.lhs_batch),
-        *(left[dim] for dim in _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)),
-        *(right[dim] for dim in _free(rhs.rank, dims.rhs_batch, dims.rhs_contracting, grouped)),
+        *(left[dim] for dim in dims.lhs_free(lhs.rank)),
+        *(right[dim] for dim in dims.rhs_free(rhs.rank) if dim not in grouped),
     )
 
 
@@ -141,8 +136,8 @@ def infer_ragged_dot(args: InferArgs) -> Shape:
     sizes = (
         *front,
         *(lhs.dims[dim] for dim in dims.lhs_batch),
-        *(lhs.dims[dim] for dim in _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)),
-        *(rhs.dims[dim] for dim in _free(rhs.rank, dims.rhs_batch, dims.rhs_contracting, grouped)),
+        *(lhs.dims[dim] for dim in dims.lhs_free(lhs.rank)),
+        *(rhs.dims[dim] for dim in dims.rhs_free(rhs.rank) if dim not in grouped),
     )
     return result(args, product_type(args, lhs, rhs), sizes, marks)
 
@@ -154,7 +149,7 @@ def _grouping(lhs: ArrayShape, dims: DotDims, ragged: int) -> list[int]:
     if ragged in dims.lhs_contracting:
         before = list(dims.lhs_contracting[: dims.lhs_contracting.index(ragged)])
     else:
-        free = _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)
+        free = dims.lhs_free(lhs.rank)
         before = [dim for dim in free if dim < ragged]
     return [*dims.lhs_batch, *before]
 

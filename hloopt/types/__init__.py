@@ -17,6 +17,7 @@ from hloopt.types.attrs import (
     Window,
     WindowDim,
     attribute_name,
+    free_dims,
     record_of,
     stray_key,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "descending",
     "dtype",
     "elements_of",
+    "free_dims",
     "leaves",
     "of_numpy",
     "parts_of",

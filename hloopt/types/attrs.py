@@ -28,7 +28,7 @@ for a value of one of these types.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -319,6 +319,20 @@ class DotDims:
             attributes.get("lhs_batch_dims", ()),
             attributes.get("rhs_batch_dims", ()),
         )
+
+    def lhs_free(self, rank: int) -> tuple[int, ...]:
+        """The left operand's dimensions that come back in the result, of ``rank``."""
+        return free_dims(rank, self.lhs_batch, self.lhs_contracting)
+
+    def rhs_free(self, rank: int) -> tuple[int, ...]:
+        """The right operand's dimensions that come back in the result, of ``rank``."""
+        return free_dims(rank, self.rhs_batch, self.rhs_contracting)
+
+
+def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
+    """Dimensions that come back in the result: neither batch nor contracting ones."""
+    taken = {*batch, *contracting}
+    return tuple(dim for dim in range(rank) if dim not in taken)
 
 
 @dataclass(frozen=True, slots=True)

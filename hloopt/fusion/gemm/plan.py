@@ -15,9 +15,8 @@ from hloopt.fusion.gemm.orders import Order, OrderError, inputs, major_part, ord
 from hloopt.fusion.triton_support import unsupported
 from hloopt.ir import Instruction
 from hloopt.ops.traits import CONTRACTING, FOLDING, PERMUTING, TUPLES
-from hloopt.passes.dots.numbers import free_dims
 from hloopt.targets import Target
-from hloopt.types import DotDims
+from hloopt.types import DotDims, free_dims
 
 __all__ = ["GemmPlan", "Node", "plan_gemm", "refusal"]
 

@@ -15,15 +15,8 @@ __all__ = [
     "are_matrices",
     "conv_dims",
     "dot_attributes",
-    "free_dims",
     "moved_labels",
 ]
-
-
-def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> Dims:
-    """Dimensions that come back in the result: neither batch nor contracting ones."""
-    taken = {*batch, *contracting}
-    return tuple(dim for dim in range(rank) if dim not in taken)
 
 
 def are_matrices(shape: ArrayShape, groups: Sequence[Sequence[int]]) -> bool:

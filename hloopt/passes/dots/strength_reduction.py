@@ -8,7 +8,6 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
-from hloopt.passes.dots.numbers import free_dims
 from hloopt.passes.regions import combiner_computation
 from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
@@ -101,18 +100,16 @@ ENTRY main {
 def _vectors(dot: Instruction, dims: DotDims) -> tuple[bool, bool]:
     """Whether each side has batch and contracting dimensions alone, but for some of one element."""
     lhs, rhs = (operand.array for operand in dot.operands)
-    left = free_dims(lhs.rank, dims.lhs_batch, dims.lhs_contracting)
-    right = free_dims(rhs.rank, dims.rhs_batch, dims.rhs_contracting)
+    left = dims.lhs_free(lhs.rank)
+    right = dims.rhs_free(rhs.rank)
     return all(lhs.dims[dim] == 1 for dim in left), all(rhs.dims[dim] == 1 for dim in right)
 
 
 def _work(dot: Instruction, dims: DotDims) -> int:
     """``(M + N) * K``."""
     lhs, rhs = (operand.array for operand in dot.operands)
-    rows = prod(lhs.dims[dim] for dim in free_dims(lhs.rank, dims.lhs_batch, dims.lhs_contracting))
-    columns = prod(
-        rhs.dims[dim] for dim in free_dims(rhs.rank, dims.rhs_batch, dims.rhs_contracting)
-    )
+    rows = prod(lhs.dims[dim] for dim in dims.lhs_free(lhs.rank))
+    columns = prod(rhs.dims[dim] for dim in dims.rhs_free(rhs.rank))
     return (rows + columns) * prod(lhs.dims[dim] for dim in dims.lhs_contracting)
 
 
@@ -129,8 +126,8 @@ def _reduce(dot: Instruction, module: Module) -> None:
     site, dims = Site(dot), DotDims.of(dot.attributes)
     kind = _sum_type(dot.array.dtype)
     lhs, rhs = (_converted(site, operand, kind) for operand in dot.operands)
-    left = free_dims(lhs.array.rank, dims.lhs_batch, dims.lhs_contracting)
-    right = free_dims(rhs.array.rank, dims.rhs_batch, dims.rhs_contracting)
+    left = dims.lhs_free(lhs.array.rank)
+    right = dims.rhs_free(rhs.array.rank)
     batch, middle = len(dims.lhs_batch), len(left) + len(right)
     # [batch, left, right, contracted], all in the order of the result.
     sizes = (*dot.array.dims, *(lhs.array.dims[dim] for dim in dims.lhs_contracting))

@@ -13,13 +13,12 @@ from hloopt.passes.dots.numbers import (
     are_matrices,
     conv_dims,
     dot_attributes,
-    free_dims,
     moved_labels,
 )
 from hloopt.passes.site import Site, is_replaceable
 from hloopt.rewrite import Pass, PassLog, own_attributes
 from hloopt.rewrite.source_lines import merge_lines
-from hloopt.types import Dims, DotDims
+from hloopt.types import Dims, DotDims, free_dims
 
 __all__ = ["TransposeFolding"]
 

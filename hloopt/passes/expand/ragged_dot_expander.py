@@ -83,7 +83,7 @@ class _RaggedDot:
             name: instruction.attributes[name] for name in _KEPT if name in instruction.attributes
         }
         self.lhs, self.rhs, self.sizes, self.dims, self.ragged = lhs, rhs, sizes, dims, ragged
-        self.outer = [*dims.lhs_batch, *_free(lhs, dims.lhs_batch, dims.lhs_contracting)]
+        self.outer = [*dims.lhs_batch, *dims.lhs_free(len(lhs.dims))]
         self.before = self._before() if len(sizes.dims) > 1 else []
 
     def _before(self) -> list[int]:
@@ -97,9 +97,7 @@ class _RaggedDot:
     def free(self, group: int) -> Term:
         """Each row keeps the product with the rhs of its group."""
         total = self.dot(self.lhs, self.rhs, self.dims)
-        place = len(self.outer) + _free(
-            self.rhs, self.dims.rhs_batch, self.dims.rhs_contracting
-        ).index(group)
+        place = len(self.outer) + self.dims.rhs_free(len(self.rhs.dims)).index(group)
         where = [*map(self.outer.index, self.before), place, self.outer.index(self.ragged)]
         own = _spread(self.mask(), total.shape, where).select(total, 0)
         return own.reduce("or" if own.dtype.is_pred else "add", 0, place)
@@ -152,8 +150,8 @@ class _RaggedDot:
         """The dot of the op's result type and precision."""
         sizes = (
             *(lhs.dims[dim] for dim in dims.lhs_batch),
-            *(lhs.dims[dim] for dim in _free(lhs, dims.lhs_batch, dims.lhs_contracting)),
-            *(rhs.dims[dim] for dim in _free(rhs, dims.rhs_batch, dims.rhs_contracting)),
+            *(lhs.dims[dim] for dim in dims.lhs_free(len(lhs.dims))),
+            *(rhs.dims[dim] for dim in dims.rhs_free(len(rhs.dims))),
         )
         attributes: dict[str, Any] = {
             "lhs_contracting_dims": dims.lhs_contracting,
@@ -163,11 +161,6 @@ class _RaggedDot:
         if dims.lhs_batch:
             attributes |= {"lhs_batch_dims": dims.lhs_batch, "rhs_batch_dims": dims.rhs_batch}
         return lhs.writer.make("dot", lhs, rhs, shape=array(self.element, sizes), **attributes)
-
-
-def _free(term: Term, *taken: Sequence[int]) -> list[int]:
-    """The dimensions that are in none of the lists."""
-    return [dim for dim in range(len(term.dims)) if all(dim not in some for some in taken)]
 
 
 def _shifted(dims: Sequence[int]) -> tuple[int, ...]:

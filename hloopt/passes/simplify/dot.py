@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloopt.ir import Instruction
-from hloopt.passes.dots.numbers import dot_attributes, free_dims
+from hloopt.passes.dots.numbers import dot_attributes
 from hloopt.passes.regions import named_combiner
 from hloopt.passes.simplify.conditions import exact_or_fast, exact_or_real, resized, scalar_value
 from hloopt.passes.simplify.reduce import is_plain, reduced_dims
@@ -66,8 +66,8 @@ def _sum_of_free(match: Match) -> Instruction | None:
     dims, summed = DotDims.of(dot.attributes), reduced_dims(root)
     left, right = (operand.array for operand in dot.operands)
     batch = len(dims.lhs_batch)
-    free = free_dims(left.rank, dims.lhs_batch, dims.lhs_contracting)
-    other = free_dims(right.rank, dims.rhs_batch, dims.rhs_contracting)
+    free = dims.lhs_free(left.rank)
+    other = dims.rhs_free(right.rank)
     if not summed or any(dim < batch for dim in summed) or not exact_or_real(match):
         return None
     first = tuple(free[dim - batch] for dim in summed if dim < batch + len(free))

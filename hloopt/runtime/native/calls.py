@@ -100,8 +100,8 @@ def _layouts(dot: Instruction) -> tuple[Callable[[Array], Array], ...]:
     dims = DotDims.of(dot.attributes)
     left, right = (operand.array.dims for operand in dot.operands)
     batch = tuple(left[axis] for axis in dims.lhs_batch)
-    left_free = _free(len(left), dims.lhs_batch, dims.lhs_contracting)
-    right_free = _free(len(right), dims.rhs_batch, dims.rhs_contracting)
+    left_free = dims.lhs_free(len(left))
+    right_free = dims.rhs_free(len(right))
     m = prod(left[axis] for axis in left_free)
     n = prod(right[axis] for axis in right_free)
     k = prod(left[axis] for axis in dims.lhs_contracting)
@@ -113,10 +113,6 @@ def _layouts(dot: Instruction) -> tuple[Callable[[Array], Array], ...]:
         _laid([*dims.rhs_batch, *dims.rhs_contracting, *right_free], (*whole, k, n), second, kind),
         lambda array: array.reshape((*whole, m, n)),
     )
-
-
-def _free(rank: int, *taken: tuple[int, ...]) -> list[int]:
-    return [axis for axis in range(rank) if not any(axis in dims for dims in taken)]
 
 
 def _laid(

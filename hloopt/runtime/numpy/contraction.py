@@ -30,8 +30,8 @@ class Contraction:
     @staticmethod
     def of(left: Sequence[int], right: Sequence[int], dims: DotDims) -> Contraction:
         """Of operands with these dimensions."""
-        left_free = _free(len(left), dims.lhs_batch, dims.lhs_contracting)
-        right_free = _free(len(right), dims.rhs_batch, dims.rhs_contracting)
+        left_free = dims.lhs_free(len(left))
+        right_free = dims.rhs_free(len(right))
         return Contraction(
             (*dims.lhs_batch, *left_free, *dims.lhs_contracting),
             (*dims.rhs_batch, *dims.rhs_contracting, *right_free),
@@ -82,10 +82,6 @@ class Contraction:
         total = f"{left}.dot({right})" if plain else f"{{matmul}}({left}, {right})"
         same = self.result == (*self.batch, sizes[0], sizes[2])
         return total if same else f"{total}.reshape({self.result})"
-
-
-def _free(rank: int, *taken: Sequence[int]) -> list[int]:
-    return [axis for axis in range(rank) if not any(axis in dims for dims in taken)]
 
 
 def _laid(order: tuple[int, ...], dims: Dims, shape: Dims) -> str:
