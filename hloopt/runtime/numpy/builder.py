@@ -15,7 +15,7 @@ import numpy as np
 
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
-from hloopt.runtime.numpy.plan import SCALARS, Code, Dims, Line
+from hloopt.runtime.numpy.plan import SCALARS, Code, Dims, Function, Line, Step
 from hloopt.runtime.numpy.values import Slots, leaf_slots
 from hloopt.runtime.numpy.writer import code_function
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
@@ -151,6 +151,18 @@ class Builder:
         """The slots of an instruction's operands, which are arrays, stretched to their shapes."""
         pairs = zip(operands, instruction.operands, strict=True)
         return tuple(self.full(slot, operand.array.dims) for slot, operand in pairs)
+
+    def applied(
+        self, instruction: Instruction, operands: Sequence[int], function: Function, **flags: Any
+    ) -> Slots:
+        """A step of a function of stretched operands; where the result is a tuple it returns one."""
+        out = self.slots(instruction.shape)
+        full = self.full_operands(instruction, operands)
+        if isinstance(out, int):
+            return self.line.step(function, full, out, **flags)
+        outs = tuple(leaf_slots(out))
+        self.line.steps.append(Step(function, full, outs, several=True, **flags))
+        return out
 
     def aligned(self, slot: int, rank: int) -> int:
         """The slot with an array of ``rank`` dimensions, the first ones of size 1."""

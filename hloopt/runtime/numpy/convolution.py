@@ -21,6 +21,7 @@ from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.integer_dot import IntegerForm, integer_form
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Function
+from hloopt.runtime.numpy.values import Slots
 from hloopt.runtime.numpy.window_products import multiply_windows, sum_outputs, sum_windows
 from hloopt.types import ConvDims, DType, Window
 
@@ -32,7 +33,9 @@ _FEW_FEATURES = 4
 _FEW_OUTPUTS = 64
 
 
-def _convolution(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
+def _convolution(
+    builder: Builder, instruction: Instruction, operands: Sequence[int]
+) -> Slots | None:
     if len(operands) != 2:
         return None
     context, result = builder.context, instruction.array.dtype
@@ -53,10 +56,7 @@ def _convolution(builder: Builder, instruction: Instruction, operands: Sequence[
         compute = kind.compute
         finish = _finish(kind, result, context)
     run = _Convolution(instruction, widen, compute, carrier, finish)
-    out = builder.line.slot(carrier, instruction.array.dims)
-    return builder.line.step(
-        run, builder.full_operands(instruction, operands), out, fills=finish is None
-    )
+    return builder.applied(instruction, operands, run, fills=finish is None)
 
 
 def _integer_form(

@@ -18,7 +18,6 @@ from hloopt.interpret.lapack import call_options
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
-from hloopt.runtime.numpy.plan import Step
 from hloopt.runtime.numpy.values import Slots
 from hloopt.types import ArrayShape, TupleShape, array, without_layout
 
@@ -51,7 +50,7 @@ def cholesky_in_place(matrices: Array, *, lower: bool) -> tuple[Array, Array]:
     return np.triu(np.swapaxes(work, -1, -2).conj()) + np.tril(result, -1), info
 
 
-def _cholesky(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
+def _cholesky(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots:
     lower = bool(instruction.attributes.get("lower", False))
     kind, context = instruction.array.dtype, builder.context
     size = instruction.array.dims[-1]
@@ -65,11 +64,10 @@ def _cholesky(builder: Builder, instruction: Instruction, operands: Sequence[int
             found[info != 0] = np.nan
         return context.round(found, kind)
 
-    out = builder.line.slot(context.carrier(kind), instruction.array.dims)
-    return builder.line.step(factors, builder.full_operands(instruction, operands), out)
+    return builder.applied(instruction, operands, factors)
 
 
-def _triangular_solve(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
+def _triangular_solve(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots:
     attributes, context = instruction.attributes, builder.context
     kind = instruction.array.dtype
     flags = {
@@ -80,11 +78,10 @@ def _triangular_solve(builder: Builder, instruction: Instruction, operands: Sequ
     def solution(a: Any, b: Any) -> Any:
         return context.round(linalg.triangular_solve(a, b, transpose_a=transpose, **flags), kind)
 
-    out = builder.line.slot(context.carrier(kind), instruction.array.dims)
-    return builder.line.step(solution, builder.full_operands(instruction, operands), out)
+    return builder.applied(instruction, operands, solution)
 
 
-def _fft(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
+def _fft(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots:
     target, context = instruction.array, builder.context
     kind = target.dtype
     if not target.elements or not instruction.operands[0].array.elements:
@@ -95,8 +92,7 @@ def _fft(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
     def transformed(array: Any) -> Any:
         return context.round(fft(array, transform, lengths), kind)
 
-    out = builder.line.slot(context.carrier(kind), target.dims)
-    return builder.line.step(transformed, builder.full_operands(instruction, operands), out)
+    return builder.applied(instruction, operands, transformed)
 
 
 def potrf(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots | None:
@@ -114,12 +110,7 @@ def potrf(builder: Builder, instruction: Instruction, operands: Sequence[int]) -
         found, info = cholesky_in_place(matrices, lower=lower)
         return context.round(found, kind), info
 
-    out = builder.slots(shape)
-    assert isinstance(out, tuple)
-    outs = tuple(slot for slot in out if isinstance(slot, int))
-    full = builder.full_operands(instruction, operands)
-    builder.line.steps.append(Step(factors, full, outs, several=True))
-    return out
+    return builder.applied(instruction, operands, factors)
 
 
 EMITTERS: Mapping[str, Emitter] = {

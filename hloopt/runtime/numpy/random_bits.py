@@ -18,7 +18,7 @@ from hloopt.interpret.random import random_bits
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
-from hloopt.runtime.numpy.plan import Dims, Step
+from hloopt.runtime.numpy.plan import Dims
 from hloopt.runtime.numpy.values import Slots
 from hloopt.types import ArrayShape, DType, TupleShape
 
@@ -85,7 +85,7 @@ def _rng_bit_generator(
     assert isinstance(bits_shape, ArrayShape)
     kind, dims = bits_shape.dtype, bits_shape.dims
     algorithm = str(instruction.attributes["algorithm"])
-    line, context = builder.line, builder.context
+    context = builder.context
 
     def generate(state: Any) -> tuple[Array, Array]:
         if algorithm == "rng_three_fry":
@@ -94,13 +94,9 @@ def _rng_bit_generator(
             after, values = _philox_bits(state, dims, kind)
         return after, context.round(values, kind)
 
-    full = builder.full_operands(instruction, operands)
-    out = line.slot(context.carrier(kind), dims)
-    if not isinstance(shape, TupleShape):
-        return line.step(lambda state: generate(state)[1], full, out)
-    after = line.slot(np.dtype(np.uint64), instruction.operands[0].array.dims)
-    line.steps.append(Step(generate, full, (after, out), several=True))
-    return after, out
+    if isinstance(shape, TupleShape):
+        return builder.applied(instruction, operands, generate)
+    return builder.applied(instruction, operands, lambda state: generate(state)[1])
 
 
 def _philox_bits(state: Array, dims: Dims, kind: DType) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.kernels.library_problems import named_reducer
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import Dims, Function
+from hloopt.runtime.numpy.values import Slots
 from hloopt.runtime.numpy.window_pieces import Pieces
 from hloopt.types import DType, Window
 
@@ -36,7 +37,7 @@ _TURNED: Final = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 
 def select_and_scatter(
     builder: Builder, instruction: Instruction, operands: Sequence[int]
-) -> int | None:
+) -> Slots | None:
     """For selections by one comparison of numbers.
 
     The first element of a window is selected whatever it is, and each one after a NaN: a comparison with NaN
@@ -73,8 +74,7 @@ def select_and_scatter(
             scatter(target[part].reshape(-1), found, given)
         return result
 
-    out = builder.line.slot(carrier, array.dims)
-    return builder.line.step(step, builder.full_operands(instruction, operands), out, fills=True)
+    return builder.applied(instruction, operands, step, fills=True)
 
 
 def _is_ordered(kind: DType) -> bool:

@@ -21,7 +21,7 @@ from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.partial_order import merge_order_of_floats
-from hloopt.runtime.numpy.plan import Dims, Function, Step
+from hloopt.runtime.numpy.plan import Dims, Function
 from hloopt.runtime.numpy.sort_keys import Column, ordered_lanes, stable_order
 from hloopt.runtime.numpy.values import Slots
 from hloopt.types import DType, TupleShape
@@ -49,14 +49,9 @@ def _sort(builder: Builder, instruction: Instruction, operands: Sequence[int]) -
     function = _by_order(instruction, known, context, axis, counted)
     if len(operands) == 1 and len(known) == 1 and known[0].of_operand:
         function = _by_value(known[0], axis, function)
-    outs = tuple(line.slot(kind.numpy, dims) for kind in kinds)
-    full = builder.full_operands(instruction, operands)
-    several = isinstance(instruction.shape, TupleShape)
-    if several:
-        line.steps.append(Step(function, full, outs, several=True))
-        return outs
-    line.step(lambda *arrays: function(*arrays)[0], full, outs[0])
-    return outs[0]
+    if isinstance(instruction.shape, TupleShape):
+        return builder.applied(instruction, operands, function)
+    return builder.applied(instruction, operands, lambda *arrays: function(*arrays)[0])
 
 
 def _counts(known: Array | None, axis: int, dims: Dims) -> bool:
@@ -171,14 +166,7 @@ def _topk(builder: Builder, instruction: Instruction, operands: Sequence[int]) -
         return None
     count = int(instruction.attributes["k"])
     largest = bool(instruction.attributes.get("largest", True))
-    out = builder.slots(instruction.shape)
-    assert isinstance(out, tuple)
-    outs = tuple(slot for slot in out if isinstance(slot, int))
-    full = builder.full_operands(instruction, operands)
-    builder.line.steps.append(
-        Step(lambda array: topk(array, count, largest=largest), full, outs, several=True)
-    )
-    return out
+    return builder.applied(instruction, operands, lambda array: topk(array, count, largest=largest))
 
 
 EMITTERS: Mapping[str, Emitter] = {"sort": _sort, "topk": _topk}

@@ -24,6 +24,7 @@ from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.cumulative import accumulate, running_axis, running_sums
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Dims, Function
+from hloopt.runtime.numpy.values import Slots
 from hloopt.runtime.numpy.window_pieces import Pieces
 from hloopt.types import ArrayShape, DType, Window, WindowDim
 
@@ -39,7 +40,7 @@ _Fold: TypeAlias = Callable[[Any, Any], Any]
 
 def _reduce_window(
     builder: Builder, instruction: Instruction, operands: Sequence[int]
-) -> int | None:
+) -> Slots | None:
     region = instruction.attributes["to_apply"]
     if not isinstance(instruction.shape, ArrayShape) or not instruction.shape.elements:
         return None  # of several arrays, or a tuple of one
@@ -61,9 +62,7 @@ def _reduce_window(
         return None
     if pieces is not None:
         function = _in_pieces(function, pieces, instruction.array.dims, carrier)
-    out = builder.line.slot(carrier, instruction.array.dims)
-    full = builder.full_operands(instruction, operands)
-    return builder.line.step(function, full, out, fills=pieces is not None)
+    return builder.applied(instruction, operands, function, fills=pieces is not None)
 
 
 def _in_pieces(function: Function, pieces: Pieces, dims: Dims, carrier: np.dtype[Any]) -> Function:
