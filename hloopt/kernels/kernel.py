@@ -7,7 +7,8 @@ same name in ``codegen/families`` that writes the CUDA C.  The first decides eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
@@ -15,9 +16,51 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.targets import Target
 
-__all__ = ["NO", "YES", "Disproved", "Efficiency", "Kernel", "KernelDevice", "Site", "Verdict"]
+__all__ = [
+    "NO",
+    "YES",
+    "Disproved",
+    "Efficiency",
+    "Kernel",
+    "KernelDevice",
+    "Recognizer",
+    "Site",
+    "Verdict",
+]
 
 KernelDevice: TypeAlias = Literal["gpu", "native"]
+
+_Form = TypeVar("_Form")
+
+
+class Recognizer(Generic[_Form]):
+    """Recognizes what kernels are laid out for: a region has that form, or a reason why not.
+
+    ``find`` returns either and looks at a region once; a call returns the form.
+    """
+
+    def __init__(self, look: Callable[[Region], _Form | str]) -> None:
+        self._look = look
+        self._known: WeakKeyDictionary[Region, _Form | str] = WeakKeyDictionary()
+
+    def find(self, region: Region) -> _Form | str:
+        """The form of a region, or why it has none."""
+        found = self._known.get(region)
+        if found is None:
+            found = self._known[region] = self._look(region)
+        return found
+
+    def problem(self, region: Region) -> str:
+        """Why a region has no such form; empty where it has."""
+        found = self.find(region)
+        return found if isinstance(found, str) else ""
+
+    def __call__(self, region: Region) -> _Form:
+        """The form.  Raises ``ValueError`` where there is a problem."""
+        found = self.find(region)
+        if isinstance(found, str):
+            raise ValueError(f"{region.instruction.name}: {found}")  # noqa: TRY004 - of a value
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.merge import new_parameter
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
-from hloopt.kernels.families.row_phases import row_phases_problem
+from hloopt.kernels.families.row_phases import row_phases
 from hloopt.kernels.written import read_choice
 from hloopt.ops.attributes import OUTPUT_ALIASING
 from hloopt.ops.traits import CONTRACTING
@@ -87,7 +87,7 @@ ENTRY main {
             return []
         if read_choice(fusion) is not None or any(one.control_predecessors for one in body):
             return []
-        if not row_phases_problem(region_of(fusion)):
+        if not row_phases.problem(region_of(fusion)):
             return []
         return cuts_of(body, self.recomputed)
 

@@ -29,7 +29,6 @@ __all__ = ["EMITTERS"]
 def emit_direct(f: FunctionWriter) -> None:
     """Each thread: ``outputs`` neighbours, whose windows are gone through together."""
     product = product_of(f.region)
-    assert isinstance(product, Product), product
     _Direct(f, product, product.contraction).emit()
 
 

@@ -33,7 +33,6 @@ __all__ = ["EMITTERS"]
 def emit(f: FunctionWriter) -> None:
     """One launch."""
     product = product_of(f.region)
-    assert isinstance(product, Product), product
     _Small(f, product, oriented(product, f.region)).emit()
 
 

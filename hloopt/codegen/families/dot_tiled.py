@@ -42,7 +42,6 @@ _Lane: TypeAlias = tuple[list[Expr], tuple[Index, ...]]
 def emit_tiles(f: FunctionWriter) -> None:
     """The one launch, or both of a contracted axis that is cut into parts."""
     product = product_of(f.region)
-    assert isinstance(product, Product), product
     contraction = oriented(product, f.region)
     tiling = tiling_of(contraction, f.tile, f.spec.kernel)
     if f.launch.function == "_sum":

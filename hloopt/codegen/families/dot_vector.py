@@ -35,7 +35,6 @@ _WARP = 32
 def emit(f: FunctionWriter) -> None:
     """One launch: a few rows a block."""
     product = product_of(f.region)
-    assert isinstance(product, Product), product
     contraction = with_vector(product.contraction)
     writer = _Rows(f, product, contraction)
     if along_rows(contraction):

@@ -6,7 +6,7 @@ from functools import partial
 from types import MappingProxyType
 
 from hloopt.analysis.emitters.reductions import column_tiling, small_column_tiling
-from hloopt.kernels.families.reductions import reduction_problem, reductions_of
+from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.row_reduction import alone_wanted, fits_form, swept_spec
 from hloopt.kernels.families.sweeps import WARP, Sweep, fitted, widths_of
 from hloopt.kernels.kernel import NO, Kernel, Site, Verdict
@@ -40,7 +40,7 @@ def small_column_problem(site: Site) -> str:
 
 
 def _small_fits(site: Site) -> Verdict:
-    problem = reduction_problem(site.region)
+    problem = reductions_of.problem(site.region)
     if problem:
         return NO(problem)
     if not reductions_of(site.region).form.is_row and (problem := small_column_problem(site)):

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from math import gcd
 from types import MappingProxyType
 
-from hloopt.analysis.contraction import Contraction
 from hloopt.errors import UsageError
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import convolution_of
 from hloopt.kernels.families.dot_tiled import (
     described,
     result_numbers,
@@ -21,7 +20,7 @@ from hloopt.kernels.families.dot_tiled import (
     tiled_efficiency,
     tiled_spec,
 )
-from hloopt.kernels.families.dot_tiling import default_tile, oriented
+from hloopt.kernels.families.dot_tiling import contraction_of, default_tile
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
@@ -32,41 +31,26 @@ __all__ = ["KERNELS"]
 _DIRECT = "convolution-direct"
 
 
-def _product(site: Site) -> Product | Verdict:
-    product = product_of(site.region)
-    if isinstance(product, str):
-        return NO(product)
-    if product.contraction.is_dot:
-        return NO(f"{product.contraction.hero.name} is no convolution")
-    return product
-
-
 def _fits(site: Site) -> Verdict:
-    product = _product(site)
-    return YES(described(product.contraction)) if isinstance(product, Product) else product
+    problem = convolution_of.problem(site.region)
+    return NO(problem) if problem else YES(described(convolution_of(site.region).contraction))
 
 
 def _fits_pointwise(site: Site) -> Verdict:
-    product = _product(site)
-    if not isinstance(product, Product):
-        return product
-    contraction = product.contraction
+    found = _fits(site)
+    if not found:
+        return found
+    contraction = convolution_of(site.region).contraction
     features = [size for size in contraction.axes["k"] if size > 1]
     if len(features) > 1:
         return NO(f"the window of {contraction.hero.name} has more than one element")
     if not contraction.always_inside():
         return NO(f"{contraction.hero.name} has padding or a dilated base")
-    return YES(described(contraction))
-
-
-def _contraction(site: Site) -> Contraction:
-    product = product_of(site.region)
-    assert isinstance(product, Product), product
-    return oriented(product, site.region)
+    return found
 
 
 def _wanted(site: Site) -> Verdict:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     least = site.limits.convolution_matmul_size
     for group in ("m", "n", "k"):
         size = contraction.size(group)
@@ -80,14 +64,14 @@ def _wanted_direct(site: Site) -> Verdict:
 
 
 def _tile(site: Site) -> Tile:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     split = splits_that_fit(site, contraction)
     return MappingProxyType({**default_tile(site, contraction, split), "split": split})
 
 
 def _spec(kernel: str) -> Callable[[Site, Tile], KernelSpec]:
     def spec(site: Site, tile: Tile) -> KernelSpec:
-        contraction = _contraction(site)
+        contraction = contraction_of(site)
         if tile["split"] == 1:
             return tiled_spec(site, tile, contraction, kernel)
         return split_spec(site, tile, contraction, kernel)
@@ -96,7 +80,7 @@ def _spec(kernel: str) -> Callable[[Site, Tile], KernelSpec]:
 
 
 def _direct_tile(site: Site) -> Tile:
-    contraction, target = _contraction(site), site.target
+    contraction, target = contraction_of(site), site.target
     outputs = gcd(4, contraction.hero_dims[-1]) if contraction.hero_dims else 1
     # Neighbours are worth less than threads for every core.
     while outputs > 1 and contraction.hero_elements < outputs * 512 * target.cores:
@@ -105,7 +89,7 @@ def _direct_tile(site: Site) -> Tile:
 
 
 def _direct_spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     threads, outputs = tile["threads"], tile["outputs"]
     if not 1 <= threads <= site.target.threads_per_block:
         most = site.target.threads_per_block

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from hloopt.analysis.layout import same_layout
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict
 from hloopt.kernels.spec import Copy, KernelSpec, Place, Step, Tile
 from hloopt.ops.traits import FORWARDING
 
@@ -16,6 +16,7 @@ __all__ = ["KERNELS"]
 _SAME_BYTES = FORWARDING | {"bitcast", "reshape"}
 
 
+@Recognizer
 def _sources(region: Region) -> list[int] | str:
     """The operand leaf that each result is a copy of, or why one is none."""
     sources = []
@@ -47,8 +48,8 @@ def _source(region: Region, instruction: Instruction, leaf: int) -> int | str:
 
 
 def _fits(site: Site) -> Verdict:
-    found = _sources(site.region)
-    return NO(found) if isinstance(found, str) else YES("every result has the bytes of an operand")
+    problem = _sources.problem(site.region)
+    return NO(problem) if problem else YES("every result has the bytes of an operand")
 
 
 def _wanted(site: Site) -> Verdict:
@@ -61,7 +62,6 @@ def _tile(site: Site) -> Tile:
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     sources = _sources(site.region)
-    assert not isinstance(sources, str), sources
     steps: tuple[Step, ...] = tuple(
         Copy(Place("operand", source), Place("result", number))
         for number, source in enumerate(sources)

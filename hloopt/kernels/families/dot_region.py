@@ -15,9 +15,10 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.elemental import elemental_problem
+from hloopt.kernels.kernel import Recognizer
 from hloopt.ops.traits import REARRANGING
 
-__all__ = ["HEROES", "Product", "product_of"]
+__all__ = ["HEROES", "Product", "convolution_of", "dot_of", "product_of"]
 
 HEROES = frozenset({"dot", "convolution"})
 _MOVES = REARRANGING - {"slice"}
@@ -35,6 +36,7 @@ class Product:
     routes: tuple[tuple[Instruction, ...], ...]
 
 
+@Recognizer
 def product_of(region: Region) -> Product | str:
     """The product of a region, or why it is none."""
     if is_product_call(region.instruction):
@@ -72,6 +74,24 @@ def product_of(region: Region) -> Product | str:
         found.append(route)
     contraction = of_dot(hero) if hero.opcode == "dot" else of_convolution(hero)
     return _problem(contraction) or Product(contraction, tuple(found))
+
+
+@Recognizer
+def dot_of(region: Region) -> Product | str:
+    """The product of a region where it is a dot, or a call of cuBLAS, or why it is none."""
+    product = product_of.find(region)
+    if isinstance(product, str) or product.contraction.is_dot:
+        return product
+    return f"{product.contraction.hero.name} is a convolution"
+
+
+@Recognizer
+def convolution_of(region: Region) -> Product | str:
+    """The product of a region where it is a convolution, or why it is none."""
+    product = product_of.find(region)
+    if isinstance(product, str) or not product.contraction.is_dot:
+        return product
+    return f"{product.contraction.hero.name} is no convolution"
 
 
 def _problem(contraction: Contraction) -> str:

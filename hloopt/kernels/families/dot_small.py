@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from hloopt.analysis.contraction import Contraction
 from hloopt.errors import UsageError
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import dot_of
 from hloopt.kernels.families.dot_tiled import described, result_numbers, splits_that_fit
-from hloopt.kernels.families.dot_tiling import SHARED_BYTES, element_bytes, oriented
+from hloopt.kernels.families.dot_tiling import SHARED_BYTES, contraction_of, element_bytes
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
@@ -30,12 +30,9 @@ def block_threads(contraction: Contraction, tile: Mapping[str, int]) -> int:
 
 
 def _fits(site: Site) -> Verdict:
-    product = product_of(site.region)
-    if isinstance(product, str):
-        return NO(product)
-    contraction = product.contraction
-    if not contraction.is_dot:
-        return NO(f"{contraction.hero.name} is a convolution")
+    if problem := dot_of.problem(site.region):
+        return NO(problem)
+    contraction = dot_of(site.region).contraction
     results = contraction.size("m") * contraction.size("n")
     if results > _MOST_RESULTS:
         return NO(f"m * n = {results}; a block has a thread for each of at most {_MOST_RESULTS}")
@@ -50,14 +47,8 @@ def _shared(contraction: Contraction, batches: int, k: int, slices: int) -> int:
     return (batches * (m * (k + 1) + k * n) + sums) * element_bytes(contraction)
 
 
-def _contraction(site: Site) -> Contraction:
-    product = product_of(site.region)
-    assert isinstance(product, Product), product
-    return oriented(product, site.region)
-
-
 def _wanted(site: Site) -> Verdict:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     m, n, k = (contraction.size(group) for group in ("m", "n", "k"))
     most, least = site.limits.dot_small_size, site.limits.dot_loop_work
     if (m + n) * k < least:
@@ -71,7 +62,7 @@ def _wanted(site: Site) -> Verdict:
 
 
 def _tile(site: Site) -> Tile:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     b, k = contraction.size("b"), contraction.size("k")
     results = contraction.size("m") * contraction.size("n")
     slices = 1
@@ -90,7 +81,7 @@ def _tile(site: Site) -> Tile:
 
 
 def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     for key, value in tile.items():
         if value < 1:
             raise UsageError(f"{_NAME}: {key}={value}; it must be at least 1")

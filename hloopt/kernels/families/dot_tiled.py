@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from hloopt.analysis.contraction import Contraction
 from hloopt.errors import UsageError
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import dot_of, product_of
 from hloopt.kernels.families.dot_tiling import (
+    contraction_of,
     default_tile,
     efficiency_of,
-    oriented,
     splits_wanted,
     tiling_of,
 )
@@ -38,26 +38,6 @@ _MOST_BLOCKS = 2**31 - 1
 _MOST_PARTIAL = 2**31 - 2**22
 
 
-def is_dot(product: Product) -> bool:
-    """Whether it is a dot, or a call of cuBLAS."""
-    return product.contraction.is_dot
-
-
-def _product(site: Site) -> Product | Verdict:
-    product = product_of(site.region)
-    if isinstance(product, str):
-        return NO(product)
-    if not is_dot(product):
-        return NO(f"{product.contraction.hero.name} is a convolution")
-    return product
-
-
-def _contraction(site: Site) -> Contraction:
-    product = product_of(site.region)
-    assert isinstance(product, Product), product
-    return oriented(product, site.region)
-
-
 def described(contraction: Contraction) -> str:
     """M, N, K and the batch in words."""
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
@@ -66,25 +46,25 @@ def described(contraction: Contraction) -> str:
 
 
 def _fits(site: Site) -> Verdict:
-    product = _product(site)
-    return YES(described(product.contraction)) if isinstance(product, Product) else product
+    problem = dot_of.problem(site.region)
+    return NO(problem) if problem else YES(described(dot_of(site.region).contraction))
 
 
 def _fits_split(site: Site) -> Verdict:
-    product = _product(site)
-    if not isinstance(product, Product):
-        return product
-    contraction = product.contraction
+    found = _fits(site)
+    if not found:
+        return found
+    contraction = dot_of(site.region).contraction
     k, partial = contraction.size("k"), 2 * contraction.hero_elements
     if k < 2:
         return NO(f"k={k} cannot be cut")
     if partial > _MOST_PARTIAL:
         return NO(f"two parts have {partial} partial sums; at most {_MOST_PARTIAL} are counted")
-    return YES(described(contraction))
+    return found
 
 
 def _wanted(site: Site) -> Verdict:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     work = _work(contraction)
     least = site.limits.dot_loop_work
     if work < least:
@@ -93,7 +73,7 @@ def _wanted(site: Site) -> Verdict:
 
 
 def _wanted_split(site: Site) -> Verdict:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     wanted = _wanted(site)
     if not wanted:
         return wanted
@@ -116,11 +96,11 @@ def splits_that_fit(site: Site, contraction: Contraction) -> int:
 
 
 def _tile(site: Site) -> Tile:
-    return MappingProxyType(default_tile(site, _contraction(site)))
+    return MappingProxyType(default_tile(site, contraction_of(site)))
 
 
 def _split_tile(site: Site) -> Tile:
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     split = max(2, splits_that_fit(site, contraction))
     return MappingProxyType({**default_tile(site, contraction, split), "split": split})
 
@@ -139,9 +119,7 @@ def tiled_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
 
 def result_numbers(site: Site) -> range:
     """The result leaves that are written: all but the scratch space of a library call."""
-    product = product_of(site.region)
-    assert isinstance(product, Product), product
-    return range(len(product.routes))
+    return range(len(product_of(site.region).routes))
 
 
 def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) -> KernelSpec:
@@ -181,16 +159,16 @@ def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
 
 def tiled_efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     """How near the tiles of a spec come to what the target can do."""
-    contraction = _contraction(site)
+    contraction = contraction_of(site)
     return efficiency_of(contraction, tiling_of(contraction, spec.tile, spec.kernel))
 
 
 def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
-    return tiled_spec(site, tile, _contraction(site), "dot-tiled")
+    return tiled_spec(site, tile, contraction_of(site), "dot-tiled")
 
 
 def _spec_split(site: Site, tile: Mapping[str, int]) -> KernelSpec:
-    return split_spec(site, tile, _contraction(site), "dot-split-k")
+    return split_spec(site, tile, contraction_of(site), "dot-split-k")
 
 
 KERNELS = (

@@ -11,13 +11,14 @@ from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.kernels.families.dot_region import Product
+from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.kernel import Efficiency, Site
 from hloopt.kernels.spec import Tile
 
 __all__ = [
     "SHARED_BYTES",
     "Tiling",
+    "contraction_of",
     "default_tile",
     "efficiency_of",
     "oriented",
@@ -119,6 +120,11 @@ def oriented(product: Product, region: Region) -> Contraction:
         order = [order[dimension] for dimension in major_to_minor(shape)]
     last = next((group for group, size in reversed(order) if size > 1), "n")
     return contraction.swapped() if last == "m" else contraction
+
+
+def contraction_of(site: Site) -> Contraction:
+    """The oriented contraction of a region that is a product."""
+    return oriented(product_of(site.region), site.region)
 
 
 def default_tile(site: Site, contraction: Contraction, split: int = 1) -> dict[str, int]:

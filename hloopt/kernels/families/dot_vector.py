@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from hloopt.analysis.contraction import Contraction
 from hloopt.errors import UsageError
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import dot_of, product_of
 from hloopt.kernels.families.dot_tiled import described, result_numbers
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
@@ -33,12 +33,9 @@ def along_rows(contraction: Contraction) -> bool:
 
 
 def _fits(site: Site) -> Verdict:
-    product = product_of(site.region)
-    if isinstance(product, str):
-        return NO(product)
-    contraction = product.contraction
-    if not contraction.is_dot:
-        return NO(f"{contraction.hero.name} is a convolution")
+    if problem := dot_of.problem(site.region):
+        return NO(problem)
+    contraction = dot_of(site.region).contraction
     m, n = contraction.size("m"), contraction.size("n")
     if min(m, n) != 1:
         return NO(f"neither m={m} nor n={n} is 1")
@@ -46,9 +43,7 @@ def _fits(site: Site) -> Verdict:
 
 
 def _contraction(site: Site) -> Contraction:
-    product = product_of(site.region)
-    assert isinstance(product, Product), product
-    return with_vector(product.contraction)
+    return with_vector(product_of(site.region).contraction)
 
 
 def _wanted(site: Site) -> Verdict:

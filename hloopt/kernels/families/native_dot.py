@@ -15,7 +15,7 @@ from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.families.native_gemm import is_regular
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Recognizer, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "MOST_BYTES", "along_columns", "is_quick", "rows_of_a_task", "small_product"]
@@ -44,9 +44,10 @@ def along_columns(contraction: Contraction) -> Contraction:
     return contraction.swapped() if n < _FEW and m > n else contraction
 
 
+@Recognizer
 def small_product(region: Region) -> Product | str:
     """The product of a region if this kernel can make it, or why it cannot."""
-    product = product_of(region)
+    product = product_of.find(region)
     if isinstance(product, str):
         return product
     contraction = product.contraction
@@ -88,7 +89,7 @@ def _lies_by_columns(contraction: Contraction) -> bool:
 
 
 def _fits(site: Site) -> Verdict:
-    product = small_product(site.region)
+    product = small_product.find(site.region)
     if isinstance(product, str):
         return NO(product)
     contraction = product.contraction
@@ -98,7 +99,7 @@ def _fits(site: Site) -> Verdict:
 
 def is_quick(region: Region) -> bool:
     """Whether a region is a product that this kernel makes quicker than BLAS would."""
-    product = small_product(region)
+    product = small_product.find(region)
     return not isinstance(product, str) and not _slowness(product.contraction)
 
 
@@ -117,20 +118,17 @@ def _slowness(contraction: Contraction) -> str:
 
 def _wanted(site: Site) -> Verdict:
     product = small_product(site.region)
-    assert isinstance(product, Product)
     slowness = _slowness(product.contraction)
     return NO(slowness) if slowness else YES("a call takes longer to get to BLAS")
 
 
 def _tile(site: Site) -> Tile:
     product = small_product(site.region)
-    assert isinstance(product, Product)
     return MappingProxyType({"rows": rows_of_a_task(product.contraction)})
 
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     product = small_product(site.region)
-    assert isinstance(product, Product)
     results = written(range(len(site.region.results)))
     contraction = along_columns(product.contraction)
     most, rows = rows_of_a_task(contraction), tile["rows"]

@@ -15,7 +15,7 @@ from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Recognizer, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
 __all__ = ["KERNELS", "is_regular", "large_product"]
@@ -31,9 +31,10 @@ _ROWS: Final = 256
 _LEAST_ROWS: Final = 48
 
 
+@Recognizer
 def large_product(region: Region) -> Contraction | str:
     """The product of a region if this kernel can make it, or why it cannot."""
-    product = product_of(region)
+    product = product_of.find(region)
     if isinstance(product, str):
         return product
     contraction = product.contraction
@@ -71,7 +72,7 @@ def is_regular(contraction: Contraction, side: Side, groups: str) -> bool:
 
 
 def _fits(site: Site) -> Verdict:
-    contraction = large_product(site.region)
+    contraction = large_product.find(site.region)
     if isinstance(contraction, str):
         return NO(contraction)
     m, n, k = (contraction.size(group) for group in ("m", "n", "k"))
@@ -80,7 +81,6 @@ def _fits(site: Site) -> Verdict:
 
 def _wanted(site: Site) -> Verdict:
     contraction = large_product(site.region)
-    assert isinstance(contraction, Contraction)
     m, n = contraction.size("m"), contraction.size("n")
     if 1 < n < _LEAST_SIDE or m < min(n, _LEAST_SIDE):
         return NO(f"m={m} or n={n} is below {_LEAST_SIDE}: BLAS has loops for that")
@@ -91,7 +91,6 @@ def _wanted(site: Site) -> Verdict:
 
 def _tile(site: Site) -> Tile:
     contraction = large_product(site.region)
-    assert isinstance(contraction, Contraction)
     m, b = contraction.size("m"), contraction.size("b")
     if contraction.size("n") == 1:
         parts = max(1, min(m // _LEAST_ROWS, m * contraction.size("k") // _READ_ONCE))
@@ -102,7 +101,6 @@ def _tile(site: Site) -> Tile:
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     contraction = large_product(site.region)
-    assert isinstance(contraction, Contraction)
     m, rows = contraction.size("m"), tile["rows"]
     if rows > m:
         raise UsageError(f"{_NAME}: rows={rows}; the product has {m}")

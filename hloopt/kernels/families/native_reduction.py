@@ -22,10 +22,9 @@ from hloopt.kernels.families.reductions import (
     accumulator_types,
     operands_of,
     plain_reducer,
-    reduction_problem,
     reductions_of,
 )
-from hloopt.kernels.families.row_phases import RowPhases, row_phases, row_phases_problem
+from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
@@ -166,7 +165,7 @@ def _columns(minor: int, lanes: int) -> int:
 
 
 def _fits(site: Site) -> Verdict:
-    problem = reduction_problem(site.region)
+    problem = reductions_of.problem(site.region)
     if problem:
         return NO(problem)
     reductions = reductions_of(site.region)
@@ -239,7 +238,7 @@ def kept_bytes_of(phases: RowPhases) -> int:
 
 def runs_whole(region: Region) -> bool:
     """Whether rows and all that follows from their reductions are one kernel, and well so."""
-    return not row_phases_problem(region) and not _alone(row_phases(region))
+    return not row_phases.problem(region) and not _alone(row_phases(region))
 
 
 def _alone(phases: RowPhases) -> bool:
@@ -248,7 +247,7 @@ def _alone(phases: RowPhases) -> bool:
 
 
 def _rows_fit(site: Site) -> Verdict:
-    problem = row_phases_problem(site.region)
+    problem = row_phases.problem(site.region)
     if problem:
         return NO(problem)
     phases = row_phases(site.region)

@@ -9,7 +9,6 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from weakref import WeakKeyDictionary
 
 from hloopt.analysis.commuting import order_example
 from hloopt.analysis.elementwise import is_elementwise
@@ -21,7 +20,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.reduction_groups import Group, groups_of
-from hloopt.kernels.kernel import NO, YES, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Recognizer, Site, Verdict
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import Argument, Place
 from hloopt.ops.traits import ASSOCIATIVE
@@ -36,7 +35,6 @@ __all__ = [
     "passes_on",
     "plain_reducer",
     "race_free",
-    "reduction_problem",
     "reductions_of",
     "wanted_by_rule",
 ]
@@ -59,24 +57,6 @@ class Reductions:
         """Elements of each hero."""
         major, middle, minor = self.form.dims
         return middle if self.form.is_row else major * minor
-
-
-_Found = Reductions | str
-_KNOWN: WeakKeyDictionary[Region, _Found] = WeakKeyDictionary()
-
-
-def reductions_of(region: Region) -> Reductions:
-    """The reductions of a region.  Raises ``ValueError`` where ``reduction_problem`` has an answer."""
-    found = _found(region)
-    if not isinstance(found, Reductions):
-        raise ValueError(f"{region.instruction.name}: {found}")  # noqa: TRY004 - of a value
-    return found
-
-
-def reduction_problem(region: Region) -> str:
-    """Why no reduction kernel can run a region, empty where one can."""
-    found = _found(region)
-    return found if isinstance(found, str) else ""
 
 
 def race_free(reductions: Reductions, limits: Limits) -> bool:
@@ -166,14 +146,9 @@ def passes_on(instruction: Instruction) -> Iterator[Instruction]:
                 yield operand
 
 
-def _found(region: Region) -> _Found:
-    found = _KNOWN.get(region)
-    if found is None:
-        found = _KNOWN[region] = _look(region)
-    return found
-
-
-def _look(region: Region) -> _Found:
+@Recognizer
+def reductions_of(region: Region) -> Reductions | str:
+    """The reductions of a region, or why no reduction kernel can run it."""
     if not any(inner.opcode == "reduce" for inner in region.body):
         return "nothing is reduced"
     problem = elemental_problem(region)

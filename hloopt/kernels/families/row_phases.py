@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from weakref import WeakKeyDictionary
 
 from hloopt.analysis.commuting import order_example
 from hloopt.analysis.reduction import reduction_dims
@@ -19,9 +18,10 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.reductions import folds_alone, passes_on, plain_reducer
+from hloopt.kernels.kernel import Recognizer
 from hloopt.types import ArrayShape
 
-__all__ = ["Kept", "RowPhases", "continues_rows", "row_phases", "row_phases_problem"]
+__all__ = ["Kept", "RowPhases", "continues_rows", "row_phases"]
 
 _FORMS_TRIED = 4
 
@@ -78,24 +78,6 @@ class RowPhases:
         )
 
 
-_Found = RowPhases | str
-_KNOWN: WeakKeyDictionary[Region, _Found] = WeakKeyDictionary()
-
-
-def row_phases(region: Region) -> RowPhases:
-    """The phases of a region.  Raises ``ValueError`` where ``row_phases_problem`` has an answer."""
-    found = _found(region)
-    if not isinstance(found, RowPhases):
-        raise ValueError(f"{region.instruction.name}: {found}")  # noqa: TRY004 - of a value
-    return found
-
-
-def row_phases_problem(region: Region) -> str:
-    """Why a region is no sequence of phases over rows; empty where it is."""
-    found = _found(region)
-    return found if isinstance(found, str) else ""
-
-
 def continues_rows(region: Region, before: RowPhases, made: Iterable[Instruction]) -> bool:
     """Whether a region goes on with rows: with ``made``, inputs that are results of the phases before it."""
     if elemental_problem(region):
@@ -109,14 +91,9 @@ def continues_rows(region: Region, before: RowPhases, made: Iterable[Instruction
     return isinstance(_Rows(region, before.rows, before.minor).phases(kinds), RowPhases)
 
 
-def _found(region: Region) -> _Found:
-    found = _KNOWN.get(region)
-    if found is None:
-        found = _KNOWN[region] = _look(region)
-    return found
-
-
-def _look(region: Region) -> _Found:
+@Recognizer
+def row_phases(region: Region) -> RowPhases | str:
+    """The phases of a region, or why it is no sequence of phases over rows."""
     reduces = [inner for inner in region.body if inner.opcode == "reduce"]
     if not reduces:
         return "nothing is reduced"
@@ -148,7 +125,7 @@ class _Rows:
     rows: int
     minor: int
 
-    def phases(self, known: Mapping[Instruction, str] = MappingProxyType({})) -> _Found:
+    def phases(self, known: Mapping[Instruction, str] = MappingProxyType({})) -> RowPhases | str:
         """The phases, or why there are none; ``known`` are inputs that an earlier phase makes, by kind."""
         kinds = dict(known)
         levels = dict.fromkeys(known, 1)

@@ -11,7 +11,6 @@ from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import (
     Reductions,
     operands_of,
-    reduction_problem,
     reductions_of,
     wanted_by_rule,
 )
@@ -42,7 +41,7 @@ _BLOCK = 256
 
 def fits_form(site: Site, is_row: bool, sweep: Callable[[Site], Sweep]) -> Verdict:
     """Whether a region's reductions have a form, and a kernel of the default sweep has room for them."""
-    problem = reduction_problem(site.region)
+    problem = reductions_of.problem(site.region)
     if problem:
         return NO(problem)
     reductions = reductions_of(site.region)

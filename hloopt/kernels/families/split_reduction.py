@@ -20,7 +20,6 @@ from hloopt.kernels.families.reductions import (
     accumulator_types,
     operands_of,
     plain_reducer,
-    reduction_problem,
     reductions_of,
     wanted_by_rule,
 )
@@ -93,7 +92,7 @@ def _parts(site: Site, sweep: Sweep) -> int:
 
 
 def _fits(site: Site) -> Verdict:
-    problem = reduction_problem(site.region)
+    problem = reductions_of.problem(site.region)
     if problem:
         return NO(problem)
     reductions = reductions_of(site.region)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import accumulator_types, operands_of, plain_reducer
-from hloopt.kernels.families.row_phases import RowPhases, row_phases, row_phases_problem
+from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
@@ -33,7 +33,7 @@ def steps_of(phases: RowPhases, tile: Tile) -> int:
 
 
 def _fits(site: Site) -> Verdict:
-    problem = row_phases_problem(site.region)
+    problem = row_phases.problem(site.region)
     if problem:
         return NO(problem)
     phases = row_phases(site.region)

@@ -22,7 +22,6 @@ __all__ = ["EMITTERS"]
 
 def _emit(f: FunctionWriter) -> None:
     product = small_product(f.region)
-    assert isinstance(product, Product)
     contraction = along_columns(product.contraction)
     product = Product(contraction, product.routes)
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))

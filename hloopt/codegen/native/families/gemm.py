@@ -36,7 +36,6 @@ class Lying:
 
 def _emit(f: FunctionWriter) -> None:
     contraction = large_product(f.region)
-    assert isinstance(contraction, Contraction)
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
     rows = f.tile["rows"]
     parts = -(-m // rows)
