@@ -49,6 +49,7 @@ _PLACES: Final = Array("a", Type("char* const", "pointer"), (), "global")
 _HOST: Final = Array("host", struct("hloopt::Host"), (), "global")
 _BYTES: Final = struct("hloopt::Bytes")
 _POINTER: Final = pointer(VOID)
+_ANYTHING: Final = (_POINTER, pointer(VOID, is_read=True))
 
 
 def called_steps(plan: Plan) -> list[KernelStep | HostStep]:
@@ -108,7 +109,8 @@ class _Driver:
     functions: Mapping[str, Function]
 
     def at(self, buffer: Buffer) -> Expr:
-        return _PLACES[self.allocations[id(buffer.allocation)]] + buffer.offset
+        place = _PLACES[self.allocations[id(buffer.allocation)]]
+        return place + buffer.offset if buffer.offset else place
 
     def read(self, buffer: Buffer, type: Type) -> Expr:
         return Unary("*", self.at(buffer).cast(pointer(type, is_read=True)), type)
@@ -168,11 +170,11 @@ class _Driver:
         function, tasks = self.functions[function_name(step, launch)], launch.grid[0]
         places = [self.at(_place(step, argument.place)) for argument in launch.arguments]
         _, _, *parameters = function.parameters
+        values = [*places, *map(as_expr, launch.scalars)]
+        # A pointer to anything takes the place as it is.
         given = [
-            value.cast(parameter.type)
-            for value, parameter in zip(
-                [*places, *map(as_expr, launch.scalars)], parameters, strict=True
-            )
+            value if parameter.type in _ANYTHING else value.cast(parameter.type)
+            for value, parameter in zip(values, parameters, strict=True)
         ]
         if tasks == 1:
             self.do(function.name, 0, 1, *given)
