@@ -95,11 +95,11 @@ def command(
             write_json("diff", {"modules": rows})
         ctx.exit(code)
     count = len(sides[0])
-    equal, verdicts, told, show = _compared(
+    equal, verdicts, document, show = _compared(
         found[:count], found[count:], predictor(target, cost_model), gates, every=every
     )
     if as_json:
-        write_json("diff", {"modules": rows, **told()})
+        write_json("diff", {"modules": rows, **document()})
     else:
         show(console=product())
     for verdict in verdicts:
@@ -118,17 +118,17 @@ def _compared(
     *,
     every: bool,
 ) -> tuple[bool, list[Verdict], Callable[[], dict[str, Any]], Callable[..., None]]:
-    """Whether both sides are equal, what the gates say, and how that is told in JSON and shown."""
+    """Whether both sides are equal, what the gates say, and what writes that as JSON and as a table."""
     if len(before) == len(after) == 1:
         difference = compare(before[0].module, after[0].module, predicting)
         verdicts = _verdicts(gates, *map(figures, difference.totals))
-        told = partial(difference_json, difference, verdicts)
+        document = partial(difference_json, difference, verdicts)
         show = partial(show_difference, difference, verdicts, every=every)
-        return difference.equal, verdicts, told, show
+        return difference.equal, verdicts, document, show
     dumps = compare_dumps(before, after, predicting)
     verdicts = _verdicts(gates, *dumps.sums)
-    told, show = partial(dump_json, dumps, verdicts), partial(show_dumps, dumps, verdicts)
-    return dumps.equal, verdicts, told, show
+    document, show = partial(dump_json, dumps, verdicts), partial(show_dumps, dumps, verdicts)
+    return dumps.equal, verdicts, document, show
 
 
 def _stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:

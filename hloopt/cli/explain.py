@@ -112,8 +112,8 @@ def command(
     texts = open_texts(paths)
     explaining = _Explaining(selection, choice, names, every, as_json, len(texts) > 1)
     if not selection.has_kernels:
-        told = f"kernels are CUDA: for {explaining.target.name} fusion alone is explained"
-        click.echo(f"note: {told}", err=True)
+        note = f"kernels are CUDA: for {explaining.target.name} fusion alone is explained"
+        click.echo(f"note: {note}", err=True)
     if names:
         one_text(texts, "an INSTRUCTION belongs")
     rows, code = each_input(texts, explaining.explained, "explaining")
@@ -220,8 +220,10 @@ def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if Path(names[0]).suffix in _SUFFIXES:
             raise UsageError(f"{names[0]}: no such file or directory")
         if files and not (files[-1] == "-" or Path(files[-1]).exists() or _may_be_file(files[-1])):
-            told = ", ".join((files[-1], *names))
-            raise UsageError(f"one instruction is explained, or two; no file is called so: {told}")
+            names_given = ", ".join((files[-1], *names))
+            raise UsageError(
+                f"one instruction is explained, or two; no file is called so: {names_given}"
+            )
     return files, tuple(names)
 
 

@@ -179,11 +179,11 @@ def chosen(options: PassOptions, kernels: KernelOptions, aim: str | None = None)
     pipeline, advice, watcher = _advised(shown, options.fusion_rule, kernels)
     controls = Controls(fuel=options.fuel, stop_after=options.stop_after, advice=advice)
     controls.check(shown.entries)
-    told = label
+    short_name = label
     if label == "passes":
         is_short = typed and not {"#", "\n"} & set(typed)
-        told = typed.strip() if typed and is_short else str(shown)
-    return Chosen(pipeline, controls, label, told, watcher)
+        short_name = typed.strip() if typed and is_short else str(shown)
+    return Chosen(pipeline, controls, label, short_name, watcher)
 
 
 def _named(options: PassOptions) -> tuple[Pipeline, str]:
@@ -211,10 +211,10 @@ def _advised(
         if rules:
             raise UsageError(f"--fusion-rule {rules[0]}: no pass of the pipeline fuses anything")
         if decisions:
-            told = f"{decisions.name}: no pass of the pipeline fuses anything"
+            problem = f"{decisions.name}: no pass of the pipeline fuses anything"
             if kernels.frozen:
-                raise UsageError(told)
-            click.echo(f"note: {told}", err=True)
+                raise UsageError(problem)
+            click.echo(f"note: {problem}", err=True)
         return pipeline, None, None
     pipeline, advice = advised(pipeline, [*map(load_rule, rules)], decisions, frozen=kernels.frozen)
     return pipeline, advice, LockWatcher(advice.ledgers) if kernels.write_lock is not None else None

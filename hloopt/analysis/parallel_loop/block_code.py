@@ -77,7 +77,7 @@ def _written(
             known = places.setdefault(read.value, set())
             known |= wanted
             if len(known) > _MOST_SETS:
-                # Beyond this many, places are not told apart: one entry holds their total count.
+                # Beyond this many, places are not distinguished: one entry holds their total count.
                 counts[read.value] = sum(counts[place] for place in known)
                 places[read.value] = {read.value}
     return total, frozenset(found)

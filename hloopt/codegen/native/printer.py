@@ -23,7 +23,7 @@ class NativePrinter(Printer):
         self.linkage = linkage
 
     def head(self, function: Function) -> str:
-        """No launch bounds: tasks are told by parameters."""
+        """No launch bounds: the range of tasks is given by parameters."""
         return f"{self.linkage} {function.name}("
 
     def unroll(self, times: int | None) -> str | None:

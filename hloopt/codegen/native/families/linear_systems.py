@@ -45,7 +45,7 @@ class _Matrix:
 
     @property
     def given(self) -> tuple[Operand, ...]:
-        """What a routine is told."""
+        """What a routine takes: address, rows and columns."""
         return (self.memory.address(self.at), self.rows, self.columns)
 
     def turned(self) -> _Matrix:
