@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hloopt.ir import Module
     from hloopt.pipelines import Given
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
-    from hloopt.runtime import Program
+    from hloopt.runtime.program import Program
 
 __version__ = "0.1.0"
 
@@ -134,12 +134,12 @@ def compile(
     cores; results are the same for any number.
     A program of several participants is run by ``program.run_participants`` with a list of inputs for each.
     """
-    from hloopt.runtime import compile_module
+    from hloopt.backends import compile_module
 
     options = None
     if target is not None and device != "cpu":
+        from hloopt.backends.device_compile import DeviceOptions
         from hloopt.kernels.selection import KernelSelection
-        from hloopt.runtime.device_compile import DeviceOptions
 
         options = DeviceOptions(selection=KernelSelection(target=target))
     return compile_module(

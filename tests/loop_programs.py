@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import hloopt
+from hloopt.backends.device_compile import DeviceOptions, prepare
+from hloopt.backends.emulator import EmulatorDevice
 from hloopt.kernels.plan import KernelStep, PlanStep
-from hloopt.runtime.device_compile import DeviceOptions, prepare
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.runtime.emulator import EmulatorDevice
 
 Array = np.ndarray[Any, Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.runtime.numpy.compiler import Compiler
+from hloopt.backends.numpy.compiler import Compiler
 
 Array = np.ndarray[Any, Any]
 

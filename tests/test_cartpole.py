@@ -13,7 +13,7 @@ import pytest
 
 import hloopt
 from harness import compile_everywhere
-from hloopt.runtime.emulator import EmulatorDevice
+from hloopt.backends.emulator import EmulatorDevice
 from loop_programs import resized
 
 KEY = np.array([3, 14], np.uint32)

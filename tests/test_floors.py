@@ -34,6 +34,7 @@ FLOORS = {
     "rewrite": 5,
     "cost_models": 6,
     "passes": 6,
+    "simplify": 6,
     "fusion": 7,
     "kernel_ir": 6,
     "kernels": 8,
@@ -41,10 +42,12 @@ FLOORS = {
     "presets": 5,
     "pipelines": 9,
     "runtime": 10,
-    "report": 11,
-    "cli": 12,
-    "__init__": 13,
-    "__main__": 13,
+    "backends": 11,
+    "study": 12,
+    "report": 13,
+    "cli": 14,
+    "__init__": 15,
+    "__main__": 15,
 }
 
 # Upward on purpose, with the reason.
@@ -58,7 +61,7 @@ EXCEPTIONS = {
 # Packages that only some rooms may import, and where.
 CONFINED = {
     "lark": ("text",),
-    "cupy": ("runtime.cuda",),
+    "cupy": ("backends.cuda",),
     "rich": ("report", "cli"),
     "click": ("report", "cli"),
 }

@@ -11,6 +11,7 @@ import pytest
 from growing import SHAPES, doubled_calls
 
 import hloopt
+from hloopt.backends.native.compile import plan_native
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.ir.build import clone_module
@@ -22,7 +23,6 @@ from hloopt.kernels.selection import choose
 from hloopt.pipelines import PASSES, for_target, parse_pipeline
 from hloopt.report.cost import kernel_costs
 from hloopt.report.stats import module_stats
-from hloopt.runtime.native.compile import plan_native
 from hloopt.targets import find_gpu
 from hloopt.verify import verify_module
 from support import count_calls

@@ -16,12 +16,12 @@ import pytest
 
 import hloopt
 from harness import compile_everywhere
+from hloopt.backends.device_compile import prepare
+from hloopt.backends.emulator import EmulatorDevice
 from hloopt.errors import UnsupportedError
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.pipelines import PIPELINES
-from hloopt.runtime.device_compile import prepare
-from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import load_inputs
 from hloopt.runtime.judge import Judge
 from loop_programs import SAMPLES, Array, emulated, kernel_of, resized, text_of

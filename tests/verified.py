@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hloopt.backends.native.codegen.families import emitters
 from hloopt.codegen.device import Uses
-from hloopt.codegen.native.families import emitters
 from hloopt.codegen.program import KernelProgram, kernel_steps, launched
 from hloopt.codegen.writer import write_function
 from hloopt.kernel_ir.statements import Function

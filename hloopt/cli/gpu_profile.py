@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.description import describe_gpu, this_gpu
+from hloopt.backends.cuda.profile import Profile, profile
+from hloopt.backends.device_compile import CompiledProgram
+from hloopt.backends.nvrtc import FAST_MATH, TIMED
 from hloopt.cli.outputs import write_text
-from hloopt.runtime.cuda import CudaDevice
-from hloopt.runtime.cuda.description import describe_gpu, this_gpu
-from hloopt.runtime.cuda.profile import Profile, profile
-from hloopt.runtime.device_compile import CompiledProgram
-from hloopt.runtime.nvrtc import FAST_MATH, TIMED
 
 if TYPE_CHECKING:
     from hloopt.cli.run_options import RunOptions
     from hloopt.cli.selecting import Selecting
-    from hloopt.runtime import Program
+    from hloopt.runtime.program import Program
 
 __all__ = ["choose_for_this_gpu", "timed_kernels"]
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.backends.native import codegen as native
+from hloopt.backends.native.compile import plan_ready
+from hloopt.backends.nvrtc import architecture, compile_cuda
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end, write_json
@@ -16,7 +19,6 @@ from hloopt.cli.kernel_options import KERNELS, KernelOptions
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
 from hloopt.cli.selecting import Selecting, selecting
-from hloopt.codegen import native
 from hloopt.codegen.program import KernelProgram, listed, render
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.kernels.plan import KernelStep, function_name, walk_steps
@@ -30,19 +32,17 @@ from hloopt.report.cost import costs_by_place
 from hloopt.report.kernels import choice_json, kernel_list, show_choices, show_list
 from hloopt.report.plan import memory_json, memory_line, show_plan
 from hloopt.runtime.device_program import descriptions
-from hloopt.runtime.native.compile import plan_ready
-from hloopt.runtime.nvrtc import architecture, compile_cuda
 from hloopt.targets import find_gpu
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hloopt.backends.nvrtc import Resources
     from hloopt.cost_models.predictor import Predictor
     from hloopt.ir import Module
     from hloopt.kernels.plan import Plan
     from hloopt.kernels.selection import Choice, KernelSelection
     from hloopt.report.cost import Costs
-    from hloopt.runtime.nvrtc import Resources
 
 __all__ = ["command"]
 

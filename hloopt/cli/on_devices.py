@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hloopt.backends import compile_module
+from hloopt.backends.device_compile import CompiledProgram, DeviceOptions
+from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.cli.selecting import Selecting, choices_of, selecting
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.selection import KernelSelection
-from hloopt.runtime import compile_module
-from hloopt.runtime.device_compile import CompiledProgram, DeviceOptions
-from hloopt.runtime.native.compile import CompiledNative, compile_native
 
 if TYPE_CHECKING:
     from hloopt.cli.run_options import RunOptions
     from hloopt.ir import Module
-    from hloopt.runtime import Program
+    from hloopt.runtime.program import Program
 
 __all__ = ["OnDevices"]
 

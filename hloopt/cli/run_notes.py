@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hloopt.analysis.liveness import peak
+from hloopt.backends.numpy.quick_math import QUICK
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 from hloopt.kernels.plan import HostStep, walk_steps
 from hloopt.report.numbers import byte_size
 from hloopt.runtime.memory import memory_limit
-from hloopt.runtime.numpy.quick_math import QUICK
 from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
-    from hloopt.runtime import Program
+    from hloopt.runtime.program import Program
 
 __all__ = [
     "bytes_alive",

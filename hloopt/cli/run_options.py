@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from hloopt.backends import check_device
 from hloopt.cli.gpu_options import Profiling
 from hloopt.cli.kernel_options import KernelOptions
 from hloopt.cli.outputs import is_folder
 from hloopt.cli.pipeline_options import PassOptions
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.runtime import check_device
 
 __all__ = ["RunOptions"]
 

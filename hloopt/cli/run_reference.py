@@ -16,7 +16,7 @@ from hloopt.runtime.judge import Judge, named
 if TYPE_CHECKING:
     from hloopt.cli.run_options import RunOptions
     from hloopt.interpret import Host
-    from hloopt.runtime import Program
+    from hloopt.runtime.program import Program
 
 __all__ = ["Measure", "Reference", "Results", "Tolerances"]
 

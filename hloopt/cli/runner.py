@@ -8,6 +8,8 @@ from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hloopt.backends import check_device_takes, compile_module
+from hloopt.backends.numpy.threads import thread_count
 from hloopt.cli.files import Input
 from hloopt.cli.kernel_options import needs_kernels
 from hloopt.cli.messages import show_silent, show_unread
@@ -31,22 +33,20 @@ from hloopt.interpret import participant_counts, supported, tells_participants_a
 from hloopt.ir import Module, build
 from hloopt.proto import write_snapshot
 from hloopt.report.run import Row, RunReport
-from hloopt.runtime import check_device_takes, compile_module
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.comparison import not_finite
 from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs
-from hloopt.runtime.numpy.threads import thread_count
 from hloopt.runtime.streams import load_host, npz
 from hloopt.runtime.timing import measure_in_turn
 
 if TYPE_CHECKING:
+    from hloopt.backends.cuda.profile import Profile
     from hloopt.cli.on_devices import OnDevices
     from hloopt.cli.run_options import RunOptions
     from hloopt.interpret import Host
     from hloopt.interpret.progress import Progress
-    from hloopt.runtime import Program
-    from hloopt.runtime.cuda.profile import Profile
+    from hloopt.runtime.program import Program
 
 __all__ = ["Runner", "Stage"]
 

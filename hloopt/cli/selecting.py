@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.backends.native.lowering import NATIVE
+from hloopt.backends.native.whole_loops import with_whole_loops
+from hloopt.backends.trial import try_kernel
 from hloopt.cli.outputs import write_text
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
@@ -15,7 +18,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.lock_file import decisions_text, head_text, read_tables
 from hloopt.fusion.strategies import has_strategy
 from hloopt.kernels.lock import entry_of, lock_text
-from hloopt.kernels.lowering import DEVICE, NATIVE
+from hloopt.kernels.lowering import DEVICE
 from hloopt.kernels.registry import registered
 from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.selection.selectors import load_rule
@@ -23,8 +26,6 @@ from hloopt.kernels.user import load_kernels
 from hloopt.kernels.verifier import verify_with
 from hloopt.kernels.written import drop_others
 from hloopt.rewrite.entries import select
-from hloopt.runtime.native.whole_loops import with_whole_loops
-from hloopt.runtime.trial import try_kernel
 from hloopt.targets import find_gpu, find_target
 from hloopt.targets.host import HOST
 

@@ -29,7 +29,7 @@ from hloopt.report.study_table import show_study
 
 if TYPE_CHECKING:
     from hloopt.report.study_gate import RatioGate, Reached
-    from hloopt.runtime.study.plan import ModuleRow, Strategy
+    from hloopt.study.plan import ModuleRow, Strategy
 
 __all__ = ["command"]
 

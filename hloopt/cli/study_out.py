@@ -13,7 +13,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
-    from hloopt.runtime.study.optimised import Optimised
+    from hloopt.study.optimised import Optimised
 
 __all__ = ["Folder", "Keep", "check_folder", "check_page"]
 

@@ -21,20 +21,20 @@ from hloopt.errors import (
 from hloopt.kernels.selection import KernelSelection
 from hloopt.report.cost import kernel_costs
 from hloopt.report.study_cost import counts_of, predicted
-from hloopt.runtime.study.cells import Cell, Checked
-from hloopt.runtime.study.devices import way_of
-from hloopt.runtime.study.execute import Limits, execute, gpu_target, too_much
-from hloopt.runtime.study.optimised import aimed, optimised
-from hloopt.runtime.study.reference import MOST_WORK, reference
-from hloopt.runtime.study.xla import execute_xla
+from hloopt.study.cells import Cell, Checked
+from hloopt.study.devices import way_of
+from hloopt.study.execute import Limits, execute, gpu_target, too_much
+from hloopt.study.optimised import aimed, optimised
+from hloopt.study.reference import MOST_WORK, reference
+from hloopt.study.xla import execute_xla
 
 if TYPE_CHECKING:
     from hloopt.cli.study_setup import StudyOptions
     from hloopt.cost_models.predictor import Predictor
-    from hloopt.runtime.study.cells import Counts
-    from hloopt.runtime.study.optimised import Optimised
-    from hloopt.runtime.study.plan import ModuleRow, Strategy, StudyPlan
-    from hloopt.runtime.study.reference import Reference
+    from hloopt.study.cells import Counts
+    from hloopt.study.optimised import Optimised
+    from hloopt.study.plan import ModuleRow, Strategy, StudyPlan
+    from hloopt.study.reference import Reference
 
 __all__ = ["Studied", "StudyRunner"]
 

@@ -17,9 +17,9 @@ from hloopt.errors import UsageError
 from hloopt.report.study import Device
 from hloopt.report.study_gate import RatioGate
 from hloopt.rewrite.spec import did_you_mean
-from hloopt.runtime.study.devices import check_name, way_of
-from hloopt.runtime.study.plan import ModuleRow, StudyPlan
-from hloopt.runtime.study.study_file import named_strategies, read_study
+from hloopt.study.devices import check_name, way_of
+from hloopt.study.plan import ModuleRow, StudyPlan
+from hloopt.study.study_file import named_strategies, read_study
 from hloopt.targets import find_target
 
 __all__ = ["StudyOptions", "chosen_devices", "chosen_modules", "chosen_plan"]

@@ -21,12 +21,12 @@ expressions.  All nodes are frozen; equal nodes are equal values.  As ``hloopt k
                  ``If`` and ``Block`` have bodies; ``Barrier``, ``Copy`` and ``Wait`` are between threads
 ``scope``        builds bodies: a ``Scope`` is a block that is being written; it gives names once, knows
                  which values it has already, and may be filled in several places at a time
-``printer``      CUDA C.  The emulator's printer (``runtime/emulator/printer.py``) inserts a check at each
-                 access of memory, the host's (``codegen/native/printer.py``) writes C++ for its compiler
+``printer``      CUDA C.  The emulator's printer (``backends/emulator/printer.py``) inserts a check at each
+                 access of memory, ``backends/native/codegen/printer.py`` writes C++ for the host's compiler
 ``verifier``     what holds of every kernel: types, scopes, barriers that all threads reach, indices
 ``listing``      the form above
 
 Emitters (``codegen/elemental``, ``families``, ``loops``) build nodes and never text; transforms
-(``codegen/native/lanes``) go from tree to tree.  A new node needs a row in ``operands_of`` or
+(``backends/native/codegen/lanes``) go from tree to tree.  A new node needs a row in ``operands_of`` or
 ``expressions_of``, in the printer, the listing and the verifier; ``tests/kernel_ir`` names what is missing.
 """

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
+from hloopt.analysis.effects import Effects
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import SourceError, UnsupportedError
@@ -17,7 +18,6 @@ from hloopt.ir.walk import called_computations
 from hloopt.kernels.agreement import disagreement
 from hloopt.kernels.spec import Copy, KernelSpec, Place
 from hloopt.ops.traits import CONTROL_FLOW, FREE
-from hloopt.passes.effects import Effects
 from hloopt.types import ArrayShape
 
 if TYPE_CHECKING:

@@ -16,8 +16,6 @@ from typing import Final
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.native_row_fusion import NativeRowFusion
-from hloopt.kernels.native_splitter import NativeSplitter
 from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.copy_insertion import CopyInsertion
@@ -37,7 +35,7 @@ from hloopt.passes.sole_participant import SoleParticipant
 from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.rewrite import Pipeline
 
-__all__ = ["DEVICE", "EXPANDERS", "NATIVE", "NATIVE_EXPANDERS", "make_ready"]
+__all__ = ["DEVICE", "EXPANDERS", "make_ready"]
 
 EXPANDERS: Final[Mapping[type[Expander], str]] = MappingProxyType(
     {
@@ -79,38 +77,8 @@ DEVICE: Final = Pipeline(
 """The pipeline ``device``."""
 
 
-NATIVE_EXPANDERS: Final[Mapping[type[Expander], str]] = MappingProxyType(
-    {
-        BatchNormExpander: "sums and elementwise ops become loops",
-        StochasticConvertExpander: "plain arithmetic",
-    }
-)
-"""The expanders for the native device, each with the reason why.
-
-What else no loop computes has kernels of its own, such as linear systems and transforms, or the NumPy executor
-runs it: top-k by partitions, eigenvalues by LAPACK, ragged products by BLAS, running sums in one go.
-"""
-
-NATIVE: Final = Pipeline(
-    (
-        CallInliner(),
-        SoleParticipant(),
-        *(expander() for expander in NATIVE_EXPANDERS),
-        LayoutNormalization(),
-        NativeRowFusion(),
-        NativeSplitter(),
-        ViewsToBitcasts(),
-        DeadCodeElimination(),
-        FlattenCallGraph(),
-        Schedule(),
-        CopyInsertion(),
-    )
-)
-"""The pipeline ``native``."""
-
-
 def make_ready(module: Module, pipeline: Pipeline = DEVICE) -> Module:
-    """A copy of a module that ``plan_program`` takes: ``DEVICE``, or ``NATIVE``, has run over it."""
+    """A copy of a module that ``plan_program`` takes: ``DEVICE`` or another such pipeline has run over it."""
     copy = clone_module(module)
     pipeline.run(copy)
     return copy

@@ -26,38 +26,38 @@ __all__ = [
 
 # Special kernels come before general ones; a line is added by whoever writes the family.
 FAMILIES: tuple[str, ...] = (
-    "copy",
-    "while_per_thread",
-    "while_per_block",
-    "fft",
-    "linear_systems",
-    "library",
-    "dot_vector",
-    "dot_small",
-    "dot_tiled",
-    "convolution",
-    "in_place_update",
-    "scatter",
-    "scan",
-    "sort",
-    "whole_row",
-    "row_reduction",
-    "column_reduction",
-    "split_reduction",
-    "transpose",
-    "concatenate",
-    "loop",
-    "native_while",
-    "native_update",
-    "native_dot",
-    "native_gemm",
-    "native_linear_systems",
-    "native_fft",
-    "native_reduction",
-    "native_call",
-    "native_loop",
+    "kernels.families.copy",
+    "kernels.families.while_per_thread",
+    "kernels.families.while_per_block",
+    "kernels.families.fft",
+    "kernels.families.linear_systems",
+    "kernels.families.library",
+    "kernels.families.dot_vector",
+    "kernels.families.dot_small",
+    "kernels.families.dot_tiled",
+    "kernels.families.convolution",
+    "kernels.families.in_place_update",
+    "kernels.families.scatter",
+    "kernels.families.scan",
+    "kernels.families.sort",
+    "kernels.families.whole_row",
+    "kernels.families.row_reduction",
+    "kernels.families.column_reduction",
+    "kernels.families.split_reduction",
+    "kernels.families.transpose",
+    "kernels.families.concatenate",
+    "kernels.families.loop",
+    "backends.native.kernels.while_loop",
+    "backends.native.kernels.update",
+    "backends.native.kernels.dot",
+    "backends.native.kernels.gemm",
+    "backends.native.kernels.linear_systems",
+    "backends.native.kernels.fft",
+    "backends.native.kernels.reduction",
+    "backends.native.kernels.call",
+    "backends.native.kernels.loop",
 )
-"""Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
+"""Modules with ``KERNELS``: those of GPUs, then those of the native device."""
 
 _REGISTERED: dict[str, Kernel] = {}
 
@@ -66,7 +66,7 @@ _REGISTERED: dict[str, Kernel] = {}
 def _own() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for family in FAMILIES:
-        module = importlib.import_module(f"hloopt.kernels.families.{family}")
+        module = importlib.import_module(f"hloopt.{family}")
         found.extend(module.KERNELS)
     return tuple(found)
 

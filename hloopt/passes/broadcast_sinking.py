@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.passes.simplify.broadcast import SINKING
 from hloopt.rewrite import RulePass, RuleSet
+from hloopt.simplify.broadcast import SINKING
 
 __all__ = ["BroadcastSinking"]
 

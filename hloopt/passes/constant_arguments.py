@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.signatures import branch_operands, with_elements, with_parameters
 from hloopt.ir.walk import wrapped_computations
-from hloopt.passes.signatures import branch_operands, with_elements, with_parameters
 from hloopt.rewrite import PassLog, same_layout
 
 __all__ = ["Arguments"]

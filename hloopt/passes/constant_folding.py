@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.effects import Effects
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UnsupportedError, UsageError
@@ -17,7 +18,6 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations, callees_first, wrapped_computations
 from hloopt.ops.traits import SIZES
 from hloopt.passes.constant_arguments import Arguments
-from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, DotDims, Literal, Shape, array, parts_of
 

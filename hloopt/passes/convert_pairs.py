@@ -7,8 +7,6 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import PERMUTING
-from hloopt.passes.simplify.conversion import PAIRS, is_lossless
-from hloopt.passes.simplify.dimensions import adds_only_ones, all_users_are, used_once
 from hloopt.rewrite import (
     Match,
     Rule,
@@ -18,6 +16,8 @@ from hloopt.rewrite import (
     splat_literal,
     var,
 )
+from hloopt.simplify.conversion import PAIRS, is_lossless
+from hloopt.simplify.dimensions import adds_only_ones, all_users_are, used_once
 from hloopt.types import DType, Literal, array
 
 __all__ = ["RULES", "ConvertPairs"]

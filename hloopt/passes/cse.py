@@ -6,11 +6,11 @@ from collections.abc import Hashable
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
+from hloopt.analysis.effects import Effects
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first
 from hloopt.ops.traits import FOLDING, LIBRARY, NOT_MERGEABLE
-from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape, descending

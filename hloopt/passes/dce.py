@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hloopt.analysis.effects import Effects
+from hloopt.analysis.needed import Needed
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Module, edit
-from hloopt.ir.walk import called_computations, callees_first
-from hloopt.passes.effects import Effects
-from hloopt.passes.needed import Needed
-from hloopt.passes.signatures import (
+from hloopt.ir.signatures import (
     drop_parameters,
     keep_barrier_elements,
     keep_branch_elements,
@@ -17,6 +16,7 @@ from hloopt.passes.signatures import (
     takes_only,
     tied,
 )
+from hloopt.ir.walk import called_computations, callees_first
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import TupleShape
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import open_computations
-from hloopt.passes.regions import is_liftable, lifted
-from hloopt.passes.site import Site
 from hloopt.rewrite import Pass, PassLog, same_layout
+from hloopt.rewrite.regions import is_liftable, lifted
+from hloopt.rewrite.site import Site
 from hloopt.types import ArrayShape
 
 __all__ = ["MapInliner"]

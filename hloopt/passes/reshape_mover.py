@@ -10,7 +10,9 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
-from hloopt.passes.simplify.dimensions import (
+from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout
+from hloopt.rewrite.site import is_replaceable
+from hloopt.simplify.dimensions import (
     ELEMENTWISE,
     adds_only_ones,
     dimensions,
@@ -18,8 +20,6 @@ from hloopt.passes.simplify.dimensions import (
     unmodified_dimensions,
     used_once,
 )
-from hloopt.passes.site import is_replaceable
-from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout
 from hloopt.types import ArrayShape, Dims, Layout, Literal
 
 __all__ = ["ReshapeMover"]

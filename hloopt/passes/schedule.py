@@ -27,13 +27,13 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from hloopt.analysis.aliasing import Aliasing, analyze_aliasing
+from hloopt.analysis.effects import Effects
 from hloopt.analysis.liveness import Known, called_bytes, peak
 from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.analysis.overwriting import Overwrite, copied_bytes, overwrites, readers_first
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import callees_first, execution_order, top_level_computations
-from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import Dims
 

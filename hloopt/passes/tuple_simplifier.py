@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.passes.simplify.tuples import RULES
 from hloopt.rewrite import RulePass, RuleSet
+from hloopt.simplify.tuples import RULES
 
 __all__ = ["TupleSimplifier"]
 

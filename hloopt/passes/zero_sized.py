@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hloopt.analysis.effects import Effects
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.ops.traits import NOT_MERGEABLE
-from hloopt.passes.effects import Effects
-from hloopt.passes.site import Site, is_replaceable
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.site import Site, is_replaceable
 from hloopt.types import ArrayShape
 
 __all__ = ["ZeroSized"]

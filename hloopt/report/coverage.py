@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.analysis.region import region_of
-from hloopt.codegen.native import render as render_native
+from hloopt.backends.native.codegen import render as render_native
+from hloopt.backends.native.lowering import NATIVE
 from hloopt.codegen.program import kernel_steps, render
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UnsupportedError
@@ -23,7 +24,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.examples import NO_KERNEL, WITHOUT, example_text, opcodes
 from hloopt.kernels.kernel import Kernel, KernelDevice, Site
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import DEVICE, NATIVE, make_ready
+from hloopt.kernels.lowering import DEVICE, make_ready
 from hloopt.kernels.needed import selectable
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels

@@ -23,7 +23,7 @@ from hloopt.report.prediction import sum_word, trip_notes
 from hloopt.rewrite.source_lines import lines_text
 
 if TYPE_CHECKING:
-    from hloopt.runtime.nvrtc import Resources
+    from hloopt.backends.nvrtc import Resources
 
 __all__ = ["Functions", "choice_json", "estimate_json", "kernel_list", "show_choices", "show_list"]
 

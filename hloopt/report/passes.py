@@ -19,8 +19,6 @@ from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.passes import convert_pairs
 from hloopt.passes.examples import rule_examples, whole_module
-from hloopt.passes.simplify import RULES
-from hloopt.passes.simplify.xla import ENTRIES, Entry
 from hloopt.pipelines import PASSES
 from hloopt.presets import Row, preset_rows
 from hloopt.report.console import table
@@ -29,6 +27,8 @@ from hloopt.rewrite import Fix, Pass, PassLog, Pipeline, Rule, RuleSet, apply_ru
 from hloopt.rewrite.entries import Entry as RunEntry
 from hloopt.rewrite.entries import entry_text
 from hloopt.rewrite.spec import value_text
+from hloopt.simplify import RULES
+from hloopt.simplify.xla import ENTRIES, Entry
 from hloopt.text.parser import parse_module
 
 __all__ = [

@@ -31,7 +31,7 @@ from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size
 
 if TYPE_CHECKING:
-    from hloopt.runtime.nvrtc.resources import Resources
+    from hloopt.backends.nvrtc.resources import Resources
 
 __all__ = ["PlanRow", "memory_json", "memory_line", "plan_rows", "plan_text", "show_plan"]
 

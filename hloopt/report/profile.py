@@ -12,8 +12,8 @@ from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size, seconds
 
 if TYPE_CHECKING:
-    from hloopt.runtime.cuda.profile import Profile
-    from hloopt.runtime.cuda.timing import KernelTime
+    from hloopt.backends.cuda.profile import Profile
+    from hloopt.backends.cuda.timing import KernelTime
     from hloopt.targets import Target
 
 __all__ = ["profile_json", "show_profile"]

@@ -17,7 +17,7 @@ from hloopt.runtime.comparison import Comparison
 from hloopt.runtime.timing import Timing
 
 if TYPE_CHECKING:
-    from hloopt.runtime.cuda.profile import Profile
+    from hloopt.backends.cuda.profile import Profile
 
 __all__ = ["Row", "RunReport"]
 

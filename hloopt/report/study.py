@@ -11,10 +11,10 @@ from typing import Any
 from hloopt.dataclass import dataclass
 from hloopt.report.cost import launches_text
 from hloopt.report.numbers import byte_size, seconds
-from hloopt.runtime.study.cells import Cell, Measured
-from hloopt.runtime.study.devices import way_of
-from hloopt.runtime.study.plan import ModuleRow, Strategy
 from hloopt.spelling import first_of
+from hloopt.study.cells import Cell, Measured
+from hloopt.study.devices import way_of
+from hloopt.study.plan import ModuleRow, Strategy
 
 __all__ = ["Device", "Study", "launch_text", "result_text", "study_json", "time_text"]
 

@@ -10,7 +10,7 @@ from hloopt.cost_models.loop_time import LoopTime
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.ir import Module
 from hloopt.report.cost import KernelCost, totals
-from hloopt.runtime.study.cells import Counts, Parts, Predicted
+from hloopt.study.cells import Counts, Parts, Predicted
 
 __all__ = ["counts_of", "predicted"]
 

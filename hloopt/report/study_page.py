@@ -10,8 +10,8 @@ from typing import Final
 from hloopt.report.numbers import seconds
 from hloopt.report.study import Device, Study, launch_text, result_text, time_text
 from hloopt.report.study_table import bought_text, notes, over_text
-from hloopt.runtime.study.cells import Cell, Parts
-from hloopt.runtime.study.plan import ModuleRow, Strategy
+from hloopt.study.cells import Cell, Parts
+from hloopt.study.plan import ModuleRow, Strategy
 
 __all__ = ["study_page"]
 

@@ -12,8 +12,8 @@ from hloopt.cost_models.loop_time import MODEL as LOOP_MODEL
 from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.study import Device, Study, launch_text, result_text, time_text
-from hloopt.runtime.study.cells import Cell
-from hloopt.runtime.study.plan import ModuleRow, Strategy
+from hloopt.study.cells import Cell
+from hloopt.study.plan import ModuleRow, Strategy
 
 __all__ = ["bought_text", "over_text", "ratio_text", "show_study"]
 

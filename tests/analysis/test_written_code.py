@@ -9,9 +9,9 @@ import hloopt
 from hloopt.analysis import written_code
 from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
 from hloopt.analysis.written_code import elements_of_thread, written
+from hloopt.backends.device_compile import prepare
 from hloopt.codegen.program import kernel_steps
 from hloopt.ir import Instruction
-from hloopt.runtime.device_compile import prepare
 
 FUSED = "priority-fusion,cse,dce"
 

@@ -32,14 +32,14 @@ import golden
 import hloopt
 from compile_kernels import written
 from hloopt.analysis.cost import module_cost
+from hloopt.backends.device_compile import DeviceOptions, Prepared, prepare
+from hloopt.backends.native.compile import prepare_native
+from hloopt.backends.nvrtc import CompilationError, compile_cuda
 from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.kernels.selection import KernelSelection
 from hloopt.report.plan import plan_text
-from hloopt.runtime.device_compile import DeviceOptions, Prepared, prepare
 from hloopt.runtime.inputs import generate_all, load_all_inputs
-from hloopt.runtime.native.compile import prepare_native
-from hloopt.runtime.nvrtc import CompilationError, compile_cuda
 from machine_code import instruction_counts
 from native_stages import MOST_SOURCE, MOST_WORK
 from records import record_of
@@ -187,7 +187,7 @@ def _results(module: Module, executor: str, inputs: list[list[Array]]) -> list[l
         )
         return program.run_participants(inputs)
     if executor == "emulator":
-        from hloopt.runtime.device_compile import compile_for_device
+        from hloopt.backends.device_compile import compile_for_device
 
         # What its checks find is a part of the scoreboard; results do not depend on them.
         program = compile_for_device(module, "emulator", DeviceOptions(mode="fast"))

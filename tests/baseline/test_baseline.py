@@ -14,7 +14,7 @@ from baseline_child import Examined, Subject, answer, array_digest, text_digest
 from baseline_compare import Comparison, compare, report
 from baseline_items import ARCHITECTURES, KINDS, Item, random_items, sample_items
 from baseline_store import Record, Store
-from hloopt.runtime.nvrtc import compile_cuda
+from hloopt.backends.nvrtc import compile_cuda
 from machine_code import instruction_counts
 from product_tokens import python_figures
 

@@ -25,8 +25,8 @@ from typing import Any
 from gpu import ROOT, show, theirs
 
 import hloopt
+from hloopt.backends import check_device
 from hloopt.errors import DeviceError
-from hloopt.runtime import check_device
 from hloopt.runtime.inputs import load_inputs
 
 CARTPOLE = ROOT / "samples" / "cartpole"
@@ -85,11 +85,11 @@ def xla_seconds(name: str, environments: int, words: str, repeat: int) -> float 
 
 def our_seconds(name: str, environments: int, repeat: int) -> float:
     """The median of a program at O3."""
-    from hloopt.runtime.cuda import CudaDevice
-    from hloopt.runtime.cuda.description import describe_gpu
-    from hloopt.runtime.cuda.profile import profile
-    from hloopt.runtime.device_compile import DeviceOptions, prepare
-    from hloopt.runtime.nvrtc import TIMED
+    from hloopt.backends.cuda import CudaDevice
+    from hloopt.backends.cuda.description import describe_gpu
+    from hloopt.backends.cuda.profile import profile
+    from hloopt.backends.device_compile import DeviceOptions, prepare
+    from hloopt.backends.nvrtc import TIMED
 
     module = program(name, environments)
     prepared = prepare(hloopt.optimize(module, "O3"), DeviceOptions())
@@ -101,8 +101,8 @@ def our_seconds(name: str, environments: int, repeat: int) -> float:
 
 def by_hand(environments: int, repeat: int) -> float:
     """The median of the kernel written by hand."""
-    from hloopt.runtime.cuda import CudaDevice
-    from hloopt.runtime.nvrtc import TIMED
+    from hloopt.backends.cuda import CudaDevice
+    from hloopt.backends.nvrtc import TIMED
 
     script = runpy.run_path(str(CARTPOLE / "yardstick.py"))
     (key,) = load_inputs(CARTPOLE / "naive.npz", program("naive", environments))

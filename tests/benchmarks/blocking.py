@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import hloopt
+from hloopt.backends.numpy import block_limits
+from hloopt.backends.numpy.block_limits import Limits
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.numpy import block_limits
-from hloopt.runtime.numpy.block_limits import Limits
-from hloopt.runtime.numpy.program import NumpyProgram
 
 __all__ = ["BLOCKING", "blocking"]
 

@@ -105,7 +105,7 @@ def _median(found: list[dict[str, Any]], step: str) -> float | None:
 @cache
 def native() -> str:
     """Why there is no column of the device ``native``, empty where there is one."""
-    from hloopt.runtime import DEVICES, check_device
+    from hloopt.backends import DEVICES, check_device
 
     if "native" not in DEVICES:
         return "there is no such device"

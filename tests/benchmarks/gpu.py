@@ -78,12 +78,12 @@ def inputs_of(path: Path, module: hloopt.Module) -> list[Any]:
 
 def ours(module: hloopt.Module, inputs: list[Any], repeat: int) -> Any:
     """The profile of the optimised module on this GPU."""
+    from hloopt.backends.cuda import CudaDevice
+    from hloopt.backends.cuda.description import describe_gpu, this_gpu
+    from hloopt.backends.cuda.profile import profile
+    from hloopt.backends.device_compile import DeviceOptions, prepare
+    from hloopt.backends.nvrtc import TIMED
     from hloopt.kernels.selection import KernelSelection
-    from hloopt.runtime.cuda import CudaDevice
-    from hloopt.runtime.cuda.description import describe_gpu, this_gpu
-    from hloopt.runtime.cuda.profile import profile
-    from hloopt.runtime.device_compile import DeviceOptions, prepare
-    from hloopt.runtime.nvrtc import TIMED
 
     with closing(CudaDevice(flags=TIMED)) as device:
         target = describe_gpu(device)
@@ -149,8 +149,8 @@ def beside_xla(repeat: int) -> list[dict[str, Any]]:
 
 def beside_copies(repeat: int) -> list[dict[str, Any]]:
     """Memory-bound kernels: bytes a second, as a share of what a copy on the device reaches."""
-    from hloopt.runtime.cuda import CudaDevice
-    from hloopt.runtime.cuda.timing import Stopwatch
+    from hloopt.backends.cuda import CudaDevice
+    from hloopt.backends.cuda.timing import Stopwatch
 
     with closing(CudaDevice()) as device:
         bandwidth = Stopwatch(device).copy_bandwidth()
@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args()
     try:
-        from hloopt.runtime import check_device
+        from hloopt.backends import check_device
 
         check_device("gpu")
     except DeviceError as error:

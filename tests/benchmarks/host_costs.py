@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import hloopt  # noqa: E402
+from hloopt.backends.native.compile import compile_native  # noqa: E402
 from hloopt.ops import OPS  # noqa: E402
 from hloopt.runtime.inputs import generate  # noqa: E402
-from hloopt.runtime.native.compile import compile_native  # noqa: E402
 from hloopt.targets.host import HOST  # noqa: E402
 
 _ELEMENTS = 1 << 14

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 import hloopt
+from hloopt.backends.numpy.loop_plan import Blocking
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.ir import Module
 from hloopt.pipelines import PIPELINES
-from hloopt.runtime.numpy.loop_plan import Blocking
-from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
 
 __all__ = ["LOOPING", "looping"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import hloopt
-from hloopt.runtime.native.compile import compile_native
+from hloopt.backends.native.compile import compile_native
 
 __all__ = ["NATIVE_KERNELS", "native_kernels"]
 

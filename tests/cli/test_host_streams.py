@@ -150,7 +150,7 @@ def test_a_name_that_is_none_is_refused_with_its_file(feed: Path, tmp_path: Path
 
 def test_the_forms_of_a_module_are_compared_in_what_they_write(feed: Path, monkeypatch) -> None:
     """A program that writes something more does not go unnoticed, nor what that shifts."""
-    from hloopt.runtime.numpy.program import NumpyProgram
+    from hloopt.backends.numpy.program import NumpyProgram
 
     plain = NumpyProgram.run_participants
     other = np.full(2, 99, np.float32)

@@ -12,10 +12,10 @@ import hloopt
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.main import cli
 from hloopt.dumps import read_dump
-from hloopt.passes.simplify import RULES
 from hloopt.pipelines import PASSES, PIPELINES, parse_pipeline
 from hloopt.presets import XLA_PRESETS, preset_rows
 from hloopt.report.passes import find_rule, rule_json
+from hloopt.simplify import RULES
 from support import invoke
 
 TEXT = """HloModule m

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from hloopt.backends.native import check_native
 from hloopt.cli.main import cli
 from hloopt.errors import DeviceError
-from hloopt.runtime.native import check_native
 
 TEXT = """HloModule m
 ENTRY e {

@@ -9,6 +9,8 @@ import numpy as np
 
 import hloopt
 from hloopt.analysis.region import region_of
+from hloopt.backends.emulator import EmulatorDevice
+from hloopt.backends.nvrtc import compile_cuda, nvrtc_for
 from hloopt.codegen.program import KernelProgram, kernel_steps, render
 from hloopt.errors import DeviceError
 from hloopt.ir import Instruction, Module
@@ -19,10 +21,8 @@ from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
-from hloopt.runtime.nvrtc import compile_cuda, nvrtc_for
 from hloopt.targets import find_target
 from tests.verified import verify_program
 

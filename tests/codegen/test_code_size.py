@@ -11,6 +11,7 @@ import hloopt
 from harness import check_kernel, planned
 from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
 from hloopt.analysis.parallel_loop import parallel_loop, thread_code, ways
+from hloopt.backends.native.compile import prepare_native
 from hloopt.codegen import writer
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.loop_fusion import LoopFusion
@@ -18,7 +19,6 @@ from hloopt.fusion.loop_host import judge_host
 from hloopt.fusion.loop_verdict import refusal_of
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction
-from hloopt.runtime.native.compile import prepare_native
 from hloopt.targets import find_target
 
 

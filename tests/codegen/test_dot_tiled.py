@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hloopt.analysis.region import region_of
+from hloopt.backends.nvrtc import compile_ptx
 from hloopt.codegen.program import kernel_steps
 from hloopt.errors import DeviceError, UsageError
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.runtime.nvrtc import compile_ptx
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, planned
 from tests.codegen.products import matrix_dot, module_of, random_dot

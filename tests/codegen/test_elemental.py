@@ -10,14 +10,14 @@ import pytest
 
 import hloopt
 from harness import check_kernel
+from hloopt.backends import check_device
+from hloopt.backends.device_compile import prepare
+from hloopt.backends.emulator import EmulatorDevice
+from hloopt.backends.kernel_check import CheckedProgram
+from hloopt.backends.nvrtc import compile_cuda
 from hloopt.errors import DeviceError
-from hloopt.runtime import check_device
-from hloopt.runtime.device_compile import prepare
-from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
-from hloopt.runtime.kernel_check import CheckedProgram
-from hloopt.runtime.nvrtc import compile_cuda
 from hloopt.types import DTYPES
 
 VECTORS = {"unroll": 4, "vector": 4}

@@ -10,17 +10,17 @@ import pytest
 
 import hloopt
 from harness import chooser, compile_everywhere, planned
+from hloopt.backends import check_device
+from hloopt.backends.emulator import EmulatorDevice
+from hloopt.backends.kernel_check import CheckedProgram
+from hloopt.backends.nvrtc import compile_ptx
 from hloopt.codegen.program import kernel_steps, render
 from hloopt.errors import DeviceError
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
-from hloopt.runtime import check_device
 from hloopt.runtime.device import Array
-from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
-from hloopt.runtime.kernel_check import CheckedProgram
-from hloopt.runtime.nvrtc import compile_ptx
 from hloopt.types import DTYPES
 
 

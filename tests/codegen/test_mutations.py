@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hloopt.backends import check_device
 from hloopt.errors import DeviceError
-from hloopt.runtime import check_device
 from mutate_kernels import CAUGHT, Judged, judge, program_of
 from mutation_subjects import SUBJECTS, Subject
 from mutations import Mutation, kernel_texts, mutations, sample

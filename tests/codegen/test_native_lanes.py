@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from hloopt.analysis.index import Index, Symbol
-from hloopt.codegen.native.lanes import across, for_lanes
+from hloopt.backends.native.codegen.lanes import across, for_lanes
 from hloopt.kernel_ir.expressions import TRUE, Array, Call, Expr, IndexValue, Select, Var, as_expr
 from hloopt.kernel_ir.printer import Printer
 from hloopt.kernel_ir.scope import Names, Scope

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends import check_device
+from hloopt.backends.device_compile import prepare
+from hloopt.backends.emulator import EmulatorDevice
+from hloopt.backends.kernel_check import CheckedProgram
 from hloopt.errors import DeviceError
-from hloopt.runtime import check_device
-from hloopt.runtime.device_compile import prepare
-from hloopt.runtime.emulator import EmulatorDevice
-from hloopt.runtime.kernel_check import CheckedProgram
 from random_modules import module_text
 from special_inputs import special_inputs
 

@@ -12,10 +12,10 @@ from short_loops import fused, looped, network, program, way_of
 
 import hloopt
 from harness import check_kernel, planned
+from hloopt.backends.nvrtc import compile_cuda
 from hloopt.errors import DeviceError, UsageError
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.rewrite.pass_ import PassLog
-from hloopt.runtime.nvrtc import compile_cuda
 
 KERNEL = "while-per-thread"
 

@@ -31,15 +31,9 @@ if __name__ == "__main__":
 
 import hloopt  # noqa: E402 - the path comes first
 from hloopt.analysis.code_size import MOST_CODE, executed_instructions  # noqa: E402
-from hloopt.codegen.program import KernelProgram, kernel_steps  # noqa: E402
-from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
-from hloopt.ir import Module  # noqa: E402
-from hloopt.kernel_ir.verifier import KernelError, Places  # noqa: E402
-from hloopt.kernels.plan import Plan  # noqa: E402
-from hloopt.runtime.device_compile import prepare  # noqa: E402
-from hloopt.runtime.device_program import descriptions  # noqa: E402
-from hloopt.runtime.native.compile import prepare_native  # noqa: E402
-from hloopt.runtime.nvrtc import (  # noqa: E402
+from hloopt.backends.device_compile import prepare  # noqa: E402
+from hloopt.backends.native.compile import prepare_native  # noqa: E402
+from hloopt.backends.nvrtc import (  # noqa: E402
     FLAGS,
     CompilationError,
     Compiled,
@@ -47,6 +41,12 @@ from hloopt.runtime.nvrtc import (  # noqa: E402
     compile_cuda,
     nvrtc_for,
 )
+from hloopt.codegen.program import KernelProgram, kernel_steps  # noqa: E402
+from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
+from hloopt.ir import Module  # noqa: E402
+from hloopt.kernel_ir.verifier import KernelError, Places  # noqa: E402
+from hloopt.kernels.plan import Plan  # noqa: E402
+from hloopt.runtime.device_program import descriptions  # noqa: E402
 from tests.verified import verify_native, verify_program  # noqa: E402
 
 T = TypeVar("T")

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import hloopt
+from hloopt.backends.device_compile import Prepared, prepare
+from hloopt.backends.emulator import EmulatorDevice
+from hloopt.backends.kernel_check import CheckedProgram, Finding
 from hloopt.codegen.program import kernel_steps
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.runtime import library_numpy
-from hloopt.runtime.device_compile import Prepared, prepare
-from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.kernel_check import CheckedProgram, Finding
 from records import record_of, spread
 from support import Recorded, mismatch
 

@@ -26,6 +26,7 @@ if __name__ == "__main__":
 import hloopt  # noqa: E402 - the path comes first
 from hloopt.analysis.cost import instruction_cost  # noqa: E402
 from hloopt.analysis.region import region_of  # noqa: E402
+from hloopt.backends.trial import try_kernel  # noqa: E402
 from hloopt.errors import HlooptError  # noqa: E402
 from hloopt.ir import Instruction  # noqa: E402
 from hloopt.kernels.kernel import Kernel, Site  # noqa: E402
@@ -35,7 +36,6 @@ from hloopt.kernels.needed import selectable  # noqa: E402
 from hloopt.kernels.registry import kernels  # noqa: E402
 from hloopt.kernels.selection.candidate import candidates  # noqa: E402
 from hloopt.kernels.structure import signature  # noqa: E402
-from hloopt.runtime.trial import try_kernel  # noqa: E402
 from hloopt.targets import find_target  # noqa: E402
 
 __all__ = ["Outcome", "force", "main"]

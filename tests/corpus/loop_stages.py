@@ -20,13 +20,13 @@ import hloopt
 from emulated import agrees, examined
 from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.parallel_loop import fused_loop
+from hloopt.backends.numpy.loop_plan import Blocking
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.errors import HlooptError
 from hloopt.fusion.loop_verdict import judge
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import top_level_computations
 from hloopt.runtime.kernels import module_kernels
-from hloopt.runtime.numpy.loop_plan import Blocking
-from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.targets import find_target
 from records import record_of
 

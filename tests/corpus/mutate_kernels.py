@@ -36,6 +36,8 @@ if __name__ == "__main__":
 
 import hloopt  # noqa: E402 - the path comes first
 from hloopt.analysis.region import region_of  # noqa: E402
+from hloopt.backends.emulator import EmulatorDevice  # noqa: E402
+from hloopt.backends.kernel_check import CheckedProgram  # noqa: E402
 from hloopt.codegen.program import kernel_steps, render  # noqa: E402
 from hloopt.errors import DeviceError, EvaluationError  # noqa: E402
 from hloopt.ir import Instruction, Module  # noqa: E402
@@ -48,10 +50,8 @@ from hloopt.kernels.registry import find_kernel  # noqa: E402
 from hloopt.kernels.selection import choose  # noqa: E402
 from hloopt.kernels.spec import KernelSpec, Launch  # noqa: E402
 from hloopt.runtime.device import Array, PointerArgument  # noqa: E402
-from hloopt.runtime.emulator import EmulatorDevice  # noqa: E402
 from hloopt.runtime.inputs import generate  # noqa: E402
 from hloopt.runtime.judge import judged  # noqa: E402
-from hloopt.runtime.kernel_check import CheckedProgram  # noqa: E402
 from hloopt.runtime.trial_inputs import TRIALS, trial_inputs  # noqa: E402
 from hloopt.targets import find_target  # noqa: E402
 from mutation_subjects import SUBJECTS, Subject  # noqa: E402

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hloopt.runtime.emulator.tokens import Function, find_functions, join, tokenize
+from hloopt.backends.emulator.tokens import Function, find_functions, join, tokenize
 
 __all__ = ["KINDS", "Mutation", "kernel_texts", "mutations", "sample"]
 

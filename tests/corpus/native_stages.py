@@ -16,12 +16,12 @@ from typing import Any
 import hloopt
 from emulated import agrees
 from hloopt.analysis.cost import module_cost
+from hloopt.backends.native.compile import prepare_native
+from hloopt.backends.native.program import NativeProgram
 from hloopt.errors import DeviceError, HlooptError
 from hloopt.interpret import supported
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.native.compile import prepare_native
-from hloopt.runtime.native.program import NativeProgram
 from hloopt.types import of_numpy
 from hloopt.verify import violations
 from records import record_of, tolerance_of

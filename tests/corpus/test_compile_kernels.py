@@ -24,8 +24,8 @@ from compile_kernels import (
     written,
     written_natively,
 )
+from hloopt.backends.nvrtc import VERIFY, Compiled, nvrtc_for
 from hloopt.errors import DeviceError
-from hloopt.runtime.nvrtc import VERIFY, Compiled, nvrtc_for
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 NATIVE = sorted([*SAMPLES.glob("*.hlo"), *SAMPLES.glob("loops/*.hlo")])

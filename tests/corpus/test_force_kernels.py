@@ -8,11 +8,11 @@ import pytest
 
 import hloopt
 from force_kernels import Outcome, force
+from hloopt.backends import check_device
 from hloopt.errors import DeviceError
 from hloopt.kernels import registry
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.spec import KernelSpec, Tile
-from hloopt.runtime import check_device
 
 TEXT = """HloModule m
 

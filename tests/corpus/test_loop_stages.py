@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.types import of_numpy
 from loop_stages import LOOP_STAGES, examine_loops, has_loop
 from parts import tasks

@@ -13,8 +13,8 @@ import memory
 import native_stages
 import score
 from emulated import EMULATED_STAGES
+from hloopt.backends.native import check_native
 from hloopt.errors import DeviceError, ParseError
-from hloopt.runtime.native import check_native
 from known import NEWER, RULES, excuse
 from native_stages import NATIVE_STAGES, examine_natively
 from parts import XLA_STAGES, Task

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hloopt.backends.native import check_native
 from hloopt.errors import DeviceError
-from hloopt.runtime.native import check_native
 from native_stages import NATIVE_STAGES
 from stages import RESULT_STAGES, TEXT_STAGES, examine
 

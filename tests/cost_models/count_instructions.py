@@ -16,13 +16,13 @@ from typing import Any
 
 import sass
 
+from hloopt.backends.nvrtc import TIMED, compile_cuda, nvrtc_for
 from hloopt.codegen.device import Uses
 from hloopt.codegen.scalars.table import expression, scalar_problem
 from hloopt.codegen.types import is_struct
 from hloopt.kernel_ir.expressions import Var
 from hloopt.kernel_ir.printer import expression_text
 from hloopt.ops import OPS
-from hloopt.runtime.nvrtc import TIMED, compile_cuda, nvrtc_for
 from hloopt.types import DType, dtype
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")

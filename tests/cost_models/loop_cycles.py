@@ -18,6 +18,7 @@ from count_instructions import LATENCIES
 import hloopt
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
+from hloopt.backends.nvrtc import TIMED, compile_cuda
 from hloopt.codegen.program import render
 from hloopt.cost_models.fused_loops import fused_loop_time
 from hloopt.cost_models.instructions import latencies_of
@@ -27,7 +28,6 @@ from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import choose
 from hloopt.pipelines import make_pipeline
-from hloopt.runtime.nvrtc import TIMED, compile_cuda
 from hloopt.targets import find_target
 
 H200 = find_target("h200")

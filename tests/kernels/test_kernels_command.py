@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import hloopt
+from hloopt.backends.nvrtc import nvrtc_for
 from hloopt.cli.kernel_options import KernelOptions
 from hloopt.cli.kernels import command
 from hloopt.errors import DeviceError
-from hloopt.runtime.nvrtc import nvrtc_for
 from selecting import TEXT
 from support import invoke
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hloopt.backends.native.splitter import NativeSplitter
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from hloopt.kernels.native_splitter import NativeSplitter
 from proof import check
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import hloopt
+from hloopt.backends.device_compile import compile_for_device
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter, steps_in_loops
 from hloopt.pipelines import parse_pipeline
-from hloopt.runtime.device_compile import compile_for_device
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
 from proof import check

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends import check_device, compile_module
 from hloopt.codegen.program import kernel_steps
 from hloopt.errors import DeviceError
 from hloopt.kernels import cuda_file, user
 from hloopt.kernels.registry import registered
 from hloopt.kernels.user import load_kernels
-from hloopt.runtime import check_device, compile_module
 from hloopt.runtime.inputs import generate
 from loop_programs import SAMPLES
 from support import invoke

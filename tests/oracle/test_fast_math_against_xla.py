@@ -16,8 +16,8 @@ from hloopt.errors import ParseError, VerifyError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.passes.examples import rule_examples, whole_module
-from hloopt.passes.simplify import RULES
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
+from hloopt.simplify import RULES
 from oracle import ask, available
 
 EXAMPLES = rule_examples()

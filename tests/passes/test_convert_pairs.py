@@ -10,8 +10,8 @@ from hloopt.ir import Module
 from hloopt.passes.convert_pairs import RULES, ConvertPairs
 from hloopt.passes.examples import rule_examples
 from hloopt.passes.reshape_mover import ReshapeMover
-from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import Rule
+from hloopt.simplify import Simplify
 from proof import check
 from random_modules import module_text
 

@@ -14,8 +14,8 @@ from hloopt.passes.dots.dimension_sorter import DotDimensionSorter
 from hloopt.passes.dots.merger import DotMerger
 from hloopt.passes.dots.strength_reduction import DotStrengthReduction
 from hloopt.passes.dots.transpose_folding import TransposeFolding
-from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import Pass, PassLog, Pipeline
+from hloopt.simplify import Simplify
 from proof import identical, inputs
 
 SEEDS = range(40)

@@ -10,8 +10,8 @@ import pytest
 
 import hloopt
 from hloopt.ir.fingerprint import fingerprint
-from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import PassLog
+from hloopt.simplify import Simplify
 from support import invoke
 
 _XY = " x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"

@@ -15,8 +15,8 @@ from hloopt.passes.indexing.gather_simplifier import GatherSimplifier
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
 from hloopt.passes.indexing.scatter_simplifier import ScatterSimplifier
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
-from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import Pass, PassLog, Pipeline
+from hloopt.simplify import Simplify
 from proof import identical, inputs
 
 SEEDS = range(60)

@@ -7,13 +7,14 @@ import pytest
 import hloopt
 from hloopt.analysis.aliasing import analyze_aliasing
 from hloopt.analysis.overwriting import overwrites, readers_first
+from hloopt.backends.emulator.toolchain import check_emulator
+from hloopt.backends.native import check_native
+from hloopt.backends.native.lowering import NATIVE
 from hloopt.errors import DeviceError
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.lowering import DEVICE, NATIVE, make_ready
+from hloopt.kernels.lowering import DEVICE, make_ready
 from hloopt.rewrite import Pipeline
-from hloopt.runtime.emulator.toolchain import check_emulator
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.native import check_native
 from joined_modules import joined
 
 STATE = "(s32[], f32[], f32[64]{0}, f32[64]{0})"

@@ -17,10 +17,10 @@ from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
-from hloopt.passes.simplify.conversion import is_lossless
-from hloopt.passes.simplify.dimensions import unmodified_dimensions
 from hloopt.pipelines import PASSES, PIPELINES, optimize_module, parse_pipeline
 from hloopt.rewrite import Pass, PassLog
+from hloopt.simplify.conversion import is_lossless
+from hloopt.simplify.dimensions import unmodified_dimensions
 from hloopt.types import DTYPES, DType
 from support import count_calls
 

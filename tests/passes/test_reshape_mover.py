@@ -8,7 +8,7 @@ import pytest
 
 from hloopt.ir import Module
 from hloopt.passes.reshape_mover import ReshapeMover
-from hloopt.passes.simplify import Simplify
+from hloopt.simplify import Simplify
 from proof import check
 from random_modules import module_text
 

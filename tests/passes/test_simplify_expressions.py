@@ -11,8 +11,8 @@ import hloopt
 from expressions import Maker
 from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
-from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import PassLog
+from hloopt.simplify import Simplify
 from proof import identical, inputs
 
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}

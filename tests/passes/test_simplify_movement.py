@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hloopt.passes.simplify import Simplify
-from hloopt.passes.simplify.dimensions import before_transpose, common_factors
+from hloopt.simplify import Simplify
+from hloopt.simplify.dimensions import before_transpose, common_factors
 from proof import check
 
 SIZES = (1, 1, 2, 3, 4)

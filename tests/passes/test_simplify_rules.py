@@ -15,8 +15,8 @@ from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.passes import convert_pairs
 from hloopt.passes.examples import rule_examples, whole_module
-from hloopt.passes.simplify import RULES, Simplify
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
+from hloopt.simplify import RULES, Simplify
 from proof import identical, inputs, ordinary
 
 EXAMPLES = rule_examples()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import hloopt
-from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import PassLog
+from hloopt.simplify import Simplify
 from proof import check
 
 

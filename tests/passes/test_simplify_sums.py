@@ -8,8 +8,8 @@ import pytest
 import hloopt
 from hloopt.ir.walk import post_order
 from hloopt.passes.examples import rule_examples
-from hloopt.passes.simplify import RULES, Simplify
 from hloopt.rewrite import PassLog
+from hloopt.simplify import RULES, Simplify
 from proof import check
 
 SUMS = (

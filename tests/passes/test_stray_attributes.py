@@ -10,9 +10,9 @@ import hloopt
 from hloopt.ir import Instruction, Module
 from hloopt.ops import COMMON_ATTRIBUTES, OPS, attributes_of
 from hloopt.passes.examples import rule_examples, whole_module
-from hloopt.passes.simplify import RULES, Simplify
 from hloopt.pipelines import PASSES
 from hloopt.rewrite import Pass, PassLog
+from hloopt.simplify import RULES, Simplify
 from hloopt.types import ArrayShape, Verbatim, attribute_name
 
 # A literal is read by its own rule, and an accuracy of an op that is exact is an offence.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hloopt.passes.simplify import RULES
-from hloopt.passes.simplify.xla import ENTRIES
 from hloopt.pipelines import PASSES
+from hloopt.simplify import RULES
+from hloopt.simplify.xla import ENTRIES
 
 
 def test_every_number_is_there_once() -> None:

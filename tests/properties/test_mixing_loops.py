@@ -14,6 +14,8 @@ from mixing_loops import mixing_loop
 import hloopt
 from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.region import region_of
+from hloopt.backends import check_device
+from hloopt.backends.emulator import EmulatorDevice
 from hloopt.codegen.program import render
 from hloopt.errors import DeviceError
 from hloopt.fusion.loop_wrap import wrap_loop
@@ -23,9 +25,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import KernelSpec
-from hloopt.runtime import check_device
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.judge import compare_all
 from hloopt.targets import find_target
 

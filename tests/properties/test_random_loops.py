@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from random_loops import inputs, loop_text
 
 import hloopt
+from hloopt.backends.numpy.loop_plan import Blocking
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
-from hloopt.runtime.numpy.loop_plan import Blocking
-from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
 
 LENGTHS = (20, 33)

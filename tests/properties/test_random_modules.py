@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends.numpy import arena, block_limits, block_plan, blocks, sharing
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.interpret.progress import Progress
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import PIPELINES, parse_pipeline
-from hloopt.runtime.numpy import arena, block_limits, block_plan, blocks, sharing
-from hloopt.runtime.numpy.program import NumpyProgram
 from random_modules import module_text
 from special_inputs import special_inputs
 

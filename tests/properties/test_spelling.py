@@ -10,11 +10,11 @@ from respell import FREEDOMS, respell
 
 import hloopt
 from campaign_modules import OPCODES, campaign_module
+from hloopt.backends.device_compile import prepare
+from hloopt.backends.native.compile import prepare_native
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 from hloopt.ir.fingerprint import fingerprint
-from hloopt.runtime.device_compile import prepare
-from hloopt.runtime.native.compile import prepare_native
 from proof import identical
 from special_inputs import special_inputs
 

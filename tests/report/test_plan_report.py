@@ -10,6 +10,7 @@ from fake_device import choose
 from rich.console import Console
 
 import hloopt
+from hloopt.backends.nvrtc.resources import Resources
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.lowering import make_ready
@@ -17,7 +18,6 @@ from hloopt.kernels.plan import KernelStep, Plan, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Fill, KernelSpec, Place, Scratch
 from hloopt.report.plan import memory_line, plan_rows, plan_text, show_plan
-from hloopt.runtime.nvrtc.resources import Resources
 
 TEXT = """HloModule m
 less { s = (s32[], f32[64]) parameter(0)

@@ -13,9 +13,9 @@ from hloopt.report.study import Device, Study
 from hloopt.report.study_page import study_page
 from hloopt.report.study_table import ratio_text
 from hloopt.rewrite import Pipeline
-from hloopt.runtime.study.cells import Cell, Checked, Counts, Measured, Parts, Predicted
-from hloopt.runtime.study.plan import ModuleRow, Strategy
 from hloopt.runtime.timing import Timing
+from hloopt.study.cells import Cell, Checked, Counts, Measured, Parts, Predicted
+from hloopt.study.plan import ModuleRow, Strategy
 from support import invoke
 
 EVIL = '<script>alert("x")</script>'

@@ -82,7 +82,7 @@ def test_what_has_no_products_asks_nothing_of_blas(library: Library) -> None:
 def test_programs_set_them(library: Library, device: str) -> None:
     """While they run, by the number they are compiled for."""
     if device == "native":
-        pytest.importorskip("hloopt.runtime.native").check_native()
+        pytest.importorskip("hloopt.backends.native").check_native()
     module = hloopt.parse(DOT.replace("SIZE", "64").replace("dot(a, b)", "dot(a, b)"))
     wide = hloopt.parse(DOT.replace("SIZE", str(LARGE)))
     for one, wanted in ((module, 1), (wide, 2)):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
+from hloopt.backends import numpy
+from hloopt.backends.numpy.emitters import EMITTERS, PLANNED
 from hloopt.ops import OPS
-from hloopt.runtime import numpy
-from hloopt.runtime.numpy.emitters import EMITTERS, PLANNED
 
 
 def test_the_list_names_what_the_modules_hold() -> None:
     """All of it and nothing else, and no op twice."""
     modules = {
-        info.name: import_module(f"hloopt.runtime.numpy.{info.name}")
+        info.name: import_module(f"hloopt.backends.numpy.{info.name}")
         for info in iter_modules(numpy.__path__)
     }
     tables = {name: getattr(module, "EMITTERS", {}) for name, module in modules.items()}
@@ -27,4 +27,4 @@ def test_only_ops_of_the_table_are_planned() -> None:
     """Others are nobody's."""
     assert set(EMITTERS) <= set(OPS)
     assert EMITTERS.get("add") is None
-    assert EMITTERS["dot"] is import_module("hloopt.runtime.numpy.dot").EMITTERS["dot"]
+    assert EMITTERS["dot"] is import_module("hloopt.backends.numpy.dot").EMITTERS["dot"]

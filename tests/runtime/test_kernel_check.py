@@ -8,12 +8,12 @@ from contextlib import closing
 import pytest
 
 import hloopt
+from hloopt.backends.device_compile import Prepared, prepare
+from hloopt.backends.emulator import EmulatorDevice, check_emulator
+from hloopt.backends.kernel_check import CheckedProgram
 from hloopt.codegen.program import KernelProgram
 from hloopt.errors import DeviceError
-from hloopt.runtime.device_compile import Prepared, prepare
-from hloopt.runtime.emulator import EmulatorDevice, check_emulator
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.kernel_check import CheckedProgram
 
 TEXT = """HloModule m
 

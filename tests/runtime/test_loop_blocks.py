@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.numpy.loop_blocks import BlockedLoop
+from hloopt.backends.numpy.loop_plan import Blocking
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.errors import EvaluationError
-from hloopt.runtime.numpy.loop_blocks import BlockedLoop
-from hloopt.runtime.numpy.loop_plan import Blocking
-from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
 
 REGIONS = """HloModule m

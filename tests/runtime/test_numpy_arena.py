@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.runtime.numpy import arena, source
-from hloopt.runtime.numpy.arena import Arena
-from hloopt.runtime.numpy.plan import Line
-from hloopt.runtime.numpy.program import NumpyProgram
+from hloopt.backends.numpy import arena, source
+from hloopt.backends.numpy.arena import Arena
+from hloopt.backends.numpy.plan import Line
+from hloopt.backends.numpy.program import NumpyProgram
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 16  # elements of f32: large

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends.numpy import block_limits, block_plan, blocks
+from hloopt.backends.numpy.block_limits import Limits
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.numpy import block_limits, block_plan, blocks
-from hloopt.runtime.numpy.block_limits import Limits
-from hloopt.runtime.numpy.program import NumpyProgram
 
 Array = np.ndarray[Any, Any]
 

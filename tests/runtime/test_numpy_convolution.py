@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends.numpy import convolution as planned
+from hloopt.backends.numpy import window_products
 from hloopt.errors import HlooptError
-from hloopt.runtime.numpy import convolution as planned
-from hloopt.runtime.numpy import window_products
 from hloopt.types import DTYPES
 
 Array = np.ndarray[Any, Any]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.runtime.numpy import dot as planned
-from hloopt.runtime.numpy import integer_dot, product
+from hloopt.backends.numpy import dot as planned
+from hloopt.backends.numpy import integer_dot, product
 from hloopt.runtime.program import Program
 from hloopt.types import DTYPES
 

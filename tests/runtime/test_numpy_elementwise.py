@@ -10,10 +10,10 @@ import pytest
 
 import hloopt
 from edge_values import edges
+from hloopt.backends.numpy.elementwise import _UFUNCS, lower
+from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.runtime.numpy.elementwise import _UFUNCS, lower
-from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.types import DTYPES, DType
 
 CASES = [(opcode, name) for opcode, (_, names) in sorted(_UFUNCS.items()) for name in sorted(names)]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.runtime.numpy import few_elements
-from hloopt.runtime.numpy.program import NumpyProgram
+from hloopt.backends.numpy import few_elements
+from hloopt.backends.numpy.program import NumpyProgram
 from planned import assert_planned
 
 # A few rounds that mix two arrays: enough to be worth reading their elements.

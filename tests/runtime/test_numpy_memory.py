@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends.numpy import plan, sharing
+from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.numpy.source import compile_line
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.numpy import plan, sharing
-from hloopt.runtime.numpy.program import NumpyProgram
-from hloopt.runtime.numpy.source import compile_line
 
 
 @pytest.fixture(scope="module", autouse=True)

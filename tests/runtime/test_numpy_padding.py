@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elements import drawn_dims, seeds, shape_of, values
-from hloopt.runtime.numpy import padding
+from hloopt.backends.numpy import padding
 from planned import assert_planned
 
 

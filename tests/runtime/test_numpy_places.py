@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from combiners import Combiner, argmax, binary, chosen
 from elements import moderate, seeds, shape_of, values
-from hloopt.runtime.numpy import scattering
+from hloopt.backends.numpy import scattering
 from places import Places, gather_text, places, scatter_text, start_indices
 from planned import assert_planned
 

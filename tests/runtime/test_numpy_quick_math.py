@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.numpy.elementwise import lower
+from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.numpy.quick_math import MOST_ULP, QUICK
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.runtime.numpy.elementwise import lower
-from hloopt.runtime.numpy.program import NumpyProgram
-from hloopt.runtime.numpy.quick_math import MOST_ULP, QUICK
 from hloopt.types import DTYPES
 
 Array = np.ndarray[Any, Any]

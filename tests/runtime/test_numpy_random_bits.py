@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elements import drawn_dims, shape_of
+from hloopt.backends.numpy import random_bits
 from hloopt.interpret.random import philox_bits
-from hloopt.runtime.numpy import random_bits
 from planned import assert_planned
 
 KINDS = ("u32", "u64", "s64", "f32", "f64", "u16", "bf16", "s8", "u4", "s2")

@@ -10,11 +10,11 @@ import pytest
 
 import hloopt
 from edge_values import edges
+from hloopt.backends.numpy.scalars import scalar_code
+from hloopt.backends.numpy.writer import code_function
 from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
-from hloopt.runtime.numpy.scalars import scalar_code
-from hloopt.runtime.numpy.writer import code_function
 from hloopt.types import DTYPES
 from planned import same_bits
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import hloopt
 from elements import drawn_dims, moderate, seeds, shape_of, values
+from hloopt.backends.numpy import sort_keys
+from hloopt.backends.numpy.sort_keys import Column
 from hloopt.interpret.comparator import sort_keys as sort_keys_of
-from hloopt.runtime.numpy import sort_keys
-from hloopt.runtime.numpy.sort_keys import Column
 from planned import assert_planned
 
 KINDS = ("f32", "f64", "bf16", "f16", "f8e4m3fn", "s32", "u8", "s64", "u64", "s4", "pred")

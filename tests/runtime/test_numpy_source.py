@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.runtime.numpy.program import NumpyProgram
+from hloopt.backends.numpy.program import NumpyProgram
 from planned import assert_planned
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from combiners import argmax, binary
 from elements import moderate, seeds, shape_of, values
-from hloopt.runtime.numpy import cumulative, window_pieces
+from hloopt.backends.numpy import cumulative, window_pieces
 from planned import assert_planned
 from slides import Slide, reduce_window_text, slides, window_text
 

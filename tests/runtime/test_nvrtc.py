@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hloopt.backends import nvrtc
+from hloopt.backends.nvrtc import library
 from hloopt.errors import DeviceError
-from hloopt.runtime import nvrtc
-from hloopt.runtime.nvrtc import library
 
 SOURCE = """\
 __device__ float twice(float x) {

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends.numpy import block_limits, block_plan, short_runs
+from hloopt.backends.numpy.block_limits import Limits
+from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.numpy.short_runs import fold, stretched_from
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.numpy import block_limits, block_plan, short_runs
-from hloopt.runtime.numpy.block_limits import Limits
-from hloopt.runtime.numpy.program import NumpyProgram
-from hloopt.runtime.numpy.short_runs import fold, stretched_from
 
 
 @st.composite

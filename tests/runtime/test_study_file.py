@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hloopt.errors import FileError, UsageError
-from hloopt.runtime.study.plan import StudyPlan
-from hloopt.runtime.study.study_file import named_strategies, read_study
+from hloopt.study.plan import StudyPlan
+from hloopt.study.study_file import named_strategies, read_study
 
 MODULE = "HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }\n"
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from hloopt.backends.numpy import threads as pools
+from hloopt.backends.numpy.threads import VARIABLE, Tasks, in_parallel, thread_count
 from hloopt.errors import UsageError
-from hloopt.runtime.numpy import threads as pools
-from hloopt.runtime.numpy.threads import VARIABLE, Tasks, in_parallel, thread_count
 from support import invoke
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats import FORMATS, array_of, numbers, rounded, width
-from hloopt.runtime.numpy.quick_math import MOST_ULP
+from hloopt.backends.numpy.quick_math import MOST_ULP
 from several import module
 from statement import assert_same, evaluate
 

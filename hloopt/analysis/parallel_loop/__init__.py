@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hloopt.analysis.parallel_loop.find import parallel_loop
     from hloopt.analysis.parallel_loop.fused import FusedLoop, fused_loop
+    from hloopt.analysis.parallel_loop.mappings import ways
     from hloopt.analysis.parallel_loop.model import (
         Axes,
         Carried,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
         Trips,
         Way,
     )
-    from hloopt.analysis.parallel_loop.ways import ways
 
 __all__ = [
     "Axes",
@@ -38,7 +38,7 @@ __all__ = [
     "ways",
 ]
 
-_PLACES = {"parallel_loop": "find", "FusedLoop": "fused", "fused_loop": "fused", "ways": "ways"}
+_PLACES = {"parallel_loop": "find", "FusedLoop": "fused", "fused_loop": "fused", "ways": "mappings"}
 
 
 def __getattr__(name: str) -> Any:

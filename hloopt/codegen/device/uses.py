@@ -24,7 +24,7 @@ class Uses:
         self._headers: dict[str, None] = {}
 
     def include(self, header: str) -> None:
-        """Have a header of ``runtime/native/include`` before the source of a native program."""
+        """Have a header of ``backends/native/include`` before the source of a native program."""
         self._headers[header] = None
 
     def headers(self) -> tuple[str, ...]:

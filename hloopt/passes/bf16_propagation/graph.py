@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 
+from hloopt.analysis.effects import Effects
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import same_layout
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.ops.traits import op_table
-from hloopt.passes.effects import Effects
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["Carry", "Graph", "Node", "build_graph", "is_f32"]

@@ -14,7 +14,7 @@ from hloopt.ir import Instruction, build
 from hloopt.ops.traits import op_table
 from hloopt.passes.concat_removal.edges import is_free, operand_dim
 from hloopt.passes.concat_removal.splits import Split, combiner, start
-from hloopt.passes.regions import identity
+from hloopt.rewrite.regions import identity
 from hloopt.types import ArrayShape, Literal, PaddingDim, SliceRange, array
 
 __all__ = ["Pieces", "cut_shape"]

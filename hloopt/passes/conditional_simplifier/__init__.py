@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hloopt.analysis.effects import Effects
+from hloopt.analysis.needed import Needed
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir.own_bodies import remove_uncalled
 from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.call_inliner import inline_call, inlining_obstacle
 from hloopt.passes.conditional_simplifier.branches import Branch, branches_of
 from hloopt.passes.conditional_simplifier.hoist import hoist_heads, hoist_results, hoist_tails
 from hloopt.passes.conditional_simplifier.select import select_instead, select_of_two
 from hloopt.passes.dce import narrow_argument, narrow_results, sweep
-from hloopt.passes.effects import Effects
-from hloopt.passes.needed import Needed
-from hloopt.passes.own_bodies import remove_uncalled
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["ConditionalSimplifier"]

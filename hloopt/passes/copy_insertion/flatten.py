@@ -6,9 +6,9 @@ from typing import Final
 
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.own_bodies import own_fusion_bodies
 from hloopt.ir.walk import called_computations, callees_first, calls_by_attribute
 from hloopt.ops.traits import BODIES, SEQUENTIAL
-from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import PassLog
 
 __all__ = ["flatten"]

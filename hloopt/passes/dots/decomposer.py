@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.passes.dots.numbers import dot_attributes
-from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.dimension_numbers import dot_attributes
+from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import Dims, DotDims, free_dims
 
 __all__ = ["DotDecomposer"]

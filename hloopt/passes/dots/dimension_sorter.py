@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
-from hloopt.passes.dots.numbers import dot_attributes
-from hloopt.passes.site import sites
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.dimension_numbers import dot_attributes
+from hloopt.rewrite.site import sites
 from hloopt.types import DotDims
 
 __all__ = ["DotDimensionSorter"]

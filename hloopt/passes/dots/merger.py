@@ -11,8 +11,8 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import open_computations
-from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog, own_attributes
+from hloopt.rewrite.site import Site, is_replaceable, row_major
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, DotDims, SliceRange, free_dims
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 from hloopt.analysis.emitters.dots import accumulator_type, split_k
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.passes.dots.numbers import dot_attributes
-from hloopt.passes.regions import combiner_computation
-from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.dimension_numbers import dot_attributes
+from hloopt.rewrite.regions import combiner_computation
+from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.targets import find_target
 from hloopt.types import Dims, DotDims, PaddingDim
 

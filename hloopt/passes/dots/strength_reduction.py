@@ -8,9 +8,9 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
-from hloopt.passes.regions import combiner_computation
-from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.regions import combiner_computation
+from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import DTYPES, ArrayShape, DotDims, DType
 
 __all__ = ["DotStrengthReduction"]

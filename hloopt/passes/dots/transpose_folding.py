@@ -9,14 +9,14 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import open_computations
-from hloopt.passes.dots.numbers import (
+from hloopt.rewrite import Pass, PassLog, own_attributes
+from hloopt.rewrite.dimension_numbers import (
     are_matrices,
     conv_dims,
     dot_attributes,
     moved_labels,
 )
-from hloopt.passes.site import Site, is_replaceable
-from hloopt.rewrite import Pass, PassLog, own_attributes
+from hloopt.rewrite.site import Site, is_replaceable
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import Dims, DotDims, free_dims
 

@@ -9,7 +9,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.passes.regions import combiner_computation
+from hloopt.rewrite.regions import combiner_computation
 from hloopt.types import ArrayShape, DotDims, Window, WindowDim, array, dtype
 
 __all__ = ["RaggedDotExpander"]

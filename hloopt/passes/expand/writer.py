@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.own_bodies import remove_uncalled
 from hloopt.ir.walk import called_computations
-from hloopt.passes.own_bodies import remove_uncalled
-from hloopt.passes.regions import combiner_computation
 from hloopt.rewrite import same_layout
+from hloopt.rewrite.regions import combiner_computation
 from hloopt.types import (
     ArrayShape,
     Dims,

@@ -6,7 +6,7 @@ from math import prod
 
 from hloopt.ir import Instruction
 from hloopt.passes.indexing.windows import Starts
-from hloopt.passes.site import Site, row_major
+from hloopt.rewrite.site import Site, row_major
 from hloopt.types import DTYPES, ArrayShape
 
 __all__ = ["index_matrix"]

@@ -13,8 +13,8 @@ from hloopt.interpret.context import Array
 from hloopt.ir import Instruction, Module
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine
-from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import ArrayShape, Dims, GatherDims, SliceRange
 
 __all__ = ["GatherToSlice"]

@@ -16,9 +16,9 @@ from hloopt.ir import Instruction, Module
 from hloopt.ops import op_of
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine, is_inside
-from hloopt.passes.regions import is_liftable, lifted, named_combiner
-from hloopt.passes.site import Site, row_major, sites
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.regions import is_liftable, lifted, named_combiner
+from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import DTYPES, ArrayShape, Dims, DType, PaddingDim, ScatterDims
 
 __all__ = ["ScatterToSlice"]

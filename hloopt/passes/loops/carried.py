@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from hloopt.analysis.loop_config import Config, config_text, loop_config
 from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ir.own_bodies import own_computation, remove_uncalled
 from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.passes.loops.shardings import by_element, element_shardings, keep_shardings
-from hloopt.passes.own_bodies import own_computation, remove_uncalled
 from hloopt.types import Shape, TupleShape
 
 __all__ = [

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hloopt.analysis.effects import Effects
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.progressions import wrapped
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
-from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, reads, states, uses
 from hloopt.passes.loops.elements import is_plain

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
+from hloopt.analysis.effects import Effects
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import NOT_MERGEABLE
-from hloopt.passes.effects import Effects
 from hloopt.passes.loops.carried import states, whole_uses
 from hloopt.rewrite.driver import same_layout
 from hloopt.types import ArrayShape, Literal, descending

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hloopt.analysis.effects import Effects
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.passes.effects import Effects
+from hloopt.ir.own_bodies import own_computation
 from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, tuple_of
 from hloopt.passes.loops.elements import is_plain
 from hloopt.passes.loops.inline import elements_of
-from hloopt.passes.own_bodies import own_computation
 from hloopt.rewrite import PassLog
 from hloopt.types import Shape, TupleShape, parts_of
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ir.own_bodies import own_fusion_bodies, remove_uncalled
 from hloopt.passes.loops.carried import (
     reads,
     remove_unused,
     tuple_of,
     whole_uses,
 )
-from hloopt.passes.own_bodies import own_fusion_bodies, remove_uncalled
 from hloopt.rewrite.driver import same_layout
 
 __all__ = ["Body", "elements_of", "removal_obstacle", "replace_loop"]

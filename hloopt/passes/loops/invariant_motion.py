@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hloopt.analysis.effects import Effects, visit_loops
 from hloopt.analysis.trip_count import trip_bounds
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.own_bodies import own_fusion_bodies
 from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING, TUPLES
-from hloopt.passes.effects import Effects, visit_loops
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, growth_obstacle, remove_unused
-from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, leaves
 

@@ -14,8 +14,8 @@ from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, open_computations
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
 from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, whole_uses
-from hloopt.passes.regions import identity
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.regions import identity
 
 __all__ = ["WhileReduceSinking"]
 

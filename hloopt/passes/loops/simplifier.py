@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from hloopt.analysis.effects import Effects, visit_loops
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.passes.effects import Effects, visit_loops
 from hloopt.passes.loops import counters, elements, flatten
 from hloopt.passes.loops.carried import Carried, obstacle, reads, uses, whole_uses
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop

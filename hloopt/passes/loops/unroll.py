@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from hloopt.analysis.effects import Effects, visit_loops
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.analysis.loop_values import constant_value
@@ -12,7 +13,6 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
-from hloopt.passes.effects import Effects, visit_loops
 from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop

@@ -8,8 +8,8 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
 from hloopt.passes.reductions.regrouping import plain_reduces
-from hloopt.passes.site import Site, row_major
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.site import Site, row_major
 
 __all__ = ["ReductionDimensionGrouper"]
 

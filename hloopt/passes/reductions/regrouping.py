@@ -11,8 +11,8 @@ from hloopt.interpret.pairs import choice_of
 from hloopt.interpret.regions import is_associative
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ops.traits import IDEMPOTENT
-from hloopt.passes.regions import is_exact, is_identity, named_combiner
-from hloopt.passes.site import sites
+from hloopt.rewrite.regions import is_exact, is_identity, named_combiner
+from hloopt.rewrite.site import sites
 
 __all__ = ["plain_reduces", "regrouping_obstacle"]
 

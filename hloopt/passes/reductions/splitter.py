@@ -8,8 +8,8 @@ from hloopt.analysis.reduction import is_unnested
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.passes.reductions.regrouping import plain_reduces, regrouping_obstacle
-from hloopt.passes.site import Site
 from hloopt.rewrite import Pass, PassLog, own_attributes
+from hloopt.rewrite.site import Site
 
 __all__ = ["ReductionSplitter"]
 

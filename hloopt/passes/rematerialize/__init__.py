@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.effects import Effects
 from hloopt.analysis.liveness import peak
 from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.dataclass import dataclass
@@ -30,7 +31,6 @@ from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import ALIASES, SEQUENTIAL
-from hloopt.passes.effects import Effects
 from hloopt.passes.rematerialize.peaks import Peaks
 from hloopt.passes.rematerialize.plan import Plan, plan_again
 from hloopt.rewrite import Pass, PassLog

@@ -18,8 +18,8 @@ from hloopt.passes.scan_recognition.ranges import (
     describe,
     identity,
 )
-from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog, same_layout
+from hloopt.rewrite.site import Site, is_replaceable, row_major
 from hloopt.types import ArrayShape, SliceRange, Window, WindowDim, array
 from hloopt.types import Literal as LiteralValue
 

@@ -12,8 +12,8 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE
-from hloopt.passes.regions import identity
 from hloopt.rewrite.pattern import splat_literal
+from hloopt.rewrite.regions import identity
 from hloopt.types import ArrayShape
 
 __all__ = ["LoopScan", "loop_scans"]

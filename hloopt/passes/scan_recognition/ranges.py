@@ -15,8 +15,8 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
-from hloopt.passes.regions import identity
 from hloopt.rewrite.pattern import splat_literal
+from hloopt.rewrite.regions import identity
 from hloopt.types import ArrayShape, PaddingDim, SliceRange
 
 __all__ = ["Description", "Known", "describe", "identity"]

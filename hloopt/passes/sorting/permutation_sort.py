@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.passes.site import Site, row_major, sites
 from hloopt.passes.sorting.plain import plain_order, sorted_dim
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import array
 
 __all__ = ["PermutationSort"]

@@ -12,9 +12,9 @@ from hloopt.interpret.comparator import SortKey
 from hloopt.interpret.sort import key_order
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.passes.indexing.known import KnownArrays
-from hloopt.passes.site import Site, sites
 from hloopt.passes.sorting.plain import plain_order, sorted_dim
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.site import Site, sites
 from hloopt.types import TupleShape
 
 __all__ = ["SortSimplifier"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import hloopt
+from hloopt.backends.native.compile import compile_native
 from hloopt.codegen.program import kernel_steps
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
-from hloopt.runtime.native.compile import compile_native
 from tests.support import Array
 from tests.verified import verify_native
 

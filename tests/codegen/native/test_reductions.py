@@ -6,12 +6,12 @@ import numpy as np
 
 import hloopt
 from hloopt.analysis.region import region_of
-from hloopt.kernels.families.native_reduction import BLOCK, steps_of
+from hloopt.backends.native.compile import compile_native
+from hloopt.backends.native.kernels.reduction import BLOCK, steps_of
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.runtime.native.compile import compile_native
 from hloopt.targets.host import HOST
 from tests.codegen.native.natively import check_native_kernels
 from tests.codegen.reducing import Case, fusions, reduces

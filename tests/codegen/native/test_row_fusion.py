@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hloopt
+from hloopt.backends.native.row_fusion import NativeRowFusion
 from hloopt.ir import Module
-from hloopt.kernels.native_row_fusion import NativeRowFusion
 from hloopt.rewrite import Pipeline
 from tests.codegen.native.natively import check_native_kernels
 

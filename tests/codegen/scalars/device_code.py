@@ -24,7 +24,7 @@ from hloopt.ops import OPS, ScalarArgs
 from hloopt.ops.elementwise import keeps_bits
 from hloopt.types import DType, rounded
 
-HEADERS = Path(hloopt.__file__).parent / "runtime" / "emulator" / "include"
+HEADERS = Path(hloopt.__file__).parent / "backends" / "emulator" / "include"
 COMPILER = shutil.which("c++")
 
 # Undefined behaviour is written to stderr, where a test finds it.

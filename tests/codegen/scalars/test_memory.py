@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from hloopt.backends.emulator import EmulatorDevice, Mode, check_emulator
 from hloopt.codegen.device import Uses
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.kernel_ir.expressions import Array, Var
 from hloopt.kernel_ir.printer import expression_text
 from hloopt.kernel_ir.types import INT, VOID, vector
 from hloopt.runtime.device import Pointer, PointerArgument
-from hloopt.runtime.emulator import EmulatorDevice, Mode, check_emulator
 from hloopt.types import DTYPES, DType
 
 _KINDS = [DTYPES[name] for name in ("s8", "bf16", "f32", "c64", "f64", "c128")]

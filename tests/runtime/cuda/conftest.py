@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fake_cupy import FakeCupy
+from hloopt.backends import nvrtc
+from hloopt.backends.cuda import CudaDevice
 from hloopt.errors import DeviceError
-from hloopt.runtime import nvrtc
-from hloopt.runtime.cuda import CudaDevice
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A stand-in for CuPy without a GPU: NOT the real one.  Device memory is the host's.
 
-It has the calls that ``hloopt.runtime.cuda`` makes, with the signatures and argument types of CuPy 14's
+It has the calls that ``hloopt.backends.cuda`` makes, with the signatures and argument types of CuPy 14's
 sources, writes down each, and does what CUDA would: copies bytes, keeps a stream's order, holds work back while a
 graph is captured, multiplies as BLAS does column by column, transforms as cuFFT does without scaling.
 Kernels do nothing unless a test gives ``FakeCupy.kernels`` a Python function of their name.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import hloopt
+from hloopt.backends.cuda import CudaDevice
 from hloopt.ir import Instruction
-from hloopt.runtime.cuda import CudaDevice
 from hloopt.runtime.device import Pointer
 from hloopt.types import ArrayShape, leaves
 

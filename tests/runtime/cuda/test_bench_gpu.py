@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import hloopt
+from hloopt.backends import check_device
+from hloopt.backends.device_compile import prepare
 from hloopt.errors import DeviceError
-from hloopt.runtime import check_device
-from hloopt.runtime.device_compile import prepare
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.py"
 

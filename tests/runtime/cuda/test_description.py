@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fake_cupy import PROPERTIES, FakeCupy
-from hloopt.runtime.cuda import CudaDevice
-from hloopt.runtime.cuda.description import describe_gpu, known_target
-from hloopt.runtime.cuda.occupancy import occupancy
+from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.description import describe_gpu, known_target
+from hloopt.backends.cuda.occupancy import occupancy
 from hloopt.targets import target
 
 H200 = target("h200")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fake_cupy import CUDARuntimeError, FakeCupy, view
+from hloopt.backends.cuda import CudaDevice
 from hloopt.errors import DeviceError, EvaluationError
-from hloopt.runtime.cuda import CudaDevice
 from hloopt.runtime.device import Pointer, PointerArgument
 
 SOURCE = """

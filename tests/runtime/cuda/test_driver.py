@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from fake_cupy import CUDARuntimeError, FakeCupy
+from hloopt.backends.cuda import CudaDevice, check_gpu
+from hloopt.backends.nvrtc import library
 from hloopt.errors import DeviceError
-from hloopt.runtime.cuda import CudaDevice, check_gpu
-from hloopt.runtime.nvrtc import library
 
 
 def refused(match: str, number: int = 0) -> None:

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.description import describe_gpu
+from hloopt.backends.cuda.occupancy import occupancy
+from hloopt.backends.cuda.profile import profile
+from hloopt.backends.cuda.timing import Stopwatch
+from hloopt.backends.device_compile import DeviceOptions, prepare
+from hloopt.backends.nvrtc import TIMED
 from hloopt.runtime import library_numpy
-from hloopt.runtime.cuda import CudaDevice
-from hloopt.runtime.cuda.description import describe_gpu
-from hloopt.runtime.cuda.occupancy import occupancy
-from hloopt.runtime.cuda.profile import profile
-from hloopt.runtime.cuda.timing import Stopwatch
 from hloopt.runtime.device import Pointer, PointerArgument
-from hloopt.runtime.device_compile import DeviceOptions, prepare
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.inputs import generate, load_inputs
-from hloopt.runtime.nvrtc import TIMED
 from library_cases import DOTS, FFTS, dot_text, drawn, fft_operand, fft_text, on_device, root
 from support import Sample, invoke, sample_table
 
@@ -161,7 +161,7 @@ def test_an_access_outside_of_memory_names_the_kernel() -> None:
     """In a process of its own: CUDA gives a context with such an error up."""
     program = """
         from hloopt.errors import EvaluationError
-        from hloopt.runtime.cuda import CudaDevice
+        from hloopt.backends.cuda import CudaDevice
         from hloopt.runtime.device import Pointer, PointerArgument
 
         device = CudaDevice()

@@ -8,9 +8,9 @@ import pytest
 
 from fake_cupy import FakeCupy
 from hloopt.analysis.gpu_libraries import refusal
+from hloopt.backends.cuda import CudaDevice
 from hloopt.errors import DeviceError, UnsupportedError
 from hloopt.runtime import library_numpy
-from hloopt.runtime.cuda import CudaDevice
 from hloopt.runtime.device import Pointer
 from library_cases import DOTS, FFTS, dot_text, drawn, fft_operand, fft_text, on_device, read, root
 

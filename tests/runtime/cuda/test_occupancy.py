@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hloopt.runtime.cuda.occupancy import occupancy
+from hloopt.backends.cuda.occupancy import occupancy
 from hloopt.targets import Target, target
 
 # Threads, registers and shared bytes a multiprocessor has, by compute capability (CUDA C++ Programming Guide).

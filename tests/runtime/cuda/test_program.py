@@ -7,10 +7,10 @@ import pytest
 
 import hloopt
 from fake_cupy import FakeCupy
+from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.profile import profile
+from hloopt.backends.device_compile import DeviceOptions, prepare
 from hloopt.kernels.selection import KernelSelection
-from hloopt.runtime.cuda import CudaDevice
-from hloopt.runtime.cuda.profile import profile
-from hloopt.runtime.device_compile import DeviceOptions, prepare
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.timing import Timing
 from hloopt.targets import target

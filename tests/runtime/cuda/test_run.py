@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fake_cupy import PROPERTIES, FakeCupy
+from hloopt.backends import device_compile, nvrtc
 from hloopt.errors import DeviceError
 from hloopt.kernels import selection as kernel_selection
-from hloopt.runtime import device_compile, nvrtc
 from hloopt.targets import target
 from plan_kernels import evaluated, slowed
 from support import invoke

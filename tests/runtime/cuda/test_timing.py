@@ -7,10 +7,10 @@ import json
 import pytest
 
 from fake_cupy import FakeCupy
-from hloopt.runtime.cuda import CudaDevice
-from hloopt.runtime.cuda.timing import KernelTime, Span, Stopwatch
-from hloopt.runtime.cuda.trace import TimedLaunch, chrome_trace
-from hloopt.runtime.nvrtc import Resources
+from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.timing import KernelTime, Span, Stopwatch
+from hloopt.backends.cuda.trace import TimedLaunch, chrome_trace
+from hloopt.backends.nvrtc import Resources
 from hloopt.runtime.timing import Timing
 from hloopt.targets import target
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloopt.backends.emulator import EmulatorDevice, check_emulator
 from hloopt.errors import DeviceError
 from hloopt.kernels.spec import Role
 from hloopt.runtime.device import Pointer, PointerArgument
-from hloopt.runtime.emulator import EmulatorDevice, check_emulator
 
 Array = np.ndarray[Any, Any]
 Dim3 = tuple[int, int, int]

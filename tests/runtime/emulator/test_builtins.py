@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloopt.backends.nvrtc import compile_cuda, nvrtc_for
 from hloopt.errors import DeviceError
-from hloopt.runtime.nvrtc import compile_cuda, nvrtc_for
 
 MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1
 

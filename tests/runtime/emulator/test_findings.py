@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloopt.backends.emulator.toolchain import find_compiler
 from hloopt.errors import EvaluationError
-from hloopt.runtime.emulator.toolchain import find_compiler
 
 # One kernel for each kind of bug, none of which is wrong in any other way.
 SOURCE = r"""

@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from hloopt.backends.nvrtc import compile_cuda, nvrtc_for
 from hloopt.errors import DeviceError
-from hloopt.runtime.nvrtc import compile_cuda, nvrtc_for
 
 # In the style of generated code; compiled once for each mode.
 SOURCE = r"""

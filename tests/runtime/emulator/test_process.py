@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloopt.backends.emulator import EmulatorDevice
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.runtime.device import Pointer, PointerArgument
-from hloopt.runtime.emulator import EmulatorDevice
 
 SOURCE = r"""
 extern "C" __global__ void __launch_bounds__(64) fine(const int* __restrict__ in, int* __restrict__ out, int add) {
@@ -203,7 +203,7 @@ PARENT = """
 import sys
 import numpy as np
 from hloopt.runtime.device import Pointer, PointerArgument
-from hloopt.runtime.emulator import EmulatorDevice
+from hloopt.backends.emulator import EmulatorDevice
 
 device = EmulatorDevice()
 device.load(sys.argv[1], {})

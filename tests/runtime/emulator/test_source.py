@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloopt.backends.emulator.source import translate
+from hloopt.backends.emulator.tokens import find_functions, join, synchronizing, tokenize
 from hloopt.errors import DeviceError, EvaluationError
-from hloopt.runtime.emulator.source import translate
-from hloopt.runtime.emulator.tokens import find_functions, join, synchronizing, tokenize
 
 SOURCE = r"""
 // not a function: f(x) { }

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloopt.backends.emulator import check_emulator, toolchain
+from hloopt.backends.emulator.toolchain import Compiler, compile_with, find_compiler
 from hloopt.errors import DeviceError
-from hloopt.runtime.emulator import check_emulator, toolchain
-from hloopt.runtime.emulator.toolchain import Compiler, compile_with, find_compiler
 
 SOURCE = "__global__ void k(int* out) { out[threadIdx.x] = 1 + threadIdx.x; }\n"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hloopt.backends.native import check_native
 from hloopt.errors import DeviceError
-from hloopt.runtime.native import check_native
 
 
 @pytest.fixture(scope="session", autouse=True)

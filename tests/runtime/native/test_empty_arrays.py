@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hloopt
+from hloopt.backends.native.compile import compile_native
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.native.compile import compile_native
 from joined_modules import joined
 
 REGIONS = """HloModule m

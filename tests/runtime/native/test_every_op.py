@@ -6,12 +6,12 @@ import pytest
 from numpy.exceptions import ComplexWarning
 
 import hloopt
+from hloopt.backends.native.compile import compile_native, plan_native
 from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.kernels.examples import example_text, opcodes
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
-from hloopt.runtime.native.compile import compile_native, plan_native
 from hloopt.types import DTYPES
 from joined_modules import joined
 

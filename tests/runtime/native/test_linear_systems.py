@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends.native.compile import CompiledNative, compile_native, plan_native
+from hloopt.backends.native.kernels.linear_systems import Routine, apart, routine_of
 from hloopt.errors import UsageError
 from hloopt.interpret import linalg, plugins
-from hloopt.kernels.families.native_linear_systems import Routine, apart, routine_of
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.judge import Judge
-from hloopt.runtime.native.compile import CompiledNative, compile_native, plan_native
 from joined_modules import joined
 from tests.support import Array
 
@@ -372,6 +372,6 @@ def test_headers_only_where_they_are_used() -> None:
     _, plan = plan_native(
         hloopt.parse("HloModule m\nENTRY e {\n  ROOT x = f32[4] parameter(0)\n}\n")
     )
-    from hloopt.codegen.native import render
+    from hloopt.backends.native.codegen import render
 
     assert "factors.h" not in render(plan)

@@ -11,13 +11,13 @@ from mixing_loops import mixing_loop
 from random_loops import inputs, loop_text
 
 import hloopt
+from hloopt.backends.native.compile import compile_native
+from hloopt.backends.native.program import NativeProgram
 from hloopt.fusion.decision import ALLOWED
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
 from hloopt.kernels.plan import KernelStep, WhileStep
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.native.compile import compile_native
-from hloopt.runtime.native.program import NativeProgram
 from hloopt.targets.host import HOST
 from joined_modules import joined
 from loop_programs import kernel_of, resized

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.codegen.native import UNIT, render
+from hloopt.backends.native import toolchain
+from hloopt.backends.native.codegen import UNIT, render
+from hloopt.backends.native.compile import compile_native, prepare_native
+from hloopt.backends.native.program import NativeProgram
 from hloopt.errors import DeviceError
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.native import toolchain
-from hloopt.runtime.native.compile import compile_native, prepare_native
-from hloopt.runtime.native.program import NativeProgram
 
 UNITS = """HloModule m
 ENTRY e {

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.spec import Launch
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
-from hloopt.runtime.native.compile import CompiledNative, compile_native
 from joined_modules import joined
 
 

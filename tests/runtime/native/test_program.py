@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.native import program as native
+from hloopt.backends.native.calls import Call, call_of
+from hloopt.backends.native.compile import CompiledNative, compile_native
+from hloopt.backends.native.memory import Placed
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import Host
 from hloopt.kernels.plan import KernelStep, walk_steps
-from hloopt.runtime.native import program as native
-from hloopt.runtime.native.calls import Call, call_of
-from hloopt.runtime.native.compile import CompiledNative, compile_native
-from hloopt.runtime.native.memory import Placed
 
 ADD = """HloModule m, entry_computation_layout={(f32[3,4]{1,0}, f32[3,4]{0,1})->(f32[3,4]{0,1}, s4[3], f32[3,4]{1,0})}
 ENTRY e {
@@ -235,7 +235,7 @@ _INTERRUPTED = """
 import os, signal, sys, threading, time
 import hloopt
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.native.compile import compile_native
+from hloopt.backends.native.compile import compile_native
 
 module = hloopt.parse(sys.stdin.read())
 program = compile_native(module, threads=int(sys.argv[1]))

@@ -6,8 +6,8 @@ import os
 from random import Random
 
 import hloopt
+from hloopt.backends.native.compile import compile_native
 from hloopt.runtime.judge import judged
-from hloopt.runtime.native.compile import compile_native
 from joined_modules import joined
 from random_modules import module_text
 from special_inputs import special_inputs

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.backends.native.compile import CompiledNative, compile_native
+from hloopt.backends.native.kernels.fft import LARGEST_RADIX, working
 from hloopt.errors import UsageError
 from hloopt.kernels.families.fft import radices, whole_transforms
-from hloopt.kernels.families.native_fft import LARGEST_RADIX, working
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.judge import judged
-from hloopt.runtime.native.compile import CompiledNative, compile_native
 from joined_modules import joined
 from tests.support import Array
 

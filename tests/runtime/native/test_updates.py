@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 
 import hloopt
+from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.kernels.plan import KernelStep, WhileStep, walk_steps
 from hloopt.kernels.spec import Copy
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
-from hloopt.runtime.native.compile import CompiledNative, compile_native
 from joined_modules import joined
 from support import Array
 

@@ -1,0 +1,136 @@
+"""From a module to a program on a device: made ready, kernels chosen, planned, written, compiled."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from hloopt.codegen.program import KernelProgram, render, text_of
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction, Module
+from hloopt.ir.build import clone_module
+from hloopt.kernels.kernel import Kernel
+from hloopt.kernels.lowering import DEVICE
+from hloopt.kernels.plan import Plan
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.selection import KernelSelection, choose
+from hloopt.kernels.spec import KernelSpec
+from hloopt.kernels.verifier import verify_with
+from hloopt.kernels.written import drop_others
+from hloopt.rewrite import Pipeline, PipelineReport
+from hloopt.runtime.device import Device
+from hloopt.runtime.device_program import DeviceProgram
+from hloopt.targets import find_gpu
+
+__all__ = [
+    "CompiledProgram",
+    "DeviceOptions",
+    "EmulatorMode",
+    "Prepared",
+    "compile_for_device",
+    "prepare",
+]
+
+EmulatorMode: TypeAlias = Literal["check", "fast"]
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """How a module is run on a device.
+
+    selection   chooses the kernels; its target is the device that launches are made for
+    allow_host  whether the interpreter evaluates what has no kernel
+    mode        of the emulator: ``check`` looks at every access, ``fast`` does not
+    seed        of the emulator: the order in which blocks run
+    flags       of the compiler, for a GPU: ``verify``, ``timed`` or ``fast-math``
+    """
+
+    selection: KernelSelection = field(default_factory=KernelSelection)
+    allow_host: bool = False
+    mode: EmulatorMode = "check"
+    seed: int = 0
+    flags: str = "verify"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything up to the device: ``module`` is the one that is planned, with its kernels chosen.
+
+    ``notes`` are about what the given module had and could not keep.
+    """
+
+    module: Module
+    plan: Plan
+    program: KernelProgram | str
+    report: PipelineReport
+    notes: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The text of the program: CUDA C, or C++ for the host."""
+        return text_of(self.program)
+
+
+def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
+    """Plan a module and write its CUDA C; the given one is unchanged.
+
+    Raises ``UnsupportedError`` for what no kernel can run, all of it in one error; ``UsageError`` for wishes
+    that cannot be granted.
+    """
+    from hloopt.backends.trial import try_kernel
+
+    options = options or DeviceOptions()
+    verify_with(try_kernel)
+    ready = clone_module(module)
+    notes = drop_others(ready, "gpu")
+    DEVICE.run(ready)
+    selection = options.selection
+    report = Pipeline((selection,)).run(ready)
+    target, limits = find_gpu(selection.target), selection.limits()
+
+    def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
+        return choose(instruction, target, limits)
+
+    plan = plan_program(ready, chosen, allow_host=options.allow_host)
+    return Prepared(ready, plan, render(plan, target, limits), report, tuple(notes))
+
+
+class CompiledProgram(DeviceProgram):
+    """A program with what it was made from."""
+
+    def __init__(self, prepared: Prepared, device: Device) -> None:
+        super().__init__(prepared.module, prepared.plan, device, prepared.program)
+        self.prepared = prepared
+
+
+def compile_for_device(
+    module: Module, device: str, options: DeviceOptions | None = None
+) -> CompiledProgram:
+    """A program on ``emulator`` or ``gpu``.
+
+    Raises ``DeviceError`` where the device, its driver or a compiler is missing, before anything is planned;
+    ``UnsupportedError`` and ``UsageError`` as ``prepare``.
+    """
+    options = options or DeviceOptions()
+    if device == "emulator":
+        opened: Device = _emulator(options)
+    else:
+        opened = _gpu(options)
+    try:
+        return CompiledProgram(prepare(module, options), opened)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _emulator(options: DeviceOptions) -> Device:
+    from hloopt.backends.emulator import EmulatorDevice
+
+    return EmulatorDevice(mode=options.mode, seed=options.seed)
+
+
+def _gpu(options: DeviceOptions) -> Device:
+    from hloopt.backends.cuda import CudaDevice
+    from hloopt.backends.nvrtc import FLAGS
+
+    return CudaDevice(flags=FLAGS[options.flags])

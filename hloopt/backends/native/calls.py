@@ -1,0 +1,124 @@
+"""What a native program calls back: instructions run by the NumPy executor on views of the buffers.
+
+Products go to BLAS without a detour: where operands and result are arrays as ``matmul`` takes them, it writes
+into the result's buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hloopt.backends.native.memory import Memory, Placed, is_plain
+from hloopt.backends.numpy.single import SingleInstructions
+from hloopt.ir import Instruction
+from hloopt.kernels.library_problems import blas_problem
+from hloopt.kernels.plan import Buffer, HostStep, KernelStep
+from hloopt.runtime.borders import bytes_of_array
+from hloopt.runtime.program import Array
+from hloopt.types import DotDims, DType
+
+__all__ = ["Call", "call_of"]
+
+Call: TypeAlias = Callable[[Placed], None]
+
+
+def call_of(step: KernelStep | HostStep, memory: Memory, compiler: SingleInstructions) -> Call:
+    """The function that runs a step on what is placed.  Raises what ``SingleInstructions.compile`` raises."""
+    product = _product(step, memory)
+    if product is not None:
+        return product
+    function = compiler.compile(step.instruction)
+    operands = [memory.view(buffer) for buffer in step.operands]
+    writers = [_writer(buffer, memory) for buffer in step.results]
+
+    def run(placed: Placed) -> None:
+        made = function(*[operand(placed) for operand in operands])
+        for write, array in zip(writers, made, strict=True):
+            write(placed, array)
+
+    return run
+
+
+def _writer(buffer: Buffer, memory: Memory) -> Callable[[Placed, Any], None]:
+    if not buffer.byte_size:
+        return lambda _placed, _array: None
+    view = memory.view(buffer)
+    if is_plain(buffer.shape):
+
+        def write(placed: Placed, array: Any) -> None:
+            view(placed)[...] = array
+
+        return write
+    raw, shape = memory.bytes_of(buffer), buffer.shape
+
+    def pack(placed: Placed, array: Any) -> None:
+        raw(placed)[:] = bytes_of_array(np.asarray(array), shape)
+
+    return pack
+
+
+def _product(step: KernelStep | HostStep, memory: Memory) -> Call | None:
+    """A dot that BLAS makes, straight into the result's buffer."""
+    dot = step.instruction
+    if dot.opcode != "dot" or blas_problem(dot):
+        return None
+    buffers = (*step.operands, *step.results)
+    if len(buffers) != 3 or not all(one.byte_size and is_plain(one.shape) for one in buffers):
+        return None
+    kind = dot.array.dtype
+    if kind.numpy != kind.compute:
+        return None
+    left, right, result = (memory.view(buffer) for buffer in buffers)
+    lay_left, lay_right, lay_result = _layouts(dot)
+    still = [memory.still(buffer) for buffer in buffers]
+    if all(array is not None for array in still):
+        # None of the three moves: nothing is left to prepare but what has to be converted each time.
+        a, b, c = still
+        assert a is not None
+        assert b is not None
+        assert c is not None
+        x, y, z = lay_left(a), lay_right(b), lay_result(c)
+        if np.shares_memory(x, a) and np.shares_memory(y, b):
+            return lambda _: _multiply(x, y, z)
+
+    def run(placed: Placed) -> None:
+        _multiply(lay_left(left(placed)), lay_right(right(placed)), lay_result(result(placed)))
+
+    return run
+
+
+def _multiply(left: Array, right: Array, out: Array) -> None:
+    np.matmul(left, right, out)
+
+
+def _layouts(dot: Instruction) -> tuple[Callable[[Array], Array], ...]:
+    """What brings operands and result to ``[batch, m, k]``, ``[batch, k, n]``, ``[batch, m, n]``."""
+    dims = DotDims.of(dot.attributes)
+    left, right = (operand.array.dims for operand in dot.operands)
+    batch = tuple(left[axis] for axis in dims.lhs_batch)
+    left_free = dims.lhs_free(len(left))
+    right_free = dims.rhs_free(len(right))
+    m = prod(left[axis] for axis in left_free)
+    n = prod(right[axis] for axis in right_free)
+    k = prod(left[axis] for axis in dims.lhs_contracting)
+    whole = (prod(batch),) if batch else ()
+    kind = dot.array.dtype
+    first, second = (operand.array.dtype for operand in dot.operands)
+    return (
+        _laid([*dims.lhs_batch, *left_free, *dims.lhs_contracting], (*whole, m, k), first, kind),
+        _laid([*dims.rhs_batch, *dims.rhs_contracting, *right_free], (*whole, k, n), second, kind),
+        lambda array: array.reshape((*whole, m, n)),
+    )
+
+
+def _laid(
+    order: list[int], shape: tuple[int, ...], kind: DType, wanted: DType
+) -> Callable[[Array], Array]:
+    def lay(array: Array) -> Array:
+        return array.transpose(order).reshape(shape).astype(wanted.numpy, copy=False)
+
+    return lay

@@ -1,0 +1,7 @@
+"""C++ of a plan for the host's processor: loops that become vectors, and a driver of the steps."""
+
+from __future__ import annotations
+
+from hloopt.backends.native.codegen.program import UNIT, parts, render
+
+__all__ = ["UNIT", "parts", "render"]

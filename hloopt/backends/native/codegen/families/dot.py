@@ -1,0 +1,144 @@
+"""The dot kernel: factors packed where they have to be, sums by ``product`` of products.h, then stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from hloopt.analysis.contraction import Axis, Contraction, Group, Side
+from hloopt.analysis.index import Index, Symbol
+from hloopt.backends.native.codegen.families.gemm import (
+    Lying,
+    counted,
+    every_task,
+    in_memory,
+    multiply,
+)
+from hloopt.backends.native.codegen.nest import loop
+from hloopt.backends.native.kernels.dot import along_columns, small_product
+from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
+from hloopt.codegen.families.dot_values import read_factor, store_sums, sum_type
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array, ArrayValue, Element, Expr, as_expr
+from hloopt.kernels.families.dot_region import Product
+
+__all__ = ["EMITTERS"]
+
+
+def _emit(f: FunctionWriter) -> None:
+    product = small_product(f.region)
+    contraction = along_columns(product.contraction)
+    product = Product(contraction, product.routes)
+    b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
+    rows = f.tile["rows"]
+    parts = -(-m // rows)
+    batch, first, count = Index(0), Index(0), as_expr(rows)
+    with ExitStack() as blocks:
+        if b * parts > 1:
+            task = blocks.enter_context(every_task(f, b * parts))
+            batch = f.elements.symbol(task // parts, "b", 0, b - 1)
+            if parts > 1:
+                first = f.elements.symbol(task % parts * rows, "row", 0, m - 1)
+        if m % rows:
+            some = counted(first, rows, m)
+            count = f.elements.scope.declare(f.loads.index_type, some, "rows")
+        block = _Rows(first, rows, count)
+        left = _left(f, contraction, batch, block)
+        right = _right(f, contraction, batch)
+        sums = _array(f, contraction, rows * n, "sums")
+        given = left.row(first), left.rows, left.columns, right.row(Index(0)), right.rows
+        multiply(f, "product", contraction, (count, n, k, *given, ArrayValue(sums), n))
+        _store(f, product, batch, block, sums)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a task: the first one, how many at most, and how many there are."""
+
+    first: Index
+    most: int
+    count: Expr
+
+    @contextmanager
+    def loop(self, f: FunctionWriter) -> Iterator[tuple[Index, Index]]:
+        """A loop over them; gives the number in the task, and of all."""
+        symbol = Symbol(f.scope.names.fresh("m"), 0, self.most - 1)
+        with loop(f, 0, self.count, symbol) as at:
+            yield at, self.first + at
+
+
+@contextmanager
+def _counted(
+    f: FunctionWriter, contraction: Contraction, group: Group
+) -> Iterator[tuple[dict[Axis, Index], Index]]:
+    """A loop for each axis of a group; gives their counters, and what they count to together."""
+    with ExitStack() as blocks:
+        axes: dict[Axis, Index] = {}
+        total = Index(0)
+        for at, size in enumerate(contraction.axes[group]):
+            counter = Index(0)
+            if size != 1:
+                block, counter = f.elements.loop(size, group)
+                blocks.enter_context(f.elements.within(block))
+            axes[group, at] = counter
+            total = total * size + counter
+        yield axes, total
+
+
+def _array(f: FunctionWriter, contraction: Contraction, elements: int, hint: str) -> Array:
+    return f.elements.scope.array(sum_type(f, contraction), (elements,), hint, align=64)
+
+
+def _left(f: FunctionWriter, contraction: Contraction, batch: Index, rows: _Rows) -> Lying:
+    """Where the rows of the left side lie."""
+    side = contraction.lhs
+    found = in_memory(f, contraction, side, batch, ("m", "k"))
+    if found is not None:
+        return found
+    columns = contraction.size("k")
+    packed = _array(f, contraction, rows.most * columns, "left")
+    with rows.loop(f) as (at, row):
+        known = split_axes(contraction, {"b": batch, "m": row})
+        with _counted(f, contraction, "k") as (axes, column):
+            _pack(f, contraction, side, {**known, **axes}, packed[at * columns + column])
+    # The task's first row is the array's.
+    return Lying(packed, rows.first * -columns, columns, 1)
+
+
+def _right(f: FunctionWriter, contraction: Contraction, batch: Index) -> Lying:
+    """Where the right side lies with neighbours along n."""
+    side, columns = contraction.rhs, contraction.size("n")
+    found = in_memory(f, contraction, side, batch, ("k", "n"))
+    if found is not None and (columns == 1 or found.columns == 1):
+        return found
+    packed = _array(f, contraction, contraction.size("k") * columns, "right")
+    known = split_axes(contraction, {"b": batch})
+    with (
+        _counted(f, contraction, "k") as (rows, row),
+        _counted(f, contraction, "n") as (axes, column),
+    ):
+        place = packed[row * columns + column]
+        _pack(f, contraction, side, {**known, **rows, **axes}, place)
+    return Lying(packed, Index(0), columns, 1)
+
+
+def _pack(
+    f: FunctionWriter, contraction: Contraction, side: Side, axes: Mapping[Axis, Index], to: Element
+) -> None:
+    tests, place = operand_place(side, axes)
+    f.elements.scope.set(to, read_factor(f, contraction, side, tests, place, "factor"))
+
+
+def _store(f: FunctionWriter, product: Product, batch: Index, rows: _Rows, sums: Array) -> None:
+    contraction = product.contraction
+    with rows.loop(f) as (at, row):
+        known = split_axes(contraction, {"b": batch, "m": row})
+        with _counted(f, contraction, "n") as (axes, column):
+            place = result_place(contraction, {**known, **axes})
+            total = sums[at * contraction.size("n") + column]
+            store_sums(f, product, [place], [total])
+
+
+EMITTERS = {"native-dot": _emit}
+"""What writes each kernel of this family."""

@@ -1,0 +1,168 @@
+"""The C++ of a whole plan: device functions that are used, a function or more an instruction, the driver.
+
+Functions that are equal, names aside, are written once.  A program of many is cut into units that are compiled
+side by side; ``UNIT`` stands between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Final
+
+from hloopt.analysis.index import Index, Symbol
+from hloopt.backends.native.codegen.driver import driver
+from hloopt.backends.native.codegen.families import emitters
+from hloopt.backends.native.codegen.printer import DOOR, ENTRY, NativePrinter
+from hloopt.codegen.device import Uses
+from hloopt.codegen.program import Part, comment, kernel_steps, launched
+from hloopt.codegen.writer import write_function
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Literal, Var
+from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Parameter
+from hloopt.kernel_ir.types import VOID, Type
+from hloopt.kernels.plan import KernelStep, Plan, function_name
+
+__all__ = ["UNIT", "parts", "render"]
+
+UNIT: Final = "\f"
+"""What stands between units: no comment and no string that is written holds it."""
+
+# Compiling these takes some seconds; a unit more costs the 0.2 s of the headers.
+_FUNCTIONS_OF_A_UNIT: Final = 128
+
+_HEAD: Final = '#include "native.h"\n#include "vector_math.h"\n'
+_OWN: Final = NativePrinter()
+_DOOR: Final = NativePrinter(DOOR)
+
+
+def parts(plan: Plan) -> list[Part]:
+    """The kernels of a plan.
+
+    Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
+    """
+    functions = _Functions(Uses(native=True))
+    for step in kernel_steps(plan.steps):
+        functions.add(step)
+    return [Part(tuple(one.comment), one.function) for one in functions.written]
+
+
+def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
+    """The source text of a program against ``backends/native/include``.
+
+    Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
+    """
+    uses = Uses(native=True)
+    functions = _Functions(uses)
+    for step in kernel_steps(plan.steps):
+        functions.add(step)
+    library = "".join(f'#include "{header}"\n' for header in uses.headers()), uses.source()
+    written, called = functions.written, functions.called
+    if len(written) <= functions_of_a_unit:
+        return _unit(library, written) + _driver(plan, called)
+    doors = {one.function.name: _door(one.function) for one in written}
+    units = []
+    for start in range(0, len(written), functions_of_a_unit):
+        part = written[start : start + functions_of_a_unit]
+        lines = [line for one in part for line in _DOOR.function(doors[one.function.name])]
+        units.append(_unit(library, part) + "\n".join([*lines, ""]))
+    prototypes = "".join(f"{_DOOR.prototype(door)}\n" for door in doors.values())
+    through = {name: doors[function.name] for name, function in called.items()}
+    return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through)])
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A function of a kernel, and what is said of it."""
+
+    function: Function
+    comment: Sequence[str]
+
+
+@dataclass
+class _Functions:
+    """What was written; ``called`` has the function that each launch calls."""
+
+    uses: Uses
+    written: list[_Written] = field(default_factory=list)
+    called: dict[str, Function] = field(default_factory=dict)
+    known: dict[object, Function] = field(default_factory=dict)
+
+    def add(self, step: KernelStep) -> None:
+        """The functions of a step's launches."""
+        launches = launched(step)
+        said = list(comment(step.instruction)) if launches else []
+        for launch in launches:
+            emit = emitters()[step.spec.kernel]
+            function = write_function(step, launch, emit, self.uses, native=True)
+            known = self.known.setdefault(_nameless(function), function)
+            if known is function:
+                self.written.append(_Written(function, said))
+                said = []
+            self.called[function_name(step, launch)] = known
+
+
+def _nameless(function: Function) -> object:
+    """A function with its names numbered: two that are equal do the same."""
+    numbers: dict[str, int] = {}
+
+    def number(name: str) -> str | int:
+        return numbers.get(name, name)
+
+    def nameless(node: object) -> object:
+        match node:
+            case Var():
+                return number(node.name), node.type.name
+            case Symbol():
+                return number(node.name)
+            case Index():
+                return node.constant, *[(nameless(atom), count) for atom, count in node.terms]
+            case Array():
+                dims = () if node.space == "global" else node.dims
+                return number(node.name), node.element.name, dims, node.space
+            case Type():
+                return node.name
+            case Literal():
+                return node.text, node.type.name
+            case tuple():
+                return tuple([nameless(one) for one in node])
+            case Let() | For():
+                numbers[node.var.name] = len(numbers)
+            case Declare() | Parameter():
+                numbers[node.target.name] = len(numbers)
+        names = getattr(node, "__dataclass_fields__", ())
+        return (type(node), *[nameless(getattr(node, name)) for name in names]) if names else node
+
+    return nameless((function.parameters, function.body))
+
+
+def _door(function: Function) -> Function:
+    """What calls a function from other units, by pointers to anything."""
+    parameters = []
+    given: list[Expr] = []
+    for number, one in enumerate(function.parameters):
+        name, target = f"p{number}", one.target
+        if isinstance(target, Var):
+            parameters.append(Parameter(Var(name, target.type)))
+            given.append(Var(name, target.type))
+        else:
+            memory = Array(name, VOID, (), target.space)
+            parameters.append(Parameter(memory, is_read=one.is_read))
+            given.append(ArrayValue(memory).cast(one.type))
+    call = Do(Call(function.name, tuple(given), VOID))
+    return Function(f"{function.name}_door", tuple(parameters), (call,))
+
+
+def _driver(plan: Plan, called: Mapping[str, Function]) -> str:
+    run, entry = driver(plan, called)
+    lines = [*NativePrinter("static int").function(run), *NativePrinter(ENTRY).function(entry)]
+    return "\n".join([*lines, ""])
+
+
+def _unit(library: tuple[str, str], functions: Sequence[_Written]) -> str:
+    included, device = library
+    lines = [device]
+    for one in functions:
+        lines += [*one.comment, *_OWN.function(one.function), ""]
+    body = "\n".join(lines)
+    return f"{_HEAD}{included}namespace {{\n{body}\n}}  // namespace\n"

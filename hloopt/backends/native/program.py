@@ -1,0 +1,162 @@
+"""A plan compiled into one shared object and run in this process.
+
+What no loop computes is called back: the NumPy executor runs it on views of the buffers (``calls``).  All that
+does not depend on the inputs is prepared when the program is made, so that a run costs microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from hloopt.backends.native.calls import Call, call_of
+from hloopt.backends.native.codegen import render
+from hloopt.backends.native.codegen.driver import called_steps, loops
+from hloopt.backends.native.memory import Memory, Placed
+from hloopt.backends.native.toolchain import build_library, shared_pool
+from hloopt.backends.numpy.single import SingleInstructions
+from hloopt.backends.numpy.threads import thread_count
+from hloopt.interpret import Host
+from hloopt.interpret.control import check_progress
+from hloopt.interpret.progress import Progress
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.plan import Plan
+from hloopt.runtime.blas import blas_threads
+from hloopt.runtime.planned_program import PlannedProgram
+from hloopt.runtime.program import Array
+
+__all__ = ["NativeProgram"]
+
+_PYTHON: Final = (
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyErr_CheckSignals",
+    "PyObject_CallFunctionObjArgs",
+    "Py_DecRef",
+)
+
+
+class _Host(ctypes.Structure):
+    """``Host`` of native.h; the first fields are functions of Python's own interface."""
+
+    _fields_ = (
+        ("release", ctypes.c_void_p),
+        ("take", ctypes.c_void_p),
+        ("signals", ctypes.c_void_p),
+        ("invoke", ctypes.c_void_p),
+        ("forget", ctypes.c_void_p),
+        ("calls", ctypes.c_void_p),
+        ("stuck", ctypes.c_void_p),
+        ("share", ctypes.c_void_p),
+        ("state", ctypes.c_void_p),
+        ("launches", ctypes.c_longlong),
+        ("asked", ctypes.c_longlong),
+        ("done", ctypes.c_longlong),
+        ("trips", ctypes.c_longlong),
+        ("threads", ctypes.c_int),
+        ("ends", ctypes.c_int),
+        ("runner", ctypes.c_void_p),
+    )
+
+
+class _Progress(Progress):
+    """Reads how far the driver is out of what it is told by."""
+
+    __slots__ = ("_host", "_steps")
+
+    def __init__(self, host: _Host, steps: int) -> None:
+        self._host = host
+        self._steps = steps
+        self.leave()
+
+    @property
+    def done(self) -> int:  # type: ignore[override]
+        """Steps of the entry that have run."""
+        return int(self._host.done)
+
+    @property
+    def total(self) -> int:  # type: ignore[override]
+        """Steps of the entry; 0 before the first run."""
+        return 0 if self._host.done < 0 else self._steps
+
+
+class NativeProgram(PlannedProgram):
+    """A module, made ready and planned, in the form of a shared object.
+
+    ``threads`` is how many threads share large loops, ``thread_count`` unless given; results do not depend
+    on it.  ``source`` is what ``render`` makes of the plan, if somebody has it.  Raises what ``build_library``
+    raises, ``UsageError`` for several participants.
+    """
+
+    def __init__(
+        self, module: Module, plan: Plan, *, threads: int | None = None, source: str = ""
+    ) -> None:
+        super().__init__(module, plan)
+        self.source = source or render(plan)
+        self._memory = Memory(module, plan)
+        self._placed: Placed = []
+        self._numpy = SingleInstructions(module)
+        self._calls = _objects(
+            self._called(call_of(step, self._memory, self._numpy)) for step in called_steps(plan)
+        )
+        self._stuck = _objects(self._checked(step.instruction) for step in loops(plan))
+        self._host = _Host(
+            *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON),
+            ctypes.addressof(self._calls),
+            ctypes.addressof(self._stuck),
+            ctypes.cast(shared_pool(), ctypes.c_void_p),
+            threads=thread_count(threads),
+            done=-1,
+        )
+        self.progress = _Progress(self._host, len(plan.steps))
+        self._addresses = (ctypes.addressof(self._memory.table), ctypes.addressof(self._host))
+        self._run = _load(build_library(self.source))
+        self._blas = blas_threads(module, thread_count(threads))
+
+    def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
+        """Run the entry on arrays in parameter order."""
+        with self._running:
+            placed = self._memory.place(inputs)
+            self._host.launches = 0
+            if len(self._calls):
+                self._run_with_calls(placed, host)
+            else:
+                self._run(*self._addresses)
+            self.launches = self._host.launches
+            return self._memory.results(placed)
+
+    def _run_with_calls(self, placed: Placed, host: Host | None) -> None:
+        self._numpy.host = host or Host()
+        self._placed = placed
+        try:
+            with self._blas, np.errstate(all="ignore"):
+                self._run(*self._addresses)
+        finally:
+            self._placed = []
+
+    # ---- what the driver calls ----------------------------------------------------------------------
+
+    def _called(self, call: Call) -> Callable[[], None]:
+        return lambda: call(self._placed)
+
+    def _checked(self, loop: Instruction) -> Callable[[], None]:
+        return lambda: check_progress(loop, int(self._host.trips), alone=True)
+
+
+def _objects(given: Iterable[object]) -> ctypes.Array[Any]:
+    """An array for C of Python's objects."""
+    found: list[Any] = list(given)
+    return (ctypes.py_object * len(found))(*found)
+
+
+def _load(path: Path) -> Callable[..., int]:
+    """The driver, which is called with Python's lock; what it raised is raised."""
+    function = ctypes.PyDLL(str(path)).hloopt_run
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    function.restype = ctypes.c_int
+    run: Callable[..., int] = function
+    return run

@@ -1,0 +1,120 @@
+"""Places in one piece of memory for the large arrays of a line, which stay its own from run to run.
+
+Fresh memory is not free: the system clears every page of it, and takes it back when an array goes.  What is
+made and forgotten within a run therefore has a fixed place, chosen when the line is made, where nothing is
+alive at the same time (``kernels.buffers.packing``).  Results are never there: they belong to the caller.
+The memory itself is asked for by the first run; where there is not so much in one piece, steps make arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from hloopt.backends.numpy.plan import Classes, Dims, Line, Step
+
+__all__ = ["Arena", "place_arrays"]
+
+# Bytes from which on the C library asks the system for every array by itself (glibc's M_MMAP_THRESHOLD).
+_LARGE: Final = 1 << 17
+_ALIGNMENT: Final = 256
+_NEVER: Final = 1 << 60  # after the last step: results are read there
+
+
+class Arena:
+    """The memory that the places of a line lie in.
+
+    ``slots`` are those of the places, ``forms`` their types and dimensions, ``offsets`` where in
+    ``byte_size`` bytes they begin.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[int],
+        forms: Sequence[tuple[np.dtype[Any], Dims]],
+        offsets: Sequence[int],
+        byte_size: int,
+    ) -> None:
+        self.slots, self.byte_size = tuple(slots), byte_size
+        self._forms, self._offsets = forms, offsets
+        self._arrays: tuple[np.ndarray[Any, Any] | None, ...] | None = None
+
+    def arrays(self) -> tuple[np.ndarray[Any, Any] | None, ...]:
+        """An array for each place, the same ones each time; None for all where memory does not suffice."""
+        if self._arrays is None:
+            try:
+                memory = np.empty(self.byte_size + _ALIGNMENT, np.uint8)
+            except MemoryError:
+                return (None,) * len(self.slots)  # a next run may find some
+            first = -memory.ctypes.data % _ALIGNMENT
+            self._arrays = tuple(
+                memory[first + offset : first + offset + prod(dims) * kind.itemsize]
+                .view(kind)
+                .reshape(dims)
+                for (kind, dims), offset in zip(self._forms, self._offsets, strict=True)
+            )
+        return self._arrays
+
+
+def place_arrays(line: Line) -> Arena | None:
+    """Give steps that take ``out=`` a place for what they make; None where nothing is large.
+
+    What steps write over is decided before (``sharing``): such arrays are one here.
+    """
+    groups = _Groups(line)
+    found = []
+    for number, step in enumerate(line.steps):
+        for at, out in enumerate(step.outs):
+            size = prod(line.dims[out]) * line.kinds[out].itemsize
+            if size >= _LARGE and _is_made(step, at) and groups.last(out) != _NEVER:
+                found.append((step, at, size, number, groups.last(out)))
+    if not found:
+        return None
+    from hloopt.kernels.buffers.packing import pack
+
+    sizes = [size for _, _, size, _, _ in found]
+    packing = pack(sizes, [start for *_, start, _ in found], [end for *_, end in found])
+    forms = [(line.kinds[step.outs[at]], line.dims[step.outs[at]]) for step, at, *_ in found]
+    slots = [line.slot(kind, dims) for kind, dims in forms]
+    for (step, at, *_), place in zip(found, slots, strict=True):
+        if step.several:
+            step.places[at] = place
+        else:
+            step.into = place
+    return Arena(slots, forms, packing.offsets, packing.byte_size)
+
+
+def _is_made(step: Step, at: int) -> bool:
+    """Whether a step makes an array of its own for an out, and would take one to write into."""
+    if step.several:
+        return step.fills and at not in step.own
+    return (step.ufunc or step.fills) and step.code is None and step.into < 0
+
+
+class _Groups(Classes):
+    """Slots whose arrays may share memory, and the step that reads each group last."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__(range(len(line.dims)))
+        for step in line.steps:
+            self.join(step.linked())
+            for at in step.own:
+                self.join((step.ins[at], step.outs[at]))
+            if step.into >= 0:
+                self.join((step.into, step.outs[0]))
+        self._last: dict[int, int] = {}
+        for number, step in enumerate(line.steps):
+            # What the host, or another participant, is given stays with them.
+            end = _NEVER if step.keep else number
+            for slot in (*step.ins, *step.outs, *step.taken()):
+                group = self.of(slot)
+                self._last[group] = max(self._last.get(group, 0), end)
+        for slot in line.results:
+            self._last[self.of(slot)] = _NEVER
+
+    def last(self, slot: int) -> int:
+        """The number of the step that reads the slot's group last."""
+        return self._last[self.of(slot)]

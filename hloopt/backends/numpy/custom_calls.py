@@ -1,0 +1,52 @@
+"""Custom calls that are planned: markers are names of their operand; the others but a few are evaluated.
+
+What the user supplies for a target comes first, as in ``interpret.custom_calls``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hloopt.backends.numpy.builder import Builder
+from hloopt.backends.numpy.movement import Emitter
+from hloopt.backends.numpy.values import Slots
+from hloopt.interpret import plugins
+from hloopt.interpret.markers import MARKERS
+from hloopt.interpret.shards import is_boundary
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, compatible
+
+__all__ = ["EMITTERS"]
+
+_POTRF: Final = re.compile(r"lapack_[sdcz]potrf_ffi")
+_MARKERS: Final = frozenset(MARKERS)
+
+
+def _custom_call(
+    builder: Builder, instruction: Instruction, operands: Sequence[int]
+) -> Slots | None:
+    target = str(instruction.attributes["custom_call_target"])
+    if plugins.named(target) is not None:
+        return None
+    if target in _MARKERS:
+        return _passed_on(instruction, operands)
+    if _POTRF.fullmatch(target):
+        # Loaded for the first of them: most programs have markers alone.
+        from hloopt.backends.numpy.linear import potrf
+
+        return potrf(builder, instruction, operands)
+    return None
+
+
+def _passed_on(instruction: Instruction, operands: Sequence[int]) -> int | None:
+    """The operand itself; several participants may exchange parts at the boundary of a manual region."""
+    if len(operands) != 1 or is_boundary(instruction):
+        return None
+    shapes = instruction.shape, instruction.operands[0].shape
+    arrays = all(isinstance(shape, ArrayShape) for shape in shapes)
+    return operands[0] if arrays and compatible(*shapes) else None
+
+
+EMITTERS: Mapping[str, Emitter] = {"custom-call": _custom_call}

@@ -1,0 +1,240 @@
+"""A fused loop by blocks of its units: all trips of a block while its part of everything is in the cache.
+
+The units along the largest parallel axis are taken a few thousand at a time.  Body and condition are compiled
+again for that many (``loop_clone``); what the loop reads and writes along the axis are slices of the whole
+arrays.  A reduce over the axis that only goes into stacked outputs leaves a part a block and trip; when all
+blocks are through, the parts are put together in the order of the blocks and what follows from them is
+computed trip by trip.  Threads share the blocks, which are the same for any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hloopt.analysis.parallel_loop.edges import leaf_count
+from hloopt.backends.numpy.loop_clone import LoopClone, clone_loop
+from hloopt.backends.numpy.loop_places import WHOLE, Variable
+from hloopt.backends.numpy.loop_plan import Blocks
+from hloopt.backends.numpy.loops import Stuck, trips
+from hloopt.backends.numpy.plan import Function
+from hloopt.backends.numpy.threads import Tasks, in_parallel
+from hloopt.dataclass import dataclass
+from hloopt.interpret.context import Context
+from hloopt.interpret.movement import iota
+from hloopt.interpret.reducer import reducer_of
+from hloopt.interpret.reduction import reduce as fold_all
+from hloopt.interpret.regions import combiner
+from hloopt.ir import Computation, Instruction
+from hloopt.rewrite.regions import identity
+from hloopt.types import TupleShape
+
+__all__ = ["BlockedLoop", "CompiledLoop"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledLoop:
+    """Condition and body as functions of the flat state; the body writes into the state at ``written``."""
+
+    condition: Function
+    body: Function
+    kept: Function
+    written: frozenset[int]
+
+
+Compile = Callable[[Computation, Computation, TupleShape], CompiledLoop]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """A loop compiled for blocks of one size."""
+
+    clone: LoopClone
+    loop: CompiledLoop
+
+
+class BlockedLoop:
+    """A loop that runs by blocks, which ``threads`` share: from the flat state to the flat state."""
+
+    def __init__(
+        self, blocks: Blocks, compiled: Compile, context: Context, stuck: Stuck, threads: int = 1
+    ) -> None:
+        self.blocks = blocks
+        self._threads = threads
+        self._compiled = compiled
+        self._context = context
+        self._stuck = stuck
+        self._sized: dict[int, _Sized] = {}
+        self._sources: dict[Variable, Any] = {}
+
+    @cached_property
+    def written(self) -> tuple[int, ...]:
+        """The elements of the state that results are written into."""
+        return tuple(
+            carried.number
+            for carried in self.blocks.parallel.carried
+            if self.blocks.axis in carried.axes
+            and carried.role in ("owned", "streamed")
+            and carried.number not in self.blocks.late
+        )
+
+    def run(self, own: frozenset[int], state: Sequence[Any]) -> tuple[Any, ...]:
+        """``own``: elements whose arrays may be written over."""
+        results = list(state)
+        for number in self.written:
+            streamed = self.blocks.parallel.carried[number].role == "streamed"
+            if number not in own:
+                array = state[number]
+                results[number] = np.array(array) if streamed else np.empty_like(array, order="C")
+        units = [
+            slice(start, min(start + self.blocks.size, self.blocks.units))
+            for start in range(0, self.blocks.units, self.blocks.size)
+        ]
+        for length in {block.stop - block.start for block in units}:
+            for source in self._of_size(length).clone.sources:
+                self._source(source)
+        told: list[list[tuple[Any, ...]]] = [[] for _ in units]
+        ends: list[Mapping[tuple[int, int], Any]] = [{} for _ in units]
+        counts = [0] * len(units)
+
+        def work(tasks: Tasks) -> None:
+            for number in tasks:
+                found = self._block(state, results, units[number], told[number])
+                ends[number], counts[number] = found
+
+        in_parallel(len(units), work, self._threads)
+        # What all units compute alike, they do as long as the last of them goes on.
+        longest = max(counts)
+        for (number, place), array in ends[counts.index(longest)].items():
+            if place == WHOLE:
+                results[number] = array
+        if self._later is not None:
+            self._put_together(state, results, told, longest)
+        return tuple(results)
+
+    def _block(
+        self,
+        state: Sequence[Any],
+        results: Sequence[Any],
+        units: slice,
+        parts: list[tuple[Any, ...]],
+    ) -> tuple[Mapping[tuple[int, int], Any], int]:
+        """All trips of a block; its state after the last one, and their number."""
+        sized = self._of_size(units.stop - units.start)
+        elements = sized.clone.elements
+        streamed = self._streamed
+        start: list[Any] = []
+        for at, (number, place) in enumerate(elements):
+            private = at in sized.loop.written
+            if place == WHOLE:
+                array = state[number]
+            elif number in streamed:
+                array, private = _cut(results[number], place, units), False
+            else:
+                array = _cut(state[number], place, units)
+            start.append(np.array(array) if private else array)
+        start += [_cut(self._source(source), source[2], units) for source in sized.clone.sources]
+        width = len(start)
+        body = sized.loop.body
+        if self.blocks.partial:
+            whole = body
+
+            def body(*values: Any) -> tuple[Any, ...]:
+                ends: tuple[Any, ...] = whole(*values)
+                parts.append(ends[width:])
+                return ends[:width]
+
+        kept = sized.loop.kept
+        begun = tuple(start)
+        ended, count = trips(sized.loop.condition, body, kept, kept(begun), self._stuck)
+        found = dict(zip(elements, ended, strict=False))
+        for (number, place), array in found.items():
+            if place != WHOLE and number in self.written:
+                target = _cut(results[number], place, units)
+                if number not in streamed or not np.shares_memory(target, array):
+                    target[...] = array
+        return found, count
+
+    @cached_property
+    def _streamed(self) -> frozenset[int]:
+        carried = self.blocks.parallel.carried
+        return frozenset(number for number in self.written if carried[number].role == "streamed")
+
+    def _of_size(self, size: int) -> _Sized:
+        if size not in self._sized:
+            blocks = self.blocks
+            told = [(one, leaf, WHOLE) for one in blocks.partial for leaf in range(leaf_count(one))]
+            clone = clone_loop(blocks.parallel, blocks.needs, size, told=told)
+            self._sized[size] = self._compile(clone)
+        return self._sized[size]
+
+    def _compile(self, clone: LoopClone) -> _Sized:
+        shape = clone.condition.parameters[0].shape
+        assert isinstance(shape, TupleShape)
+        return _Sized(clone, self._compiled(clone.condition, clone.body, shape))
+
+    def _source(self, variable: Variable) -> Any:
+        if variable not in self._sources:
+            instruction = variable[0]
+            shape = instruction.array
+            if instruction.opcode == "iota":
+                along = instruction.attributes["iota_dimension"]
+                array = self._context.round(iota(shape.dims, along, shape.dtype), shape.dtype)
+            else:
+                literal = instruction.literal
+                assert literal is not None
+                assert literal.array is not None
+                array = self._context.round(literal.array, shape.dtype)
+            self._sources[variable] = array
+        return self._sources[variable]
+
+    # ---- reduces over the axis ----------------------------------------------------------------------
+
+    @cached_property
+    def _later(self) -> _Sized | None:
+        blocks = self.blocks
+        if blocks.later is None:
+            return None
+        given = [(one, leaf, WHOLE) for one in blocks.partial for leaf in range(leaf_count(one))]
+        return self._compile(clone_loop(blocks.parallel, blocks.later, blocks.size, given=given))
+
+    def _put_together(
+        self,
+        state: Sequence[Any],
+        results: list[Any],
+        told: Sequence[Sequence[tuple[Any, ...]]],
+        count: int,
+    ) -> None:
+        """Trip by trip what follows from reduces over all blocks."""
+        later = self._later
+        assert later is not None
+        begun = [state[number] for number, _ in later.clone.elements]
+        for at in later.loop.written:
+            begun[at] = np.array(begun[at])
+        now: tuple[Any, ...] = later.loop.kept(tuple(begun))
+        for trip in range(count):
+            parts = zip(*(block[trip] for block in told), strict=True)
+            whole = [
+                self._whole(reduce, columns)
+                for reduce, columns in zip(self.blocks.partial, parts, strict=True)
+            ]
+            now = later.loop.kept(later.loop.body(*now, *whole))
+        for (number, _), array in zip(later.clone.elements, now, strict=True):
+            if number in self.blocks.late:
+                results[number] = array
+
+    def _whole(self, reduce: Instruction, parts: Sequence[Any]) -> Any:
+        """The parts of all blocks in their order; each began with what adds nothing."""
+        region, kind = reduce.attributes["to_apply"], reduce.array.dtype
+        name = combiner(region)
+        assert name is not None
+        first = self._context.round(identity(name, kind), kind)
+        (array,) = fold_all([np.stack(parts)], [first], [0], reducer_of(region, self._context))
+        return self._context.round(array, kind)
+
+
+def _cut(array: Any, place: int, units: slice) -> Any:
+    return array[(slice(None),) * place + (units,)]

@@ -1,0 +1,199 @@
+"""How a fused loop is cut into blocks of its units, and whether that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloopt.analysis.parallel_loop import ParallelLoop, parallel_loop
+from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.backends.numpy.loop_places import WHOLE, Needs, needs
+from hloopt.dataclass import dataclass
+from hloopt.interpret.regions import combiner
+from hloopt.ir import Instruction
+from hloopt.ops.traits import IDEMPOTENT, SOURCES
+from hloopt.rewrite.regions import identity
+from hloopt.types import ArrayShape
+
+__all__ = ["Blocking", "Blocks", "plan_blocks"]
+
+_REPEATED: Final = 8
+"""Of the work of all blocks at most one part in so many may be what each of them repeats."""
+
+_ROUNDED: Final = 16
+"""Units of a block are a multiple of this: rows of blocks begin where vectors do."""
+
+_ONCE: Final = frozenset({"add", "multiply", "xor"})
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """When and how finely.
+
+    whole_bytes     a loop of which a trip touches no more runs whole: it is in the last cache all the time,
+                    which is as quick as calling NumPy more often is slow
+    block_bytes     what a trip of a block may touch: the second-level cache a core has for itself, 1 to 2 MB
+                    since about 2020
+    least_elements  of a call of NumPy, on the average: as many as take several times as long as the call
+    units           so many units in a block, whatever the others say; 0 lets them say
+    """
+
+    whole_bytes: int = 8 << 20
+    block_bytes: int = 1 << 20
+    least_elements: int = 16384
+    units: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """How a loop is cut.
+
+    axis     number of the parallel axis
+    size     units of a block
+    needs    what a block computes
+    partial  reduces of which a block has a part
+    later    what the parts take then; None where there are none
+    late     elements of the state that follow from the parts; the others are the blocks'
+    """
+
+    parallel: ParallelLoop
+    axis: int
+    size: int
+    needs: Needs
+    partial: tuple[Instruction, ...]
+    later: Needs | None
+    late: frozenset[int]
+
+    @property
+    def units(self) -> int:
+        """Along the axis."""
+        return self.parallel.sizes[self.axis]
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        count = -(-self.units // self.size)
+        return f"{count} blocks of {self.size} units"
+
+
+def plan_blocks(
+    loop: Instruction, results: Sequence[int], trip_bytes: int, blocking: Blocking
+) -> Blocks | str:
+    """How to cut a ``while`` of which the elements ``results`` are wanted, or why it runs whole.
+
+    ``trip_bytes``: of arrays that the body makes and has alive at once.
+    """
+    parallel = parallel_loop(loop, collect=True)
+    if parallel.obstacle is not None:
+        return parallel.obstacle.words
+    if not parallel.sizes:
+        return "it has no parallel axis"
+    if parallel.trips.kind == "gathered":
+        return "whether it goes on depends on all units"
+    axis = max(range(len(parallel.sizes)), key=parallel.sizes.__getitem__)
+    touched = _state_bytes(parallel, axis) + trip_bytes
+    if not blocking.units and touched <= blocking.whole_bytes:
+        return f"a trip touches {touched} bytes, which is no more than {blocking.whole_bytes}"
+    partial = parallel.collected
+    for one in partial:
+        if problem := _problem(one):
+            return problem
+    if partial and parallel.trips.kind == "element":
+        return "blocks that end at different trips have no parts of the same reduces"
+    late = frozenset(
+        carried.number for carried in parallel.carried if carried.update in parallel.after
+    )
+    wanted = [(loop, number, _place(parallel, number, axis)) for number in results]
+    early = [variable for variable in wanted if variable[1] not in late]
+    told = [(one, leaf, WHOLE) for one in partial for leaf in range(leaf_count(one))]
+    found = needs(
+        parallel, axis, [*early, *told], joined=frozenset((*partial, *parallel.trips.reduces))
+    )
+    later = None
+    if partial:
+        rest = [variable for variable in wanted if variable[1] in late]
+        later = needs(parallel, axis, rest, given=frozenset(partial))
+    problem = found.problem or (later.problem if later is not None else "")
+    if problem:
+        return problem
+    size = _size(_work(found), parallel.sizes[axis], touched, blocking)
+    if isinstance(size, str):
+        return size
+    return Blocks(parallel, axis, size, found, partial, later, late)
+
+
+def _place(parallel: ParallelLoop, number: int, axis: int) -> int:
+    axes = parallel.carried[number].axes
+    return axes.index(axis) if axis in axes else WHOLE
+
+
+def _state_bytes(parallel: ParallelLoop, axis: int) -> int:
+    """Of what the units own; of what is streamed a trip touches a row, which the body makes."""
+    return sum(
+        carried.shape.elements * carried.shape.dtype.numpy.itemsize
+        for carried in parallel.carried
+        if carried.role == "owned" and axis in carried.axes
+    )
+
+
+def _size(work: _Work, units: int, touched: int, blocking: Blocking) -> int | str:
+    """Units of a block, or why there are none."""
+    if blocking.units:
+        return min(blocking.units, units)
+    if not work.own:
+        return "nothing in it lies along the axis"
+    enough = blocking.least_elements * work.calls * units // work.own
+    size = max(blocking.block_bytes * units // touched, enough, 1)
+    count = -(-units // size)
+    size = -(-units // count)
+    if size > _ROUNDED:
+        size = -(-size // _ROUNDED) * _ROUNDED
+    if size >= units:
+        return f"a block of fewer than all {units} units would be too small"
+    if size * touched // units > max(blocking.whole_bytes, blocking.block_bytes):
+        return (
+            f"a block of {size} units, the fewest that pay, would be no more in the cache than all"
+        )
+    if work.same * count * _REPEATED > work.own:
+        words = f"{work.same} elements a trip that are the same for all units"
+        return f"{count} blocks would each compute {words}, beside {work.own} of their own"
+    return size
+
+
+def _problem(reduce: Instruction) -> str:
+    """Why parts of a reduce cannot be put together as if they were one."""
+    if not isinstance(reduce.shape, ArrayShape):
+        return f"reduce {reduce.name} has a tuple for its result"
+    name = combiner(reduce.attributes["to_apply"])
+    if name in IDEMPOTENT:
+        return ""
+    if name not in _ONCE:
+        return f"parts of reduce {reduce.name} cannot be told to add up to the whole"
+    literal = reduce.operands[1].literal
+    start = literal.array if literal is not None else None
+    if start is None or start.reshape(()) != identity(name, reduce.array.dtype):
+        return f"each part of reduce {reduce.name} would begin with its first value"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a trip computes: elements along the axis and others, and in how many calls."""
+
+    own: int
+    same: int
+    calls: int
+
+
+def _work(found: Needs) -> _Work:
+    own, same, calls = 0, 0, 0
+    for instruction, pairs in found.variables.items():
+        if instruction.opcode in SOURCES | {"broadcast"}:
+            continue
+        for leaf, place in pairs:
+            if (instruction, leaf) in found.sources:
+                continue
+            calls += 1
+            elements = shape_of((instruction, leaf)).elements
+            own, same = (own, same + elements) if place == WHOLE else (own + elements, same)
+    return _Work(own, same, calls)

@@ -1,7 +1,0 @@
-"""C++ of a plan for the host's processor: loops that become vectors, and a driver of the steps."""
-
-from __future__ import annotations
-
-from hloopt.codegen.native.program import UNIT, parts, render
-
-__all__ = ["UNIT", "parts", "render"]

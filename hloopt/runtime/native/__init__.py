@@ -1,7 +1,0 @@
-"""Programs compiled for the host's processor by its C++ compiler."""
-
-from __future__ import annotations
-
-from hloopt.runtime.native.toolchain import check_native
-
-__all__ = ["check_native"]

@@ -1,0 +1,90 @@
+"""A module by a strategy: the passes for a device, and what became fused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from hloopt.dataclass import dataclass
+from hloopt.fusion.hand import advised
+from hloopt.fusion.lock_file import decisions_text, head_text
+from hloopt.fusion.lock_watcher import LockWatcher
+from hloopt.fusion.strategies import has_strategy
+from hloopt.fusion.user_rules import load_rule
+from hloopt.ir import Module, build
+from hloopt.ir.fingerprint import fingerprint
+from hloopt.passes.loops.trip_count import TripCount
+from hloopt.rewrite import Controls, Pass, Pipeline
+from hloopt.rewrite.entries import select
+from hloopt.study.plan import Strategy
+
+__all__ = ["Optimised", "aimed", "optimised"]
+
+
+@dataclass(frozen=True, eq=False)
+class Optimised:
+    """A copy of a module after the passes.
+
+    seconds   that the passes took
+    notes     what they had to say
+    lock      what is fused, as a lock file; empty where no pass fuses
+    """
+
+    module: Module
+    seconds: float
+    notes: tuple[str, ...]
+    lock: str
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for modules that compute the same by the same kernels, in whatever order."""
+        return fingerprint(self.module)
+
+    @cached_property
+    def text_key(self) -> str:
+        """Equal for modules written alike: their order, which is not in ``key``, decides about time, too."""
+        return blake2b(self.module.to_text().encode(), digest_size=16).hexdigest()
+
+
+def aimed(pipeline: Pipeline, target: str) -> Pipeline:
+    """The pipeline whose passes decide for a device; those that name another one are left."""
+
+    def give(instance: Pass) -> Pass:
+        # A pass is a dataclass, which mypy does not see in the base class.
+        known: Any = instance
+        own = {field.name: field.default for field in fields(known)}
+        if "target" in own and known.target == own["target"]:
+            changed: Pass = replace(known, target=target)
+            return changed
+        return instance
+
+    return Pipeline(select(pipeline.entries, give))
+
+
+def optimised(
+    module: Module, strategy: Strategy, target: str | None, rules: Sequence[str] = ()
+) -> Optimised:
+    """Run a strategy's passes over a copy; ``target`` is the device they decide for, where they ask for one.
+
+    How often loops run is written down first, as XLA does, since fusions hide it from whoever predicts times.
+    ``rules`` count after those that the strategy names.  Raises what passes raise.
+    """
+    copy = build.clone_module(module)
+    Pipeline((TripCount(),)).run(copy)
+    pipeline = strategy.pipeline if target is None else aimed(strategy.pipeline, target)
+    if not has_strategy(pipeline):
+        start = time.perf_counter()
+        report = pipeline.run(copy)
+        return Optimised(copy, time.perf_counter() - start, tuple(report.notes), "")
+    texts = (*strategy.rules, *rules)
+    pipeline, advice = advised(pipeline, [load_rule(text) for text in texts], strategy.lock)
+    watcher = LockWatcher(advice.ledgers)
+    start = time.perf_counter()
+    report = pipeline.run(copy, controls=Controls(advice=advice), watchers=(watcher,))
+    seconds = time.perf_counter() - start
+    lock = head_text({}) + decisions_text(watcher.groups, watcher.unfused, watcher.loops)
+    return Optimised(copy, seconds, tuple(report.notes), lock)
