@@ -18,7 +18,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
-from hloopt.analysis.parallel_loop import ParallelLoop, Way
+from hloopt.analysis.parallel_loop import ParallelLoop, Way, local_dims
 from hloopt.analysis.parallel_loop.host_way import LANES, block_units
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.analysis.trip_count import counted_trips
@@ -129,11 +129,7 @@ class _Work:
         """Elements that a unit has of a value."""
         if not isinstance(value.shape, ArrayShape):
             return 0
-        axes = self.parallel.owned.get((value, 0))
-        dims = value.array.dims
-        if axes is None:
-            return prod(dims)
-        return prod(size for size, axis in zip(dims, axes, strict=True) if axis is None)
+        return prod(local_dims(value.array, self.parallel.owned.get((value, 0))))
 
     def folded(self, reader: Instruction) -> int:
         """Elements that one element of a reader takes together."""

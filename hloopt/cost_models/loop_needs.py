@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
-from hloopt.analysis.parallel_loop import Node, ParallelLoop
+from hloopt.analysis.parallel_loop import Node, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import leaf_count, regrouped, shape_of
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
@@ -46,13 +46,7 @@ class _Needs:
 
     def local(self, node: Node) -> float:
         """Elements a unit may have of a value at most."""
-        shape = shape_of(node)
-        axes = self.parallel.owned.get(node)
-        if axes is None:
-            return float(shape.elements)
-        return float(
-            prod(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
-        )
+        return float(prod(local_dims(shape_of(node), self.parallel.owned.get(node))))
 
     def ask(self, node: Node, count: float) -> None:
         """Somebody needs so many elements of a value."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Sharing,
         Trips,
         Way,
+        local_dims,
     )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Trips",
     "Way",
     "fused_loop",
+    "local_dims",
     "parallel_loop",
     "ways",
 ]

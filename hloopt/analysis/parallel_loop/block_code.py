@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from hloopt.analysis.code_size import WRITTEN_ANEW
-from hloopt.analysis.parallel_loop.flow import Flow, Value
+from hloopt.analysis.parallel_loop.edges import Value
+from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.ops.traits import SOURCES, VIEWS
 
 __all__ = ["written_often"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloopt.analysis.parallel_loop.flow import Flow, Value
+from hloopt.analysis.parallel_loop.edges import Value
+from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.trip_count import trip_bounds
 from hloopt.ir import Computation

@@ -25,8 +25,8 @@ from hloopt.analysis.parallel_loop.block_stages import (
     is_array,
     shared_sizes,
 )
-from hloopt.analysis.parallel_loop.edges import leaf_count
-from hloopt.analysis.parallel_loop.flow import BODY, CONDITION, Flow, Path, Value
+from hloopt.analysis.parallel_loop.edges import BODY, CONDITION, Path, Value, leaf_count
+from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Computation, Instruction

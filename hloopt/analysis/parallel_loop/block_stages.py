@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final, Literal
 
-from hloopt.analysis.parallel_loop.flow import Flow, Path, Value
+from hloopt.analysis.parallel_loop.edges import Path, Value
+from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.dataclass import dataclass

@@ -8,9 +8,9 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop.block_plan import block_plan
 from hloopt.analysis.parallel_loop.block_stages import BlockPlan, Trip
-from hloopt.analysis.parallel_loop.edges import graph_of
+from hloopt.analysis.parallel_loop.edges import Value, graph_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
-from hloopt.analysis.parallel_loop.flow import Flow, Value
+from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import Axes, ParallelLoop, Trips, Way
 from hloopt.analysis.parallel_loop.thread_code import too_long
 from hloopt.analysis.reduction import WARP_SIZE

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import TypeAlias
 
 from hloopt.analysis.parallel_loop.model import Mixing, Node
 from hloopt.dataclass import dataclass
@@ -15,7 +17,12 @@ from hloopt.ops.traits import BODIES, FORWARDING, RANDOM, SIZES
 from hloopt.types import ArrayShape, TupleShape, leaves
 
 __all__ = [
+    "BODY",
+    "CONDITION",
     "Graph",
+    "Names",
+    "Path",
+    "Value",
     "entered",
     "graph_of",
     "leaf_count",
@@ -25,7 +32,11 @@ __all__ = [
     "shape_of",
 ]
 
-"""Ops whose result is their first operand."""
+CONDITION, BODY = 0, 1
+"""The numbers of a loop's computations in a path."""
+
+Path: TypeAlias = "tuple[tuple[Instruction, int], ...]"
+"""What was entered, outermost first: a call or fusion (0), a branch by its number, a loop's computation."""
 
 _OPAQUE = RANDOM - {"rng-bit-generator"} | SIZES
 
@@ -40,10 +51,16 @@ def regrouped(instruction: Instruction) -> Sequence[Node]:
     """The arrays that are those of a ``tuple`` or ``get-tuple-element``, in their order."""
     if instruction.opcode == "tuple":
         return [node for operand in instruction.operands for node in nodes_of(operand)]
-    source = instruction.operands[0]
-    assert isinstance(source.shape, TupleShape)
-    before = source.shape.first_leaves[instruction.attributes["index"]]
-    return nodes_of(source)[before : before + leaf_count(instruction)]
+    first = _first_leaf(instruction)
+    return nodes_of(instruction.operands[0])[first : first + leaf_count(instruction)]
+
+
+def _first_leaf(read: Instruction) -> int:
+    """The first leaf of its operand that a ``get-tuple-element`` reads."""
+    shape = read.operands[0].shape
+    assert isinstance(shape, TupleShape)
+    number: int = read.attributes["index"]
+    return shape.first_leaves[number]
 
 
 def nodes_of(instruction: Instruction) -> Sequence[Node]:
@@ -61,6 +78,20 @@ def shape_of(node: Node) -> ArrayShape:
     shape = whole.leaves[number] if isinstance(whole, TupleShape) else whole
     assert isinstance(shape, ArrayShape)
     return shape
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Leaf ``leaf`` of an instruction, in the place that ``path`` leads to."""
+
+    path: Path
+    instruction: Instruction
+    leaf: int = 0
+
+    @property
+    def shape(self) -> ArrayShape:
+        """Of the whole array."""
+        return shape_of((self.instruction, self.leaf))
 
 
 @dataclass
@@ -212,3 +243,70 @@ def _pairs(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
 def _whole(source: Instruction, target: Instruction) -> Iterator[tuple[Node, Node]]:
     for leaf in range(leaf_count(source)):
         yield (source, leaf), (target, leaf)
+
+
+class Names:
+    """What names stand for within one loop.
+
+    A ``Value`` is an array wherever it is computed; other names for it (elements of tuples, parameters of what
+    is called, copies) are resolved to it.  What a loop inside only passes through is what it was before it.
+    """
+
+    def __init__(self) -> None:
+        self._invariant: dict[Instruction, frozenset[int]] = {}
+
+    def resolve(self, path: Path, instruction: Instruction, leaf: int = 0) -> Value:
+        """The value behind a name.  Outside of the loop nothing is looked through."""
+        return self._traced(path, instruction, leaf, 0)
+
+    def _traced(self, path: Path, instruction: Instruction, leaf: int, floor: int) -> Value:
+        """As ``resolve``; parameters of what the first ``floor`` steps enter are left as they are."""
+        while path:
+            opcode = instruction.opcode
+            if opcode == "get-tuple-element":
+                leaf += _first_leaf(instruction)
+                instruction = instruction.operands[0]
+            elif opcode == "tuple":
+                shape = instruction.shape
+                assert isinstance(shape, TupleShape)
+                number = bisect_right(shape.first_leaves, leaf) - 1
+                leaf -= shape.first_leaves[number]
+                instruction = instruction.operands[number]
+            elif opcode in FORWARDING:
+                instruction = instruction.operands[0]
+            elif opcode in ("call", "fusion"):
+                path = (*path, (instruction, 0))
+                instruction = entered(instruction)[0].root
+            elif opcode == "while" and leaf in self.invariant(instruction):
+                instruction = instruction.operands[0]
+            elif opcode == "parameter":
+                if len(path) <= floor:
+                    break
+                caller, number = path[-1]
+                if caller.opcode == "while":
+                    if leaf not in self.invariant(caller):
+                        body: Computation = caller.attributes["body"]
+                        return Value((*path[:-1], (caller, BODY)), body.parameters[0], leaf)
+                    position = 0
+                elif caller.opcode == "conditional":
+                    position = 1 + number
+                else:
+                    position = instruction.parameter_number
+                path, instruction = path[:-1], caller.operands[position]
+            else:
+                break
+        return Value(path, instruction, leaf)
+
+    def invariant(self, loop: Instruction) -> frozenset[int]:
+        """The leaves of a loop's state that its body passes through."""
+        found = self._invariant.get(loop)
+        if found is None:
+            body: Computation = loop.attributes["body"]
+            path: Path = ((loop, BODY),)
+            found = frozenset(
+                leaf
+                for leaf in range(leaf_count(loop))
+                if self._traced(path, body.root, leaf, 1) == Value(path, body.parameters[0], leaf)
+            )
+            self._invariant[loop] = found
+        return found

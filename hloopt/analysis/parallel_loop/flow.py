@@ -1,50 +1,25 @@
-"""What a loop computes as one graph: calls, branches and loops inside it are looked through.
-
-A ``Value`` is an array wherever it is computed; other names for it (elements of tuples, parameters of what is
-called, copies) are resolved to it.  What a loop inside only hands on is what it was before that loop.
-"""
+"""What a loop computes as one graph: calls, branches and loops inside it are looked through."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 from hloopt.analysis.elemental import first_not_elemental
-from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.analysis.parallel_loop.edges import Names, Value, leaf_count
 from hloopt.analysis.parallel_loop.find import parallel_loop
-from hloopt.analysis.parallel_loop.model import Axes, Node
+from hloopt.analysis.parallel_loop.model import Axes, Node, local_dims
 from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
-from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import FORWARDING
-from hloopt.types import ArrayShape, ConvDims, DotDims, ScatterDims, leaves
+from hloopt.ir import Instruction
+from hloopt.types import ConvDims, DotDims, ScatterDims
 
-__all__ = ["ALONE", "BODY", "CONDITION", "Flow", "Path", "Read", "Value"]
-
-CONDITION, BODY = 0, 1
-"""The numbers of a loop's computations in a path."""
-
-Path: TypeAlias = "tuple[tuple[Instruction, int], ...]"
-"""What was entered, outermost first: a call or fusion (0), a branch by its number, a loop's computation."""
+__all__ = ["ALONE", "Flow", "Read"]
 
 ALONE: Final = 16
 """Elements of the state of a loop inside that a thread keeps in registers at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """Leaf ``leaf`` of an instruction, in the place that ``path`` leads to."""
-
-    path: Path
-    instruction: Instruction
-    leaf: int = 0
-
-    @property
-    def shape(self) -> ArrayShape:
-        """Of the whole array."""
-        return shape_of((self.instruction, self.leaf))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,74 +34,15 @@ class Read:
     same: bool
 
 
-class Flow:
+class Flow(Names):
     """The values of a loop; ``owned`` are the axes of those that depend on the index of a unit."""
 
     def __init__(self, loop: Instruction, owned: Mapping[Node, Axes]) -> None:
+        super().__init__()
         self.loop = loop
         self._owned = owned
-        self._invariant: dict[Instruction, frozenset[int]] = {}
         self._alone: dict[Instruction, bool] = {}
         self._reads: dict[Value, tuple[Read, ...]] = {}
-
-    # ---- names --------------------------------------------------------------------------------------
-
-    def resolve(self, path: Path, instruction: Instruction, leaf: int = 0) -> Value:
-        """The value behind a name.  Outside of the loop nothing is looked through."""
-        return self._traced(path, instruction, leaf, 0)
-
-    def _traced(self, path: Path, instruction: Instruction, leaf: int, floor: int) -> Value:
-        """As ``resolve``; parameters of what the first ``floor`` steps enter are left as they are."""
-        while path:
-            opcode = instruction.opcode
-            if opcode == "get-tuple-element":
-                source = instruction.operands[0]
-                leaf += _leaves_before(source, instruction.attributes["index"])
-                instruction = source
-            elif opcode == "tuple":
-                for operand in instruction.operands:
-                    if leaf < (count := leaf_count(operand)):
-                        instruction = operand
-                        break
-                    leaf -= count
-            elif opcode in FORWARDING:
-                instruction = instruction.operands[0]
-            elif opcode in ("call", "fusion"):
-                path = (*path, (instruction, 0))
-                instruction = _called(instruction).root
-            elif opcode == "while" and leaf in self.invariant(instruction):
-                instruction = instruction.operands[0]
-            elif opcode == "parameter":
-                if len(path) <= floor:
-                    break
-                caller, number = path[-1]
-                if caller.opcode == "while":
-                    if leaf not in self.invariant(caller):
-                        body: Computation = caller.attributes["body"]
-                        return Value((*path[:-1], (caller, BODY)), body.parameters[0], leaf)
-                    position = 0
-                elif caller.opcode == "conditional":
-                    position = 1 + number
-                else:
-                    position = instruction.parameter_number
-                path, instruction = path[:-1], caller.operands[position]
-            else:
-                break
-        return Value(path, instruction, leaf)
-
-    def invariant(self, loop: Instruction) -> frozenset[int]:
-        """The leaves of a loop's state that its body only hands on."""
-        found = self._invariant.get(loop)
-        if found is None:
-            body: Computation = loop.attributes["body"]
-            path: Path = ((loop, BODY),)
-            found = frozenset(
-                leaf
-                for leaf in range(leaf_count(loop))
-                if self._traced(path, body.root, leaf, 1) == Value(path, body.parameters[0], leaf)
-            )
-            self._invariant[loop] = found
-        return found
 
     def axes(self, value: Value) -> Axes:
         """Of its dimensions; all None for what lies outside or is alike for every unit."""
@@ -137,11 +53,7 @@ class Flow:
 
     def local(self, value: Value) -> tuple[int, ...]:
         """The sizes of the dimensions that a unit has all of."""
-        return tuple(
-            size
-            for size, axis in zip(value.shape.dims, self.axes(value), strict=True)
-            if axis is None
-        )
+        return local_dims(value.shape, self.axes(value))
 
     def elements(self, value: Value) -> int:
         """How many elements a unit has."""
@@ -223,18 +135,6 @@ class Flow:
             same = same and operand.array.dims == dims and self.local(source) == self.local(value)
             found.append(Read(source, count, same))
         return found
-
-
-def _leaves_before(source: Instruction, index: int) -> int:
-    if source.opcode == "tuple":
-        return sum(map(leaf_count, source.operands[:index]))
-    return sum(len(list(leaves(shape))) for shape in source.elements[:index])
-
-
-def _called(instruction: Instruction) -> Computation:
-    key = "to_apply" if instruction.opcode == "call" else "calls"
-    called: Computation = instruction.attributes[key]
-    return called
 
 
 def _count(instruction: Instruction, number: int) -> tuple[float, bool]:

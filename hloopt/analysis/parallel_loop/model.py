@@ -16,13 +16,32 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["Axes", "Carried", "Mixing", "Node", "ParallelLoop", "Role", "Sharing", "Trips", "Way"]
+__all__ = [
+    "Axes",
+    "Carried",
+    "Mixing",
+    "Node",
+    "ParallelLoop",
+    "Role",
+    "Sharing",
+    "Trips",
+    "Way",
+    "local_dims",
+]
 
 Node: TypeAlias = "tuple[Instruction, int]"
 """Leaf number ``leaf`` of an instruction's result (0 for an array)."""
 
 Axes: TypeAlias = "tuple[int | None, ...]"
 """For each dimension the number of the parallel axis it lies along, None where each unit has all of it."""
+
+
+def local_dims(shape: ArrayShape, axes: Axes | None) -> tuple[int, ...]:
+    """The sizes of the dimensions along no axis, in order; all of them where there are no axes."""
+    if axes is None:
+        return shape.dims
+    return tuple(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
+
 
 Role: TypeAlias = Literal["invariant", "uniform", "owned", "streamed"]
 
@@ -77,9 +96,7 @@ class Carried:
     @property
     def local_dims(self) -> tuple[int, ...]:
         """The sizes of the dimensions that every unit has all of, in order."""
-        return tuple(
-            size for size, axis in zip(self.shape.dims, self.axes, strict=True) if axis is None
-        )
+        return local_dims(self.shape, self.axes)
 
     @property
     def local_elements(self) -> int:

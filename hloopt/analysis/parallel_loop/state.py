@@ -7,10 +7,9 @@ from functools import cached_property
 
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
-from hloopt.analysis.parallel_loop.edges import entered, leaf_count
+from hloopt.analysis.parallel_loop.edges import Names, leaf_count
 from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import FORWARDING
 
 __all__ = ["State"]
 
@@ -35,7 +34,7 @@ class State:
     @cached_property
     def invariant(self) -> frozenset[int]:
         """Elements that the body hands on, whatever tuples, calls and loops inside they pass through."""
-        return _handed_on(self.loop, {})
+        return Names().invariant(self.loop)
 
     @cached_property
     def counters(self) -> dict[int, Affine]:
@@ -121,47 +120,6 @@ class State:
 
 def _is_alive(read: Instruction) -> bool:
     return bool(read.users) or read.is_root
-
-
-def _handed_on(loop: Instruction, known: dict[Instruction, frozenset[int]]) -> frozenset[int]:
-    """The elements of a flat state that a loop's body hands on; ``known`` has those of loops inside."""
-    if loop not in known:
-        body: Computation = loop.attributes["body"]
-        state = body.parameters[0]
-        known[loop] = frozenset(
-            number
-            for number in range(len(body.root.operands))
-            if _source(body.root, number, known) == (state, (number,))
-        )
-    return known[loop]
-
-
-def _source(
-    value: Instruction, number: int, known: dict[Instruction, frozenset[int]]
-) -> tuple[Instruction, tuple[int, ...]] | None:
-    """What element ``number`` of a value is another name for: an instruction and indices into its result.
-
-    None where that is computed by something called.
-    """
-    indices, calls = [number], list[Instruction]()
-    while True:
-        opcode = value.opcode
-        if opcode == "get-tuple-element":
-            indices.append(value.attributes["index"])
-            value = value.operands[0]
-        elif opcode == "tuple" and indices:
-            value = value.operands[indices.pop()]
-        elif opcode in FORWARDING:
-            value = value.operands[0]
-        elif opcode in ("call", "fusion"):
-            calls.append(value)
-            value = entered(value)[0].root
-        elif opcode == "parameter" and calls:
-            value = calls.pop().operands[value.parameter_number]
-        elif opcode == "while" and indices and indices[-1] in _handed_on(value, known):
-            value = value.operands[0]
-        else:
-            return None if calls else (value, tuple(indices))
 
 
 def _is_read(value: Instruction, state: Instruction, number: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW, executed_instructions
 from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop.edges import shape_of
-from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop
+from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.thread_plan import IN_LOOPS, UNROLLED, ThreadPlan
 from hloopt.analysis.written_code import Writer
 from hloopt.analysis.written_ops import Ask, Block, Emission, Position, dot_positions
@@ -95,7 +95,7 @@ class _Trip(Writer):
         """All elements of a value that a unit has."""
         shape = shape_of(node)
         axes = axes or self.plan.axes(node) or (None,) * shape.rank
-        sizes = [size for size, axis in zip(shape.dims, axes, strict=True) if axis is None]
+        sizes = local_dims(shape, axes)
 
         def one(local: Position, block: Block) -> Iterator[Ask]:
             rest = iter(local)

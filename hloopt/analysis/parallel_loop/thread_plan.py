@@ -8,7 +8,7 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
-from hloopt.analysis.parallel_loop.model import Axes, Carried, Node, ParallelLoop
+from hloopt.analysis.parallel_loop.model import Axes, Carried, Node, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
@@ -62,10 +62,7 @@ class ThreadPlan:
     def local(self, node: Node) -> int:
         """Elements that a unit has of a value; of one that any unit can compute, what it asks for: one."""
         axes = self.axes(node)
-        if axes is None:
-            return 1
-        dims = shape_of(node).dims
-        return prod(size for size, axis in zip(dims, axes, strict=True) if axis is None)
+        return 1 if axes is None else prod(local_dims(shape_of(node), axes))
 
     def axes(self, node: Node) -> Axes | None:
         """The axes of a value that belongs to a unit; the only unit has all of every one."""

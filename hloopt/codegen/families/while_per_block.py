@@ -10,7 +10,7 @@ from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.analysis.parallel_loop.block_stages import State
 from hloopt.analysis.parallel_loop.coverage import writes_all
-from hloopt.analysis.parallel_loop.flow import Value
+from hloopt.analysis.parallel_loop.edges import Value
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.emission import Frame, framed
 from hloopt.codegen.loops.block import BlockLoop

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from hloopt.analysis.index import Index, delinearize, symbols_of
-from hloopt.analysis.parallel_loop import Axes, Carried
+from hloopt.analysis.parallel_loop import Axes, Carried, local_dims
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.codegen.elemental.indexing import starts
@@ -15,7 +15,7 @@ from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import bounded, strided
 from hloopt.codegen.loops.lanes import Lanes
-from hloopt.codegen.loops.places import firsts, full_index, local_dims
+from hloopt.codegen.loops.places import firsts, full_index
 from hloopt.codegen.loops.running import Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter

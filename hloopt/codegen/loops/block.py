@@ -8,7 +8,7 @@ from dataclasses import field
 from math import prod
 
 from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
-from hloopt.analysis.parallel_loop import Axes, Carried, parallel_loop
+from hloopt.analysis.parallel_loop import Axes, Carried, local_dims, parallel_loop
 from hloopt.analysis.parallel_loop.block_stages import (
     BlockPlan,
     Item,
@@ -17,7 +17,7 @@ from hloopt.analysis.parallel_loop.block_stages import (
     bytes_of,
     is_array,
 )
-from hloopt.analysis.parallel_loop.flow import Path, Value
+from hloopt.analysis.parallel_loop.edges import Path, Value
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.calls import call_frame
@@ -27,7 +27,7 @@ from hloopt.codegen.emission import Emission, Frame, Place
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import Counting
-from hloopt.codegen.loops.places import Kept, Outside, full_index, local_dims
+from hloopt.codegen.loops.places import Kept, Outside, full_index
 from hloopt.codegen.loops.sharing import Shared, Threads
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.writer import FunctionWriter

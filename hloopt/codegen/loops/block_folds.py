@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop.block_stages import Item, Trip, bytes_of
-from hloopt.analysis.parallel_loop.flow import Value
+from hloopt.analysis.parallel_loop.edges import Value
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.linear import Products

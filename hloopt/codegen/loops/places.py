@@ -9,7 +9,7 @@ from typing import Final
 
 from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
 from hloopt.analysis.induction import Affine
-from hloopt.analysis.parallel_loop import Axes
+from hloopt.analysis.parallel_loop import Axes, local_dims
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Frame, Place
@@ -31,17 +31,11 @@ __all__ = [
     "firsts",
     "full_index",
     "kept_in",
-    "local_dims",
     "local_indices",
 ]
 
 CHOSEN: Final = 8
 """Of so many variables at most one is chosen by comparing its number, so that all can be in registers."""
-
-
-def local_dims(shape: ArrayShape, axes: Axes) -> tuple[int, ...]:
-    """The sizes of the dimensions along no axis."""
-    return tuple(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
 
 
 def local_indices(shape: ArrayShape, axes: Axes) -> Iterator[tuple[Index, ...]]:
