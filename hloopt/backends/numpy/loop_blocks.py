@@ -1,10 +1,11 @@
 """A fused loop by blocks of its units: all trips of a block while its part of everything is in the cache.
 
-The units along the largest parallel axis are taken a few thousand at a time.  Body and condition are compiled
-again for that many (``loop_clone``); what the loop reads and writes along the axis are slices of the whole
-arrays.  A reduce over the axis that only goes into stacked outputs leaves a part a block and trip; when all
-blocks are through, the parts are put together in the order of the blocks and what follows from them is
-computed trip by trip.  Threads share the blocks, which are the same for any number of them.
+The work items along the largest parallel axis are taken a few thousand at a time.  Body and condition are
+compiled again for that many (``parallel_loop/cutting.py``); what the loop reads and writes along the axis are
+slices of the whole arrays.  A reduce over the axis that only goes into stacked outputs leaves a part a block
+and iteration; when all blocks are through, the parts are put together in the order of the blocks and what
+follows from them is computed iteration by iteration.  Threads share the blocks, which are the same for any
+number of them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.analysis.parallel_loop.edges import leaf_count
-from hloopt.backends.numpy.loop_clone import LoopClone, clone_loop
-from hloopt.backends.numpy.loop_places import WHOLE, Variable
+from hloopt.analysis.parallel_loop.cutting import WHOLE, LoopCut, cut_loop
 from hloopt.backends.numpy.loop_plan import Blocks
 from hloopt.backends.numpy.loops import Stuck, trips
 from hloopt.backends.numpy.plan import Function
@@ -52,7 +51,7 @@ Compile = Callable[[Computation, Computation, TupleShape], CompiledLoop]
 class _Sized:
     """A loop compiled for blocks of one size."""
 
-    clone: LoopClone
+    cut: LoopCut
     loop: CompiledLoop
 
 
@@ -68,7 +67,7 @@ class BlockedLoop:
         self._context = context
         self._stuck = stuck
         self._sized: dict[int, _Sized] = {}
-        self._sources: dict[Variable, Any] = {}
+        self._sources: dict[Instruction, Any] = {}
 
     @cached_property
     def written(self) -> tuple[int, ...]:
@@ -94,7 +93,7 @@ class BlockedLoop:
             for start in range(0, self.blocks.units, self.blocks.size)
         ]
         for length in {block.stop - block.start for block in units}:
-            for source in self._of_size(length).clone.sources:
+            for source, _ in self._of_size(length).cut.sources:
                 self._source(source)
         told: list[list[tuple[Any, ...]]] = [[] for _ in units]
         ends: list[Mapping[tuple[int, int], Any]] = [{} for _ in units]
@@ -124,7 +123,7 @@ class BlockedLoop:
     ) -> tuple[Mapping[tuple[int, int], Any], int]:
         """All trips of a block; its state after the last one, and their number."""
         sized = self._of_size(units.stop - units.start)
-        elements = sized.clone.elements
+        elements = sized.cut.elements
         streamed = self._streamed
         start: list[Any] = []
         for at, (number, place) in enumerate(elements):
@@ -136,7 +135,7 @@ class BlockedLoop:
             else:
                 array = _cut(state[number], place, units)
             start.append(np.array(array) if private else array)
-        start += [_cut(self._source(source), source[2], units) for source in sized.clone.sources]
+        start += [_cut(self._source(one), place, units) for one, place in sized.cut.sources]
         width = len(start)
         body = sized.loop.body
         if self.blocks.partial:
@@ -166,19 +165,16 @@ class BlockedLoop:
     def _of_size(self, size: int) -> _Sized:
         if size not in self._sized:
             blocks = self.blocks
-            told = [(one, leaf, WHOLE) for one in blocks.partial for leaf in range(leaf_count(one))]
-            clone = clone_loop(blocks.parallel, blocks.needs, size, told=told)
-            self._sized[size] = self._compile(clone)
+            self._sized[size] = self._compile(cut_loop(blocks.needs, size, wanted=blocks.partial))
         return self._sized[size]
 
-    def _compile(self, clone: LoopClone) -> _Sized:
-        shape = clone.condition.parameters[0].shape
+    def _compile(self, cut: LoopCut) -> _Sized:
+        shape = cut.condition.parameters[0].shape
         assert isinstance(shape, TupleShape)
-        return _Sized(clone, self._compiled(clone.condition, clone.body, shape))
+        return _Sized(cut, self._compiled(cut.condition, cut.body, shape))
 
-    def _source(self, variable: Variable) -> Any:
-        if variable not in self._sources:
-            instruction = variable[0]
+    def _source(self, instruction: Instruction) -> Any:
+        if instruction not in self._sources:
             shape = instruction.array
             if instruction.opcode == "iota":
                 along = instruction.attributes["iota_dimension"]
@@ -188,8 +184,8 @@ class BlockedLoop:
                 assert literal is not None
                 assert literal.array is not None
                 array = self._context.round(literal.array, shape.dtype)
-            self._sources[variable] = array
-        return self._sources[variable]
+            self._sources[instruction] = array
+        return self._sources[instruction]
 
     # ---- reduces over the axis ----------------------------------------------------------------------
 
@@ -198,8 +194,7 @@ class BlockedLoop:
         blocks = self.blocks
         if blocks.later is None:
             return None
-        given = [(one, leaf, WHOLE) for one in blocks.partial for leaf in range(leaf_count(one))]
-        return self._compile(clone_loop(blocks.parallel, blocks.later, blocks.size, given=given))
+        return self._compile(cut_loop(blocks.later, blocks.size, given=blocks.partial))
 
     def _put_together(
         self,
@@ -211,7 +206,7 @@ class BlockedLoop:
         """Trip by trip what follows from reduces over all blocks."""
         later = self._later
         assert later is not None
-        begun = [state[number] for number, _ in later.clone.elements]
+        begun = [state[number] for number, _ in later.cut.elements]
         for at in later.loop.written:
             begun[at] = np.array(begun[at])
         now: tuple[Any, ...] = later.loop.kept(tuple(begun))
@@ -222,7 +217,7 @@ class BlockedLoop:
                 for reduce, columns in zip(self.blocks.partial, parts, strict=True)
             ]
             now = later.loop.kept(later.loop.body(*now, *whole))
-        for (number, _), array in zip(later.clone.elements, now, strict=True):
+        for (number, _), array in zip(later.cut.elements, now, strict=True):
             if number in self.blocks.late:
                 results[number] = array
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, parallel_loop
-from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
-from hloopt.backends.numpy.loop_places import WHOLE, Needs, needs
+from hloopt.analysis.parallel_loop.cutting import WHOLE, Needs
+from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.dataclass import dataclass
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
-from hloopt.ops.traits import IDEMPOTENT, SOURCES
+from hloopt.ops.traits import BODIES, IDEMPOTENT, SOURCES
 from hloopt.rewrite.regions import identity
 from hloopt.types import ArrayShape
 
@@ -22,6 +22,9 @@ _REPEATED: Final = 8
 
 _ROUNDED: Final = 16
 """Units of a block are a multiple of this: rows of blocks begin where vectors do."""
+
+_NO_WORK: Final = BODIES | SOURCES | {"broadcast", "parameter"}
+"""What calls nothing of NumPy, or is computed by what it calls."""
 
 _ONCE: Final = frozenset({"add", "multiply", "xor"})
 
@@ -103,16 +106,16 @@ def plan_blocks(
     late = frozenset(
         carried.number for carried in parallel.carried if carried.update in parallel.after
     )
-    wanted = [(loop, number, _place(parallel, number, axis)) for number in results]
-    early = [variable for variable in wanted if variable[1] not in late]
-    told = [(one, leaf, WHOLE) for one in partial for leaf in range(leaf_count(one))]
-    found = needs(
-        parallel, axis, [*early, *told], joined=frozenset((*partial, *parallel.trips.reduces))
-    )
+    places = [(number, _place(parallel, number, axis)) for number in results]
+    early = [pair for pair in places if pair[0] not in late]
+    joined = frozenset((*partial, *parallel.trips.reduces))
+    found = Needs(parallel, axis, joined=joined)
+    found.search(early, partial)
     later = None
     if partial:
-        rest = [variable for variable in wanted if variable[1] in late]
-        later = needs(parallel, axis, rest, given=frozenset(partial))
+        rest = [pair for pair in places if pair[0] in late]
+        later = Needs(parallel, axis, given=frozenset(partial))
+        later.search(rest)
     problem = found.problem or (later.problem if later is not None else "")
     if problem:
         return problem
@@ -187,12 +190,10 @@ class _Work:
 
 def _work(found: Needs) -> _Work:
     own, same, calls = 0, 0, 0
-    for instruction, pairs in found.variables.items():
-        if instruction.opcode in SOURCES | {"broadcast"}:
+    for (_, instruction), pairs in found.places.items():
+        if instruction.opcode in _NO_WORK:
             continue
         for leaf, place in pairs:
-            if (instruction, leaf) in found.sources:
-                continue
             calls += 1
             elements = shape_of((instruction, leaf)).elements
             own, same = (own, same + elements) if place == WHOLE else (own + elements, same)
