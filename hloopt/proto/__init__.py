@@ -68,21 +68,13 @@ def read_snapshot(data: bytes, name: str) -> Snapshot:
 
     Raises ``ParseError`` naming the field that is wrong.
     """
-    from hloopt.proto.snapshot import (
-        read_delimited_snapshot,
-        read_snapshot_of,
-        read_unoptimized_snapshot,
-    )
+    from hloopt.proto.snapshot import read_snapshot_of
     from hloopt.proto.sniff import kind_of
 
     kind = kind_of(data)
-    if kind == "Snapshot":
-        return read_snapshot_of(data, name)
-    if kind == "UnoptimizedSnapshot":
-        return read_unoptimized_snapshot(data, name)
-    if kind == "DelimitedSnapshot":
-        return read_delimited_snapshot(data, name)
-    raise _no_module(data, name)
+    if kind is None or not kind.endswith("Snapshot"):
+        raise _no_module(data, name)
+    return read_snapshot_of(kind, data, name)
 
 
 def _no_module(data: bytes, name: str) -> ParseError:

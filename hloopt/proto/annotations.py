@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from hloopt.proto.entry import said
-from hloopt.proto.messages import decode, new, text
+from hloopt.proto.messages import decode, encoded, new, text
 from hloopt.proto.problem import Problem
 from hloopt.types import (
-    AliasEntry,
     FrontendAttributes,
     Metadata,
     Origin,
@@ -22,14 +20,12 @@ from hloopt.types.strings import quote
 
 __all__ = [
     "json_or_string",
-    "read_aliasing",
     "read_array",
     "read_frontend",
     "read_metadata",
     "read_origin",
     "read_replication",
     "read_statistics",
-    "write_aliasing",
     "write_array",
     "write_frontend",
     "write_metadata",
@@ -57,8 +53,8 @@ _METADATA = (
 _NUMBERS = ("size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes")
 
 
-def read_metadata(data: bytes, warnings: list[str]) -> Metadata:
-    """``{op_name="..." stack_frame_id=3}``; empty braces for metadata that says nothing."""
+def read_metadata(data: bytes, warnings: list[str]) -> Metadata | None:
+    """``{op_name="..." stack_frame_id=3}``; None where it says nothing."""
     proto = decode("OpMetadata", data, warnings)
     known = {field.name: value for field, value in proto.ListFields()}
     fields: dict[str, Any] = {}
@@ -75,7 +71,7 @@ def read_metadata(data: bytes, warnings: list[str]) -> Metadata:
         told = f"metadata has a field {name}, which has no text form; it is left out"
         if told not in warnings:
             warnings.append(told)
-    return Metadata.of(fields)
+    return Metadata.of(fields) if fields else None
 
 
 def write_metadata(metadata: Metadata) -> Any:
@@ -83,18 +79,14 @@ def write_metadata(metadata: Metadata) -> Any:
     proto = new("OpMetadata")
     for name, value in metadata.fields.items():
         if name == "metadata_payload":
-            proto.metadata_payload.value = _bytes(str(value))
+            proto.metadata_payload.value = encoded(str(value))
         elif isinstance(value, tuple):
             proto.profile_type.extend(value)
         elif name in _METADATA or name in _NUMBERS:
-            setattr(proto, name, _bytes(value) if isinstance(value, str) else value)
+            setattr(proto, name, encoded(value) if isinstance(value, str) else value)
         else:
             raise Problem(f"metadata has a field {name!r}, the proto has none", "metadata")
     return proto
-
-
-def _bytes(value: str) -> bytes:
-    return value.encode("utf-8", "surrogateescape")
 
 
 # A value that is a dictionary stands without quotes: balanced braces, strings skipped.
@@ -134,7 +126,7 @@ def read_frontend(proto: Any) -> Verbatim | None:
 def write_frontend(proto: Any, value: Verbatim) -> None:
     """``{key="value",key2={...}}`` into a ``FrontendAttributes``."""
     for key, inner in said("frontend_attributes", value, FrontendAttributes).items():
-        proto.map.add(key=_bytes(key), value=_bytes(inner))
+        proto.map.add(key=encoded(key), value=encoded(inner))
 
 
 def _check_key(key: str, field: str) -> None:
@@ -160,7 +152,7 @@ def write_statistics(proto: Any, value: Verbatim) -> None:
         if name == "visualizing_index":
             proto.stat_index_to_visualize = int(number)
         else:
-            proto.statistics.add(stat_name=_bytes(name), stat_val=float(number))
+            proto.statistics.add(stat_name=encoded(name), stat_val=float(number))
 
 
 def read_replication(proto: Any) -> Verbatim | None:
@@ -173,27 +165,6 @@ def read_replication(proto: Any) -> Verbatim | None:
 def write_replication(proto: Any, value: Verbatim) -> None:
     """``{true,false}`` into a ``ParameterReplication``."""
     proto.replicated_at_leaf_buffers.extend(said("parameter_replication", value, tuple))
-
-
-def read_aliasing(entries: Sequence[Any]) -> Verbatim | None:
-    """``{{0}: (1, {})}``: parts of the result in the buffers of operands."""
-    found = tuple(
-        AliasEntry(
-            tuple(entry.output_shape_index), entry.operand_index, tuple(entry.operand_shape_index)
-        )
-        for entry in entries
-    )
-    return AliasEntry.listed(found) if found else None
-
-
-def write_aliasing(entries: Any, value: Verbatim) -> None:
-    """``{{0}: (1, {})}`` into the list of ``OutputOperandAliasing``; kinds have no field."""
-    for alias in said("output_to_operand_aliasing", value, tuple):
-        entries.add(
-            output_shape_index=alias.output_index,
-            operand_index=alias.parameter,
-            operand_shape_index=alias.parameter_index,
-        )
 
 
 # ---- where values come from -------------------------------------------------------------------------
@@ -223,7 +194,7 @@ def read_array(proto: Any) -> OriginalArray:
 
 def write_array(proto: Any, array: OriginalArray) -> None:
     """``{"name" {0}}`` into an ``OriginalArray``."""
-    proto.instruction_name = _bytes(array.name)
+    proto.instruction_name = encoded(array.name)
     proto.shape_index.extend(array.index)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -11,35 +11,34 @@ from hloopt.ops import OPS, op_of
 from hloopt.ops.traits import op_table
 from hloopt.proto import groups, windows
 from hloopt.proto.annotations import (
-    read_aliasing,
+    json_or_string,
     read_frontend,
     read_origin,
     read_replication,
     read_statistics,
-    write_aliasing,
     write_frontend,
     write_origin,
     write_replication,
     write_statistics,
 )
-from hloopt.proto.entry import Entry, Target
-from hloopt.proto.messages import text
-from hloopt.proto.payloads import BACKEND_CONFIG
+from hloopt.proto.entry import Entry, Target, said
+from hloopt.proto.literals import read_literal, write_literal
+from hloopt.proto.messages import encoded, text
 from hloopt.proto.precision import ALGORITHM, OPERAND_PRECISION, RESULT_ACCURACY
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import Problem, within
 from hloopt.proto.rows import (
     Row,
+    field,
     flag,
     integers,
     number,
-    numbers_in,
     of_message,
     quoted,
-    shape,
+    records,
     word,
     word_text,
 )
-from hloopt.proto.sharding_rows import DOMAIN, SHARDING
+from hloopt.proto.sharding import DOMAIN, SHARDING
 from hloopt.proto.words import (
     API_VERSIONS,
     CONVOLUTION_KINDS,
@@ -48,56 +47,66 @@ from hloopt.proto.words import (
     PADDING_TYPES,
     RNG_ALGORITHMS,
     SCHEDULES,
-    number_of,
 )
-from hloopt.types import ArrayShape, Literal, Shape, TupleShape, Verbatim
+from hloopt.types import AliasEntry, ArrayShape, Literal, Shape, TupleShape, Verbatim
+from hloopt.types.strings import unquote
 
-__all__ = ["COMMON", "rows_of"]
+__all__ = ["COMMON", "rows_by_name", "rows_of"]
 
 _DIMENSIONS = integers("dimensions")
 _DIMENSIONS_OPTIONAL = integers("dimensions", optional=True)
 
 
-_FRONTEND, _STATISTICS, _ORIGIN, _REPLICATION = (
-    of_message(*row)
-    for row in (
-        (
-            "frontend_attributes",
-            "frontend_attributes",
-            "FrontendAttributes",
-            read_frontend,
-            write_frontend,
-        ),
-        ("statistics", "statistics_viz", "StatisticsViz", read_statistics, write_statistics),
-        ("origin", "original_value", "OriginalValue", read_origin, write_origin),
-        (
-            "parameter_replication",
-            "parameter_replication",
-            "ParameterReplication",
-            read_replication,
-            write_replication,
-        ),
-    )
-)
+def _backend_config() -> Row:
+    """Bytes in the instruction, or in the module's table of payloads."""
 
-# Behind those of the opcode and the computations it calls.
-COMPOSITE = flag("is_composite")
-COMMON = (COMPOSITE, SHARDING, _FRONTEND, _STATISTICS, _ORIGIN, BACKEND_CONFIG)
+    def read(entry: Entry) -> Verbatim | None:
+        data = entry.proto.backend_config
+        if not data and entry.proto.backend_config_payload:
+            payload = entry.message("Payload", "backend_config_payload")
+            data = payload.value
+            if payload.HasField("id"):
+                if not 0 <= payload.id < len(entry.reading.payloads):
+                    message = f"the module has no payload {payload.id}"
+                    raise Problem(message, "backend_config_payload.id")
+                data = entry.reading.payloads[payload.id]
+        return Verbatim(json_or_string(text(data))) if data else None
+
+    def write(target: Target, value: Verbatim) -> None:
+        word = value.text
+        raw = unquote(word) if word[:1] in {'"', "'"} else word
+        target.proto.backend_config = encoded(raw)
+
+    return Row("backend_config", ("backend_config", "backend_config_payload"), read, write)
+
+
+# After those of the opcode and the computations it calls.
+COMMON = (
+    flag("is_composite"),
+    SHARDING,
+    of_message("frontend_attributes", "frontend_attributes", read_frontend, write_frontend),
+    of_message("statistics", "statistics_viz", read_statistics, write_statistics),
+    of_message("origin", "original_value", read_origin, write_origin),
+    _backend_config(),
+)
 
 
 # ---- attributes of one op ---------------------------------------------------------------------------
 
 
 def _aliasing() -> Row:
-    field = "output_operand_aliasing"
+    """Parts of the result in the buffers of operands; kinds have no field."""
+    name, field = "output_to_operand_aliasing", "output_operand_aliasing"
+    taken, put = records(AliasEntry, "output_shape_index", "operand_index", "operand_shape_index")
 
     def read(entry: Entry) -> Verbatim | None:
-        return read_aliasing(entry.proto.output_operand_aliasing)
+        found = taken(entry.proto.output_operand_aliasing)
+        return AliasEntry.listed(found) if found else None
 
     def write(target: Target, value: Verbatim) -> None:
-        write_aliasing(target.proto.output_operand_aliasing, value)
+        put(target.proto.output_operand_aliasing, said(name, value, tuple))
 
-    return Row("output_to_operand_aliasing", (field,), read, write)
+    return Row(name, (field,), read, write)
 
 
 def _comparison_type() -> Row:
@@ -111,9 +120,8 @@ def _comparison_type() -> Row:
 
     def read(entry: Entry) -> str | None:
         found = text(entry.proto.comparison_type)
-        return (
-            None if not entry.operands or found == usual(entry.operands[0].shape) else found or None
-        )
+        is_usual = not entry.operands or found == usual(entry.operands[0].shape)
+        return None if is_usual else found or None
 
     def write(target: Target, value: str | None) -> None:
         kind = value or usual(target.instruction.operands[0].shape)
@@ -122,38 +130,23 @@ def _comparison_type() -> Row:
     return Row("type", ("comparison_type",), read, write)
 
 
-def _epsilon() -> Row:
-    def read(entry: Entry) -> float:
-        # The shortest decimal of the single-precision number, as a text has it.
-        return float(str(np.float32(entry.proto.epsilon)))
-
-    def write(target: Target, value: float) -> None:
-        target.proto.epsilon = value
-
-    return Row("epsilon", ("epsilon",), read, write, always=True)
+def _epsilon(value: float) -> float:
+    """The shortest decimal of the single-precision number, as a text has it."""
+    return float(str(np.float32(value)))
 
 
-def _iota() -> Row:
-    def read(entry: Entry) -> int:
-        if len(entry.proto.dimensions) != 1:
-            raise Problem("an iota has one dimension", "dimensions")
-        return int(entry.proto.dimensions[0])
-
-    def write(target: Target, value: int) -> None:
-        target.proto.dimensions.append(value)
-
-    return Row("iota_dimension", ("dimensions",), read, write, always=True)
+def _one_dimension(dims: Sequence[int]) -> int:
+    if len(dims) != 1:
+        raise Problem("an iota has one dimension", "dimensions")
+    return dims[0]
 
 
-def _inferred_dimension() -> Row:
-    def read(entry: Entry) -> int | None:
-        dims = entry.proto.dimensions
-        return dims[0] if dims and dims[0] >= 0 else None
+def _inferred_dimension(dims: Sequence[int]) -> int | None:
+    return dims[0] if dims and dims[0] >= 0 else None
 
-    def write(target: Target, value: int) -> None:
-        target.proto.dimensions.append(value)
 
-    return Row("inferred_dimension", ("dimensions",), read, write)
+def _listed(value: int) -> tuple[int, ...]:
+    return (value,)
 
 
 def _prefetch() -> Row:
@@ -178,10 +171,8 @@ def _constraints() -> Row:
             return None
         found = []
         for index, data in enumerate(entry.proto.operand_shapes_with_layout):
-            try:
+            with within(f"operand_shapes_with_layout[{index}]"):
                 found.append(entry.reading.shapes.read(data))
-            except Problem as problem:
-                raise problem.within(f"operand_shapes_with_layout[{index}]") from None
         return tuple(found)
 
     def write(target: Target, value: tuple[Shape, ...]) -> None:
@@ -192,9 +183,22 @@ def _constraints() -> Row:
     return Row("operand_layout_constraints", fields, read, write)
 
 
+def _outfeed_shape() -> Row:
+    name = "outfeed_shape"
+
+    def read(entry: Entry) -> Shape | None:
+        data = entry.proto.outfeed_shape
+        with within(name):
+            return entry.reading.shapes.read(data) if data else None
+
+    def write(target: Target, value: Shape) -> None:
+        target.proto.outfeed_shape = target.writing.shapes.write(value)
+
+    return Row(name, (name,), read, write)
+
+
 def _literal(*, of_constant: bool) -> Row:
     """A constant's value, elided where the proto has none; a custom call's literal."""
-    from hloopt.proto.literals import read_literal, write_literal
 
     def read(entry: Entry) -> Literal | None:
         data = entry.proto.literal
@@ -207,10 +211,8 @@ def _literal(*, of_constant: bool) -> Row:
             return Literal(entry.shape, elided=True)
         if not data:
             return None
-        try:
+        with within("literal"):
             return read_literal(data, entry.reading.shapes, entry.reading.warnings)
-        except Problem as problem:
-            raise problem.within("literal") from None
 
     def write(target: Target, value: Literal) -> None:
         if not value.elided:
@@ -220,45 +222,29 @@ def _literal(*, of_constant: bool) -> Row:
     return Row("literal", ("literal",), read, write, always=of_constant)
 
 
-def _associative() -> Row:
-    def read(entry: Entry) -> bool | None:
-        return {1: True, 2: False}.get(entry.proto.is_associative)
-
-    def write(target: Target, value: bool) -> None:
-        target.proto.is_associative = 1 if value else 2
-
-    return Row("is_associative", ("is_associative",), read, write)
-
-
-def _convolution_kind() -> Row:
-    row = word("convolution_kind", "conv_kind", CONVOLUTION_KINDS, unless=0)
-
-    def write(target: Target, value: str) -> None:
-        target.proto.conv_kind = number_of(CONVOLUTION_KINDS, value)
-
-    return Row(row.name, row.fields, row.read, write)
-
-
 _ALIASING = _aliasing()
 _THREAD = quoted("async_execution_thread", unless="main")
 _CHANNEL = groups.CHANNEL_ID
 _GLOBAL = flag("use_global_device_ids")
-_LAYOUT = flag("constrain_layout")
-_COLLECTIVE = (_CHANNEL, groups.REPLICA_GROUPS, _LAYOUT)
+_COLLECTIVE = (_CHANNEL, groups.REPLICA_GROUPS, flag("constrain_layout"))
 _TRANSFER = (_CHANNEL, flag("is_host_transfer"))
-_GATHER = "gather_dimension_numbers", "GatherDimensionNumbers"
-_SCATTER = "scatter_dimension_numbers", "ScatterDimensionNumbers"
-_BATCH_NORM = (_epsilon(), number("feature_index"))
-_GROUPS = (
+_BATCH_NORM = (
+    field("epsilon", "", _epsilon, float, always=True),
+    number("feature_index"),
+)
+_CONVOLUTION = (
+    windows.WINDOW,
+    windows.DIM_LABELS,
     number("feature_group_count", unless=1),
     number("batch_group_count", unless=1),
+    OPERAND_PRECISION,
 )
 _SORTED = flag("indices_are_sorted")
+_GATHER, _SCATTER = "gather_dimension_numbers.", "scatter_dimension_numbers."
 
 
-def _in(message: tuple[str, str], name: str, *, optional: bool = False) -> Row:
-    field, kind = message
-    return numbers_in(name, kind, field, name, optional=optional)
+def _in(message: str, *names: str, optional: bool = False) -> Iterator[Row]:
+    return (integers(name, message + name, optional=optional) for name in names)
 
 
 _DOT = (*groups.DOT, OPERAND_PRECISION, ALGORITHM)
@@ -297,19 +283,13 @@ _ROWS: Mapping[str, tuple[Row, ...]] = op_table(
         "concatenate": (_DIMENSIONS,),
         "constant": (_literal(of_constant=True),),
         "convolution": (
-            windows.WINDOW,
-            windows.DIM_LABELS,
-            *_GROUPS,
-            OPERAND_PRECISION,
-            _convolution_kind(),
+            *_CONVOLUTION,
+            word("convolution_kind", "conv_kind", CONVOLUTION_KINDS, unless=0),
             groups.SPARSITY,
         ),
         "copy-start": (_prefetch(),),
         "custom-call": (
-            windows.WINDOW,
-            windows.DIM_LABELS,
-            *_GROUPS,
-            OPERAND_PRECISION,
+            *_CONVOLUTION,
             word("padding_type", "padding_type", PADDING_TYPES, unless=0),
             quoted("custom_call_target"),
             _constraints(),
@@ -325,23 +305,28 @@ _ROWS: Mapping[str, tuple[Row, ...]] = op_table(
         "fft": (word("fft_type", "fft_type", FFT_TYPES), integers("fft_length")),
         "fusion": (word_text("kind", "fusion_kind"), _ALIASING),
         "gather": (
-            _in(_GATHER, "offset_dims"),
-            _in(_GATHER, "collapsed_slice_dims"),
-            _in(_GATHER, "start_index_map"),
-            _in(_GATHER, "operand_batching_dims", optional=True),
-            _in(_GATHER, "start_indices_batching_dims", optional=True),
-            groups.vector_dim(*_GATHER),
+            *_in(_GATHER, "offset_dims", "collapsed_slice_dims", "start_index_map"),
+            *_in(_GATHER, "operand_batching_dims", "start_indices_batching_dims", optional=True),
+            number("index_vector_dim", f"{_GATHER}index_vector_dim"),
             integers("slice_sizes", "gather_slice_sizes"),
             _SORTED,
         ),
         "get-dimension-size": (_DIMENSIONS,),
         "get-tuple-element": (number("index", "tuple_index"),),
         "infeed": (quoted("infeed_config"),),
-        "iota": (_iota(),),
+        "iota": (field("iota_dimension", "dimensions", _one_dimension, _listed, always=True),),
         "map": (_DIMENSIONS,),
-        "outfeed": (shape("outfeed_shape"), quoted("outfeed_config")),
+        "outfeed": (_outfeed_shape(), quoted("outfeed_config")),
         "pad": (windows.PADDING,),
-        "parameter": (number("parameter_number"), _REPLICATION),
+        "parameter": (
+            number("parameter_number"),
+            of_message(
+                "parameter_replication",
+                "parameter_replication",
+                read_replication,
+                write_replication,
+            ),
+        ),
         "ragged-all-to-all": _COLLECTIVE,
         "ragged-dot": (*groups.RAGGED_DOT, OPERAND_PRECISION, ALGORITHM),
         "recv": _TRANSFER,
@@ -350,7 +335,7 @@ _ROWS: Mapping[str, tuple[Row, ...]] = op_table(
         "reduce-precision": (number("exponent_bits"), number("mantissa_bits")),
         "reduce-scatter": (*_COLLECTIVE, _GLOBAL, _DIMENSIONS),
         "reduce-window": (windows.WINDOW,),
-        "reshape": (_inferred_dimension(),),
+        "reshape": (field("inferred_dimension", "dimensions", _inferred_dimension, _listed),),
         "reverse": (_DIMENSIONS,),
         "rng": (word("distribution", "distribution", DISTRIBUTIONS),),
         "rng-bit-generator": (word("algorithm", "rng_algorithm", RNG_ALGORITHMS),),
@@ -360,15 +345,13 @@ _ROWS: Mapping[str, tuple[Row, ...]] = op_table(
             _DIMENSIONS,
             number("num_carries", unless=0),
             flag("is_reverse"),
-            _associative(),
+            field("is_associative", "", {1: True, 2: False}.get, lambda value: 1 if value else 2),
         ),
         "scatter": (
-            _in(_SCATTER, "update_window_dims"),
-            _in(_SCATTER, "inserted_window_dims"),
-            _in(_SCATTER, "scatter_dims_to_operand_dims"),
-            _in(_SCATTER, "input_batching_dims", optional=True),
-            _in(_SCATTER, "scatter_indices_batching_dims", optional=True),
-            groups.vector_dim(*_SCATTER),
+            *_in(_SCATTER, "update_window_dims", "inserted_window_dims"),
+            *_in(_SCATTER, "scatter_dims_to_operand_dims"),
+            *_in(_SCATTER, "input_batching_dims", "scatter_indices_batching_dims", optional=True),
+            number("index_vector_dim", f"{_SCATTER}index_vector_dim"),
             _SORTED,
             flag("unique_indices"),
         ),
@@ -378,7 +361,7 @@ _ROWS: Mapping[str, tuple[Row, ...]] = op_table(
         "set-dimension-size": (_DIMENSIONS,),
         "slice": (windows.SLICE,),
         "sort": (_DIMENSIONS, flag("is_stable")),
-        "topk": (number("k"), groups.LARGEST),
+        "topk": (number("k"), flag("largest", always=True)),
         "transpose": (_DIMENSIONS,),
         "triangular-solve": groups.TRIANGULAR,
     },
@@ -387,9 +370,13 @@ _ROWS: Mapping[str, tuple[Row, ...]] = op_table(
 
 
 @cache
+def rows_by_name(opcode: str) -> Mapping[str, Row]:
+    """All rows of an opcode by their attributes."""
+    return {row.name: row for row in (*rows_of(opcode), *COMMON)}
+
+
+@cache
 def rows_of(opcode: str) -> tuple[Row, ...]:
-    """The rows of an opcode, in the order of the text; those of ``COMMON`` come behind its calls."""
-    own = _ROWS.get(opcode, ())
+    """The rows of an opcode, in the order of the text; those of ``COMMON`` follow its calls."""
     unary = op_of(opcode).is_elementwise and op_of(opcode).arity == (1, 1)
-    accuracy = (RESULT_ACCURACY,) if unary else ()
-    return (*own, *accuracy)
+    return (*_ROWS.get(opcode, ()), *(RESULT_ACCURACY,) * unary)

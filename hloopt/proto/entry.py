@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hloopt.ir import Computation, Instruction
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import Problem, within
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.text.attributes import verbatim
 from hloopt.text.problem import Problem as TextProblem
@@ -25,23 +25,14 @@ class Reading:
         self.warnings: list[str] = []
         self.shapes = ShapeReader(self.warnings)
         self.payloads: list[bytes] = []
-        self._known: dict[tuple[Callable[..., Any], bytes], Any] = {}
+        self._known: dict[tuple[Callable[..., Any], tuple[Any, ...]], Any] = {}
 
-    def once(self, read: Callable[[bytes, list[str]], Any], data: bytes) -> Any:
-        """What ``read`` makes of the bytes; equal bytes are read once."""
-        key = (read, data)
-        value = self._known.get(key)
-        if value is None:
-            value = self._known[key] = read(data, self.warnings)
-        return value
-
-    def message(self, kind: str, data: bytes) -> Any:
-        """A message of the table kept as its bytes."""
-        key = (decode, data + kind.encode())
-        value = self._known.get(key)
-        if value is None:
-            value = self._known[key] = decode(kind, data, self.warnings)
-        return value
+    def once(self, read: Callable[..., Any], *given: Any) -> Any:
+        """What ``read`` makes of bytes and the list of warnings; equal bytes are read once."""
+        key = (read, given)
+        if key not in self._known:
+            self._known[key] = read(*given, self.warnings)
+        return self._known[key]
 
 
 def kept(name: str, text: str) -> Verbatim:
@@ -85,10 +76,8 @@ class Entry:
 
     def message(self, kind: str, field: str) -> Any:
         """The message in a field, an empty one where the field is not there."""
-        try:
-            return self.reading.message(kind, getattr(self.proto, field))
-        except Problem as problem:
-            raise problem.within(field) from None
+        with within(field):
+            return self.reading.once(decode, kind, getattr(self.proto, field))
 
 
 class Writing:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from hloopt.proto.entry import Entry, Target, kept, said
 from hloopt.proto.messages import new
 from hloopt.proto.problem import Problem
-from hloopt.proto.rows import Row, numbers_in, of_message
-from hloopt.proto.sharding import read_mesh_groups, write_mesh_groups
-from hloopt.proto.words import TRANSPOSES, number_of, word_of
+from hloopt.proto.rows import Row, flag, integers, of_message, word
+from hloopt.proto.sharding import read_iota, read_mesh_groups, write_mesh_groups
+from hloopt.proto.words import TRANSPOSES
 from hloopt.types import IotaList, MeshGroups, TupleShape, Verbatim, leaves
 
 __all__ = [
     "CHANNEL_ID",
     "DOT",
-    "LARGEST",
     "LOWER",
     "RAGGED_DOT",
     "REPLICA_GROUPS",
@@ -23,7 +23,6 @@ __all__ = [
     "SOURCE_TARGET_PAIRS",
     "SPARSITY",
     "TRIANGULAR",
-    "vector_dim",
 ]
 
 # ---- collectives ------------------------------------------------------------------------------------
@@ -69,19 +68,17 @@ def _replica_groups() -> Row:
 
     def write(target: Target, value: Any) -> None:
         if isinstance(value, Verbatim):
-            made = write_mesh_groups(said("replica_groups", value, MeshGroups))
-            target.proto.mesh_axes_replica_group_list = made.SerializeToString()
+            field, made = fields[3], write_mesh_groups(said("replica_groups", value, MeshGroups))
         elif isinstance(value, IotaList):
-            made = new("IotaReplicaGroupList")
+            field, made = fields[2], new("IotaReplicaGroupList")
             made.num_replica_groups, made.num_devices_per_group = value.dims
             made.iota_reshape_dims.extend(value.reshape)
             made.iota_transpose_perm.extend(value.permutation or range(len(value.reshape)))
-            target.proto.iota_collective_device_list = made.SerializeToString()
         else:
-            made = new("CollectiveDeviceList")
+            field, made = fields[1], new("CollectiveDeviceList")
             for group in value:
                 made.replica_groups.add().replica_ids.extend(group)
-            target.proto.collective_device_list = made.SerializeToString()
+        setattr(target.proto, field, made.SerializeToString())
 
     return Row("replica_groups", fields, read, write, always=True)
 
@@ -91,16 +88,12 @@ def _listed(proto: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _iota(proto: Any) -> IotaList:
-    order = tuple(proto.iota_transpose_perm)
-    return IotaList(
-        (proto.num_replica_groups, proto.num_devices_per_group),
-        tuple(proto.iota_reshape_dims),
-        order if len(order) > 1 else (),
-    )
+    dims = proto.num_replica_groups, proto.num_devices_per_group
+    return read_iota(dims, proto.iota_reshape_dims, proto.iota_transpose_perm)
 
 
 def _pairs() -> Row:
-    field = "source_target_pairs"
+    name = "source_target_pairs"
 
     def read(entry: Entry) -> tuple[tuple[int, int], ...]:
         return tuple((pair.source, pair.target) for pair in entry.proto.source_target_pairs)
@@ -109,7 +102,7 @@ def _pairs() -> Row:
         for source, destination in value:
             target.proto.source_target_pairs.add(source=source, target=destination)
 
-    return Row(field, (field,), read, write, always=True)
+    return Row(name, (name,), read, write, always=True)
 
 
 def _slice_sizes() -> Row:
@@ -121,26 +114,15 @@ def _slice_sizes() -> Row:
             return None
         arrays = list(leaves(entry.operands[0].shape)) if entry.operands else []
         ranks = [getattr(array, "rank", 0) for array in arrays]
-        starts = (
-            sum(
-                len(part.elements) if isinstance(part, TupleShape) else 1
-                for part in (entry.operands[2].shape,)
-                if isinstance(part, TupleShape)
-            )
-            if len(entry.operands) > 2
-            else 1
-        )
-        found, at = [], 0
-        if len(set(ranks)) == 1 and ranks[0]:
-            while at < len(sizes):
-                found.append(sizes[at : at + ranks[0]])
-                at += ranks[0]
-        if not found or at != len(sizes):
+        rank = ranks[0] if len(set(ranks)) == 1 else 0
+        if not rank or len(sizes) % rank:
+            starts = entry.operands[2].shape if len(entry.operands) > 2 else None
+            count = len(starts.elements) if isinstance(starts, TupleShape) else starts is None
             raise Problem(
-                f"has {len(sizes)} numbers for inputs of ranks {ranks} and {starts} starts",
+                f"has {len(sizes)} numbers for inputs of ranks {ranks} and {count:d} starts",
                 "dynamic_slice_sizes",
             )
-        return tuple(found)
+        return tuple(sizes[at : at + rank] for at in range(0, len(sizes), rank))
 
     def write(target: Target, value: tuple[tuple[int, ...], ...]) -> None:
         for sizes in value:
@@ -156,107 +138,29 @@ SLICE_SIZES = _slice_sizes()
 
 # ---- dimension numbers ------------------------------------------------------------------------------
 
-_DOT_NAMES = (
-    ("lhs_batch_dims", "lhs_batch_dimensions"),
-    ("lhs_contracting_dims", "lhs_contracting_dimensions"),
-    ("rhs_batch_dims", "rhs_batch_dimensions"),
-    ("rhs_contracting_dims", "rhs_contracting_dimensions"),
-)
 
-DOT = tuple(
-    numbers_in(
-        name, "DotDimensionNumbers", "dot_dimension_numbers", inner, optional="batch" in name
-    )
-    for name, inner in _DOT_NAMES
-)
+def _dot(path: str) -> Iterator[Row]:
+    for side in ("lhs", "rhs"):
+        for dims in ("batch", "contracting"):
+            inner = f"{path}.{side}_{dims}_dimensions"
+            yield integers(f"{side}_{dims}_dims", inner, optional=dims == "batch")
 
 
-def _ragged(name: str, inner: str) -> Row:
-    field, kind = "ragged_dot_dimension_numbers", "RaggedDotDimensionNumbers"
-
-    def read(entry: Entry) -> tuple[int, ...] | None:
-        found = tuple(getattr(entry.message(kind, field).dot_dimension_numbers, inner))
-        return found if found or "contracting" in name else None
-
-    def write(target: Target, value: tuple[int, ...]) -> None:
-        getattr(target.message(kind, field).dot_dimension_numbers, inner).extend(value)
-
-    return Row(name, (field,), read, write)
-
-
+DOT = tuple(_dot("dot_dimension_numbers"))
+_RAGGED = "ragged_dot_dimension_numbers"
 RAGGED_DOT = (
-    *(_ragged(name, inner) for name, inner in _DOT_NAMES),
-    numbers_in(
-        "lhs_ragged_dims",
-        "RaggedDotDimensionNumbers",
-        "ragged_dot_dimension_numbers",
-        "lhs_ragged_dimensions",
-    ),
-    numbers_in(
-        "rhs_group_dims",
-        "RaggedDotDimensionNumbers",
-        "ragged_dot_dimension_numbers",
-        "rhs_group_dimensions",
-    ),
+    *_dot(f"{_RAGGED}.dot_dimension_numbers"),
+    integers("lhs_ragged_dims", f"{_RAGGED}.lhs_ragged_dimensions", optional=True),
+    integers("rhs_group_dims", f"{_RAGGED}.rhs_group_dimensions", optional=True),
 )
-
-
-def vector_dim(field: str, kind: str) -> Row:
-    """``index_vector_dim`` of a gather or a scatter."""
-
-    def read(entry: Entry) -> int:
-        return int(entry.message(kind, field).index_vector_dim)
-
-    def write(target: Target, value: int) -> None:
-        target.message(kind, field).index_vector_dim = value
-
-    return Row("index_vector_dim", (field,), read, write, always=True)
-
 
 # ---- options ----------------------------------------------------------------------------------------
 
-
-def _option(name: str, kind: str, field: str) -> Row:
-    def read(entry: Entry) -> bool | None:
-        return True if getattr(entry.message(kind, field), name) else None
-
-    def write(target: Target, value: bool) -> None:
-        setattr(target.message(kind, field), name, bool(value))
-
-    return Row(name, (field,), read, write)
-
-
-def _transpose() -> Row:
-    kind, field = "TriangularSolveOptions", "triangular_solve_options"
-
-    def read(entry: Entry) -> str | None:
-        value = entry.message(kind, field).transpose_a
-        return word_of(TRANSPOSES, value, field) if value else None
-
-    def write(target: Target, value: str) -> None:
-        target.message(kind, field).transpose_a = number_of(TRANSPOSES, value)
-
-    return Row("transpose_a", (field,), read, write)
-
-
-def _largest() -> Row:
-    def read(entry: Entry) -> bool:
-        return bool(entry.proto.largest)
-
-    def write(target: Target, value: bool) -> None:
-        target.proto.largest = bool(value)
-
-    return Row("largest", ("largest",), read, write, always=True)
-
-
-LARGEST = _largest()
-LOWER = _option("lower", "CholeskyOptions", "cholesky_options")
+_SOLVE = "triangular_solve_options"
+LOWER = flag("lower", "cholesky_options.lower")
 TRIANGULAR = (
-    *(
-        _option(name, "TriangularSolveOptions", "triangular_solve_options")
-        for name in ("left_side", "lower", "unit_diagonal")
-    ),
-    _transpose(),
+    *(flag(name, f"{_SOLVE}.{name}") for name in ("left_side", "lower", "unit_diagonal")),
+    word("transpose_a", f"{_SOLVE}.transpose_a", TRANSPOSES, unless=0),
 )
 
 # ---- sparse convolutions ----------------------------------------------------------------------------
@@ -286,6 +190,4 @@ def _write_sparsity(proto: Any, value: Verbatim) -> None:
                 setattr(part, field, number)
 
 
-SPARSITY = of_message(
-    "sparsity_config", "sparsity_config", "SparsityConfig", _read_sparsity, _write_sparsity
-)
+SPARSITY = of_message("sparsity_config", "sparsity_config", _read_sparsity, _write_sparsity)

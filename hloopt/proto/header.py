@@ -8,7 +8,8 @@ from hloopt.ir import Module
 from hloopt.proto.annotations import read_array, read_frontend
 from hloopt.proto.entry import Reading
 from hloopt.proto.messages import decode, text
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import within
+from hloopt.proto.schema import named
 from hloopt.proto.words import ALIAS_KINDS, word_of
 from hloopt.types import AliasEntry, Recovery, Shape, Verbatim
 
@@ -64,12 +65,10 @@ def read_header(proto: Any, module: Module, reading: Reading) -> None:
 
 
 def _layout(data: bytes, reading: Reading) -> tuple[tuple[Shape, ...], Shape]:
-    try:
+    with within("host_program_shape"):
         proto = decode("ProgramShape", data, reading.warnings)
         parameters = tuple(reading.shapes.read(part) for part in proto.parameters)
         return parameters, reading.shapes.read(proto.result)
-    except Problem as problem:
-        raise problem.within("host_program_shape") from None
 
 
 def _recovery(proto: Any) -> Verbatim:
@@ -98,14 +97,7 @@ def _stack_tables(proto: Any, module: Module) -> None:
     ):
         names.update((number, text(value)) for number, value in enumerate(found, 1))
     for number, row in enumerate(proto.file_locations, 1):
-        tables.locations[number] = {
-            "file_name_id": row.file_name_id,
-            "function_name_id": row.function_name_id,
-            "line": row.line,
-            "end_line": row.end_line,
-            "column": row.column,
-            "end_column": row.end_column,
-        }
+        tables.locations[number] = {name: getattr(row, name) for name in named("FileLocation")}
     for number, frame in enumerate(proto.stack_frames, 1):
         # The text counts parents from 1 for the outermost, which has none.
         tables.frames[number] = {

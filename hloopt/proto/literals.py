@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import Problem, within
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.types import ArrayShape, DType, Literal, Shape, TupleShape
 
-__all__ = ["read_literal", "write_literal"]
+__all__ = ["logical", "read_literal", "write_literal"]
 
 _Array = np.ndarray[Any, Any]
 _INTEGERS = {
@@ -44,10 +44,8 @@ def _literal(proto: Any, shapes: ShapeReader, warnings: list[str], depth: int) -
         raise Problem(f"a literal is nested more than {_DEEPEST} levels deep")
     if not proto.HasField("shape"):
         raise Problem("a literal needs a shape", "shape")
-    try:
+    with within("shape"):
         shape = shapes.read(proto.shape)
-    except Problem as problem:
-        raise problem.within("shape") from None
     if isinstance(shape, TupleShape):
         return _tuple(proto, shape, shapes, warnings, depth)
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
@@ -71,10 +69,8 @@ def _tuple(
         )
     parts = []
     for index, part in enumerate(proto.tuple_literals):
-        try:
+        with within(f"tuple_literals[{index}]"):
             parts.append(_literal(part, shapes, warnings, depth + 1))
-        except Problem as problem:
-            raise problem.within(f"tuple_literals[{index}]") from None
     return Literal(shape, elements=tuple(parts))
 
 
@@ -97,7 +93,7 @@ def _array(proto: Any, shape: ArrayShape) -> _Array:
         data = getattr(proto, field)
         _check_count(field, len(data), count * shape.dtype.numpy.itemsize, shape, "bytes")
         flat = _from_bytes(shape.dtype, data)
-    return _logical(flat.astype(shape.dtype.numpy, copy=False), shape)
+    return logical(flat.astype(shape.dtype.numpy, copy=False), shape)
 
 
 def _check_count(
@@ -114,7 +110,8 @@ def _physical(shape: ArrayShape) -> tuple[int, ...]:
     return tuple(reversed(shape.layout.minor_to_major))
 
 
-def _logical(flat: _Array, shape: ArrayShape) -> _Array:
+def logical(flat: _Array, shape: ArrayShape) -> _Array:
+    """Elements in the order of a shape's layout as an array of its dimensions."""
     order = _physical(shape)
     stored = flat.reshape([shape.dims[dim] for dim in order])
     return np.ascontiguousarray(stored.transpose(np.argsort(order))).reshape(shape.dims)

@@ -15,7 +15,7 @@ from hloopt.proto.wire import inspect
 if TYPE_CHECKING:
     from google.protobuf import descriptor_pb2
 
-__all__ = ["decode", "new", "text"]
+__all__ = ["decode", "encoded", "new", "text"]
 
 _PACKAGE = "hloopt.proto"
 
@@ -48,6 +48,11 @@ def decode(message: str, data: bytes, warnings: list[str]) -> Any:
 def text(value: bytes) -> str:
     """A string of a proto: UTF-8, and whatever else its bytes are."""
     return value.decode("utf-8", "surrogateescape")
+
+
+def encoded(value: str) -> bytes:
+    """The inverse of ``text``."""
+    return value.encode("utf-8", "surrogateescape")
 
 
 @cache

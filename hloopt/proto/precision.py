@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from hloopt.proto.entry import Entry, Target, kept, said
+from hloopt.proto.entry import kept, said
 from hloopt.proto.problem import Problem
-from hloopt.proto.rows import Row, of_message
+from hloopt.proto.rows import field, of_message, word
 from hloopt.proto.words import ALGORITHMS, PRECISIONS, number_of, word_of
 from hloopt.types import Verbatim
 
 __all__ = ["ALGORITHM", "OPERAND_PRECISION", "RESULT_ACCURACY"]
 
-_FIELD, _KIND = "precision_config", "PrecisionConfig"
+_CONFIG = "precision_config"
 
 
-def _precision() -> Row:
-    def read(entry: Entry) -> Verbatim | None:
-        numbers = entry.message(_KIND, _FIELD).operand_precision
-        if not any(numbers):
-            return None
-        words = tuple(word_of(PRECISIONS, number, _FIELD) for number in numbers)
-        return Verbatim(f"{{{','.join(words)}}}", words)
-
-    def write(target: Target, value: Verbatim) -> None:
-        words = said("operand_precision", value, tuple)
-        numbers = [number_of(PRECISIONS, word) for word in words]
-        target.message(_KIND, _FIELD).operand_precision.extend(numbers)
-
-    return Row("operand_precision", (_FIELD,), read, write)
+def _precision(numbers: Sequence[int]) -> Verbatim | None:
+    if not any(numbers):
+        return None
+    words = tuple(word_of(PRECISIONS, number, _CONFIG) for number in numbers)
+    return Verbatim(f"{{{','.join(words)}}}", words)
 
 
-def _algorithm() -> Row:
-    def read(entry: Entry) -> str | None:
-        value = entry.message(_KIND, _FIELD).algorithm
-        return word_of(ALGORITHMS, value, _FIELD) if value else None
-
-    def write(target: Target, value: str) -> None:
-        target.message(_KIND, _FIELD).algorithm = number_of(ALGORITHMS, value)
-
-    return Row("algorithm", (_FIELD,), read, write)
+def _precision_numbers(value: Verbatim) -> tuple[int, ...]:
+    words = said("operand_precision", value, tuple)
+    return tuple(number_of(PRECISIONS, word) for word in words)
 
 
 _MODES = {0: "default", 1: "highest"}
@@ -64,8 +50,8 @@ def _write_accuracy(proto: Any, value: Verbatim) -> None:
             raise Problem(f"the proto has no field for the tolerance {name!r}")
 
 
-OPERAND_PRECISION = _precision()
-ALGORITHM = _algorithm()
-RESULT_ACCURACY = of_message(
-    "result_accuracy", "result_accuracy", "ResultAccuracy", _accuracy, _write_accuracy
+OPERAND_PRECISION = field(
+    "operand_precision", f"{_CONFIG}.operand_precision", _precision, _precision_numbers
 )
+ALGORITHM = word("algorithm", f"{_CONFIG}.algorithm", ALGORITHMS, unless=0)
+RESULT_ACCURACY = of_message("result_accuracy", "result_accuracy", _accuracy, _write_accuracy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "within"]
 
 
 class Problem(Exception):  # noqa: N818 - not an error yet: the file gives it its name
@@ -20,3 +20,20 @@ class Problem(Exception):  # noqa: N818 - not an error yet: the file gives it it
 
     def __str__(self) -> str:
         return f"{'.'.join(reversed(self.path))}: {self.message}" if self.path else self.message
+
+
+class within:  # noqa: N801 - a statement's word
+    """Adds the name of a field to the defects found while it is read."""
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+
+    def __enter__(self) -> None:
+        """Nothing is needed before."""
+
+    def __exit__(self, kind: object, found: object, trace: object) -> None:
+        """A defect gets another part of its path."""
+        if isinstance(found, Problem):
+            found.within(self.part)

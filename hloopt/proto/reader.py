@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import ParseError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import no_collection
@@ -17,11 +18,10 @@ from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import calls
 from hloopt.proto.entry import Entry, Reading
 from hloopt.proto.messages import decode, text
-from hloopt.proto.order import sorted_by_needs
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import Problem, within
 from hloopt.proto.rows import Row
 from hloopt.proto.schema import fields
-from hloopt.types import DTYPES, Metadata
+from hloopt.types import DTYPES
 
 __all__ = ["read_module"]
 
@@ -67,7 +67,6 @@ class _ModuleReader:
         self.computations: dict[int, Computation] = {}
         self.sequences: dict[int, list[int]] = {}
         self._plans: dict[tuple[str, tuple[int, ...]], _Plan] = {}
-        self._metadata: dict[bytes, Metadata | None] = {}
 
     def module(self, proto: Any) -> Module:
         module = self.result
@@ -78,10 +77,11 @@ class _ModuleReader:
         entry = proto.entry_computation_id
         if entry not in protos:
             raise Problem(f"there is no computation with id {entry}", "entry_computation_id")
-        for number in sorted_by_needs(
+        for number in _sorted_by_needs(
             list(protos), lambda key: _callees(protos, key), lambda key: _told(protos[key])
         ):
-            computation = self.computation(protos[number])
+            with within(f"computation {_told(protos[number])}"):
+                computation = self.computation(protos[number])
             edit.add_computation(module, computation)
             self.computations[number] = computation
         module.entry = self.computations[entry]
@@ -92,12 +92,6 @@ class _ModuleReader:
     # ---- computation ----
 
     def computation(self, proto: Any) -> Computation:
-        try:
-            return self.body(proto)
-        except Problem as problem:
-            raise problem.within(f"computation {_told(proto)}") from None
-
-    def body(self, proto: Any) -> Computation:
         computation = Computation(self.legal(text(proto.name) or "computation", "computation"))
         thread = text(proto.execution_thread)
         computation.execution_thread = None if thread in {"", "main"} else thread
@@ -157,8 +151,11 @@ class _ModuleReader:
             seen.add(number)
         if sorted_already:
             return ids
-        needs = _Needs(protos)
-        found = sorted_by_needs(ids, needs.of, lambda key: _told(protos[key]))
+
+        def needs(number: int) -> tuple[int, ...]:
+            return (*protos[number].operand_ids, *protos[number].control_predecessor_ids)
+
+        found = _sorted_by_needs(ids, needs, lambda key: _told(protos[key]))
         if given is not None:
             self.warn(
                 f"the schedule of computation {_told(proto)} runs instructions before their "
@@ -173,10 +170,8 @@ class _ModuleReader:
         if not _NAME.fullmatch(name) or name in DTYPES or _KEPT.match(name):
             name = self.legal(name or text(proto.opcode), "instruction")
         opcode = text(proto.opcode)
-        try:
+        with within("shape"):
             shape = self.reading.shapes.read(proto.shape)
-        except Problem as problem:
-            raise problem.within("shape") from None
         operands = tuple([made[number] for number in proto.operand_ids])
         called: tuple[Computation, ...] = ()
         if proto.called_computation_ids:
@@ -206,7 +201,8 @@ class _ModuleReader:
         for name_of, words in plan.words:
             if attributes.get(name_of, words[0]) not in words:
                 raise Problem(f"{name_of} cannot be {attributes[name_of]!r}")
-        metadata = self.metadata(proto.metadata) if proto.metadata else None
+        data = proto.metadata
+        metadata = self.reading.once(read_metadata, data) if data else None
         return Instruction(name, opcode, shape, operands, attributes, metadata)
 
     def plan(self, opcode: str, present: tuple[int, ...]) -> _Plan:
@@ -228,12 +224,6 @@ class _ModuleReader:
         words = tuple((entry.name, entry.words) for entry in op.attributes if entry.words)
         return _Plan(own, common, required, words, *op.arity)
 
-    def metadata(self, data: bytes) -> Metadata | None:
-        if data not in self._metadata:
-            found = read_metadata(data, self.reading.warnings)
-            self._metadata[data] = found if found.fields else None
-        return self._metadata[data]
-
     def legal(self, name: str, what: str) -> str:
         """A name that can stand in a text; as XLA makes one, other characters become ``_``."""
         if _NAME.fullmatch(name) and name not in DTYPES and not _KEPT.match(name):
@@ -252,37 +242,16 @@ class _ModuleReader:
             self.reading.warnings.append(message)
 
 
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """The rows to read, the attributes that must be there, the words of others, and how many operands."""
 
-    __slots__ = ("common", "least", "most", "own", "required", "words")
-
-    def __init__(
-        self,
-        own: tuple[Row, ...],
-        common: tuple[Row, ...],
-        required: tuple[str, ...],
-        words: tuple[tuple[str, tuple[str, ...]], ...],
-        least: int,
-        most: int,
-    ) -> None:
-        self.own = own
-        self.common = common
-        self.required = required
-        self.words = words
-        self.least = least
-        self.most = most
-
-
-class _Needs:
-    """What instructions need, by their ids."""
-
-    def __init__(self, protos: dict[int, Any]) -> None:
-        self._protos = protos
-
-    def of(self, number: int) -> tuple[int, ...]:
-        proto = self._protos[number]
-        return (*proto.operand_ids, *proto.control_predecessor_ids)
+    own: tuple[Row, ...]
+    common: tuple[Row, ...]
+    required: tuple[str, ...]
+    words: tuple[tuple[str, tuple[str, ...]], ...]
+    least: int
+    most: int
 
 
 # XLA writes these for ops that have no use for them.
@@ -334,3 +303,37 @@ def _sequences(proto: Any) -> dict[int, list[int]]:
     if not proto.HasField("schedule"):
         return {}
     return {entry.key: list(entry.value.instruction_ids) for entry in proto.schedule.sequences}
+
+
+def _sorted_by_needs(
+    ids: Sequence[int], needs: Callable[[int], Iterable[int]], what: Callable[[int], str]
+) -> list[int]:
+    """``ids`` so that each comes after those it needs, otherwise as they are.
+
+    Raises ``Problem`` naming a cycle by ``what``.
+    """
+    order: list[int] = []
+    done: set[int] = set()
+    for start in ids:
+        if start in done:
+            continue
+        stack = [(start, iter(needs(start)))]
+        path, on_path = [start], {start}
+        while stack:
+            current, rest = stack[-1]
+            needed = next((entry for entry in rest if entry not in done), None)
+            if needed is None:
+                stack.pop()
+                path.pop()
+                on_path.discard(current)
+                done.add(current)
+                order.append(current)
+            elif needed in on_path:
+                cycle = [*path[path.index(needed) :], needed]
+                shown = [what(entry) for entry in cycle[:8]]
+                raise Problem(f"depends on itself: {' needs '.join(shown)}")
+            else:
+                stack.append((needed, iter(needs(needed))))
+                path.append(needed)
+                on_path.add(needed)
+    return order

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields as dataclass_fields
+from operator import attrgetter
 from typing import Any
 
 from hloopt.dataclass import dataclass
 from hloopt.proto.entry import Entry, Target
-from hloopt.proto.messages import new, text
-from hloopt.proto.problem import Problem
+from hloopt.proto.messages import decode, encoded, new, text
+from hloopt.proto.problem import within
+from hloopt.proto.schema import named
 from hloopt.proto.words import number_of, word_of
 from hloopt.types import Text
 
 __all__ = [
     "Row",
+    "field",
     "flag",
     "integers",
     "number",
-    "numbers_in",
     "of_message",
+    "plain",
+    "put",
     "quoted",
-    "shape",
+    "records",
     "word",
     "word_text",
 ]
@@ -43,123 +48,121 @@ class Row:
     always: bool = False
 
 
-def number(name: str, field: str = "", *, unless: int | None = None) -> Row:
-    """An integer, left out where it is ``unless``."""
-    field = field or name
+def field(
+    name: str,
+    path: str,
+    take: Callable[[Any], Any],
+    give: Callable[[Any], Any],
+    *,
+    always: bool = False,
+) -> Row:
+    """An attribute in one field, which a ``path`` with dots finds in a message.
 
-    def read(entry: Entry) -> int | None:
-        value: int = getattr(entry.proto, field)
-        return None if value == unless else value
-
-    def write(target: Target, value: int) -> None:
-        setattr(target.proto, field, value)
-
-    return Row(name, (field,), read, write, unless is None)
-
-
-def flag(name: str, field: str = "") -> Row:
-    """``true``, or nothing."""
-    field = field or name
-
-    def read(entry: Entry) -> bool | None:
-        return True if getattr(entry.proto, field) else None
-
-    def write(target: Target, value: bool) -> None:
-        setattr(target.proto, field, bool(value))
-
-    return Row(name, (field,), read, write)
-
-
-def integers(name: str, field: str = "", *, optional: bool = False) -> Row:
-    """``{1,0}``; where ``optional``, an empty list is left out."""
-    field = field or name
-
-    def read(entry: Entry) -> tuple[int, ...] | None:
-        return tuple(getattr(entry.proto, field)) or (None if optional else ())
-
-    def write(target: Target, value: tuple[int, ...]) -> None:
-        getattr(target.proto, field).extend(value)
-
-    return Row(name, (field,), read, write, not optional)
-
-
-def numbers_in(name: str, kind: str, field: str, inner: str, *, optional: bool = True) -> Row:
-    """A list of integers in a message."""
-
-    def read(entry: Entry) -> tuple[int, ...] | None:
-        found = tuple(getattr(entry.message(kind, field), inner))
-        return found or (None if optional else ())
-
-    def write(target: Target, value: tuple[int, ...]) -> None:
-        getattr(target.message(kind, field), inner).extend(value)
-
-    return Row(name, (field,), read, write, not optional)
-
-
-def word(name: str, field: str, words: Mapping[int, str], *, unless: int | None = None) -> Row:
-    """A word for an enum's number, left out where it is ``unless``."""
-
-    def read(entry: Entry) -> str | None:
-        value = getattr(entry.proto, field)
-        return None if value == unless else word_of(words, value, field)
-
-    def write(target: Target, value: str) -> None:
-        setattr(target.proto, field, number_of(words, value))
-
-    return Row(name, (field,), read, write, unless is None)
-
-
-def word_text(name: str, field: str) -> Row:
-    """A word the proto has as text."""
-
-    def read(entry: Entry) -> str | None:
-        return text(getattr(entry.proto, field)) or None
-
-    def write(target: Target, value: str) -> None:
-        setattr(target.proto, field, value.encode())
-
-    return Row(name, (field,), read, write)
-
-
-def quoted(name: str, field: str = "", *, unless: str = "") -> Row:
-    """A string in quotes, left out where it is empty or ``unless``."""
-    field = field or name
-
-    def read(entry: Entry) -> Text | None:
-        value = text(getattr(entry.proto, field))
-        return None if value in {"", unless} else Text(value)
-
-    def write(target: Target, value: str) -> None:
-        setattr(target.proto, field, str(value).encode("utf-8", "surrogateescape"))
-
-    return Row(name, (field,), read, write)
-
-
-def shape(name: str, field: str = "") -> Row:
-    """A shape."""
-    field = field or name
+    ``take`` makes the value of what is there, or None; ``give`` is its inverse.
+    """
+    outer, *inner = (path or name).split(".")
+    kind = named("Instruction")[outer].kind
+    found = attrgetter(".".join(inner or [outer]))
+    *way, last = inner or [outer]
 
     def read(entry: Entry) -> Any:
-        data = getattr(entry.proto, field)
-        try:
-            return entry.reading.shapes.read(data) if data else None
-        except Problem as problem:
-            raise problem.within(field) from None
+        return take(found(entry.message(kind, outer) if inner else entry.proto))
 
     def write(target: Target, value: Any) -> None:
-        setattr(target.proto, field, target.writing.shapes.write(value))
+        holder = target.message(kind, outer) if inner else target.proto
+        for part in way:
+            holder = getattr(holder, part)
+        put(holder, last, give(value))
 
-    return Row(name, (field,), read, write)
+    return Row(name, (outer,), read, write, always)
+
+
+def put(message: Any, name: str, value: Any) -> None:
+    """Set a field; a tuple goes into one that is repeated."""
+    if isinstance(value, tuple):
+        getattr(message, name).extend(value)
+    else:
+        setattr(message, name, value)
+
+
+def number(name: str, path: str = "", *, unless: int | None = None) -> Row:
+    """An integer, left out where it is ``unless``."""
+    return field(
+        name, path, lambda value: None if value == unless else value, int, always=unless is None
+    )
+
+
+def flag(name: str, path: str = "", *, always: bool = False) -> Row:
+    """``true``, or nothing, unless it is there ``always``."""
+    return field(
+        name, path, lambda value: value or (False if always else None), bool, always=always
+    )
+
+
+def integers(name: str, path: str = "", *, optional: bool = False) -> Row:
+    """``{1,0}``; where ``optional``, an empty list is left out."""
+    empty = None if optional else ()
+    return field(name, path, lambda value: tuple(value) or empty, tuple, always=not optional)
+
+
+def word(name: str, path: str, words: Mapping[int, str], *, unless: int | None = None) -> Row:
+    """A word for an enum's number, left out where it is ``unless``."""
+    outer = path.partition(".")[0]
+
+    def take(value: int) -> str | None:
+        return None if value == unless else word_of(words, value, outer)
+
+    return field(name, path, take, lambda value: number_of(words, value), always=unless is None)
+
+
+def word_text(name: str, path: str) -> Row:
+    """A word the proto has as text."""
+    return field(name, path, lambda value: text(value) or None, str.encode)
+
+
+def quoted(name: str, path: str = "", *, unless: str = "") -> Row:
+    """A string in quotes, left out where it is empty or ``unless``."""
+
+    def take(value: bytes) -> Text | None:
+        found = text(value)
+        return None if found in {"", unless} else Text(found)
+
+    return field(name, path, take, encoded)
+
+
+def records(
+    make: type[Any], *columns: str
+) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+    """What reads the messages of a repeated field as records, and what writes them.
+
+    ``columns`` are the fields of a message in the order of those of the dataclass ``make``.
+    """
+    names = [one.name for one in dataclass_fields(make)]
+
+    def read(several: Any) -> Any:
+        return tuple(make(*(plain(getattr(one, name)) for name in columns)) for one in several)
+
+    def write(several: Any, values: Any) -> None:
+        for value in values:
+            given = (getattr(value, name) for name in names)
+            several.add(**dict(zip(columns, given, strict=False)))
+
+    return read, write
+
+
+def plain(value: Any) -> Any:
+    """The numbers of a repeated field as a tuple; others as they are."""
+    return value if isinstance(value, int) else tuple(value)
 
 
 def of_message(
     name: str,
-    field: str,
-    kind: str,
+    path: str,
     read_message: Callable[[Any], Any],
     write_message: Callable[[Any, Any], None],
 ) -> Row:
     """An attribute that a message of its own holds; equal messages and values are read and made once."""
+    kind = named("Instruction")[path].kind
 
     def made(value: Any) -> Any:
         message = new(kind)
@@ -167,24 +170,14 @@ def of_message(
         return message
 
     def taken(data: bytes, warnings: list[str]) -> Any:
-        from hloopt.proto.messages import decode
-
-        return read_message(decode(kind, data, warnings)) or _NOTHING
+        return read_message(decode(kind, data, warnings)) or None
 
     def read(entry: Entry) -> Any:
-        data = getattr(entry.proto, field)
-        if not data:
-            return None
-        try:
-            value = entry.reading.once(taken, data)
-        except Problem as problem:
-            raise problem.within(field) from None
-        return None if value is _NOTHING else value
+        data = getattr(entry.proto, path)
+        with within(path):
+            return entry.reading.once(taken, data) if data else None
 
     def write(target: Target, value: Any) -> None:
-        setattr(target.proto, field, target.writing.once(made, value))
+        setattr(target.proto, path, target.writing.once(made, value))
 
-    return Row(name, (field,), read, write)
-
-
-_NOTHING = object()
+    return Row(name, (path,), read, write)

@@ -18,7 +18,7 @@ from functools import cache
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["MESSAGES", "Field", "fields"]
+__all__ = ["MESSAGES", "Field", "fields", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,12 @@ def fields(message: str) -> dict[int, Field]:
                 int(number), name, word.rstrip("*~"), word.endswith("*"), "~" in word, len(kind) > 1
             )
     return rows
+
+
+@cache
+def named(message: str) -> dict[str, Field]:
+    """The fields of a message by their names."""
+    return {field.name: field for field in fields(message).values()}
 
 
 MESSAGES: dict[str, str] = {

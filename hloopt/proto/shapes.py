@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import Problem, within
 from hloopt.proto.words import BUFFER, DIM_LEVELS, ELEMENT_TYPES, TUPLE, number_of, word_of
 from hloopt.types import UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape, dtype
 
@@ -39,10 +39,8 @@ class ShapeReader:
         if kind in (TUPLE, BUFFER):
             parts = []
             for index, part in enumerate(proto.tuple_shapes):
-                try:
+                with within(f"tuple_shapes[{index}]"):
                     parts.append(self.read(part, depth + 1))
-                except Problem as problem:
-                    raise problem.within(f"tuple_shapes[{index}]") from None
             return TupleShape(tuple(parts)) if kind == TUPLE else _buffer(parts)
         element = dtype(word_of(ELEMENT_TYPES, kind, "element_type"))
         sizes = tuple(proto.dimensions)
@@ -62,10 +60,8 @@ class ShapeReader:
             dims = tuple(UNBOUNDED if size == _LEAST else size for size in sizes)
         layout = None if dims else _SCALAR
         if proto.HasField("layout"):
-            try:
+            with within("layout"):
                 layout = self._layout(proto.layout, len(dims), depth)
-            except Problem as problem:
-                raise problem.within("layout") from None
         return ArrayShape(element, dims, layout, dynamic)
 
     def _layout(self, proto: Any, rank: int, depth: int) -> Layout:
@@ -86,22 +82,20 @@ class ShapeReader:
             yield "T" + "".join(
                 f"({','.join(map(_extent, tile.dimensions))})" for tile in proto.tiles
             )
-        if proto.tail_padding_alignment_in_elements not in (0, 1):
-            yield f"L({proto.tail_padding_alignment_in_elements})"
-        if proto.index_primitive_type:
-            yield f"#({word_of(ELEMENT_TYPES, proto.index_primitive_type, 'index_primitive_type')})"
-        if proto.pointer_primitive_type:
-            yield f"*({word_of(ELEMENT_TYPES, proto.pointer_primitive_type, 'pointer_primitive_type')})"
-        if proto.element_size_in_bits:
-            yield f"E({proto.element_size_in_bits})"
-        if proto.memory_space:
-            yield f"S({proto.memory_space})"
+        yield from _numbers(proto, "L#*ES")
         for split in proto.split_configs:
             yield f"SC({split.dimension}:{','.join(map(str, split.split_indices))})"
         if proto.HasField("physical_shape"):
             yield f"P({self.read(proto.physical_shape, depth + 1)})"
-        if proto.dynamic_shape_metadata_prefix_bytes:
-            yield f"M({proto.dynamic_shape_metadata_prefix_bytes})"
+        yield from _numbers(proto, "M")
+
+
+def _numbers(proto: Any, letters: str) -> Iterator[str]:
+    for letter in letters:
+        field = _NUMBERS[letter]
+        value = getattr(proto, field)
+        if value and not (letter == "L" and value == 1):
+            yield f"{letter}({word_of(ELEMENT_TYPES, value, field) if letter in _TYPES else value})"
 
 
 def _buffer(parts: list[Shape]) -> BufferShape:
@@ -170,31 +164,30 @@ class ShapeWriter:
             for tile in value[1:-1].split(")("):
                 sizes = [_LEAST if size == "*" else int(size) for size in tile.split(",")]
                 proto.tiles.add().dimensions.extend(sizes)
-        elif letter == "L":
-            proto.tail_padding_alignment_in_elements = int(value[1:-1])
-        elif letter == "#":
-            proto.index_primitive_type = number_of(ELEMENT_TYPES, value[1:-1])
-        elif letter == "*":
-            proto.pointer_primitive_type = number_of(ELEMENT_TYPES, value[1:-1])
-        elif letter == "E":
-            proto.element_size_in_bits = int(value[1:-1])
-        elif letter == "S":
-            proto.memory_space = int(value[1:-1])
-        elif letter == "M":
-            proto.dynamic_shape_metadata_prefix_bytes = int(value[1:-1])
+        elif letter in _NUMBERS:
+            word = value[1:-1]
+            number = number_of(ELEMENT_TYPES, word) if letter in _TYPES else int(word)
+            setattr(proto, _NUMBERS[letter], number)
         elif letter == "SC":
             dimension, _, indices = value[1:-1].partition(":")
             split = proto.split_configs.add(dimension=int(dimension))
             split.split_indices.extend(map(int, indices.split(",")))
         else:
-            self._levels(proto, value[1:-1].split(","))
-
-    def _levels(self, proto: Any, levels: list[str]) -> None:
-        for level in levels:
-            proto.dim_level_types.append(number_of(DIM_LEVELS, level.rstrip("+~")))
-            proto.dim_unique.append("+" not in level)
-            proto.dim_ordered.append("~" not in level)
+            for level in value[1:-1].split(","):
+                proto.dim_level_types.append(number_of(DIM_LEVELS, level.rstrip("+~")))
+                proto.dim_unique.append("+" not in level)
+                proto.dim_ordered.append("~" not in level)
 
 
+# The parts of a layout that are one number, or the element type that has the number.
+_NUMBERS = {
+    "L": "tail_padding_alignment_in_elements",
+    "#": "index_primitive_type",
+    "*": "pointer_primitive_type",
+    "E": "element_size_in_bits",
+    "S": "memory_space",
+    "M": "dynamic_shape_metadata_prefix_bytes",
+}
+_TYPES = "#*"
 # A tile list is one part; a physical shape (P) has parentheses of its own and is left to the error.
 _PART = re.compile(r"(SC|[DTL#*ESM])((?:\([^()]*\))+)")

@@ -7,12 +7,15 @@ from math import prod
 from typing import Any
 
 from hloopt.proto.annotations import read_metadata, write_metadata
-from hloopt.proto.messages import decode, new, text
-from hloopt.proto.problem import Problem
+from hloopt.proto.entry import Entry, Target, said
+from hloopt.proto.messages import decode, encoded, new, text
+from hloopt.proto.problem import Problem, within
+from hloopt.proto.rows import Row
 from hloopt.proto.words import number_of, word_of
 from hloopt.types import (
     AxisRef,
     DimSharding,
+    Domain,
     IotaList,
     Mesh,
     MeshGroups,
@@ -20,9 +23,10 @@ from hloopt.types import (
     NamedSharding,
     Sharding,
     Tiles,
+    Verbatim,
 )
 
-__all__ = ["read", "read_mesh_groups", "write_mesh_groups", "write_sharding"]
+__all__ = ["DOMAIN", "SHARDING", "read_iota", "read_mesh_groups", "write_mesh_groups"]
 
 _MAXIMAL, _TUPLE, _OTHER = 1, 2, 3
 _TYPES = {0: "replicated", 1: "maximal", 4: "manual", 5: "unknown", 6: "unreduced"}
@@ -30,8 +34,7 @@ _GROUPS = ("shard_as", "shard_like")
 _AXES = ("replicated", "unreduced", "manual")
 
 
-def read(data: bytes, warnings: list[str]) -> Sharding:
-    """The sharding in the bytes of an ``OpSharding``; raises ``Problem``."""
+def _decoded(data: bytes, warnings: list[str]) -> Sharding:
     return _read(decode("OpSharding", data, warnings), warnings, nested=False)
 
 
@@ -60,26 +63,26 @@ def _read_tiles(proto: Any) -> Tiles:
     dims = tuple(proto.tile_assignment_dimensions)
     ids: tuple[int, ...] | IotaList = tuple(proto.tile_assignment_devices)
     if proto.iota_reshape_dims:
-        ids = _read_iota(dims, proto.iota_reshape_dims, proto.iota_transpose_perm)
+        ids = read_iota(dims, proto.iota_reshape_dims, proto.iota_transpose_perm)
     last = tuple(word_of(_TYPES, kind, "last_tile_dims") for kind in proto.last_tile_dims)
     return Tiles(dims, ids, proto.replicate_on_last_tile_dim, last or None)
 
 
-def _read_iota(dims: Iterable[int], reshape: Iterable[int], order: Iterable[int]) -> IotaList:
+def read_iota(dims: Iterable[int], reshape: Iterable[int], order: Iterable[int]) -> IotaList:
+    """A list of devices; an order of one dimension says nothing."""
     permutation = tuple(order)
     return IotaList(tuple(dims), tuple(reshape), permutation if len(permutation) > 1 else ())
 
 
 def _read_metadata(several: Iterable[bytes], warnings: list[str]) -> tuple[Metadata, ...]:
-    return tuple(read_metadata(data, warnings) for data in several)
+    return tuple(read_metadata(data, warnings) or Metadata.of({}) for data in several)
 
 
-def write_sharding(sharding: Sharding) -> Any:
-    """An ``OpSharding``; raises ``Problem`` for what it has no fields for."""
+def _written(sharding: Sharding) -> Any:
     proto = new("OpSharding")
     if sharding.elements is not None:
         proto.type = _TUPLE
-        proto.tuple_shardings.extend(map(write_sharding, sharding.elements))
+        proto.tuple_shardings.extend(map(_written, sharding.elements))
         return proto
     if sharding.named is not None:
         _write_named(proto.named_sharding, sharding.named)
@@ -118,6 +121,46 @@ def _write_tiles(proto: Any, tiles: Tiles) -> None:
 def _write_metadata(several: Any, metadata: Iterable[Metadata]) -> None:
     several.extend(write_metadata(one).SerializeToString() for one in metadata)
 
+
+# ---- attributes -------------------------------------------------------------------------------------
+
+
+def _sharding() -> Row:
+    def read(entry: Entry) -> Verbatim | None:
+        if not entry.proto.HasField("sharding"):
+            return None
+        return Verbatim.of(_field(entry, "sharding"))
+
+    def write(target: Target, value: Verbatim) -> None:
+        found = said("sharding", value, Sharding)
+        target.proto.sharding = target.writing.once(_written, found)
+
+    return Row("sharding", ("sharding",), read, write)
+
+
+def _field(entry: Entry, field: str) -> Sharding:
+    with within(field):
+        found: Sharding = entry.reading.once(_decoded, getattr(entry.proto, field))
+        return found
+
+
+def _domain() -> Row:
+    # XLA's proto calls entry what its text calls exit.
+    fields = ("domain_exit_sharding", "domain_entry_sharding")
+
+    def read(entry: Entry) -> Verbatim:
+        return Verbatim.of(Domain("sharding", *(_field(entry, field) for field in fields)))
+
+    def write(target: Target, value: Verbatim) -> None:
+        found = said("domain", value, Domain)
+        for field, part in zip(fields, (found.entry, found.exit), strict=True):
+            setattr(target.proto, field, target.writing.once(_written, part))
+
+    return Row("domain", fields, read, write, always=True)
+
+
+SHARDING = _sharding()
+DOMAIN = _domain()
 
 # ---- meshes -----------------------------------------------------------------------------------------
 
@@ -169,14 +212,14 @@ def _read_mesh(proto: Any) -> Mesh:
     ids: tuple[int, ...] | IotaList | None = tuple(proto.device_ids) or None
     if proto.HasField("iota_transform"):
         iota = proto.iota_transform
-        ids = _read_iota((prod(iota.reshape_dims),), iota.reshape_dims, iota.transpose_perm)
+        ids = read_iota((prod(iota.reshape_dims),), iota.reshape_dims, iota.transpose_perm)
     return Mesh(tuple((text(axis.name), axis.size) for axis in proto.axes), ids)
 
 
 def _write_mesh(proto: Any, mesh: Mesh) -> None:
     proto.SetInParent()
     for name, size in mesh.axes:
-        proto.axes.add(name=name.encode("utf-8", "surrogateescape"), size=size)
+        proto.axes.add(name=encoded(name), size=size)
     ids = mesh.device_ids
     if isinstance(ids, IotaList):
         proto.iota_transform.reshape_dims.extend(ids.reshape)

@@ -10,22 +10,16 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
 from hloopt.ir import Module
-from hloopt.proto.literals import read_literal, write_literal
+from hloopt.proto.literals import logical, read_literal, write_literal
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import Problem, within
 from hloopt.proto.reader import parse_errors, read_module
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.proto.wire import entries, varint
 from hloopt.proto.writer import module_proto
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape
 
-__all__ = [
-    "Snapshot",
-    "read_delimited_snapshot",
-    "read_snapshot_of",
-    "read_unoptimized_snapshot",
-    "write_snapshot",
-]
+__all__ = ["Snapshot", "read_snapshot_of", "write_snapshot"]
 
 Array = np.ndarray[Any, Any]
 
@@ -43,67 +37,50 @@ class Snapshot:
     results: list[Array]
 
 
-def read_snapshot_of(data: bytes, name: str) -> Snapshot:
-    """A ``HloSnapshot``.  Raises ``ParseError`` naming the field that is wrong."""
+def read_snapshot_of(kind: str, data: bytes, name: str) -> Snapshot:
+    """A ``HloSnapshot``, or a ``HloUnoptimizedSnapshot``, which has inputs for each partition and no results.
+
+    Inputs of several partitions are left out: no single run has them.  As XLA dumps one since 2025
+    (``DelimitedSnapshot``) the message stands behind its length and the arrays follow it.  Each array is
+    eight bytes with the length of its shape, the shape, and the elements in the order of its layout; the
+    message has the length of each.  Raises ``ParseError`` naming the field that is wrong.
+    """
     warnings: list[str] = []
     with parse_errors(name):
-        proto = decode("Snapshot", data, warnings)
-        hlo = decode("Hlo", proto.hlo, warnings)
-        module = read_module(hlo.hlo_module, name)
-        inputs = _arrays(proto.arguments, "arguments", warnings)
-        results = _arrays([proto.result] if proto.result else [], "result", warnings)
+        if kind == "Snapshot":
+            proto = decode("Snapshot", data, warnings)
+            module = read_module(decode("Hlo", proto.hlo, warnings).hlo_module, name)
+            inputs = _arrays(proto.arguments, "arguments", warnings)
+            results = _arrays([proto.result] if proto.result else [], "result", warnings)
+        else:
+            is_delimited = kind == "DelimitedSnapshot"
+            length, start = varint(data, 0) if is_delimited else (len(data), 0)
+            end = start + length
+            proto = decode("UnoptimizedSnapshot", data[start:end], warnings)
+            module = read_module(proto.hlo_module, name)
+            inputs, results = [], []
+            count = len(proto.partitions)
+            if count == 1:
+                field, part = "partitions[0].arguments", proto.partitions[0]
+                if is_delimited:
+                    inputs = _following(data[end:], part.arguments_descriptors, field, warnings)
+                else:
+                    inputs = _arrays(part.arguments, field, warnings)
+            elif count:
+                warnings.append(f"the snapshot has inputs of {count} partitions; they are left out")
     module.warnings += [(-1, warning) for warning in warnings]
     return Snapshot(module, inputs, results)
 
 
-def read_unoptimized_snapshot(data: bytes, name: str) -> Snapshot:
-    """A ``HloUnoptimizedSnapshot``, which has inputs for each partition, and no results.
-
-    Inputs of several partitions are left out: no single run has them.  Raises ``ParseError``.
-    """
-    warnings: list[str] = []
-    with parse_errors(name):
-        proto = decode("UnoptimizedSnapshot", data, warnings)
-        module = read_module(proto.hlo_module, name)
-        inputs: list[Array] = []
-        if len(proto.partitions) == 1:
-            inputs = _arrays(proto.partitions[0].arguments, "partitions[0].arguments", warnings)
-        elif proto.partitions:
-            warnings.append(
-                f"the snapshot has inputs of {len(proto.partitions)} partitions; they are left out"
-            )
-    module.warnings += [(-1, warning) for warning in warnings]
-    return Snapshot(module, inputs, [])
-
-
-def read_delimited_snapshot(data: bytes, name: str) -> Snapshot:
-    """An ``HloUnoptimizedSnapshot`` as XLA dumps it since 2025: the arrays follow the message.
-
-    The message stands behind its length.  Each array is eight bytes with the length of its shape, the
-    shape, and the elements in the order of its layout; the message has the length of each.
-    Raises ``ParseError``.
-    """
-    warnings: list[str] = []
-    with parse_errors(name):
-        length, start = varint(data, 0)
-        proto = decode("UnoptimizedSnapshot", data[start : start + length], warnings)
-        module = read_module(proto.hlo_module, name)
-        inputs: list[Array] = []
-        if len(proto.partitions) == 1:
-            sizes = [_size(descriptor) for descriptor in proto.partitions[0].arguments_descriptors]
-            at, shapes = start + length, ShapeReader(warnings)
-            for index, size in enumerate(sizes):
-                try:
-                    inputs.append(_raw_array(data[at : at + size], size, shapes))
-                except Problem as problem:
-                    raise problem.within(f"partitions[0].arguments[{index}]") from None
-                at += size
-        elif proto.partitions:
-            warnings.append(
-                f"the snapshot has inputs of {len(proto.partitions)} partitions; they are left out"
-            )
-    module.warnings += [(-1, warning) for warning in warnings]
-    return Snapshot(module, inputs, [])
+def _following(
+    data: bytes, descriptors: Sequence[bytes], field: str, warnings: list[str]
+) -> list[Array]:
+    found, at, shapes = [], 0, ShapeReader(warnings)
+    for index, size in enumerate(list(map(_size, descriptors))):
+        with within(f"{field}[{index}]"):
+            found.append(_raw_array(data[at : at + size], size, shapes))
+        at += size
+    return found
 
 
 def _size(descriptor: bytes) -> int:
@@ -126,22 +103,15 @@ def _raw_array(data: bytes, size: int, shapes: ShapeReader) -> Array:
     raw = data[begin:]
     if len(raw) != shape.elements * shape.dtype.numpy.itemsize:
         raise Problem(f"has {len(raw)} bytes of elements, which are not those of {shape}")
-    order = tuple(range(shape.rank))
-    if shape.layout is not None:
-        order = tuple(reversed(shape.layout.minor_to_major))
-    flat = np.frombuffer(bytearray(raw), shape.dtype.numpy)
-    stored = flat.reshape([shape.dims[dim] for dim in order])
-    return np.ascontiguousarray(stored.transpose(np.argsort(order))).reshape(shape.dims)
+    return logical(np.frombuffer(bytearray(raw), shape.dtype.numpy), shape)
 
 
 def _arrays(literals: Sequence[bytes], field: str, warnings: list[str]) -> list[Array]:
     shapes = ShapeReader(warnings)
     found: list[Array] = []
     for index, data in enumerate(literals):
-        try:
+        with within(f"{field}[{index}]"):
             found += _leaves(read_literal(data, shapes, warnings))
-        except Problem as problem:
-            raise problem.within(f"{field}[{index}]") from None
     return found
 
 

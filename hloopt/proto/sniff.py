@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.proto.problem import Problem
-from hloopt.proto.schema import fields
+from hloopt.proto.schema import fields, named
 from hloopt.proto.wire import entries, varint
 
 __all__ = ["kind_of", "part"]
@@ -60,19 +60,14 @@ def part(data: bytes, wanted: int) -> bytes | None:
 
 def _is_module(data: bytes) -> bool:
     """Whether a message has computations with instructions; of those the first is looked at."""
-    first = part(data, _numbers("Module")["computations"])
+    first = part(data, named("Module")["computations"].number)
     if first is None or not _is_made_of(data, "Module"):
         return False
-    instruction = part(first, _numbers("Computation")["instructions"])
+    instruction = part(first, named("Computation")["instructions"].number)
     if instruction is None or not _is_made_of(first, "Computation"):
         return False
-    opcode = part(instruction, _numbers("Instruction")["opcode"])
+    opcode = part(instruction, named("Instruction")["opcode"].number)
     return opcode is not None and opcode.replace(b"-", b"").replace(b"_", b"").isalnum()
-
-
-def _numbers(message: str) -> dict[str, int]:
-    """Numbers of fields."""
-    return {field.name: number for number, field in fields(message).items()}
 
 
 def _is_made_of(data: bytes, message: str) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from hloopt.proto.entry import Entry, Target
 from hloopt.proto.problem import Problem
-from hloopt.proto.rows import Row, of_message
+from hloopt.proto.rows import Row, of_message, plain, put, records
 from hloopt.types import ConvDims, PaddingDim, SliceRange, Window, WindowDim
 
 __all__ = ["DIM_LABELS", "PADDING", "SLICE", "WINDOW"]
@@ -16,62 +15,20 @@ __all__ = ["DIM_LABELS", "PADDING", "SLICE", "WINDOW"]
 _MOST_DIMENSIONS = 64
 
 
+_read_window, _write_window = records(
+    WindowDim,
+    *("size", "stride", "padding_low", "padding_high"),
+    *("base_dilation", "window_dilation", "window_reversal"),
+)
+_read_padding, _write_padding = records(
+    PaddingDim, "edge_padding_low", "edge_padding_high", "interior_padding"
+)
+_read_slice, _write_slice = records(SliceRange, "start", "limit", "stride")
+
+
 def _window(proto: Any) -> Window | None:
-    dims = tuple(
-        WindowDim(
-            dim.size,
-            dim.stride,
-            dim.padding_low,
-            dim.padding_high,
-            dim.base_dilation,
-            dim.window_dilation,
-            dim.window_reversal,
-        )
-        for dim in proto.dimensions
-    )
+    dims = _read_window(proto.dimensions)
     return Window(dims) if dims else None
-
-
-def _write_window(proto: Any, window: Window) -> None:
-    for dim in window.dims:
-        proto.dimensions.add(
-            size=dim.size,
-            stride=dim.stride,
-            padding_low=dim.pad_low,
-            padding_high=dim.pad_high,
-            base_dilation=dim.base_dilation,
-            window_dilation=dim.window_dilation,
-            window_reversal=dim.reversal,
-        )
-
-
-def _padding(proto: Any) -> tuple[PaddingDim, ...]:
-    return tuple(
-        PaddingDim(dim.edge_padding_low, dim.edge_padding_high, dim.interior_padding)
-        for dim in proto.dimensions
-    )
-
-
-def _write_padding(proto: Any, dims: tuple[PaddingDim, ...]) -> None:
-    for dim in dims:
-        proto.dimensions.add(
-            edge_padding_low=dim.low, edge_padding_high=dim.high, interior_padding=dim.interior
-        )
-
-
-def _slice() -> Row:
-    def read(entry: Entry) -> tuple[SliceRange, ...]:
-        return tuple(
-            SliceRange(dim.start, dim.limit, dim.stride) for dim in entry.proto.slice_dimensions
-        )
-
-    def write(target: Target, ranges: tuple[SliceRange, ...]) -> None:
-        for part in ranges:
-            target.proto.slice_dimensions.add(
-                start=part.start, limit=part.limit, stride=part.stride
-            )
-
-    return Row("slice", ("slice_dimensions",), read, write, always=True)
 
 
 # ---- convolutions -----------------------------------------------------------------------------------
@@ -90,19 +47,14 @@ def _labels(letters: str, places: Sequence[int], spatial: Sequence[int]) -> str:
     return "".join(labels)
 
 
+# The first fields of ``ConvDims``, and those of the message: "dimension" or "dimensions" is appended.
+_PLACES = [one.name for one in fields(ConvDims) if one.name != "text"]
+_CONV_DIMS = {name: f"{name}_dimension{'s' * name.endswith('spatial')}" for name in _PLACES}
+
+
 def _conv_dims(proto: Any) -> ConvDims:
-    parts = ConvDims(
-        proto.input_batch_dimension,
-        proto.input_feature_dimension,
-        tuple(proto.input_spatial_dimensions),
-        proto.kernel_input_feature_dimension,
-        proto.kernel_output_feature_dimension,
-        tuple(proto.kernel_spatial_dimensions),
-        proto.output_batch_dimension,
-        proto.output_feature_dimension,
-        tuple(proto.output_spatial_dimensions),
-        "",
-    )
+    places = {name: plain(getattr(proto, field)) for name, field in _CONV_DIMS.items()}
+    parts = ConvDims(**places, text="")
     lhs = _labels("bf", (parts.input_batch, parts.input_feature), parts.input_spatial)
     rhs = _labels(
         "io", (parts.kernel_input_feature, parts.kernel_output_feature), parts.kernel_spatial
@@ -112,24 +64,24 @@ def _conv_dims(proto: Any) -> ConvDims:
 
 
 def _write_conv_dims(proto: Any, dims: ConvDims) -> None:
-    proto.input_batch_dimension = dims.input_batch
-    proto.input_feature_dimension = dims.input_feature
-    proto.input_spatial_dimensions.extend(dims.input_spatial)
-    proto.kernel_input_feature_dimension = dims.kernel_input_feature
-    proto.kernel_output_feature_dimension = dims.kernel_output_feature
-    proto.kernel_spatial_dimensions.extend(dims.kernel_spatial)
-    proto.output_batch_dimension = dims.output_batch
-    proto.output_feature_dimension = dims.output_feature
-    proto.output_spatial_dimensions.extend(dims.output_spatial)
+    for name, field in _CONV_DIMS.items():
+        put(proto, field, getattr(dims, name))
 
 
-WINDOW = of_message("window", "window", "Window", _window, _write_window)
-PADDING = of_message("padding", "padding_config", "PaddingConfig", _padding, _write_padding)
-SLICE = _slice()
-DIM_LABELS = of_message(
-    "dim_labels",
-    "convolution_dimension_numbers",
-    "ConvolutionDimensionNumbers",
-    _conv_dims,
-    _write_conv_dims,
+WINDOW = of_message(
+    "window", "window", _window, lambda proto, window: _write_window(proto.dimensions, window.dims)
 )
+PADDING = of_message(
+    "padding",
+    "padding_config",
+    lambda proto: _read_padding(proto.dimensions),
+    lambda proto, dims: _write_padding(proto.dimensions, dims),
+)
+SLICE = Row(
+    "slice",
+    ("slice_dimensions",),
+    lambda entry: _read_slice(entry.proto.slice_dimensions),
+    lambda target, ranges: _write_slice(target.proto.slice_dimensions, ranges),
+    always=True,
+)
+DIM_LABELS = of_message("dim_labels", "convolution_dimension_numbers", _conv_dims, _write_conv_dims)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloopt.proto.problem import Problem
-from hloopt.proto.schema import Field, fields
+from hloopt.proto.problem import Problem, within
+from hloopt.proto.schema import fields
 
 __all__ = ["entries", "inspect", "varint"]
 
@@ -35,12 +35,10 @@ def inspect(message: str, data: bytes, warnings: list[str], depth: int = 0) -> N
             part = f"{field.name}[{counts.get(field.name, 0)}]"
             counts[field.name] = counts.get(field.name, 0) + 1
         if kind != field.wire_type and not (field.repeated and kind == 2):
-            raise Problem(f"has the wire type {_TYPES[kind]}, not {_wanted(field)}", part)
+            raise Problem(f"has the wire type {_TYPES[kind]}, not {_TYPES[field.wire_type]}", part)
         if kind == 2 and field.is_message:
-            try:
+            with within(part):
                 inspect(field.kind, data[value[0] : value[1]], warnings, depth + 1)
-            except Problem as problem:
-                raise problem.within(part) from None
 
 
 def entries(data: bytes) -> Iterator[tuple[int, int, tuple[int, int]]]:
@@ -78,7 +76,3 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
     raise Problem("a number is truncated" if at >= len(data) else "a number is longer than 64 bits")
-
-
-def _wanted(field: Field) -> str:
-    return _TYPES[field.wire_type]

@@ -8,14 +8,13 @@ from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import op_table
 from hloopt.proto.annotations import write_array, write_frontend, write_metadata
-from hloopt.proto.attributes import COMMON, rows_of
+from hloopt.proto.attributes import rows_by_name
 from hloopt.proto.calls import called_by
 from hloopt.proto.entry import Target, Writing, said
-from hloopt.proto.messages import new
+from hloopt.proto.messages import encoded, new
 from hloopt.proto.problem import Problem
-from hloopt.proto.rows import Row
 from hloopt.proto.words import ALIAS_KINDS, number_of
-from hloopt.types import Metadata, Shape, Verbatim, attribute_name
+from hloopt.types import Shape, Verbatim, attribute_name
 
 __all__ = ["module_proto"]
 
@@ -61,12 +60,10 @@ class _ModuleWriter:
         self.computations: dict[Computation, int] = {}
         self.instructions: dict[Instruction, int] = {}
         self.names = _unique_names(module)
-        self._rows: dict[str, dict[str, Row]] = {}
-        self._metadata: dict[Metadata, bytes] = {}
 
     def proto(self) -> Any:
         module, proto = self.module, new("Module")
-        proto.name = _bytes(module.name)
+        proto.name = encoded(module.name)
         ordered = walk.callees_first(module)
         fused = {
             callee
@@ -78,7 +75,7 @@ class _ModuleWriter:
             self.computations[computation] = number
             made = proto.computations.add(is_fusion_computation=computation in fused)
             self.computation(computation, made)
-        proto.entry_computation_name = _bytes(module.entry.name)
+        proto.entry_computation_name = encoded(module.entry.name)
         proto.entry_computation_id = self.computations[module.entry]
         try:
             self.header(proto)
@@ -126,7 +123,7 @@ class _ModuleWriter:
         proto = new("ProgramShape")
         proto.parameters.extend([self.writing.shapes.write(shape) for shape in parameters])
         proto.result = self.writing.shapes.write(result)
-        proto.parameter_names.extend(map(_bytes, names))
+        proto.parameter_names.extend(map(encoded, names))
         data: bytes = proto.SerializeToString()
         return data
 
@@ -139,7 +136,7 @@ class _ModuleWriter:
             (tables.file_names, index.file_names),
             (tables.function_names, index.function_names),
         ):
-            field.extend(_bytes(names.get(number, "")) for number in _dense(names))
+            field.extend(encoded(names.get(number, "")) for number in _dense(names))
         for number in _dense(tables.locations):
             index.file_locations.add(**tables.locations.get(number, {}))
         for number in _dense(tables.frames):
@@ -154,7 +151,7 @@ class _ModuleWriter:
 
     def computation(self, computation: Computation, proto: Any) -> None:
         number = self.computations[computation]
-        proto.name = _bytes(computation.name)
+        proto.name = encoded(computation.name)
         proto.id = number
         for serial, instruction in enumerate(computation, 1):
             self.instructions[instruction] = number << _COMPUTATION | serial
@@ -168,11 +165,11 @@ class _ModuleWriter:
         proto.program_shape = self.program_shape(
             computation.parameter_shapes, computation.result_shape, names
         )
-        proto.execution_thread = _bytes(computation.execution_thread or "main")
+        proto.execution_thread = encoded(computation.execution_thread or "main")
 
     def instruction(self, instruction: Instruction, proto: Any) -> None:
-        proto.name = _bytes(self.names[instruction])
-        proto.opcode = _bytes(instruction.opcode)
+        proto.name = encoded(self.names[instruction])
+        proto.opcode = encoded(instruction.opcode)
         proto.shape = self.writing.shapes.write(instruction.shape)
         proto.id = self.instructions[instruction]
         proto.operand_ids.extend([self.instructions[part] for part in instruction.operands])
@@ -180,7 +177,7 @@ class _ModuleWriter:
             before = [self.instructions[part] for part in instruction.control_predecessors]
             proto.control_predecessor_ids.extend(before)
         if instruction.metadata is not None:
-            proto.metadata = self.metadata(instruction.metadata)
+            proto.metadata = self.writing.once(write_metadata, instruction.metadata)
         for field in _ALWAYS.get(instruction.opcode, ()):
             setattr(proto, field, b"")
         if instruction.opcode == "outfeed" and instruction.operands:
@@ -194,7 +191,7 @@ class _ModuleWriter:
         called = called_by(instruction.opcode, attributes)
         proto.called_computation_ids.extend([self.computations[part] for part in called])
         calls = walk.calls_by_attribute(instruction) if called else {}
-        rows = self.rows(instruction.opcode)
+        rows = rows_by_name(instruction.opcode)
         target = Target(self.writing, instruction, proto)
         for name, value in attributes.items():
             if name in calls:
@@ -206,19 +203,6 @@ class _ModuleWriter:
                 )
             rows[name].write(target, value)
         target.finish()
-
-    def rows(self, opcode: str) -> dict[str, Row]:
-        found = self._rows.get(opcode)
-        if found is None:
-            found = {row.name: row for row in (*rows_of(opcode), *COMMON)}
-            self._rows[opcode] = found
-        return found
-
-    def metadata(self, metadata: Metadata) -> bytes:
-        found = self._metadata.get(metadata)
-        if found is None:
-            found = self._metadata[metadata] = write_metadata(metadata).SerializeToString()
-        return found
 
     def error(self, instruction: Instruction, problem: Problem) -> UnsupportedError:
         source = self.module.source
@@ -267,7 +251,3 @@ def _name(module: Module) -> str:
 
 def _dense(rows: dict[int, Any]) -> range:
     return range(1, max(rows, default=0) + 1)
-
-
-def _bytes(value: str) -> bytes:
-    return value.encode("utf-8", "surrogateescape")
