@@ -27,7 +27,7 @@ from hloopt.proto.messages import encoded, text
 from hloopt.proto.precision import ALGORITHM, OPERAND_PRECISION, RESULT_ACCURACY
 from hloopt.proto.problem import Problem, within
 from hloopt.proto.rows import (
-    Row,
+    ProtoRow,
     field,
     flag,
     integers,
@@ -57,7 +57,7 @@ _DIMENSIONS = integers("dimensions")
 _DIMENSIONS_OPTIONAL = integers("dimensions", optional=True)
 
 
-def _backend_config() -> Row:
+def _backend_config() -> ProtoRow:
     """Bytes in the instruction, or in the module's table of payloads."""
 
     def read(entry: Entry) -> Verbatim | None:
@@ -77,7 +77,7 @@ def _backend_config() -> Row:
         raw = unquote(word) if word[:1] in {'"', "'"} else word
         target.proto.backend_config = encoded(raw)
 
-    return Row("backend_config", ("backend_config", "backend_config_payload"), read, write)
+    return ProtoRow("backend_config", ("backend_config", "backend_config_payload"), read, write)
 
 
 # After those of the opcode and the computations it calls.
@@ -94,7 +94,7 @@ COMMON = (
 # ---- attributes of one op ---------------------------------------------------------------------------
 
 
-def _aliasing() -> Row:
+def _aliasing() -> ProtoRow:
     """Parts of the result in the buffers of operands; kinds have no field."""
     name, field = "output_to_operand_aliasing", "output_operand_aliasing"
     taken, put = records(AliasEntry, "output_shape_index", "operand_index", "operand_shape_index")
@@ -106,10 +106,10 @@ def _aliasing() -> Row:
     def write(target: Target, value: Verbatim) -> None:
         put(target.proto.output_operand_aliasing, said(name, value, tuple))
 
-    return Row(name, (field,), read, write)
+    return ProtoRow(name, (field,), read, write)
 
 
-def _comparison_type() -> Row:
+def _comparison_type() -> ProtoRow:
     """Left out where it is that of the operands' element type."""
 
     def usual(of: Shape) -> str:
@@ -127,7 +127,7 @@ def _comparison_type() -> Row:
         kind = value or usual(target.instruction.operands[0].shape)
         target.proto.comparison_type = kind.encode()
 
-    return Row("type", ("comparison_type",), read, write)
+    return ProtoRow("type", ("comparison_type",), read, write)
 
 
 def _epsilon(value: float) -> float:
@@ -149,7 +149,7 @@ def _listed(value: int) -> tuple[int, ...]:
     return (value,)
 
 
-def _prefetch() -> Row:
+def _prefetch() -> ProtoRow:
     field = "cross_program_prefetch_index"
 
     def read(entry: Entry) -> int | None:
@@ -160,10 +160,10 @@ def _prefetch() -> Row:
     def write(target: Target, value: int) -> None:
         target.proto.cross_program_prefetch_index = value
 
-    return Row(field, (field, "is_cross_program_prefetch"), read, write)
+    return ProtoRow(field, (field, "is_cross_program_prefetch"), read, write)
 
 
-def _constraints() -> Row:
+def _constraints() -> ProtoRow:
     """The layouts a custom call asks for; an empty list says that there are no operands."""
 
     def read(entry: Entry) -> tuple[Shape, ...] | None:
@@ -180,10 +180,10 @@ def _constraints() -> Row:
         target.proto.operand_shapes_with_layout.extend(map(target.writing.shapes.write, value))
 
     fields = ("constrain_layout", "operand_shapes_with_layout")
-    return Row("operand_layout_constraints", fields, read, write)
+    return ProtoRow("operand_layout_constraints", fields, read, write)
 
 
-def _outfeed_shape() -> Row:
+def _outfeed_shape() -> ProtoRow:
     name = "outfeed_shape"
 
     def read(entry: Entry) -> Shape | None:
@@ -194,10 +194,10 @@ def _outfeed_shape() -> Row:
     def write(target: Target, value: Shape) -> None:
         target.proto.outfeed_shape = target.writing.shapes.write(value)
 
-    return Row(name, (name,), read, write)
+    return ProtoRow(name, (name,), read, write)
 
 
-def _literal(*, of_constant: bool) -> Row:
+def _literal(*, of_constant: bool) -> ProtoRow:
     """A constant's value, elided where the proto has none; a custom call's literal."""
 
     def read(entry: Entry) -> Literal | None:
@@ -219,7 +219,7 @@ def _literal(*, of_constant: bool) -> Row:
             made = write_literal(value, target.writing.shapes)
             target.proto.literal = made.SerializeToString()
 
-    return Row("literal", ("literal",), read, write, always=of_constant)
+    return ProtoRow("literal", ("literal",), read, write, always=of_constant)
 
 
 _ALIASING = _aliasing()
@@ -243,7 +243,7 @@ _SORTED = flag("indices_are_sorted")
 _GATHER, _SCATTER = "gather_dimension_numbers.", "scatter_dimension_numbers."
 
 
-def _in(message: str, *names: str, optional: bool = False) -> Iterator[Row]:
+def _in(message: str, *names: str, optional: bool = False) -> Iterator[ProtoRow]:
     return (integers(name, message + name, optional=optional) for name in names)
 
 
@@ -255,7 +255,7 @@ _WRITTEN = frozenset(
     if not {entry.name for entry in row.attributes}
     <= {"result_accuracy", *row.computation_attributes()}
 )
-_ROWS: Mapping[str, tuple[Row, ...]] = op_table(
+_ROWS: Mapping[str, tuple[ProtoRow, ...]] = op_table(
     {
         "all-gather": (*_COLLECTIVE, _DIMENSIONS, _GLOBAL),
         "all-gather-start": (*_COLLECTIVE, _DIMENSIONS, _GLOBAL),
@@ -370,13 +370,13 @@ _ROWS: Mapping[str, tuple[Row, ...]] = op_table(
 
 
 @cache
-def rows_by_name(opcode: str) -> Mapping[str, Row]:
+def rows_by_name(opcode: str) -> Mapping[str, ProtoRow]:
     """All rows of an opcode by their attributes."""
     return {row.name: row for row in (*rows_of(opcode), *COMMON)}
 
 
 @cache
-def rows_of(opcode: str) -> tuple[Row, ...]:
+def rows_of(opcode: str) -> tuple[ProtoRow, ...]:
     """The rows of an opcode, in the order of the text; those of ``COMMON`` follow its calls."""
     unary = op_of(opcode).is_elementwise and op_of(opcode).arity == (1, 1)
     return (*_ROWS.get(opcode, ()), *(RESULT_ACCURACY,) * unary)

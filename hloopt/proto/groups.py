@@ -8,7 +8,7 @@ from typing import Any
 from hloopt.proto.entry import Entry, Target, kept, said
 from hloopt.proto.messages import new
 from hloopt.proto.problem import Problem
-from hloopt.proto.rows import Row, flag, integers, of_message, word
+from hloopt.proto.rows import ProtoRow, flag, integers, of_message, word
 from hloopt.proto.sharding import read_iota, read_mesh_groups, write_mesh_groups
 from hloopt.proto.words import TRANSPOSES
 from hloopt.types import IotaList, MeshGroups, TupleShape, Verbatim, leaves
@@ -28,7 +28,7 @@ __all__ = [
 # ---- collectives ------------------------------------------------------------------------------------
 
 
-def _channel() -> Row:
+def _channel() -> ProtoRow:
     """Zero and less say that there is none; old protos have the number under another name."""
 
     def read(entry: Entry) -> int | None:
@@ -40,10 +40,10 @@ def _channel() -> Row:
     def write(target: Target, value: int) -> None:
         target.proto.channel_id = value
 
-    return Row("channel_id", ("channel_id", "all_reduce_id"), read, write)
+    return ProtoRow("channel_id", ("channel_id", "all_reduce_id"), read, write)
 
 
-def _replica_groups() -> Row:
+def _replica_groups() -> ProtoRow:
     """Written out, as an iota, or by the axes of a mesh; old protos have them in other fields."""
     fields = (
         "replica_groups",
@@ -80,7 +80,7 @@ def _replica_groups() -> Row:
                 made.replica_groups.add().replica_ids.extend(group)
         setattr(target.proto, field, made.SerializeToString())
 
-    return Row("replica_groups", fields, read, write, always=True)
+    return ProtoRow("replica_groups", fields, read, write, always=True)
 
 
 def _listed(proto: Any) -> tuple[tuple[int, ...], ...]:
@@ -92,7 +92,7 @@ def _iota(proto: Any) -> IotaList:
     return read_iota(dims, proto.iota_reshape_dims, proto.iota_transpose_perm)
 
 
-def _pairs() -> Row:
+def _pairs() -> ProtoRow:
     name = "source_target_pairs"
 
     def read(entry: Entry) -> tuple[tuple[int, int], ...]:
@@ -102,10 +102,10 @@ def _pairs() -> Row:
         for source, destination in value:
             target.proto.source_target_pairs.add(source=source, target=destination)
 
-    return Row(name, (name,), read, write, always=True)
+    return ProtoRow(name, (name,), read, write, always=True)
 
 
-def _slice_sizes() -> Row:
+def _slice_sizes() -> ProtoRow:
     """One list in the proto: the sizes for each array of the input, as many as it has dimensions."""
 
     def read(entry: Entry) -> tuple[tuple[int, ...], ...] | None:
@@ -128,7 +128,7 @@ def _slice_sizes() -> Row:
         for sizes in value:
             target.proto.dynamic_slice_sizes.extend(sizes)
 
-    return Row("slice_sizes", ("dynamic_slice_sizes",), read, write)
+    return ProtoRow("slice_sizes", ("dynamic_slice_sizes",), read, write)
 
 
 CHANNEL_ID = _channel()
@@ -139,7 +139,7 @@ SLICE_SIZES = _slice_sizes()
 # ---- dimension numbers ------------------------------------------------------------------------------
 
 
-def _dot(path: str) -> Iterator[Row]:
+def _dot(path: str) -> Iterator[ProtoRow]:
     for side in ("lhs", "rhs"):
         for dims in ("batch", "contracting"):
             inner = f"{path}.{side}_{dims}_dimensions"

@@ -19,7 +19,7 @@ from hloopt.proto.calls import calls
 from hloopt.proto.entry import Entry, Reading
 from hloopt.proto.messages import decode, text
 from hloopt.proto.problem import Problem, within
-from hloopt.proto.rows import Row
+from hloopt.proto.rows import ProtoRow
 from hloopt.proto.schema import fields
 from hloopt.types import DTYPES
 
@@ -246,8 +246,8 @@ class _ModuleReader:
 class _Plan:
     """The rows to read, the attributes that must be there, the words of others, and how many operands."""
 
-    own: tuple[Row, ...]
-    common: tuple[Row, ...]
+    own: tuple[ProtoRow, ...]
+    common: tuple[ProtoRow, ...]
     required: tuple[str, ...]
     words: tuple[tuple[str, tuple[str, ...]], ...]
     least: int

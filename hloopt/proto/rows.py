@@ -16,7 +16,7 @@ from hloopt.proto.words import number_of, word_of
 from hloopt.types import Text
 
 __all__ = [
-    "Row",
+    "ProtoRow",
     "field",
     "flag",
     "integers",
@@ -32,7 +32,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProtoRow:
     """One attribute.
 
     fields  the fields of ``Instruction`` it is made of
@@ -55,7 +55,7 @@ def field(
     give: Callable[[Any], Any],
     *,
     always: bool = False,
-) -> Row:
+) -> ProtoRow:
     """An attribute in one field, which a ``path`` with dots finds in a message.
 
     ``take`` makes the value of what is there, or None; ``give`` is its inverse.
@@ -74,7 +74,7 @@ def field(
             holder = getattr(holder, part)
         put(holder, last, give(value))
 
-    return Row(name, (outer,), read, write, always)
+    return ProtoRow(name, (outer,), read, write, always)
 
 
 def put(message: Any, name: str, value: Any) -> None:
@@ -85,27 +85,27 @@ def put(message: Any, name: str, value: Any) -> None:
         setattr(message, name, value)
 
 
-def number(name: str, path: str = "", *, unless: int | None = None) -> Row:
+def number(name: str, path: str = "", *, unless: int | None = None) -> ProtoRow:
     """An integer, left out where it is ``unless``."""
     return field(
         name, path, lambda value: None if value == unless else value, int, always=unless is None
     )
 
 
-def flag(name: str, path: str = "", *, always: bool = False) -> Row:
+def flag(name: str, path: str = "", *, always: bool = False) -> ProtoRow:
     """``true``, or nothing, unless it is there ``always``."""
     return field(
         name, path, lambda value: value or (False if always else None), bool, always=always
     )
 
 
-def integers(name: str, path: str = "", *, optional: bool = False) -> Row:
+def integers(name: str, path: str = "", *, optional: bool = False) -> ProtoRow:
     """``{1,0}``; where ``optional``, an empty list is left out."""
     empty = None if optional else ()
     return field(name, path, lambda value: tuple(value) or empty, tuple, always=not optional)
 
 
-def word(name: str, path: str, words: Mapping[int, str], *, unless: int | None = None) -> Row:
+def word(name: str, path: str, words: Mapping[int, str], *, unless: int | None = None) -> ProtoRow:
     """A word for an enum's number, left out where it is ``unless``."""
     outer = path.partition(".")[0]
 
@@ -115,12 +115,12 @@ def word(name: str, path: str, words: Mapping[int, str], *, unless: int | None =
     return field(name, path, take, lambda value: number_of(words, value), always=unless is None)
 
 
-def word_text(name: str, path: str) -> Row:
+def word_text(name: str, path: str) -> ProtoRow:
     """A word the proto has as text."""
     return field(name, path, lambda value: text(value) or None, str.encode)
 
 
-def quoted(name: str, path: str = "", *, unless: str = "") -> Row:
+def quoted(name: str, path: str = "", *, unless: str = "") -> ProtoRow:
     """A string in quotes, left out where it is empty or ``unless``."""
 
     def take(value: bytes) -> Text | None:
@@ -160,7 +160,7 @@ def of_message(
     path: str,
     read_message: Callable[[Any], Any],
     write_message: Callable[[Any, Any], None],
-) -> Row:
+) -> ProtoRow:
     """An attribute that a message of its own holds; equal messages and values are read and made once."""
     kind = named("Instruction")[path].kind
 
@@ -180,4 +180,4 @@ def of_message(
     def write(target: Target, value: Any) -> None:
         setattr(target.proto, path, target.writing.once(made, value))
 
-    return Row(name, (path,), read, write)
+    return ProtoRow(name, (path,), read, write)

@@ -10,7 +10,7 @@ from hloopt.proto.annotations import read_metadata, write_metadata
 from hloopt.proto.entry import Entry, Target, said
 from hloopt.proto.messages import decode, encoded, new, text
 from hloopt.proto.problem import Problem, within
-from hloopt.proto.rows import Row
+from hloopt.proto.rows import ProtoRow
 from hloopt.proto.words import number_of, word_of
 from hloopt.types import (
     AxisRef,
@@ -125,7 +125,7 @@ def _write_metadata(several: Any, metadata: Iterable[Metadata]) -> None:
 # ---- attributes -------------------------------------------------------------------------------------
 
 
-def _sharding() -> Row:
+def _sharding() -> ProtoRow:
     def read(entry: Entry) -> Verbatim | None:
         if not entry.proto.HasField("sharding"):
             return None
@@ -135,7 +135,7 @@ def _sharding() -> Row:
         found = said("sharding", value, Sharding)
         target.proto.sharding = target.writing.once(_written, found)
 
-    return Row("sharding", ("sharding",), read, write)
+    return ProtoRow("sharding", ("sharding",), read, write)
 
 
 def _field(entry: Entry, field: str) -> Sharding:
@@ -144,7 +144,7 @@ def _field(entry: Entry, field: str) -> Sharding:
         return found
 
 
-def _domain() -> Row:
+def _domain() -> ProtoRow:
     # XLA's proto calls entry what its text calls exit.
     fields = ("domain_exit_sharding", "domain_entry_sharding")
 
@@ -156,7 +156,7 @@ def _domain() -> Row:
         for field, part in zip(fields, (found.entry, found.exit), strict=True):
             setattr(target.proto, field, target.writing.once(_written, part))
 
-    return Row("domain", fields, read, write, always=True)
+    return ProtoRow("domain", fields, read, write, always=True)
 
 
 SHARDING = _sharding()

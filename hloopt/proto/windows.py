@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from hloopt.proto.problem import Problem
-from hloopt.proto.rows import Row, of_message, plain, put, records
+from hloopt.proto.rows import ProtoRow, of_message, plain, put, records
 from hloopt.types import ConvDims, PaddingDim, SliceRange, Window, WindowDim
 
 __all__ = ["DIM_LABELS", "PADDING", "SLICE", "WINDOW"]
@@ -77,7 +77,7 @@ PADDING = of_message(
     lambda proto: _read_padding(proto.dimensions),
     lambda proto, dims: _write_padding(proto.dimensions, dims),
 )
-SLICE = Row(
+SLICE = ProtoRow(
     "slice",
     ("slice_dimensions",),
     lambda entry: _read_slice(entry.proto.slice_dimensions),
