@@ -49,34 +49,34 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 corpus: $(VENV)/.installed-dev  ## everything in the folder HLOOPT_CORPUS names, resumable; writes tests/scoreboard.json
-	$(BIN)/python tests/corpus/score.py --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.score --jobs $(JOBS)
 
 kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, no GPU needed: registers, spills, stack
-	$(BIN)/python tests/corpus/compile_kernels.py --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.compile_kernels --jobs $(JOBS)
 
 emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the emulator, resumable; adds to the scoreboard
 	HLOOPT_SLOW=1 $(PYTEST) -q -m slow
-	$(BIN)/python tests/corpus/score.py --emulated --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.score --emulated --jobs $(JOBS)
 
 mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable
-	$(BIN)/python tests/corpus/mutate_kernels.py --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.mutate_kernels --jobs $(JOBS)
 
 campaign-random campaign-mutations campaign-pipelines: $(VENV)/.installed-dev
-	$(BIN)/python tests/campaigns/campaign.py $(@:campaign-%=%) --jobs $(JOBS)
+	$(BIN)/python -m tests.campaigns.campaign $(@:campaign-%=%) --jobs $(JOBS)
 
 campaign-random:  ## random modules in random spelling by every executor, resumable; writes tests/campaigns.json
 campaign-mutations:  ## changed texts and protocol buffers: refused with a place, or the same results everywhere
 campaign-pipelines:  ## random pipelines of passes with random options: valid after each, the same results
 
 baseline: $(VENV)/.installed-dev  ## what the product gives, recorded, or held against what was; BASELINE="--part samples"
-	$(BIN)/python tests/baseline/baseline.py check --jobs $(JOBS) $(BASELINE)
+	$(BIN)/python -m tests.baseline.baseline check --jobs $(JOBS) $(BASELINE)
 
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
-	$(BIN)/python tests/benchmarks/bench.py
+	$(BIN)/python -m tests.benchmarks.bench
 
 bench-gpu: $(VENV)/.installed-dev  ## on a machine with a GPU: beside XLA there, and beside the copy of memory
-	$(BIN)/python tests/benchmarks/gpu.py
-	$(BIN)/python tests/benchmarks/bench_loops.py
+	$(BIN)/python -m tests.benchmarks.gpu
+	$(BIN)/python -m tests.benchmarks.bench_loops
 
 study: $(VENV)/.installed  ## Cartpole: which pass buys what, measured and predicted, each result verified; build/study.html
 	$(BIN)/hloopt study --strategies samples/cartpole/study.toml --html build/study.html --out build/study

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parent / "benchmarks"
-sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "oracle")]
+from tests.benchmarks import (
+    children,
+    executing,
+)
+from tests.benchmarks.children import Program, drawn, ours, saved
 
-import children  # noqa: E402 - the path of the helpers comes first
-import executing  # noqa: E402
-from children import Program, drawn, ours, saved  # noqa: E402
+FOLDER = Path(__file__).parent / "benchmarks"
 
 TEXT = """
 HloModule m
@@ -96,7 +96,7 @@ def test_ratios_are_to_the_figure_of_the_same_kind() -> None:
 
 def test_all_tables_have_a_name_and_a_title() -> None:
     """``--json`` and ``--only`` go by the names."""
-    import bench
+    from tests.benchmarks import bench
 
     assert {"starting", "executing", "memory", "models"} <= {*bench.TABLES, *bench.LONG}
     assert json.dumps([title for _, title in (*bench.TABLES.values(), *bench.LONG.values())])

@@ -15,7 +15,7 @@ from hloopt import cache_folder as module
 from hloopt.cache_folder import cache_folder, own_folder
 from hloopt.runtime.compiled_cache import CompiledCache
 from hloopt.text import tables
-from support import invoke
+from tests.helpers.support import invoke
 
 
 def test_a_named_folder_counts_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

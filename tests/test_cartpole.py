@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import hloopt
-from harness import compile_everywhere
 from hloopt.backends.emulator import EmulatorDevice
-from loop_programs import resized
+from tests.codegen.harness import compile_everywhere
+from tests.helpers.loop_programs import resized
 
 KEY = np.array([3, 14], np.uint32)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import golden
+from tests.helpers import golden
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.rglob("*.test"))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from graphs import graph_difference
 from hloopt.ir import Module, build, edit
 from hloopt.text.parser import parse_module
 from hloopt.types import Text, array, scalar
+from tests.helpers.graphs import graph_difference
 
 TEXT = """HloModule m, is_scheduled=true
 

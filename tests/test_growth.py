@@ -8,7 +8,6 @@ from math import log
 from typing import Final
 
 import pytest
-from growing import SHAPES, doubled_calls
 
 import hloopt
 from hloopt.backends.native.compile import plan_native
@@ -25,7 +24,8 @@ from hloopt.report.cost import kernel_costs
 from hloopt.report.stats import module_stats
 from hloopt.targets import find_gpu
 from hloopt.verify import verify_module
-from support import count_calls
+from tests.helpers.growing import SHAPES, doubled_calls
+from tests.helpers.support import count_calls
 
 _SIZE: Final = 20
 _EXPONENT: Final = 1.2

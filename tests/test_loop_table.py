@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import hloopt
-from harness import compile_everywhere
 from hloopt.backends.device_compile import prepare
 from hloopt.backends.emulator import EmulatorDevice
 from hloopt.errors import UnsupportedError
@@ -24,8 +23,9 @@ from hloopt.fusion.plan import FusionPlan
 from hloopt.pipelines import PIPELINES
 from hloopt.runtime.inputs import load_inputs
 from hloopt.runtime.judge import Judge
-from loop_programs import SAMPLES, Array, emulated, kernel_of, resized, text_of
-from support import Sample, mismatch, recorded, sample_table
+from tests.codegen.harness import compile_everywhere
+from tests.helpers.loop_programs import SAMPLES, Array, emulated, kernel_of, resized, text_of
+from tests.helpers.support import Sample, mismatch, recorded, sample_table
 
 LOOPS = sample_table(SAMPLES / "loops")
 BOARD = Path(__file__).with_name("loop_board.json")

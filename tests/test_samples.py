@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hloopt
-from support import Sample, invoke, sample_table
+from tests.helpers.support import Sample, invoke, sample_table
 
 FOLDER = Path(__file__).resolve().parent.parent / "samples"
 SAMPLES = sample_table(FOLDER)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from support import Recorded, as_type, mismatch
+from tests.helpers.support import Recorded, as_type, mismatch
 
 NAN, INF = float("nan"), float("inf")
 

@@ -11,7 +11,7 @@ from hloopt.analysis.loop_config import known_trip_count
 from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.toml_text import parse_toml
-from support import invoke
+from tests.helpers.support import invoke
 
 MODULE = "HloModule m\nENTRY e { ROOT p = f32[4] parameter(0) }\n"
 BIG = "9" * 5000

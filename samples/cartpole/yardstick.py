@@ -66,6 +66,7 @@ class Yardstick:
 def seconds(yardstick: Yardstick, repeat: int) -> float:
     """The median of ``repeat`` launches: on a GPU by its own clock, elsewhere by the host's."""
     from hloopt.runtime.cuda import CudaDevice
+
     from hloopt.runtime.timing import measure
 
     if isinstance(yardstick.device, CudaDevice):

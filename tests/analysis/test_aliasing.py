@@ -7,7 +7,7 @@ import pytest
 import hloopt
 from hloopt.analysis.aliasing import Aliasing, analyze_aliasing
 from hloopt.ir import Instruction, Module
-from support import count_calls
+from tests.helpers.support import count_calls
 
 LOOP = """HloModule m
 cond { c = (s32[], f32[4]{0}, f32[4]{0}) parameter(0) ci = s32[] get-tuple-element(c), index=0

@@ -11,7 +11,7 @@ import hloopt
 from hloopt.analysis.differences import Difference, differences
 from hloopt.ir import Module, edit
 from hloopt.ir.fingerprint import fingerprint
-from support import count_calls
+from tests.helpers.support import count_calls
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from large_bodies import looked_up, shuffled_halves, wavelet
 
 import hloopt
 from hloopt.analysis import written_code
@@ -12,6 +11,7 @@ from hloopt.analysis.written_code import elements_of_thread, written
 from hloopt.backends.device_compile import prepare
 from hloopt.codegen.program import kernel_steps
 from hloopt.ir import Instruction
+from tests.helpers.large_bodies import looked_up, shuffled_halves, wavelet
 
 FUSED = "priority-fusion,cse,dce"
 

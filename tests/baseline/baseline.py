@@ -33,14 +33,9 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-_ROOMS = ("baseline", "campaigns", "corpus", "oracle", "properties")
-sys.path[:0] = [*(str(HERE.parent / room) for room in _ROOMS), str(HERE.parent), str(ROOT)]
-
-from baseline_child import Subject, work  # noqa: E402 - the paths come first
-from baseline_compare import Comparison, compare, report  # noqa: E402
-from baseline_items import (  # noqa: E402
+from tests.baseline.baseline_child import Subject, work
+from tests.baseline.baseline_compare import Comparison, compare, report
+from tests.baseline.baseline_items import (
     KINDS,
     Item,
     belongs,
@@ -49,10 +44,13 @@ from baseline_items import (  # noqa: E402
     random_items,
     sample_items,
 )
-from baseline_store import Record, Store  # noqa: E402
-from product_tokens import size  # noqa: E402
-from store import digest  # noqa: E402
-from worker import NoAnswer, Worker  # noqa: E402
+from tests.baseline.baseline_store import Record, Store
+from tests.baseline.product_tokens import size
+from tests.corpus.store import digest
+from tests.corpus.worker import NoAnswer, Worker
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
 STORE = ROOT / ".corpus" / "baseline"
 TARGET = "h200"
@@ -229,7 +227,8 @@ class _Run:
     def _answers(self) -> None:
         command = (
             sys.executable,
-            str(HERE / "baseline.py"),
+            "-m",
+            "tests.baseline.baseline",
             "work",
             "--target",
             self.chosen.target,

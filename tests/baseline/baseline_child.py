@@ -28,9 +28,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import golden
 import hloopt
-from compile_kernels import written
 from hloopt.analysis.cost import module_cost
 from hloopt.backends.device_compile import DeviceOptions, Prepared, prepare
 from hloopt.backends.native.compile import prepare_native
@@ -40,10 +38,12 @@ from hloopt.ir import Module
 from hloopt.kernels.selection import KernelSelection
 from hloopt.report.plan import plan_text
 from hloopt.runtime.inputs import generate_all, load_all_inputs
-from machine_code import instruction_counts
-from native_stages import MOST_SOURCE, MOST_WORK
-from records import record_of
-from special_inputs import special_inputs
+from tests.baseline.machine_code import instruction_counts
+from tests.corpus.compile_kernels import written
+from tests.corpus.native_stages import MOST_SOURCE, MOST_WORK
+from tests.corpus.records import record_of
+from tests.helpers import golden
+from tests.properties.special_inputs import special_inputs
 
 __all__ = ["Examined", "Subject", "answer", "array_digest", "text_digest", "work"]
 

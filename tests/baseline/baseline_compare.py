@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from baseline_store import Key, Record
+from tests.baseline.baseline_store import Key, Record
 
 __all__ = ["LONGER", "Comparison", "Difference", "compare", "report"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from baseline_child import Subject, text_digest
-from baseline_store import Store
 from hloopt.presets import XLA_PRESETS
-from parts import tasks
+from tests.baseline.baseline_child import Subject, text_digest
+from tests.baseline.baseline_store import Store
+from tests.corpus.parts import tasks
 
 __all__ = [
     "ARCHITECTURES",
@@ -114,7 +114,7 @@ def random_items(store: Store, count: int) -> Iterator[Item]:
         name = f"random/{number:04}"
         text = store.drawn(name)
         if text is None:
-            from campaign_modules import OPCODES, campaign_module
+            from tests.campaigns.campaign_modules import OPCODES, campaign_module
 
             text = campaign_module(random.Random(name), OPCODES[number % len(OPCODES)])
             store.draw(name, text_digest(text), text)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from store import rows
+from tests.corpus.store import rows
 
 __all__ = ["Key", "Record", "Store"]
 

@@ -1,4 +1,4 @@
-"""How large the product is: ``python tests/baseline/product_tokens.py [FOLDER]``.
+"""How large the product is: ``python -m tests.baseline.product_tokens [FOLDER]``.
 
 Tokens of Python that say something (no comments, docstrings, imports, line ends or indentation), docstring lines,
 public names, and the lines of whatever else is shipped.

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import baseline
-from baseline_child import Examined, Subject, answer, array_digest, text_digest
-from baseline_compare import Comparison, compare, report
-from baseline_items import ARCHITECTURES, KINDS, Item, random_items, sample_items
-from baseline_store import Record, Store
 from hloopt.backends.nvrtc import compile_cuda
-from machine_code import instruction_counts
-from product_tokens import python_figures
+from tests.baseline import baseline
+from tests.baseline.baseline_child import Examined, Subject, answer, array_digest, text_digest
+from tests.baseline.baseline_compare import Comparison, compare, report
+from tests.baseline.baseline_items import ARCHITECTURES, KINDS, Item, random_items, sample_items
+from tests.baseline.baseline_store import Record, Store
+from tests.baseline.machine_code import instruction_counts
+from tests.baseline.product_tokens import python_figures
 
 TEXT = """HloModule m
 

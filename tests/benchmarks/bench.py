@@ -22,26 +22,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import hloopt
+from tests.benchmarks.blocking import BLOCKING, blocking
+from tests.benchmarks.executing import EXECUTING, executing, native
+from tests.benchmarks.large_models import MODELS, models
+from tests.benchmarks.looping import LOOPING, looping
+from tests.benchmarks.moving import MOVING, moving
+from tests.benchmarks.native_kernels import NATIVE_KERNELS, native_kernels
+from tests.benchmarks.optimizing import OPTIMIZING, optimizing
+from tests.benchmarks.remembering import MEMORY, memory
+from tests.benchmarks.starting import STARTING, starting
+from tests.benchmarks.trips import TRIPS, trips
+from tests.helpers.support import as_type, sample_table
+from tests.oracle.oracle import ask, available
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "oracle")]
-
-import numpy as np  # noqa: E402 - the paths of the test helpers come first
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-import hloopt  # noqa: E402
-from blocking import BLOCKING, blocking  # noqa: E402
-from executing import EXECUTING, executing, native  # noqa: E402
-from large_models import MODELS, models  # noqa: E402
-from looping import LOOPING, looping  # noqa: E402
-from moving import MOVING, moving  # noqa: E402
-from native_kernels import NATIVE_KERNELS, native_kernels  # noqa: E402
-from optimizing import OPTIMIZING, optimizing  # noqa: E402
-from oracle import ask, available  # noqa: E402
-from remembering import MEMORY, memory  # noqa: E402
-from starting import STARTING, starting  # noqa: E402
-from support import as_type, sample_table  # noqa: E402
-from trips import TRIPS, trips  # noqa: E402
 
 FOLDER = ROOT / "samples"
 MEGABYTE = 1_000_000
@@ -90,7 +89,15 @@ def read_repeatedly(path: str, count: int) -> list[tuple[float, float]]:
 
 def read_in_new_process(path: Path, count: int) -> list[tuple[float, float]]:
     """The same in a process of its own."""
-    command = [sys.executable, __file__, "--read", str(path), "--count", str(count)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.bench",
+        "--read",
+        str(path),
+        "--count",
+        str(count),
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return [tuple(pair) for pair in json.loads(result.stdout)]
 

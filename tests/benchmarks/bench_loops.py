@@ -22,12 +22,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gpu import ROOT, show, theirs
-
 import hloopt
 from hloopt.backends import check_device
 from hloopt.errors import DeviceError
 from hloopt.runtime.inputs import load_inputs
+from tests.benchmarks.gpu import ROOT, show, theirs
 
 CARTPOLE = ROOT / "samples" / "cartpole"
 STEPS = 1000

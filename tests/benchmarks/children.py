@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from hloopt.types import DTYPES
-from oracle import python
-from support import as_type, recorded
+from tests.helpers.support import as_type, recorded
+from tests.oracle.oracle import python
 
 __all__ = ["FOLDER", "Program", "child", "ours", "programs", "saved", "scratch", "theirs"]
 

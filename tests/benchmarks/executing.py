@@ -13,9 +13,9 @@ from functools import cache
 from math import exp, log
 from typing import Any
 
-from children import Program, ours, programs, saved, theirs
 from hloopt.errors import HlooptError
-from oracle import available
+from tests.benchmarks.children import Program, ours, programs, saved, theirs
+from tests.oracle.oracle import available
 
 __all__ = ["EXECUTING", "executing"]
 

@@ -17,17 +17,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import hloopt
+from hloopt.errors import DeviceError, HlooptError
+from hloopt.runtime.inputs import generate, load_inputs
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
-
-import numpy as np  # noqa: E402 - the paths of the test helpers come first
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-import hloopt  # noqa: E402
-from hloopt.errors import DeviceError, HlooptError  # noqa: E402
-from hloopt.runtime.inputs import generate, load_inputs  # noqa: E402
 
 MEGABYTE = 1 << 20
 SIZES = (64 * MEGABYTE, 256 * MEGABYTE, 1024 * MEGABYTE)

@@ -12,14 +12,13 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+import hloopt
+from hloopt.backends.native.compile import compile_native
+from hloopt.ops import OPS
+from hloopt.runtime.inputs import generate
+from hloopt.targets.host import HOST
 
-import hloopt  # noqa: E402
-from hloopt.backends.native.compile import compile_native  # noqa: E402
-from hloopt.ops import OPS  # noqa: E402
-from hloopt.runtime.inputs import generate  # noqa: E402
-from hloopt.targets.host import HOST  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 _ELEMENTS = 1 << 14
 _SECONDS = 0.2

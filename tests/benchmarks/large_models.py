@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from children import ours, saved, theirs
-from oracle import available
-from remembering import large_models
+from tests.benchmarks.children import ours, saved, theirs
+from tests.benchmarks.remembering import large_models
+from tests.oracle.oracle import available
 
 __all__ = ["MODELS", "models"]
 

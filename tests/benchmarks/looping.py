@@ -16,7 +16,7 @@ from hloopt.backends.numpy.loop_plan import Blocking
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.ir import Module
 from hloopt.pipelines import PIPELINES
-from support import Array
+from tests.helpers.support import Array
 
 __all__ = ["LOOPING", "looping"]
 

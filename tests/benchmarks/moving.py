@@ -12,7 +12,7 @@ import numpy as np
 
 import hloopt
 from hloopt.runtime.inputs import generate
-from support import Array
+from tests.helpers.support import Array
 
 __all__ = ["MOVING", "moving"]
 

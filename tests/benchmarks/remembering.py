@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from children import FOLDER, Program, child, programs, saved
+from tests.benchmarks.children import FOLDER, Program, child, programs, saved
 
 __all__ = ["MEMORY", "memory"]
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from children import ROOT, child
+from tests.benchmarks.children import ROOT, child
 
 __all__ = ["STARTING", "starting"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import hloopt
-from support import Array
+from tests.helpers.support import Array
 
 __all__ = ["TRIPS", "trips"]
 

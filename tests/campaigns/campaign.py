@@ -26,12 +26,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tests.corpus.worker import NoAnswer, Worker
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-_ROOMS = ("campaigns", "corpus", "oracle", "passes", "properties")
-sys.path[:0] = [*(str(HERE.parent / room) for room in _ROOMS), str(HERE.parent), str(ROOT)]
-
-from worker import NoAnswer, Worker  # noqa: E402 - the paths come first
 
 BOARD = HERE.parent / "campaigns.json"
 FINDINGS = ROOT / ".corpus" / "findings"
@@ -95,7 +93,7 @@ def summary(name: str, row: Row) -> str:
 
 def judged(name: str, index: int) -> Row:
     """The answer to a case; what it raises is ``failed``, with the innermost place in hloopt."""
-    from campaign_checks import CAMPAIGNS
+    from tests.campaigns.campaign_checks import CAMPAIGNS
 
     try:
         answer = CAMPAIGNS[name].judge(index)
@@ -130,7 +128,7 @@ def work(name: str) -> None:
 def worker(name: str) -> Worker:
     """This thread's child."""
     if not hasattr(_LOCAL, "worker"):
-        command = (sys.executable, str(Path(__file__).resolve()), name, "--worker")
+        command = (sys.executable, "-m", "tests.campaigns.campaign", name, "--worker")
         cache = {"HLOOPT_CACHE_DIR": str(ROOT / ".corpus" / "compiled")}
         _LOCAL.worker = Worker(command, WAIT, os.environ | cache)
     return _LOCAL.worker  # type: ignore[no-any-return]
@@ -154,7 +152,7 @@ def answers(
 
 def keep_finding(name: str, index: int, what: str) -> None:
     """Write down the case and what it breaks."""
-    from campaign_checks import CAMPAIGNS
+    from tests.campaigns.campaign_checks import CAMPAIGNS
 
     folder = FINDINGS / f"{name}-{index}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -210,7 +208,7 @@ def main() -> int:
     if options.worker:
         work(options.name)
         return 0
-    from campaign_checks import CAMPAIGNS
+    from tests.campaigns.campaign_checks import CAMPAIGNS
 
     campaign = CAMPAIGNS[options.name]
     if options.index is not None:

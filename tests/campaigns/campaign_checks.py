@@ -29,11 +29,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from respell import respell
-from xla_child import stored
 
 import hloopt
-from campaign_modules import OPCODES, campaign_module
 from hloopt.errors import (
     EvaluationError,
     HlooptError,
@@ -53,12 +50,15 @@ from hloopt.rewrite.spec import pass_text
 from hloopt.runtime.judge import judged
 from hloopt.targets import names as target_names
 from hloopt.types import DTYPES, ArrayShape, leaves
-from judge import check_place, round_trip
-from mutate import TOKENS, Mutator
-from oracle import CHILD, available, python
-from proof import identical
-from special_inputs import special_inputs
-from worker import NoAnswer, Worker
+from tests.campaigns.campaign_modules import OPCODES, campaign_module
+from tests.corpus.judge import check_place, round_trip
+from tests.corpus.mutate import TOKENS, Mutator
+from tests.corpus.worker import NoAnswer, Worker
+from tests.helpers.respell import respell
+from tests.oracle.oracle import CHILD, available, python
+from tests.oracle.xla_child import stored
+from tests.passes.proof import identical
+from tests.properties.special_inputs import special_inputs
 
 __all__ = ["CAMPAIGNS", "Answer", "Campaign"]
 

@@ -17,7 +17,7 @@ from hloopt.errors import ShapeError
 from hloopt.ops import OPS, InferArgs
 from hloopt.text.grammar import read
 from hloopt.types import DTYPES, ArrayShape, Shape, TupleShape, array
-from random_modules import DIMS, TYPES, Kind, Scope, _csv, _Generator
+from tests.properties.random_modules import DIMS, TYPES, Kind, Scope, _csv, _Generator
 
 __all__ = ["OPCODES", "campaign_module", "forms"]
 

@@ -8,11 +8,10 @@ from random import Random
 
 import pytest
 
-import campaign
-import campaign_checks
 import hloopt
-from campaign_checks import CAMPAIGNS, Answer
-from campaign_modules import OPCODES, campaign_module, forms
+from tests.campaigns import campaign, campaign_checks
+from tests.campaigns.campaign_checks import CAMPAIGNS, Answer
+from tests.campaigns.campaign_modules import OPCODES, campaign_module, forms
 
 
 def test_every_opcode_has_a_form_or_a_step() -> None:

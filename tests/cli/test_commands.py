@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hloopt.cli.main import COMMANDS, cli
-from support import invoke
+from tests.helpers.support import invoke
 
 SOFTMAX = """HloModule m
 

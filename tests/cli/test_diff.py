@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 DUMP = SAMPLES / "dump"

@@ -9,7 +9,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from hloopt.cli.main import cli
-from support import invoke
+from tests.helpers.support import invoke
 
 BEFORE = "HloModule {0}\nENTRY e {{\n  x = f32[4] parameter(0)\n  y = f32[4] negate(x)\n  ROOT r = f32[4] negate(y)\n}}\n"
 AFTER = "HloModule {0}\nENTRY e {{\n  ROOT x = f32[4] parameter(0)\n}}\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hloopt.report.rewritten import brief_shape
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule heads
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 DUMP = Path(__file__).parents[2] / "samples" / "xla_dump"
 LOG = next(DUMP.glob("*priority_fusion_dump.txt"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 FEED = """HloModule feed
 

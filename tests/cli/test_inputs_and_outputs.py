@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 GOOD = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] negate(x)\n}\n"
 UNREADABLE = "HloModule m\nENTRY e {\n  ROOT r = f32[4] negate(x)\n}\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loop_programs import SAMPLES
-from support import invoke
+from tests.helpers.loop_programs import SAMPLES
+from tests.helpers.support import invoke
 
 NAME = "a_name_of_many_words_that_a_narrow_table_would_break_somewhere_in_between_and_nobody_could_grep"
 

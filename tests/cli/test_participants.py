@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 SAMPLE = Path(__file__).resolve().parent.parent.parent / "samples" / "parallel" / "ring_attention"
 

@@ -16,7 +16,7 @@ from hloopt.pipelines import PASSES, PIPELINES, parse_pipeline
 from hloopt.presets import XLA_PRESETS, preset_rows
 from hloopt.report.passes import find_rule, rule_json
 from hloopt.simplify import RULES
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m
 ENTRY e {

@@ -16,7 +16,7 @@ from hloopt.cli.files import Text
 from hloopt.dumps import counts, read_dump
 from hloopt.errors import UsageError
 from hloopt.proto import is_proto, read_proto, read_snapshot, write_module, write_snapshot
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
 

@@ -9,7 +9,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from hloopt.cli.main import cli
-from support import invoke
+from tests.helpers.support import invoke
 
 SOFTMAX = """HloModule m
 

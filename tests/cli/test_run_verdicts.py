@@ -18,7 +18,7 @@ from hloopt.cli.watching import Watching
 from hloopt.interpret import evaluate_participants
 from hloopt.interpret.progress import Progress
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
-from support import invoke
+from tests.helpers.support import invoke
 
 SUM = """HloModule m
 add { a = f32[] parameter(0)

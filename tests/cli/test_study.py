@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hloopt import parse, verify
-from support import invoke
+from tests.helpers.support import invoke
 
 MODULE = """HloModule m
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "samples"

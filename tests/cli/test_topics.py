@@ -10,7 +10,7 @@ import pytest
 
 from hloopt.cli.main import COMMANDS, cli
 from hloopt.cli.topics import topics
-from support import invoke
+from tests.helpers.support import invoke
 
 
 def options() -> set[str]:

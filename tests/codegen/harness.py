@@ -24,7 +24,7 @@ from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
 from hloopt.targets import find_target
-from tests.verified import verify_program
+from tests.helpers.verified import verify_program
 
 __all__ = ["check_kernel", "compile_everywhere", "planned", "ran"]
 

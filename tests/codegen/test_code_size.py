@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from large_bodies import PROGRAMS, gradients, loop_text, shuffled_halves
 
 import hloopt
-from harness import check_kernel, planned
 from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
 from hloopt.analysis.parallel_loop import parallel_loop, thread_code, ways
 from hloopt.backends.native.compile import prepare_native
@@ -20,6 +18,8 @@ from hloopt.fusion.loop_verdict import refusal_of
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction
 from hloopt.targets import find_target
+from tests.codegen.harness import check_kernel, planned
+from tests.helpers.large_bodies import PROGRAMS, gradients, loop_text, shuffled_halves
 
 
 def _loop(module: hloopt.Module) -> Instruction:

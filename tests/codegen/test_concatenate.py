@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import hloopt
-from harness import check_kernel, planned
 from hloopt.codegen.program import kernel_steps
+from tests.codegen.harness import check_kernel, planned
 
 TEXT = """HloModule m
 

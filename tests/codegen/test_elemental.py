@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hloopt
-from harness import check_kernel
 from hloopt.backends import check_device
 from hloopt.backends.device_compile import prepare
 from hloopt.backends.emulator import EmulatorDevice
@@ -19,6 +18,7 @@ from hloopt.errors import DeviceError
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
 from hloopt.types import DTYPES
+from tests.codegen.harness import check_kernel
 
 VECTORS = {"unroll": 4, "vector": 4}
 _LINE = re.compile(r"(?:ROOT )?(\w+) = (\(.*?\)|\S+) ([\w-]+)\((.*?)\)(.*)")

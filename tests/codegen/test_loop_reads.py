@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from short_loops import only_loop, program
 
 import hloopt
-from harness import check_kernel
 from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.targets import find_target
+from tests.codegen.harness import check_kernel
+from tests.codegen.short_loops import only_loop, program
 
 TARGET = find_target("h200")
 KERNELS = {"while-per-thread": thread_way, "while-per-block": block_way}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hloopt
-from harness import chooser, compile_everywhere, planned
 from hloopt.backends import check_device
 from hloopt.backends.emulator import EmulatorDevice
 from hloopt.backends.kernel_check import CheckedProgram
@@ -22,6 +21,7 @@ from hloopt.runtime.device import Array
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
 from hloopt.types import DTYPES
+from tests.codegen.harness import chooser, compile_everywhere, planned
 
 
 @pytest.fixture(scope="module", autouse=True)

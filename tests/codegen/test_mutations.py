@@ -6,9 +6,9 @@ import pytest
 
 from hloopt.backends import check_device
 from hloopt.errors import DeviceError
-from mutate_kernels import CAUGHT, Judged, judge, program_of
-from mutation_subjects import SUBJECTS, Subject
-from mutations import Mutation, kernel_texts, mutations, sample
+from tests.corpus.mutate_kernels import CAUGHT, Judged, judge, program_of
+from tests.corpus.mutation_subjects import SUBJECTS, Subject
+from tests.corpus.mutations import Mutation, kernel_texts, mutations, sample
 
 SUBJECT = {subject.name: subject for subject in SUBJECTS}
 

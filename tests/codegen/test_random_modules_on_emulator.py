@@ -16,8 +16,8 @@ from hloopt.backends.device_compile import prepare
 from hloopt.backends.emulator import EmulatorDevice
 from hloopt.backends.kernel_check import CheckedProgram
 from hloopt.errors import DeviceError
-from random_modules import module_text
-from special_inputs import special_inputs
+from tests.properties.random_modules import module_text
+from tests.properties.special_inputs import special_inputs
 
 EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 MOST = 100  # kernels of a run that are looked at

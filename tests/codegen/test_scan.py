@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness import check_kernel, planned
+from tests.codegen.harness import check_kernel, planned
 
 TEXT = """HloModule m
 

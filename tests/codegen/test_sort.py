@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from harness import check_kernel
+from tests.codegen.harness import check_kernel
 
 
 def _text(length: int) -> str:

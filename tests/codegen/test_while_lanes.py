@@ -6,11 +6,8 @@ import random
 import re
 
 import pytest
-import random_loops
-from short_loops import TARGET, fused, looped, program, way_of
 
 import hloopt
-from harness import check_kernel, planned, ran
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneValues
 from hloopt.codegen.program import kernel_steps
 from hloopt.cost_models.loop_time import best_lanes, loop_time
@@ -19,6 +16,9 @@ from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.kernels.spec import Launch
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.runtime.inputs import generate
+from tests.codegen.harness import check_kernel, planned, ran
+from tests.codegen.short_loops import TARGET, fused, looped, program, way_of
+from tests.helpers import random_loops
 
 KERNEL = "while-per-thread"
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import hloopt
-from harness import check_kernel, planned, ran
 from hloopt.analysis.parallel_loop.block_plan import block_plan
 from hloopt.analysis.parallel_loop.block_way import block_loop, block_way
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction, Module
 from hloopt.targets import find_target
+from tests.codegen.harness import check_kernel, planned, ran
 
 TARGET = find_target("h200")
 

@@ -7,15 +7,15 @@ import re
 
 import numpy as np
 import pytest
-import random_loops
-from short_loops import fused, looped, network, program, way_of
 
 import hloopt
-from harness import check_kernel, planned
 from hloopt.backends.nvrtc import compile_cuda
 from hloopt.errors import DeviceError, UsageError
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.rewrite.pass_ import PassLog
+from tests.codegen.harness import check_kernel, planned
+from tests.codegen.short_loops import fused, looped, network, program, way_of
+from tests.helpers import random_loops
 
 KERNEL = "while-per-thread"
 

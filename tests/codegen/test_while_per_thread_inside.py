@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from short_loops import fused, looped, network, program, way_of
 
-from harness import check_kernel
+from tests.codegen.harness import check_kernel
+from tests.codegen.short_loops import fused, looped, network, program, way_of
 
 KERNEL = "while-per-thread"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from loop_module import loop_module
 
 import hloopt
-from harness import check_kernel
 from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.targets import find_target
+from tests.analysis.parallel_loop.loop_module import loop_module
+from tests.codegen.harness import check_kernel
 
 ASKING = {
     "any, and a cap": """  ask = pred[] reduce(more, no), dimensions={0}, to_apply=any

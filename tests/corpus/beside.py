@@ -1,6 +1,6 @@
 """Work left after O2 without fusion, beside what XLA's own GPU pipeline leaves right before its fusion passes.
 
-    python tests/corpus/beside.py [--exact] [NAME...]    a row a program, and opcodes where names are given
+    python -m tests.corpus.beside [--exact] [NAME...]    a row a program, and opcodes where names are given
 
 Both modules get the same ops expanded (``EXPANDED``), and gathers and scatters in one form (``CANONICAL``).  XLA
 changes rounding as it likes: O2 may do so, too (``fast_math``, less a rule that XLA has for CPUs only), except
@@ -22,17 +22,15 @@ from math import exp, inf, log
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT)]
+import hloopt
+from hloopt.analysis.cost import Cost, instruction_cost
+from hloopt.analysis.trip_count import trip_count
+from hloopt.ir import walk
+from hloopt.pipelines import parse_pipeline
+from hloopt.rewrite import Pipeline
+from hloopt.rewrite.entries import select
 
-import hloopt  # noqa: E402 - the path comes first
-from hloopt.analysis.cost import Cost, instruction_cost  # noqa: E402
-from hloopt.analysis.trip_count import trip_count  # noqa: E402
-from hloopt.ir import walk  # noqa: E402
-from hloopt.pipelines import parse_pipeline  # noqa: E402
-from hloopt.rewrite import Pipeline  # noqa: E402
-from hloopt.rewrite.entries import select  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 __all__ = ["FIGURES", "MOST", "geometric_mean", "ratios"]
 

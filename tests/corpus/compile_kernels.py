@@ -1,6 +1,6 @@
 """Every generated kernel compiled with NVRTC, on any machine: registers, spills, stack frames, seconds.
 
-    python tests/corpus/compile_kernels.py [--arch sm_90]... [--flags verify] [--jobs N] [FILE...]
+    python -m tests.corpus.compile_kernels [--arch sm_90]... [--flags verify] [--jobs N] [FILE...]
 
 Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation, and as
 XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2 and after -O3, where
@@ -25,15 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT)]
-
-import hloopt  # noqa: E402 - the path comes first
-from hloopt.analysis.code_size import MOST_CODE, executed_instructions  # noqa: E402
-from hloopt.backends.device_compile import prepare  # noqa: E402
-from hloopt.backends.native.compile import prepare_native  # noqa: E402
-from hloopt.backends.nvrtc import (  # noqa: E402
+import hloopt
+from hloopt.analysis.code_size import MOST_CODE, executed_instructions
+from hloopt.backends.device_compile import prepare
+from hloopt.backends.native.compile import prepare_native
+from hloopt.backends.nvrtc import (
     FLAGS,
     CompilationError,
     Compiled,
@@ -41,13 +37,15 @@ from hloopt.backends.nvrtc import (  # noqa: E402
     compile_cuda,
     nvrtc_for,
 )
-from hloopt.codegen.program import KernelProgram, kernel_steps  # noqa: E402
-from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
-from hloopt.ir import Module  # noqa: E402
-from hloopt.kernel_ir.verifier import KernelError, Places  # noqa: E402
-from hloopt.kernels.plan import Plan  # noqa: E402
-from hloopt.runtime.device_program import descriptions  # noqa: E402
-from tests.verified import verify_native, verify_program  # noqa: E402
+from hloopt.codegen.program import KernelProgram, kernel_steps
+from hloopt.errors import HlooptError, UnsupportedError
+from hloopt.ir import Module
+from hloopt.kernel_ir.verifier import KernelError, Places
+from hloopt.kernels.plan import Plan
+from hloopt.runtime.device_program import descriptions
+from tests.helpers.verified import verify_native, verify_program
+
+ROOT = Path(__file__).resolve().parents[2]
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from oracle import ask
-from records import record_of
-from support import as_type, mismatch
+from tests.corpus.records import record_of
+from tests.helpers.support import as_type, mismatch
+from tests.oracle.oracle import ask
 
 __all__ = ["compiled"]
 

@@ -25,8 +25,8 @@ from hloopt.codegen.program import kernel_steps
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.runtime import library_numpy
 from hloopt.runtime.inputs import generate
-from records import record_of, spread
-from support import Recorded, mismatch
+from tests.corpus.records import record_of, spread
+from tests.helpers.support import Recorded, mismatch
 
 __all__ = ["EMULATED_STAGES", "LOOKED_AT", "agrees", "examine_kernels", "examined"]
 

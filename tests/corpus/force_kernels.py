@@ -1,6 +1,6 @@
 """Every kernel that fits, forced on its instruction on the emulator, beside the interpreter.
 
-    python tests/corpus/force_kernels.py [--flops N] [--seconds N] [--kernel NAME]... [FILE...]
+    python -m tests.corpus.force_kernels [--flops N] [--seconds N] [--kernel NAME]... [FILE...]
 
 Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation).  A
 program is optimised by -O2 and made ready for a device.  Instructions that are alike are tried once, those of more
@@ -19,24 +19,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT)]
+import hloopt
+from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.region import region_of
+from hloopt.backends.trial import try_kernel
+from hloopt.errors import HlooptError
+from hloopt.ir import Instruction
+from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.needed import selectable
+from hloopt.kernels.registry import kernels
+from hloopt.kernels.selection.candidate import candidates
+from hloopt.kernels.structure import signature
+from hloopt.targets import find_target
 
-import hloopt  # noqa: E402 - the path comes first
-from hloopt.analysis.cost import instruction_cost  # noqa: E402
-from hloopt.analysis.region import region_of  # noqa: E402
-from hloopt.backends.trial import try_kernel  # noqa: E402
-from hloopt.errors import HlooptError  # noqa: E402
-from hloopt.ir import Instruction  # noqa: E402
-from hloopt.kernels.kernel import Kernel, Site  # noqa: E402
-from hloopt.kernels.limits import Limits  # noqa: E402
-from hloopt.kernels.lowering import make_ready  # noqa: E402
-from hloopt.kernels.needed import selectable  # noqa: E402
-from hloopt.kernels.registry import kernels  # noqa: E402
-from hloopt.kernels.selection.candidate import candidates  # noqa: E402
-from hloopt.kernels.structure import signature  # noqa: E402
-from hloopt.targets import find_target  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 __all__ = ["Outcome", "force", "main"]
 

@@ -1,7 +1,7 @@
 """What our fusion of 2026 makes of XLA's modules, beside what XLA makes of them.
 
-    python tests/corpus/fusion_beside.py [--after FOLDER] [--pipeline TEXT] [NAME...]
-    python tests/corpus/fusion_beside.py --refusals [NAME...]
+    python -m tests.corpus.fusion_beside [--after FOLDER] [--pipeline TEXT] [NAME...]
+    python -m tests.corpus.fusion_beside --refusals [NAME...]
 
 For each ``corpus/jax`` NAME with ``NAME.prefusion.hlo`` (the module as XLA's fusion passes get it) and
 ``NAME.fused.hlo`` (as they leave it): the kernels of ours and theirs, how many both have (a kernel is the values it
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,24 +21,22 @@ from dataclasses import dataclass, field, fields
 from itertools import takewhile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT)]
+import hloopt
+from hloopt.cost_models.xla_2026 import Xla2026
+from hloopt.errors import HlooptError
+from hloopt.fusion.advice import Advice
+from hloopt.fusion.priority.benefit import Benefits
+from hloopt.fusion.priority_fusion import PriorityFusion
+from hloopt.fusion.replay import replay
+from hloopt.fusion.xla_log import Fused, Ineligible, XlaLog, read_log
+from hloopt.fusion.xla_reasons import code_of
+from hloopt.ir import Computation, Instruction, edit
+from hloopt.pipelines import parse_pipeline
+from hloopt.source import Source
+from hloopt.targets import target
+from tests.helpers.partition import compare_partitions, partition
 
-import hloopt  # noqa: E402 - the path comes first
-from hloopt.cost_models.xla_2026 import Xla2026  # noqa: E402
-from hloopt.errors import HlooptError  # noqa: E402
-from hloopt.fusion.advice import Advice  # noqa: E402
-from hloopt.fusion.priority.benefit import Benefits  # noqa: E402
-from hloopt.fusion.priority_fusion import PriorityFusion  # noqa: E402
-from hloopt.fusion.replay import replay  # noqa: E402
-from hloopt.fusion.xla_log import Fused, Ineligible, XlaLog, read_log  # noqa: E402
-from hloopt.fusion.xla_reasons import code_of  # noqa: E402
-from hloopt.ir import Computation, Instruction, edit  # noqa: E402
-from hloopt.pipelines import parse_pipeline  # noqa: E402
-from hloopt.source import Source  # noqa: E402
-from hloopt.targets import target  # noqa: E402
-from tests.partition import compare_partitions, partition  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 __all__ = ["BOTH", "Outcome", "Verdicts", "compare", "verdicts"]
 

@@ -34,13 +34,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from pipeline_beside import BEFORE, FINAL, compare_kernels
-
-from fusion_beside import BOTH, Verdicts, compare, verdicts
-from fusion_times import Agreement, pricings
 from hloopt.errors import HlooptError
 from hloopt.fusion.xla_log import XlaLog, read_log
 from hloopt.source import Source
+from tests.corpus.fusion_beside import BOTH, Verdicts, compare, verdicts
+from tests.corpus.fusion_times import Agreement, pricings
+from tests.corpus.pipeline_beside import BEFORE, FINAL, compare_kernels
 
 __all__ = [
     "FUSED",

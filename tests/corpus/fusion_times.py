@@ -1,6 +1,6 @@
 """The times our model of 2026 gives fusions, beside those XLA wrote into its log.
 
-    python tests/corpus/fusion_times.py [--worst N] [NAME...]
+    python -m tests.corpus.fusion_times [--worst N] [NAME...]
 
 For each ``corpus/jax`` NAME with ``NAME.fusion_log.txt``: XLA's steps are done again on the module of the log,
 and at each that prices a producer with its users our model is asked for the same two times.  Printed are the
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,18 +24,16 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT)]
+import hloopt
+from hloopt.cost_models.model import Comparison
+from hloopt.cost_models.xla_2026 import Xla2026
+from hloopt.errors import HlooptError
+from hloopt.fusion.replay import Event, replay
+from hloopt.fusion.xla_log import Fused, Priced, XlaLog, read_log
+from hloopt.ir import Instruction
+from hloopt.source import Source
 
-import hloopt  # noqa: E402 - the path comes first
-from hloopt.cost_models.model import Comparison  # noqa: E402
-from hloopt.cost_models.xla_2026 import Xla2026  # noqa: E402
-from hloopt.errors import HlooptError  # noqa: E402
-from hloopt.fusion.replay import Event, replay  # noqa: E402
-from hloopt.fusion.xla_log import Fused, Priced, XlaLog, read_log  # noqa: E402
-from hloopt.ir import Instruction  # noqa: E402
-from hloopt.source import Source  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 __all__ = ["Agreement", "Pricer", "Pricing", "pricings"]
 

@@ -1,8 +1,8 @@
 """Damaged texts against the parser, the printer, the verifier and O2: part of ``make corpus``.
 
-    python tests/corpus/fuzz.py                  100,000 texts, resumable; the broken ones are listed
-    python tests/corpus/fuzz.py --index N        print the text of one number
-    python tests/corpus/fuzz.py --judge N        judge it in this process, with a traceback
+    python -m tests.corpus.fuzz                  100,000 texts, resumable; the broken ones are listed
+    python -m tests.corpus.fuzz --index N        print the text of one number
+    python -m tests.corpus.fuzz --judge N        judge it in this process, with a traceback
 
 The texts are made of the samples, and of the corpus where HLOOPT_CORPUS names it, by the seed and their number
 alone.  They are judged in a child process (``judge.py``) that may take five seconds of processor time a step
@@ -25,13 +25,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from tests.corpus.mutate import Mutator
+from tests.corpus.store import digest, rows
+from tests.corpus.worker import NoAnswer, Worker
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
-
-from mutate import Mutator  # noqa: E402 - the paths come first
-from store import digest, rows  # noqa: E402
-from worker import NoAnswer, Worker  # noqa: E402
 
 CACHE = ROOT / ".corpus"
 SEED = 2026
@@ -58,7 +57,7 @@ def sources(corpus: str | None = os.environ.get("HLOOPT_CORPUS")) -> list[str]:
 
 def judged(mutator: Mutator, index: int, tick: Callable[[], object] = lambda: None) -> str:
     """The outcome of one text; every second one is read strictly, every second one optimised."""
-    from judge import judge
+    from tests.corpus.judge import judge
 
     return judge(mutator.text(index), index % 4 >= 2, index % 2 == 1, tick)
 
@@ -108,7 +107,7 @@ def fuzz(package: str, total: int = COUNT, seed: int = SEED, jobs: int = 1) -> d
     lock, finished, pending = Lock(), count(len(found) + 1), iter(blocks)
 
     def run() -> None:
-        command = (sys.executable, str(Path(__file__).resolve()), "--worker", "--seed", str(seed))
+        command = (sys.executable, "-m", "tests.corpus.fuzz", "--worker", "--seed", str(seed))
         worker = Worker(command, WAIT)
         while True:
             with lock:
@@ -172,7 +171,7 @@ def main() -> int:
         else:
             print(judged(mutator, options.judge))
         return 0
-    from score import package_key
+    from tests.corpus.score import package_key
 
     results = fuzz(package_key(), options.count, options.seed, options.jobs)
     for index, what in sorted(results["broken"].items(), key=lambda item: int(item[0])):

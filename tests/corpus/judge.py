@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import hloopt
-from graphs import graph_difference
 from hloopt.errors import HlooptError, ParseError, VerifyError
 from hloopt.ir import Module
 from hloopt.ir.fingerprint import fingerprint
+from tests.helpers.graphs import graph_difference
 
 __all__ = ["check_place", "judge", "round_trip"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from emulated import EMULATED_STAGES
-from native_stages import NATIVE_STAGES
-from reread import NOT_ITS_OWN
-from stages import ORDER_OPEN, WITHIN_SPREAD
+from tests.corpus.emulated import EMULATED_STAGES
+from tests.corpus.native_stages import NATIVE_STAGES
+from tests.corpus.reread import NOT_ITS_OWN
+from tests.corpus.stages import ORDER_OPEN, WITHIN_SPREAD
 
 __all__ = ["RULES", "Rule", "excuse"]
 

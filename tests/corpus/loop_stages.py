@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import hloopt
-from emulated import agrees, examined
 from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.backends.numpy.loop_plan import Blocking
@@ -28,7 +27,8 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import top_level_computations
 from hloopt.runtime.kernels import module_kernels
 from hloopt.targets import find_target
-from records import record_of
+from tests.corpus.emulated import agrees, examined
+from tests.corpus.records import record_of
 
 __all__ = ["LOOP_STAGES", "examine_loops", "has_loop"]
 

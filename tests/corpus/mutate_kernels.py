@@ -1,6 +1,6 @@
 """Would the checks notice a wrong kernel?  Generated CUDA C with one line changed, run on the emulator.
 
-    python tests/corpus/mutate_kernels.py [--count N] [--seed N] [--seconds N] [--jobs 1|2] [--fresh] [PATTERN]
+    python -m tests.corpus.mutate_kernels [--count N] [--seed N] [--seconds N] [--jobs 1|2] [--fresh] [PATTERN]
 
 Each mutant of a kernel runs inside its program.  It is caught by what a user has: check mode finds something, a
 kernel's results are not the interpreter's, or another order of blocks and threads gives other bits.
@@ -30,33 +30,31 @@ from typing import Any, Literal
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "corpus")]
+import hloopt
+from hloopt.analysis.region import region_of
+from hloopt.backends.emulator import EmulatorDevice
+from hloopt.backends.kernel_check import CheckedProgram
+from hloopt.codegen.program import kernel_steps, render
+from hloopt.errors import DeviceError, EvaluationError
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.plan import Plan, function_name
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.registry import find_kernel
+from hloopt.kernels.selection import choose
+from hloopt.kernels.spec import KernelSpec, Launch
+from hloopt.runtime.device import Array, PointerArgument
+from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
+from hloopt.runtime.trial_inputs import TRIALS, trial_inputs
+from hloopt.targets import find_target
+from tests.corpus.mutation_subjects import SUBJECTS, Subject
+from tests.corpus.mutations import Mutation, kernel_texts, sample
+from tests.corpus.store import rows
 
-import hloopt  # noqa: E402 - the path comes first
-from hloopt.analysis.region import region_of  # noqa: E402
-from hloopt.backends.emulator import EmulatorDevice  # noqa: E402
-from hloopt.backends.kernel_check import CheckedProgram  # noqa: E402
-from hloopt.codegen.program import kernel_steps, render  # noqa: E402
-from hloopt.errors import DeviceError, EvaluationError  # noqa: E402
-from hloopt.ir import Instruction, Module  # noqa: E402
-from hloopt.kernels.kernel import Kernel, Site  # noqa: E402
-from hloopt.kernels.limits import Limits  # noqa: E402
-from hloopt.kernels.lowering import make_ready  # noqa: E402
-from hloopt.kernels.plan import Plan, function_name  # noqa: E402
-from hloopt.kernels.planning import plan_program  # noqa: E402
-from hloopt.kernels.registry import find_kernel  # noqa: E402
-from hloopt.kernels.selection import choose  # noqa: E402
-from hloopt.kernels.spec import KernelSpec, Launch  # noqa: E402
-from hloopt.runtime.device import Array, PointerArgument  # noqa: E402
-from hloopt.runtime.inputs import generate  # noqa: E402
-from hloopt.runtime.judge import judged  # noqa: E402
-from hloopt.runtime.trial_inputs import TRIALS, trial_inputs  # noqa: E402
-from hloopt.targets import find_target  # noqa: E402
-from mutation_subjects import SUBJECTS, Subject  # noqa: E402
-from mutations import Mutation, kernel_texts, sample  # noqa: E402
-from store import rows  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 __all__ = ["Batch", "Judged", "judge", "main"]
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import hloopt
-from emulated import agrees
 from hloopt.analysis.cost import module_cost
 from hloopt.backends.native.compile import prepare_native
 from hloopt.backends.native.program import NativeProgram
@@ -24,8 +23,9 @@ from hloopt.ir import Module
 from hloopt.runtime.inputs import generate
 from hloopt.types import of_numpy
 from hloopt.verify import violations
-from records import record_of, tolerance_of
-from support import Recorded
+from tests.corpus.emulated import agrees
+from tests.corpus.records import record_of, tolerance_of
+from tests.helpers.support import Recorded
 
 __all__ = ["MOST_SOURCE", "MOST_WORK", "NATIVE_STAGES", "examine_natively"]
 

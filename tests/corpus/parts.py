@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline_beside import BEFORE, FINAL
-
-from beside import FIGURES
-from emulated import EMULATED_STAGES
-from fusion_stages import (
+from tests.corpus.beside import FIGURES
+from tests.corpus.emulated import EMULATED_STAGES
+from tests.corpus.fusion_stages import (
     FUSED,
     LOG,
     PARTITION_STAGES,
@@ -20,11 +18,18 @@ from fusion_stages import (
     REFUSED_STAGES,
     TIMES_STAGES,
 )
-from loop_stages import LOOP_STAGES, has_loop
-from memory import LARGE
-from native_stages import NATIVE_STAGES
-from records import WEAK, flags
-from stages import GOLDEN_STAGES, READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
+from tests.corpus.loop_stages import LOOP_STAGES, has_loop
+from tests.corpus.memory import LARGE
+from tests.corpus.native_stages import NATIVE_STAGES
+from tests.corpus.pipeline_beside import BEFORE, FINAL
+from tests.corpus.records import WEAK, flags
+from tests.corpus.stages import (
+    GOLDEN_STAGES,
+    READING_STAGES,
+    REFUSAL_STAGES,
+    RESULT_STAGES,
+    TEXT_STAGES,
+)
 
 __all__ = [
     "COMPILED",

@@ -1,6 +1,6 @@
 """Kernels that xla-gpu-2026 makes of what a user has, beside those of XLA's final module for an H200.
 
-    python tests/corpus/pipeline_beside.py [--exact] [--folder F] [NAME...]
+    python -m tests.corpus.pipeline_beside [--exact] [--folder F] [NAME...]
 
 A row a program; with names each kernel.
 
@@ -14,19 +14,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT)]
+import hloopt
+from hloopt.ir import Instruction, Module, walk
+from hloopt.runtime.kernels import is_kernel
 
-import hloopt  # noqa: E402 - the path comes first
-from hloopt.ir import Instruction, Module, walk  # noqa: E402
-from hloopt.runtime.kernels import is_kernel  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 __all__ = ["BEFORE", "EXACT", "FINAL", "PIPELINE", "Kernels", "compare_kernels", "launched"]
 

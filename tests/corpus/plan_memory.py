@@ -1,6 +1,6 @@
 """Plans of real programs: is each read right, and how near is memory to what lives at once?
 
-    python tests/corpus/plan_memory.py [--pipeline O2]... [FILE...]
+    python -m tests.corpus.plan_memory [--pipeline O2]... [FILE...]
 
 Without files: the samples, and where HLOOPT_CORPUS names it the corpus (JAX's programs before optimisation, and the
 large models).  Kernels are chosen by the rules for an H200; what has none is planned for the host.  Reads are
@@ -19,22 +19,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import hloopt
+from hloopt.errors import HlooptError, UnsupportedError
+from hloopt.ir import Module
+from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.plan import KernelStep, walk_steps
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.selection import KernelSelection, choose
+from hloopt.report.numbers import byte_size
+from hloopt.rewrite import Pipeline
+from hloopt.targets import find_target
+from tests.helpers.symbolic_plan import WrongReadError, check_plan
+
 ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-from symbolic_plan import WrongReadError, check_plan  # noqa: E402 - the path comes first
-
-import hloopt  # noqa: E402
-from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
-from hloopt.ir import Module  # noqa: E402
-from hloopt.kernels.lowering import make_ready  # noqa: E402
-from hloopt.kernels.plan import KernelStep, walk_steps  # noqa: E402
-from hloopt.kernels.planning import plan_program  # noqa: E402
-from hloopt.kernels.selection import KernelSelection, choose  # noqa: E402
-from hloopt.report.numbers import byte_size  # noqa: E402
-from hloopt.rewrite import Pipeline  # noqa: E402
-from hloopt.targets import find_target  # noqa: E402
 
 __all__ = ["LIMIT", "Row", "examine"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from support import Array, Recorded, as_type, recorded
+from tests.helpers.support import Array, Recorded, as_type, recorded
 
 __all__ = ["WEAK", "flags", "moved", "record_of", "spread", "tolerance_of"]
 

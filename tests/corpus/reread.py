@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from oracle import CHILD, python
-from worker import NoAnswer, Worker
+from tests.corpus.worker import NoAnswer, Worker
+from tests.oracle.oracle import CHILD, python
 
 __all__ = ["NOT_ITS_OWN", "reread", "xla_worker"]
 

@@ -22,17 +22,14 @@ from queue import Empty, Queue
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle"), str(ROOT)]
-
-import beside  # noqa: E402 - the paths come first
-import fusion_stages  # noqa: E402
-import fuzz  # noqa: E402
-import memory  # noqa: E402
-from compiled import compiled  # noqa: E402
-from oracle import available  # noqa: E402
-from parts import (  # noqa: E402
+from tests.corpus import (
+    beside,
+    fusion_stages,
+    fuzz,
+    memory,
+)
+from tests.corpus.compiled import compiled
+from tests.corpus.parts import (
     COMPILED,
     EMULATED,
     NATIVE,
@@ -42,10 +39,14 @@ from parts import (  # noqa: E402
     native_tasks,
     tasks,
 )
-from reread import reread, xla_worker  # noqa: E402
-from stages import GOLDEN_STAGES  # noqa: E402
-from store import digest, rows  # noqa: E402
-from worker import NoAnswer, Worker  # noqa: E402
+from tests.corpus.reread import reread, xla_worker
+from tests.corpus.stages import GOLDEN_STAGES
+from tests.corpus.store import digest, rows
+from tests.corpus.worker import NoAnswer, Worker
+from tests.oracle.oracle import available
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 
 CACHE = ROOT / ".corpus"
 SCOREBOARD = HERE.parent / "scoreboard.json"
@@ -87,7 +88,7 @@ def file_key(task: Task) -> str:
 
 def work() -> None:
     """The child: read ``{"path", "stages", "printed", "emitted"}`` lines, answer one outcome a line."""
-    from stages import examine
+    from tests.corpus.stages import examine
 
     for line in sys.stdin:
         task = json.loads(line)
@@ -101,7 +102,7 @@ class Examiner:
     """Puts files through their stages, in processes of their own."""
 
     def __init__(self, folder: Path) -> None:
-        command = (sys.executable, str(Path(__file__).resolve()), "--worker")
+        command = (sys.executable, "-m", "tests.corpus.score", "--worker")
         # Thousands of programs that nobody runs again but the next of these runs.
         cache = {"HLOOPT_CACHE_DIR": str(CACHE / "compiled")}
         self.hloopt = Worker(command, TIME_LIMIT, os.environ | cache)
@@ -197,7 +198,7 @@ def score(results: dict[str, dict[str, dict[str, str]]]) -> Board:
     ``memory`` has the ``most`` as well: times a file's size, rounded up; what is compared with XLA's work the
     geometric mean in ``percent``.  Stages whose answers count have sums (``fusion_stages.sums``).
     """
-    from known import excuse
+    from tests.corpus.known import excuse
 
     board: Board = {}
     for part, files in sorted(results.items()):
@@ -271,7 +272,7 @@ def _examined(part: str, options: argparse.Namespace) -> bool:
 
 def _excused(failure: str) -> str:
     """The reason for which a line of the failures is let off."""
-    from known import excuse
+    from tests.corpus.known import excuse
 
     place, _, answer = failure.partition(": ")
     return excuse(place.rpartition(" ")[2], answer)

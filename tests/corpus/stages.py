@@ -37,26 +37,26 @@ from pathlib import Path
 from typing import Any
 
 import hloopt
-from beside import FIGURES, MOST, ratios
-from emulated import examine_kernels
-from explanations import rewritten
-from fusion_stages import (
+from hloopt.errors import HlooptError, ParseError, UnsupportedError
+from hloopt.ir.build import clone_module
+from hloopt.ir.fingerprint import fingerprint
+from hloopt.pipelines import PASSES, parse_pipeline
+from hloopt.verify import violations
+from tests.corpus.beside import FIGURES, MOST, ratios
+from tests.corpus.emulated import examine_kernels
+from tests.corpus.explanations import rewritten
+from tests.corpus.fusion_stages import (
     PARTITION_STAGES,
     PIPELINE_STAGES,
     REFUSED_STAGES,
     TIMES_STAGES,
     examine_fusion,
 )
-from hloopt.errors import HlooptError, ParseError, UnsupportedError
-from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
-from hloopt.pipelines import PASSES, parse_pipeline
-from hloopt.verify import violations
-from judge import check_place, round_trip
-from loop_stages import LOOP_STAGES, examine_loops
-from native_stages import NATIVE_STAGES, examine_natively
-from records import record_of, spread
-from support import Recorded, mismatch
+from tests.corpus.judge import check_place, round_trip
+from tests.corpus.loop_stages import LOOP_STAGES, examine_loops
+from tests.corpus.native_stages import NATIVE_STAGES, examine_natively
+from tests.corpus.records import record_of, spread
+from tests.helpers.support import Recorded, mismatch
 
 READING_STAGES = ("parsed", "strict", "printed", "verified")
 TEXT_STAGES = (*READING_STAGES, "optimised", "settled")

@@ -12,7 +12,9 @@ from typing import cast
 import pytest
 
 import hloopt
-from compile_kernels import (
+from hloopt.backends.nvrtc import VERIFY, Compiled, nvrtc_for
+from hloopt.errors import DeviceError
+from tests.corpus.compile_kernels import (
     FRAMES,
     STRICT,
     Program,
@@ -24,8 +26,6 @@ from compile_kernels import (
     written,
     written_natively,
 )
-from hloopt.backends.nvrtc import VERIFY, Compiled, nvrtc_for
-from hloopt.errors import DeviceError
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 NATIVE = sorted([*SAMPLES.glob("*.hlo"), *SAMPLES.glob("loops/*.hlo")])

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import fuzz
 import hloopt
 from hloopt.errors import ParseError
-from judge import judge
-from mutate import MUTATIONS, Mutator
-from worker import NoAnswer, Worker
+from tests.corpus import fuzz
+from tests.corpus.judge import judge
+from tests.corpus.mutate import MUTATIONS, Mutator
+from tests.corpus.worker import NoAnswer, Worker
 
 MODULE = "HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p)\n}\n"
 
@@ -45,7 +45,7 @@ def test_a_mutation_takes_any_text(mutation: Any) -> None:
     """Also an empty one, one without brackets or numbers, and one of a single token."""
     import random
 
-    from mutate import _Text
+    from tests.corpus.mutate import _Text
 
     for text in ("", " ", "x", "7", "{", MODULE):
         for seed in range(20):

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import hloopt
-import records
-from explanations import EXPLANATIONS, rewritten
 from hloopt.types import of_numpy
-from known import excuse
-from records import moved, record_of, spread
-from stages import GOLDEN_STAGES, ORDER_OPEN, examine
-from support import Recorded
+from tests.corpus import records
+from tests.corpus.explanations import EXPLANATIONS, rewritten
+from tests.corpus.known import excuse
+from tests.corpus.records import moved, record_of, spread
+from tests.corpus.stages import GOLDEN_STAGES, ORDER_OPEN, examine
+from tests.helpers.support import Recorded
 
 F32 = np.float32
 

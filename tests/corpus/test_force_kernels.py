@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import hloopt
-from force_kernels import Outcome, force
 from hloopt.backends import check_device
 from hloopt.errors import DeviceError
 from hloopt.kernels import registry
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.spec import KernelSpec, Tile
+from tests.corpus.force_kernels import Outcome, force
 
 TEXT = """HloModule m
 

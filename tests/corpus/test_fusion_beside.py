@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fusion_beside import BOTH, Verdicts, compare, verdicts
 from hloopt.fusion.xla_log import read_log
 from hloopt.source import Source
+from tests.corpus.fusion_beside import BOTH, Verdicts, compare, verdicts
 
 SHORT = 30_000
 """Bytes of a log up to which its program is tried here."""

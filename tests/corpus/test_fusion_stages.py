@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pipeline_beside import compare_kernels
 
-from fusion_stages import (
+from tests.corpus.fusion_stages import (
     FUSED,
     LOG,
     PARTITION_STAGES,
@@ -17,9 +16,10 @@ from fusion_stages import (
     TIMES_STAGES,
     sums,
 )
-from parts import tasks
-from score import file_key
-from stages import examine
+from tests.corpus.parts import tasks
+from tests.corpus.pipeline_beside import compare_kernels
+from tests.corpus.score import file_key
+from tests.corpus.stages import examine
 
 PAIR = """HloModule m
 ENTRY e {

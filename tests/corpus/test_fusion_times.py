@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fusion_times import Agreement, Pricing, main, pricings
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.xla_log import read_log
 from hloopt.source import Source
+from tests.corpus.fusion_times import Agreement, Pricing, main, pricings
 
 
 @pytest.fixture(name="log")

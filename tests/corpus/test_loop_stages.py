@@ -13,10 +13,10 @@ import hloopt
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.runtime.inputs import generate
 from hloopt.types import of_numpy
-from loop_stages import LOOP_STAGES, examine_loops, has_loop
-from parts import tasks
-from score import falls, score
-from support import Array
+from tests.corpus.loop_stages import LOOP_STAGES, examine_loops, has_loop
+from tests.corpus.parts import tasks
+from tests.corpus.score import falls, score
+from tests.helpers.support import Array
 
 SAMPLE = Path(__file__).resolve().parent.parent.parent / "samples" / "while_loop.hlo"
 INFEED = """HloModule m

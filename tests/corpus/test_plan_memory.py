@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import plan_memory
 import pytest
-from plan_memory import examine, main
 
 import hloopt
+from tests.corpus import plan_memory
+from tests.corpus.plan_memory import examine, main
 
 TEXT = """HloModule m
 ENTRY main {

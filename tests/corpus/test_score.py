@@ -9,17 +9,15 @@ from pathlib import Path
 import pytest
 
 import hloopt
-import memory
-import native_stages
-import score
-from emulated import EMULATED_STAGES
 from hloopt.backends.native import check_native
 from hloopt.errors import DeviceError, ParseError
-from known import NEWER, RULES, excuse
-from native_stages import NATIVE_STAGES, examine_natively
-from parts import XLA_STAGES, Task
-from stages import REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES, examine
-from worker import NoAnswer, Worker
+from tests.corpus import memory, native_stages, score
+from tests.corpus.emulated import EMULATED_STAGES
+from tests.corpus.known import NEWER, RULES, excuse
+from tests.corpus.native_stages import NATIVE_STAGES, examine_natively
+from tests.corpus.parts import XLA_STAGES, Task
+from tests.corpus.stages import REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES, examine
+from tests.corpus.worker import NoAnswer, Worker
 
 ELIDED = "the value of this constant is left out of the text ({...}); dump with --xla_dump_..."
 MODULE = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"

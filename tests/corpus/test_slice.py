@@ -10,8 +10,8 @@ import pytest
 
 from hloopt.backends.native import check_native
 from hloopt.errors import DeviceError
-from native_stages import NATIVE_STAGES
-from stages import RESULT_STAGES, TEXT_STAGES, examine
+from tests.corpus.native_stages import NATIVE_STAGES
+from tests.corpus.stages import RESULT_STAGES, TEXT_STAGES, examine
 
 pytestmark = pytest.mark.corpus
 
@@ -53,7 +53,7 @@ NATIVE_CASES = _native_cases()
 @pytest.mark.parametrize(("path", "stages"), CASES, ids=[path.name for path, _ in CASES])
 def test_slice(path: Path, stages: tuple[str, ...]) -> None:
     """Every stage holds, or the module is refused by a rule with a reason."""
-    from known import excuse
+    from tests.corpus.known import excuse
 
     outcome = examine(path, stages)
     wrong = {
@@ -67,7 +67,7 @@ def test_slice(path: Path, stages: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", NATIVE_CASES, ids=[path.name for path in NATIVE_CASES])
 def test_native_slice(path: Path) -> None:
     """What is compiled for this processor gives the recorded results, as it is and after -O2."""
-    from known import excuse
+    from tests.corpus.known import excuse
 
     try:
         check_native()

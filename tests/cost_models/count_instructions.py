@@ -1,6 +1,6 @@
 """Writes ``hloopt/cost_models/instructions.toml``: what elementwise ops take as machine code.
 
-    python tests/cost_models/count_instructions.py --nvdisasm PATH
+    python -m tests.cost_models.count_instructions --nvdisasm PATH
 
 Each op is rendered as kernels have it, compiled by NVRTC (no GPU needed), disassembled, and walked along the way
 that ordinary arguments take (``sass.py``).  nvdisasm is in the CUDA toolkit and in the wheel
@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import sass
-
 from hloopt.backends.nvrtc import TIMED, compile_cuda, nvrtc_for
 from hloopt.codegen.device import Uses
 from hloopt.codegen.scalars.table import expression, scalar_problem
@@ -24,6 +22,7 @@ from hloopt.kernel_ir.expressions import Var
 from hloopt.kernel_ir.printer import expression_text
 from hloopt.ops import OPS
 from hloopt.types import DType, dtype
+from tests.cost_models import sass
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 TYPES = ["pred", "s32", "u32", "s64", "u64", "f16", "bf16", "f32", "f64", "c64", "c128"]

@@ -1,6 +1,6 @@
 """Holds predicted times of loops in one kernel against the schedules of their machine code; no GPU needed.
 
-    python tests/cost_models/loop_cycles.py --nvdisasm PATH MODULE.hlo ...
+    python -m tests.cost_models.loop_cycles --nvdisasm PATH MODULE.hlo ...
 
 Each loop that O3 makes a kernel of is generated, compiled for sm_90, disassembled, and its trip walked as one warp
 alone executes it (``sass.py``).  A model of a model: what waits for memory or for other warps is not in it.
@@ -11,9 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-
-import sass
-from count_instructions import LATENCIES
 
 import hloopt
 from hloopt.analysis.parallel_loop import fused_loop
@@ -29,6 +26,8 @@ from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import choose
 from hloopt.pipelines import make_pipeline
 from hloopt.targets import find_target
+from tests.cost_models import sass
+from tests.cost_models.count_instructions import LATENCIES
 
 H200 = find_target("h200")
 SHUFFLE = latencies_of(H200).shuffle

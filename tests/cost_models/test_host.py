@@ -6,7 +6,6 @@ from math import isfinite
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs, results
 
 import hloopt
 from hloopt.cost_models.host import Host
@@ -21,6 +20,7 @@ from hloopt.ops import OPS
 from hloopt.pipelines import for_target, parse_pipeline
 from hloopt.targets import target
 from hloopt.targets.host import HOST
+from tests.helpers.programs import programs, results
 
 TEXT = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models import sass
+from tests.cost_models import sass
 
 LATENCIES = {"xu": 23, "memory": 100, "f64": 8, "imad": 5, "alu": 5, "fma": 4, "control": 12}
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from programs import programs
 
 import hloopt
 from hloopt.cost_models.counting import Counting, narrow
@@ -16,6 +15,7 @@ from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
 from hloopt.fusion.apply import fuse, fuse_multi_output, remove_unused
 from hloopt.ir import Instruction
 from hloopt.targets import target
+from tests.helpers.programs import programs
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from programs import programs, results
 
 import hloopt
 from hloopt.analysis.reachability import Reachability
@@ -13,7 +12,8 @@ from hloopt.fusion import apply
 from hloopt.ir import Instruction, Module
 from hloopt.passes.defuse import Defuse
 from hloopt.rewrite.pass_ import PassLog
-from support import count_calls
+from tests.helpers.programs import programs, results
+from tests.helpers.support import count_calls
 
 NEVER = frozenset({"parameter", "tuple", "get-tuple-element"})
 

@@ -11,7 +11,7 @@ from hloopt.fusion.story import Story
 from hloopt.fusion.trail import Trail
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m
 sum { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }

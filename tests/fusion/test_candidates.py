@@ -5,9 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from growing import SHAPES
 from hypothesis import given, settings
-from programs import programs
 
 import hloopt
 from hloopt.fusion import instruction_fusion
@@ -15,6 +13,8 @@ from hloopt.fusion.candidates import Candidates
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction
+from tests.helpers.growing import SHAPES
+from tests.helpers.programs import programs
 
 _TIGHT = (
     InstructionFusion(),

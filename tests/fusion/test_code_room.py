@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import log
 
 import pytest
-from large_bodies import wavelet
 
 import hloopt
 from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
@@ -17,7 +16,8 @@ from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.pipelines import make_pipeline
 from hloopt.presets import XLA_PRESETS
-from support import count_calls
+from tests.helpers.large_bodies import wavelet
+from tests.helpers.support import count_calls
 
 
 def _fused(text: str, *, bounded: bool) -> tuple[hloopt.Module, FusionPlan]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs, results
 
 import hloopt
 from hloopt.errors import UsageError
@@ -15,6 +14,7 @@ from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
+from tests.helpers.programs import programs, results
 
 HEAD = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

@@ -15,7 +15,7 @@ from hloopt.ir.build import clone_module
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.kernels import module_kernels
 from hloopt.targets import find_target
-from support import invoke
+from tests.helpers.support import invoke
 
 _DOT = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 _XW = " x = f32[64,32] parameter(0)\n w = f32[32,48] parameter(1)\n"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from programs import programs, results
 
 import hloopt
 from hloopt.fusion.advice import Advice
@@ -17,7 +16,8 @@ from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pass, PassLog
-from proof import check, inputs, ordinary
+from tests.helpers.programs import programs, results
+from tests.passes.proof import check, inputs, ordinary
 
 LOOP, SLICED = HorizontalLoopFusion(), HorizontalLoopFusion(era="2020")
 HEAD = """HloModule m

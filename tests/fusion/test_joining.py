@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import log
 
 import pytest
-from growing import SHAPES
 
 import hloopt
 from hloopt.fusion import apply
@@ -14,7 +13,8 @@ from hloopt.fusion.joining import Joiner
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite import Pass, PassLog
-from support import count_calls
+from tests.helpers.growing import SHAPES
+from tests.helpers.support import count_calls
 
 
 def _chain(name: str, length: int) -> Module:

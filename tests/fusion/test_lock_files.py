@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs, results
 
 import hloopt
 from hloopt.errors import FileError, UsageError
@@ -25,7 +24,8 @@ from hloopt.fusion.lock_watcher import LockWatcher
 from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls
-from support import invoke
+from tests.helpers.programs import programs, results
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m
 sum { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from passes.proof import check
-from random_loops import inputs, loop_text
 
 import hloopt
 from hloopt.analysis.custom_fusion import custom_name
@@ -18,6 +16,8 @@ from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.lowering import make_ready
 from hloopt.rewrite.pass_ import PassLog
+from tests.helpers.random_loops import inputs, loop_text
+from tests.passes.proof import check
 
 BODY = """
 body {

@@ -19,7 +19,7 @@ from hloopt.fusion.user_rules import rule_of
 from hloopt.ir import Instruction, Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m
 

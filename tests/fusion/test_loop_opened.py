@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from random_loops import inputs, loop_text
 
 import hloopt
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.loop_opened import opened
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
-from support import invoke
+from tests.helpers.random_loops import inputs, loop_text
+from tests.helpers.support import invoke
 
 FUSE = "priority-fusion,cse,dce,multi-output-fusion,cse,dce"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from random_loops import loop_text
 
 import hloopt
 from hloopt.analysis.parallel_loop import ways
@@ -16,6 +15,7 @@ from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.loop_profit import ASSUMED_TRIPS, LoopProfit, loop_profit
 from hloopt.ir import Instruction, Module
 from hloopt.targets import find_target
+from tests.helpers.random_loops import loop_text
 
 H200 = find_target("h200")
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from partition import compare_partitions, partition
-from programs import programs, results
 
 import hloopt
 from hloopt.errors import UsageError
@@ -19,7 +17,9 @@ from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
-from support import count_calls
+from tests.helpers.partition import compare_partitions, partition
+from tests.helpers.programs import programs, results
+from tests.helpers.support import count_calls
 
 FOLDER = Path(__file__).parent / "xla"
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"

@@ -12,7 +12,7 @@ from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.rename_fusions import RenamedFusions, RenameFusions
 from hloopt.ir import Computation, edit
 from hloopt.rewrite import PassLog
-from proof import check
+from tests.passes.proof import check
 
 FUSED = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs, results
 
 import hloopt
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.presets import XLA_PRESETS, Rows, preset_text
+from tests.helpers.programs import programs, results
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 FUSION = tuple(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs, results
 
 import hloopt
 from hloopt.cost_models.model import Comparison
@@ -18,7 +17,8 @@ from hloopt.fusion.priority.twins import Twins
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
-from support import count_calls
+from tests.helpers.programs import programs, results
+from tests.helpers.support import count_calls
 
 HEAD = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs, results
 
 import hloopt
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.passes.defuse import Defuse
 from hloopt.rewrite.pass_ import PassLog
+from tests.helpers.programs import programs, results
 
 
 @pytest.mark.parametrize("may_duplicate", [False, True])

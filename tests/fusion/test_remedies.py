@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from large_bodies import wavelet
 
 import hloopt
 from hloopt.fusion.decision import REASONS, Decision
@@ -21,6 +20,7 @@ from hloopt.fusion.user_rules import rule_of
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.pass_ import Pass
+from tests.helpers.large_bodies import wavelet
 
 TANHS: Final = "\n".join(f"t{at} = f32[4096] tanh(t{at - 1})" for at in range(1, 10))
 NEGATES: Final = "\n".join(f"t{at} = f32[64] negate(t{at - 1})" for at in range(1, 12))

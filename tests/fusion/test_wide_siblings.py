@@ -11,7 +11,7 @@ from hloopt.fusion.multi_output import run
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
-from support import count_calls
+from tests.helpers.support import count_calls
 
 
 def _wide(count: int, rows: int) -> Module:

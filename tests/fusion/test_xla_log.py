@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from partition import compare_partitions, partition
 
 import hloopt
 from hloopt.cost_models.model import Comparison
@@ -15,7 +14,8 @@ from hloopt.fusion.xla_log import Fused, Ineligible, Priced, XlaLog, read_log
 from hloopt.ir import Module
 from hloopt.source import Source
 from hloopt.targets import target
-from support import count_calls
+from tests.helpers.partition import compare_partitions, partition
+from tests.helpers.support import count_calls
 
 FOLDER = Path(__file__).parent / "xla"
 

@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import participant_counts, plugins, tells_participants_apart
-from lockstep import RUNNERS, Array, Runner, column, module, scalars
+from tests.interpret.lockstep import RUNNERS, Array, Runner, column, module, scalars
 
 # ---- refused before anything runs ---------------------------------------------------------------
 

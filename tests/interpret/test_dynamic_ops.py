@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hloopt
-from bounded_modules import HEAD, LINE, REGIONS, X, Y, both, fails, refused, run
 from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.interpret import evaluate_participants
+from tests.semantics.bounded_modules import HEAD, LINE, REGIONS, X, Y, both, fails, refused, run
 
 # ---- indices -----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bounded_modules import LINE, X, Y, both, fails, run
+from tests.semantics.bounded_modules import LINE, X, Y, both, fails, run
 
 # ---- elementwise ops -------------------------------------------------------------------------------
 

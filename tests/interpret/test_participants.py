@@ -12,7 +12,7 @@ import pytest
 import hloopt
 from hloopt.errors import EvaluationError
 from hloopt.interpret.participants import Participant, Participants
-from lockstep import ADD, RUNNERS, Runner, column, module, scalars
+from tests.interpret.lockstep import ADD, RUNNERS, Runner, column, module, scalars
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 import hloopt
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import plugins
-from support import invoke
+from tests.helpers.support import invoke
 
 TEXT = """HloModule m
 ENTRY e {

@@ -9,7 +9,7 @@ import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.interpret import tells_participants_apart
 from hloopt.runtime.inputs import generate_all
-from lockstep import RUNNERS, Runner
+from tests.interpret.lockstep import RUNNERS, Runner
 
 MESH = 'xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=3]>}'
 TURNED = 'xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=3], device_ids=[5, 4, 3, 2, 1, 0]>}'

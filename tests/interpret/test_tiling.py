@@ -14,7 +14,7 @@ import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.interpret.tiling import elements_in_memory, tiles_of
 from hloopt.types import ArrayShape, Layout, dtype
-from statement import check
+from tests.semantics.statement import check
 
 
 def place(index: tuple[int, ...], dims: tuple[int, ...], tiles: list[tuple[int, ...]]) -> int:

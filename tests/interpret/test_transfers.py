@@ -7,7 +7,7 @@ import pytest
 
 import hloopt
 from hloopt.errors import EvaluationError
-from lockstep import ADD, RUNNERS, Runner, column, module, scalars
+from tests.interpret.lockstep import ADD, RUNNERS, Runner, column, module, scalars
 
 RING = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,2}}}"
 

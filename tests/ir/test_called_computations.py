@@ -9,7 +9,7 @@ import pytest
 import hloopt
 from hloopt.ir.walk import called_computations, calls_by_attribute
 from hloopt.pipelines import PASSES, parse_pipeline
-from proof import identical, inputs
+from tests.passes.proof import identical, inputs
 
 BRANCHES = """HloModule m
 f { t = (f32[4], f32[4]) parameter(0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hloopt.kernels.buffers.packing import ALIGNMENT, Packing, aligned, live_bound, pack
 from hloopt.kernels.buffers.timeline import Timeline
-from support import count_calls
+from tests.helpers.support import count_calls
 
 Life = tuple[int, int, int]
 lives = st.lists(

@@ -15,8 +15,8 @@ from hloopt.report.coverage import coverage
 from hloopt.targets import find_target
 from hloopt.targets.host import HOST
 from hloopt.types import DTYPES
-from selecting import made_up
-from support import invoke
+from tests.helpers.support import invoke
+from tests.kernels.selecting import made_up
 
 TARGET = find_target("h200")
 

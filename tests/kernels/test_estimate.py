@@ -14,7 +14,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel, kernels
 from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place, Scratch, Step
 from hloopt.targets import find_target
-from selecting import DEVICE, TEXT, by_name
+from tests.kernels.selecting import DEVICE, TEXT, by_name
 
 SITE = Site(region_of(by_name(hloopt.parse(TEXT), "sum")), DEVICE, Limits())
 ROW = Kernel(

@@ -12,8 +12,8 @@ from hloopt.kernels.kernel import NO, YES
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.selection import selection
 from hloopt.report.explain import options_that_matter
-from selecting import DEVICE, MADE_UP, TEXT
-from support import invoke
+from tests.helpers.support import invoke
+from tests.kernels.selecting import DEVICE, MADE_UP, TEXT
 
 
 @pytest.fixture(autouse=True)

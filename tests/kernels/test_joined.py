@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_device import fake_program
-from plans import kernels, planned
-from random_loops import inputs
 
 import hloopt
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.selection import KernelSelection
 from hloopt.report.cost import kernel_costs
 from hloopt.rewrite import PassLog
+from tests.helpers.fake_device import fake_program
+from tests.helpers.plans import kernels, planned
+from tests.helpers.random_loops import inputs
 
 LOOP = """HloModule m
 

@@ -14,8 +14,8 @@ from hloopt.backends.nvrtc import nvrtc_for
 from hloopt.cli.kernel_options import KernelOptions
 from hloopt.cli.kernels import command
 from hloopt.errors import DeviceError
-from selecting import TEXT
-from support import invoke
+from tests.helpers.support import invoke
+from tests.kernels.selecting import TEXT
 
 LOOP = """HloModule m
 

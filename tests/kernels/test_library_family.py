@@ -15,7 +15,7 @@ from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
 from hloopt.runtime import library_numpy
 from hloopt.targets import Unit, target
-from selecting import DEVICE
+from tests.kernels.selecting import DEVICE
 
 DOT, FFT = KERNELS
 

@@ -17,8 +17,8 @@ from hloopt.kernels.selection import KernelSelection, choose, selection
 from hloopt.kernels.structure import signature, standalone
 from hloopt.rewrite import Pipeline
 from hloopt.verify import verify_module
-from selecting import DEVICE, MADE_UP, TEXT, by_name
-from support import invoke
+from tests.helpers.support import invoke
+from tests.kernels.selecting import DEVICE, MADE_UP, TEXT, by_name
 
 NESTED = """HloModule m
 

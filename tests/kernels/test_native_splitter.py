@@ -7,7 +7,7 @@ import pytest
 from hloopt.backends.native.splitter import NativeSplitter
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from proof import check
+from tests.passes.proof import check
 
 
 def _fusion(body: str, root: str) -> str:

@@ -13,7 +13,7 @@ from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter, st
 from hloopt.pipelines import parse_pipeline
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
-from proof import check
+from tests.passes.proof import check
 
 TRITON = 'backend_config={"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"1","output_tiles":[{"sizes":["1","1","2"]}]}}}'
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_device import choose
 
 import hloopt
 from hloopt.ir import Instruction, Module
@@ -28,6 +27,7 @@ from hloopt.kernels.plan import (
 from hloopt.kernels.plan_json import dump_plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place, Scratch
+from tests.helpers.fake_device import choose
 
 TEXT = """HloModule m
 less { s = (s32[], f32[8]) parameter(0)

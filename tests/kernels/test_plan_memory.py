@@ -4,17 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from fake_device import choose
-from plans import (
-    apart,
-    entry,
-    fresh,
-    kernels,
-    moves,
-    planned,
-    with_scratch,
-)
-
 import hloopt
 from hloopt.analysis.region import region_of
 from hloopt.ir import Instruction
@@ -25,6 +14,16 @@ from hloopt.kernels.plan import (
     KernelStep,
 )
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place
+from tests.helpers.fake_device import choose
+from tests.helpers.plans import (
+    apart,
+    entry,
+    fresh,
+    kernels,
+    moves,
+    planned,
+    with_scratch,
+)
 
 
 def test_an_update_in_place_shares_its_operands_buffer() -> None:

@@ -8,15 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_device import choose
-from plans import (
-    CHOICES,
-    Choose,
-    apart,
-    entry,
-    planned,
-)
-from symbolic_plan import WrongReadError, check_plan
 
 import hloopt
 from hloopt.errors import UsageError
@@ -30,8 +21,17 @@ from hloopt.kernels.selection import KernelSelection
 from hloopt.kernels.selection import choose as select_kernel
 from hloopt.rewrite import Pipeline
 from hloopt.targets import find_target
-from random_modules import module_text
-from support import count_calls
+from tests.helpers.fake_device import choose
+from tests.helpers.plans import (
+    CHOICES,
+    Choose,
+    apart,
+    entry,
+    planned,
+)
+from tests.helpers.support import count_calls
+from tests.helpers.symbolic_plan import WrongReadError, check_plan
+from tests.properties.random_modules import module_text
 
 
 @pytest.mark.parametrize("name", CHOICES)

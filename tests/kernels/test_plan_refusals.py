@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_device import choose
-from plans import (
-    entry,
-    kernels,
-    planned,
-)
 
 import hloopt
 from hloopt.errors import UnsupportedError, UsageError
@@ -20,6 +14,12 @@ from hloopt.kernels.plan import (
 )
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import KernelSpec
+from tests.helpers.fake_device import choose
+from tests.helpers.plans import (
+    entry,
+    kernels,
+    planned,
+)
 
 
 def no_custom_calls(instruction: Instruction) -> tuple[Kernel, KernelSpec]:

@@ -5,17 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from fake_device import choose
-from plans import (
-    apart,
-    entry,
-    kernels,
-    loop,
-    moves,
-    planned,
-    the_loop,
-)
-
 import hloopt
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Kernel
@@ -27,7 +16,17 @@ from hloopt.kernels.plan import (
 )
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import KernelSpec, Launch
-from random_modules import module_text
+from tests.helpers.fake_device import choose
+from tests.helpers.plans import (
+    apart,
+    entry,
+    kernels,
+    loop,
+    moves,
+    planned,
+    the_loop,
+)
+from tests.properties.random_modules import module_text
 
 
 def test_views_and_tuples_take_no_step() -> None:

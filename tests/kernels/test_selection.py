@@ -28,7 +28,7 @@ from hloopt.kernels.selection.wish import parse_wish, tile_text
 from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.outcome import PipelineReport
 from hloopt.rewrite.spec import pass_text
-from selecting import DEVICE, MADE_UP, TEXT, by_name, made_up
+from tests.kernels.selecting import DEVICE, MADE_UP, TEXT, by_name, made_up
 
 
 @pytest.fixture(autouse=True)

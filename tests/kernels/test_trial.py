@@ -19,8 +19,8 @@ from hloopt.kernels import cuda_file, user
 from hloopt.kernels.registry import registered
 from hloopt.kernels.user import load_kernels
 from hloopt.runtime.inputs import generate
-from loop_programs import SAMPLES
-from support import invoke
+from tests.helpers.loop_programs import SAMPLES
+from tests.helpers.support import invoke
 
 MODULE = """HloModule m
 

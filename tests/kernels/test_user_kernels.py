@@ -18,7 +18,7 @@ from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.user import load_kernels, of_object, renamed
-from selecting import DEVICE, MADE_UP, TEXT, by_name
+from tests.kernels.selecting import DEVICE, MADE_UP, TEXT, by_name
 
 ADD = '''class Adder:
     """Adds vectors of floats."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ops.scalars import all_pairs, apply
 
 from hloopt.errors import ShapeError
 from hloopt.ops import OPS, InferArgs, Kind, OpDef
@@ -25,6 +24,7 @@ from hloopt.ops.traits import (
     WITHIN_ONE,
 )
 from hloopt.types import array
+from tests.ops.scalars import all_pairs, apply
 
 ONE_TYPE = sorted(ELEMENTWISE - {"clamp", "compare", "complex", "convert", "copy", "imag", "is-finite", "real",
                                  "reduce-precision", "select", "stochastic-convert"})  # fmt: skip

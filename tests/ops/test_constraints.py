@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ops.one import Row, opcode_of, rows, shape_messages
 
 from hloopt.ops import OPS
+from tests.ops.one import Row, opcode_of, rows, shape_messages
 
 TABLES = sorted((Path(__file__).parent / "constraints").glob("*.txt"))
 ROWS = [row for table in TABLES for row in rows(table)]

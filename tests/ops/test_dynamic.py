@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ops.one import module_text, shape_messages
 
 import hloopt
 from hloopt.ir.build import infer_shape
 from hloopt.types import without_layout
+from tests.ops.one import module_text, shape_messages
 
 LINES = [
     line

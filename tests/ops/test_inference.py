@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from ops.cases import BAD, GOOD, Case, shape
-from ops.one import shape_messages
 
 from hloopt.errors import ShapeError
 from hloopt.ops import OPS
 from hloopt.types import ArrayShape, TupleShape, compatible, without_layout
+from tests.ops.cases import BAD, GOOD, Case, shape
+from tests.ops.one import shape_messages
 
 # Whatever the operands are, these ops have a result.
 CANNOT_FAIL = {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ops.scalars import FEW, all_pairs, apply
 
 from hloopt.ops import COMMON_ATTRIBUTES, MANY, OPS, Kind, OpDef
 from hloopt.types import dtype
+from tests.ops.scalars import FEW, all_pairs, apply
 
 ELEMENTWISE = [row for row in OPS.values() if row.is_elementwise]
 FAMILIES = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from oracle import ask, available
+from tests.oracle.oracle import ask, available
 
 pytestmark = [
     pytest.mark.xla,

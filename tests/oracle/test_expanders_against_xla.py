@@ -10,8 +10,8 @@ import pytest
 import hloopt
 from hloopt.runtime.inputs import generate
 from hloopt.types import ArrayShape, leaves
-from oracle import ask, available
-from support import as_type
+from tests.helpers.support import as_type
+from tests.oracle.oracle import ask, available
 
 pytestmark = [
     pytest.mark.xla,

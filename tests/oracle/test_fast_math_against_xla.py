@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import hloopt
-from edge_values import edges
 from hloopt.errors import ParseError, VerifyError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
 from hloopt.simplify import RULES
-from oracle import ask, available
+from tests.helpers.edge_values import edges
+from tests.oracle.oracle import ask, available
 
 EXAMPLES = rule_examples()
 pytestmark = [

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_printing_against_xla import as_xla_reads_it
 
 import hloopt
 from hloopt.analysis.custom_fusion import custom_name
@@ -18,7 +17,8 @@ from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import PassLog
 from hloopt.runtime.inputs import load_expected, load_inputs
 from hloopt.runtime.judge import Judge
-from oracle import ask, available
+from tests.oracle.oracle import ask, available
+from tests.oracle.test_printing_against_xla import as_xla_reads_it
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
 NAMES = ["cartpole/separate", "loops/kalman_tracks", "loops/nbody", "loops/viterbi"]

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from respell import respell
 
 import hloopt
-from campaign_modules import OPCODES, campaign_module
 from hloopt.ir import build, edit
 from hloopt.proto import read_proto
 from hloopt.text.printer import print_instruction
 from hloopt.types import DTYPES, DType, Literal, Text, array
-from oracle import ask, available, python
+from tests.campaigns.campaign_modules import OPCODES, campaign_module
+from tests.helpers.respell import respell
+from tests.oracle.oracle import ask, available, python
 
 pytestmark = [
     pytest.mark.xla,

@@ -12,7 +12,7 @@ import pytest
 import hloopt
 from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
-from oracle import available, python
+from tests.oracle.oracle import available, python
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
 SAMPLES = sorted(FOLDER.glob("*.hlo"))

@@ -10,7 +10,7 @@ import pytest
 
 import hloopt
 from hloopt.types import dtype
-from oracle import ask, available
+from tests.oracle.oracle import ask, available
 
 pytestmark = [
     pytest.mark.xla,

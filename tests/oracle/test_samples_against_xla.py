@@ -11,8 +11,8 @@ import pytest
 import hloopt
 from hloopt.runtime.inputs import load_expected, load_inputs
 from hloopt.runtime.judge import Judge
-from oracle import ask, available
-from support import invoke, sample_table
+from tests.helpers.support import invoke, sample_table
+from tests.oracle.oracle import ask, available
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
 SAMPLES = [row.name for row in sample_table(FOLDER)]

@@ -11,10 +11,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ops.one import module_text, opcode_of, rows, shape_of
 
 from hloopt.types import Shape, compatible, without_layout
-from oracle import CHILD, available, python
+from tests.ops.one import module_text, opcode_of, rows, shape_of
+from tests.oracle.oracle import CHILD, available, python
 
 pytestmark = [
     pytest.mark.xla,

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 
 import hloopt
-from combiners import binary
-from elements import values
-from oracle import ask, available
-from places import gather_text, places, scatter_text, start_indices
-from slides import reduce_window_text, slides
+from tests.oracle.oracle import ask, available
+from tests.semantics.combiners import binary
+from tests.semantics.elements import values
+from tests.semantics.places import gather_text, places, scatter_text, start_indices
+from tests.semantics.slides import reduce_window_text, slides
 
 pytestmark = [
     pytest.mark.xla,

@@ -12,7 +12,7 @@ import pytest
 
 from hloopt.errors import ParseError
 from hloopt.text.parser import parse_module
-from oracle import CHILD, available, python
+from tests.oracle.oracle import CHILD, available, python
 
 pytestmark = [
     pytest.mark.xla,

@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 import hloopt
-from proof import special_values
+from tests.passes.proof import special_values
 
 __all__ = ["Maker"]
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 import hloopt
-from graphs import graph_difference
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.rewrite import Pass, PassLog, Pipeline
 from hloopt.types import DTYPES, ArrayShape, DType, leaves
+from tests.helpers.graphs import graph_difference
 
 __all__ = ["check", "draw", "identical", "inputs", "ordinary", "special_values"]
 

@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.passes.expand.batch_norm_expander import BatchNormExpander
 from hloopt.types import DTYPES
-from proof import check
+from tests.passes.proof import check
 
 RTOL = {"f64": 1e-12, "f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}
 

@@ -7,13 +7,13 @@ import random
 import pytest
 
 import hloopt
-import proof
 from hloopt.ir import Module
 from hloopt.passes.bf16_propagation import Bf16Propagation
 from hloopt.rewrite import PassLog
 from hloopt.types import leaves
-from random_modules import module_text
-from support import count_calls
+from tests.helpers.support import count_calls
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 
 def narrowed(body: str, *, changes: bool = True, fast_math: bool = False) -> Module:

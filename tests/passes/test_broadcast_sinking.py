@@ -8,8 +8,8 @@ import pytest
 
 from hloopt.ir import Module
 from hloopt.passes.broadcast_sinking import BroadcastSinking
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 
 def module(entry: str) -> str:

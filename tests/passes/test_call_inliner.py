@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from growing import SHAPES
 
 import hloopt
-import proof
 from hloopt.errors import UsageError
 from hloopt.ir.build import clone_module
 from hloopt.passes import call_inliner
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.rewrite import PassLog
-from random_modules import module_text
+from tests.helpers.growing import SHAPES
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 TEXT = """HloModule m
 once { a = f32[4] parameter(0)

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 import hloopt
-import proof
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.concat_removal import ConcatRemoval
 from hloopt.pipelines import optimize_module
 from hloopt.rewrite import PassLog
+from tests.passes import proof
 
 HEAD = """HloModule m
 less { l = f32[] parameter(0)

@@ -7,12 +7,12 @@ import random
 import pytest
 
 import hloopt
-import proof
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.conditional_simplifier import ConditionalSimplifier
 from hloopt.rewrite import PassLog
-from random_modules import module_text
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 ALONE = ConditionalSimplifier(ops=0)
 UNARY = ("negate", "exponential", "abs", "sine")

@@ -7,12 +7,12 @@ import random
 import pytest
 
 import hloopt
-import proof
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.rewrite import PassLog
-from random_modules import module_text
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 CALLS = """HloModule m
 f { x = s32[2] parameter(0)

@@ -12,8 +12,8 @@ from hloopt.passes.examples import rule_examples
 from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.rewrite import Rule
 from hloopt.simplify import Simplify
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 OWN = [rule for rule in RULES if rule.name not in Simplify.rules]
 

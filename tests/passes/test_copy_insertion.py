@@ -5,18 +5,18 @@ from __future__ import annotations
 import random
 
 import pytest
-from growing import doubled_calls
-from shared_storage import ClobberedError, run
 
 import hloopt
-import proof
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.build import clone_module
 from hloopt.passes.copy_insertion import CopyInsertion
 from hloopt.rewrite import PassLog
-from random_modules import module_text
-from support import count_calls
+from tests.helpers.growing import doubled_calls
+from tests.helpers.support import count_calls
+from tests.passes import proof
+from tests.passes.shared_storage import ClobberedError, run
+from tests.properties.random_modules import module_text
 
 LOOP = """cond {{ s = ({state}) parameter(0) i = s32[] get-tuple-element(s), index=0
   n = s32[] constant(3) ROOT c = pred[] compare(i, n), direction=LT }}

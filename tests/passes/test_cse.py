@@ -7,10 +7,10 @@ from itertools import permutations
 
 import pytest
 
-import proof
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
-from random_modules import module_text
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 CSE = CommonSubexpressionElimination()
 

@@ -7,10 +7,10 @@ import random
 import pytest
 
 import hloopt
-import proof
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.rewrite import PassLog
-from random_modules import module_text
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 CHAIN = """HloModule chain
 inner { a = f32[4] parameter(0)

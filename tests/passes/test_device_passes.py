@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import hloopt
-import proof
 from hloopt.ir import Module
 from hloopt.kernels.lowering import DEVICE, EXPANDERS, make_ready
 from hloopt.ops import OPS
 from hloopt.passes.sole_participant import SoleParticipant
 from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.pipelines import parse_pipeline
-from proof import check
+from tests.passes import proof
+from tests.passes.proof import check
 
 ADD = "add { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT z = f32[] add(x, y) }"
 NARROW = "narrow { x = bf16[] parameter(0)\n y = bf16[] parameter(1)\n ROOT z = bf16[] add(x, y) }"

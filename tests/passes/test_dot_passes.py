@@ -16,8 +16,8 @@ from hloopt.passes.dots.split_k_rewriter import SplitKRewriter
 from hloopt.passes.dots.strength_reduction import DotStrengthReduction
 from hloopt.passes.dots.transpose_folding import TransposeFolding
 from hloopt.rewrite import Pass
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 ALL: tuple[Pass, ...] = (
     TransposeFolding(),

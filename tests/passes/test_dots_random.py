@@ -16,7 +16,7 @@ from hloopt.passes.dots.strength_reduction import DotStrengthReduction
 from hloopt.passes.dots.transpose_folding import TransposeFolding
 from hloopt.rewrite import Pass, PassLog, Pipeline
 from hloopt.simplify import Simplify
-from proof import identical, inputs
+from tests.passes.proof import identical, inputs
 
 SEEDS = range(40)
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from respell import respell
 
 import hloopt
-from campaign_modules import campaign_module
 from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.report.passes import describe
 from hloopt.rewrite import Controls, Pass, Pipeline
 from hloopt.rewrite.spec import pass_text
-from proof import check, identical, inputs, ordinary
+from tests.campaigns.campaign_modules import campaign_module
+from tests.helpers.respell import respell
+from tests.passes.proof import check, identical, inputs, ordinary
 
 KINDS = [pytest.param(kind, id=name) for name, kind in PASSES.items()]
 

@@ -13,8 +13,8 @@ from hloopt.passes.expand.logistic_expander import LogisticExpander
 from hloopt.pipelines import PASSES
 from hloopt.rewrite import PassLog, same_layout
 from hloopt.types import Verbatim
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 EXPANDERS = [entry for entry in PASSES.values() if issubclass(entry, Expander)]
 

@@ -12,7 +12,7 @@ from hloopt.errors import HlooptError
 from hloopt.ops import OPS
 from hloopt.text.numbers import literal_text
 from hloopt.types import DTYPES, DType, Literal, array
-from proof import draw, identical, special_values
+from tests.passes.proof import draw, identical, special_values
 
 INTEGERS = [one for one in DTYPES.values() if one.is_integer and one.bits >= 8]
 NUMBERS = ("s8", "u8", "s32", "u32", "s64", "u64", "bf16", "f16", "f32", "f64", "c64", "f8e4m3fn")

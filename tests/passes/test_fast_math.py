@@ -12,7 +12,7 @@ import hloopt
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.rewrite import PassLog
 from hloopt.simplify import Simplify
-from support import invoke
+from tests.helpers.support import invoke
 
 _XY = " x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
 _C = " c0 = f32[] constant({})\n c = f32[6] broadcast(c0), dimensions={{}}\n"

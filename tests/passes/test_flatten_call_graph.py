@@ -7,11 +7,11 @@ import random
 import pytest
 
 import hloopt
-import proof
 from hloopt.errors import UsageError
 from hloopt.passes.flatten_call_graph import FlattenCallGraph
 from hloopt.rewrite import PassLog
-from random_modules import module_text
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 NESTED = """HloModule m
 inner { a = f32[4] parameter(0)

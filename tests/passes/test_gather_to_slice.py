@@ -10,8 +10,8 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 ROWS = (
     "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "

@@ -9,8 +9,8 @@ import pytest
 from hloopt.ir import Module
 from hloopt.passes.indexing.gather_simplifier import GatherSimplifier
 from hloopt.passes.indexing.scatter_simplifier import ScatterSimplifier
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 

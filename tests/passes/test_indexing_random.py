@@ -17,7 +17,7 @@ from hloopt.passes.indexing.scatter_simplifier import ScatterSimplifier
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
 from hloopt.rewrite import Pass, PassLog, Pipeline
 from hloopt.simplify import Simplify
-from proof import identical, inputs
+from tests.passes.proof import identical, inputs
 
 SEEDS = range(60)
 REGIONS = ("add(a, b)", "maximum(a, b)", "subtract(a, b)", "multiply(b, a)")

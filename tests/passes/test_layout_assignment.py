@@ -9,7 +9,7 @@ import hloopt
 from hloopt.passes.layout_assignment import LayoutAssignment
 from hloopt.rewrite import PassLog
 from hloopt.types import descending
-from proof import check
+from tests.passes.proof import check
 
 HEADER = "HloModule m, entry_computation_layout={(f32[4,3]{1,0})->f32[3,4]{1,0}}\n"
 BODY = "ENTRY e {{ x = f32[4,3]{{1,0}} parameter(0)\n t = f32[3,4]{{0,1}} transpose(x), dimensions={{1,0}}\n {} }}\n"  # fmt: skip

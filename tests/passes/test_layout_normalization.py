@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import hloopt
-import proof
 from hloopt.ir import Instruction, Module
 from hloopt.passes.layout_normalization import LayoutNormalization
 from hloopt.passes.layout_normalization.dimensions import regrouped
 from hloopt.passes.layout_normalization.values import descends
 from hloopt.rewrite import PassLog
 from hloopt.types import ArrayShape, Layout, Shape, TupleShape
-from random_modules import module_text
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 LIGHT = ("transpose", "get-tuple-element", "parameter", "tuple")
 

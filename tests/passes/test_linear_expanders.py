@@ -14,7 +14,7 @@ from hloopt.passes.expand.cholesky_expander import CholeskyExpander
 from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from hloopt.rewrite import Pipeline
 from hloopt.types import DTYPES
-from proof import check
+from tests.passes.proof import check
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from hloopt.passes.map_inliner import MapInliner
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 REGION = """scaled {
   x = f32[] parameter(0)

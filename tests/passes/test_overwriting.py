@@ -15,7 +15,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.lowering import DEVICE, make_ready
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.inputs import generate
-from joined_modules import joined
+from tests.helpers.joined_modules import joined
 
 STATE = "(s32[], f32[], f32[64]{0}, f32[64]{0})"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.passes.call_inliner import CallInliner
-from proof import check
+from tests.passes.proof import check
 
 TWICE = """HloModule m
 f { a = f32[4] parameter(0) ROOT b = f32[4] tanh(a) }

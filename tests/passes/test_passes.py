@@ -22,7 +22,7 @@ from hloopt.rewrite import Pass, PassLog
 from hloopt.simplify.conversion import is_lossless
 from hloopt.simplify.dimensions import unmodified_dimensions
 from hloopt.types import DTYPES, DType
-from support import count_calls
+from tests.helpers.support import count_calls
 
 
 def read(body: str) -> Module:

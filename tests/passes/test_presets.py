@@ -11,8 +11,8 @@ import hloopt
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.presets import XLA_PRESETS, Rows, Step, preset_rows, preset_text
-from proof import inputs, ordinary
-from random_modules import module_text
+from tests.passes.proof import inputs, ordinary
+from tests.properties.random_modules import module_text
 
 
 @pytest.mark.parametrize("name", XLA_PRESETS)

@@ -8,7 +8,7 @@ import pytest
 import hloopt
 from hloopt.passes.expand.ragged_dot_expander import RaggedDotExpander
 from hloopt.types import DTYPES
-from proof import check
+from tests.passes.proof import check
 
 FREE = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
 LAST_GROUP = (

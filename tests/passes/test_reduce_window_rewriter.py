@@ -9,7 +9,7 @@ from hloopt.errors import UsageError
 from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import PassLog
-from proof import check
+from tests.passes.proof import check
 
 
 def text(

@@ -11,7 +11,7 @@ from hloopt.passes.reductions.dimension_grouper import ReductionDimensionGrouper
 from hloopt.passes.reductions.splitter import ReductionSplitter
 from hloopt.passes.reductions.tree_rewriter import TreeReductionRewriter
 from hloopt.rewrite import Pass, Pipeline
-from proof import check
+from tests.passes.proof import check
 
 ARG_MAX = """best {
   v = f32[] parameter(0)

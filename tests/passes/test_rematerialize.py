@@ -7,15 +7,15 @@ import random
 import pytest
 
 import hloopt
-import proof
 from hloopt.analysis.liveness import peak
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.rematerialize import Rematerialize
 from hloopt.passes.schedule import Schedule
 from hloopt.rewrite import PassLog
-from random_modules import module_text
-from support import count_calls
+from tests.helpers.support import count_calls
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 
 def bytes_of(module: Module) -> int:

@@ -9,8 +9,8 @@ import pytest
 from hloopt.ir import Module
 from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.simplify import Simplify
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 
 def module(entry: str) -> str:

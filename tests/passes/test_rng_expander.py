@@ -17,7 +17,7 @@ from hloopt.passes.expand.rolled_threefry import _MOST_INSTRUCTIONS
 from hloopt.passes.tuple_simplifier import TupleSimplifier
 from hloopt.rewrite import PassLog
 from hloopt.types import DTYPES
-from proof import check, identical
+from tests.passes.proof import check, identical
 
 TYPES = [
     name

@@ -14,7 +14,7 @@ from hloopt.passes.expand.logistic_expander import LogisticExpander
 from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import DTYPES
-from proof import check
+from tests.passes.proof import check
 
 FLOATS = [name for name, kind in DTYPES.items() if kind.is_float]
 

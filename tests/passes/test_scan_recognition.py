@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import hloopt
-import proof
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.scan_recognition import ScanRecognition
-from random_modules import module_text
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 INTEGER_OPS = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 NEUTRAL = {

@@ -9,8 +9,8 @@ import pytest
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 SECOND = "to { a = f32[] parameter(0)\n ROOT b = f32[] parameter(1) }\n"
 ROW = (

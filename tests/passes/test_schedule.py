@@ -7,13 +7,13 @@ import random
 import pytest
 
 import hloopt
-import proof
 from hloopt.analysis.liveness import live_ranges, peak
 from hloopt.analysis.memory import memory_model
 from hloopt.passes.schedule import Schedule, ScheduleRecord
 from hloopt.rewrite import PassLog
-from random_modules import module_text
-from support import count_calls
+from tests.helpers.support import count_calls
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 
 def scheduled(text: str) -> hloopt.Module:

@@ -8,7 +8,7 @@ import pytest
 import hloopt
 from hloopt.passes.expand.select_and_scatter_expander import SelectAndScatterExpander
 from hloopt.rewrite import PassLog
-from proof import check
+from tests.passes.proof import check
 
 
 def pooling(

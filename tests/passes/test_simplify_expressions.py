@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from expressions import Maker
 from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.rewrite import PassLog
 from hloopt.simplify import Simplify
-from proof import identical, inputs
+from tests.passes.expressions import Maker
+from tests.passes.proof import identical, inputs
 
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 CHOOSERS = st.randoms(use_true_random=False)

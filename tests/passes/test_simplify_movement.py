@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hloopt.simplify import Simplify
 from hloopt.simplify.dimensions import before_transpose, common_factors
-from proof import check
+from tests.passes.proof import check
 
 SIZES = (1, 1, 2, 3, 4)
 

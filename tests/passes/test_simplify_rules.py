@@ -17,7 +17,7 @@ from hloopt.passes import convert_pairs
 from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
 from hloopt.simplify import RULES, Simplify
-from proof import identical, inputs, ordinary
+from tests.passes.proof import identical, inputs, ordinary
 
 EXAMPLES = rule_examples()
 DRAWS = 24

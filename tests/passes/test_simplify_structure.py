@@ -7,7 +7,7 @@ import pytest
 import hloopt
 from hloopt.rewrite import PassLog
 from hloopt.simplify import Simplify
-from proof import check
+from tests.passes.proof import check
 
 
 def test_tokens_are_not_selected() -> None:

@@ -10,7 +10,7 @@ from hloopt.ir.walk import post_order
 from hloopt.passes.examples import rule_examples
 from hloopt.rewrite import PassLog
 from hloopt.simplify import RULES, Simplify
-from proof import check
+from tests.passes.proof import check
 
 SUMS = (
     "reduce(reduce(A)) => reduce(A)",

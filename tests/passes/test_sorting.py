@@ -10,8 +10,8 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.sorting.permutation_sort import PermutationSort
 from hloopt.passes.sorting.sort_simplifier import SortSimplifier
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 
 def comparator(*types: str, key: int = 0, direction: str = "LT", more: str = "") -> str:

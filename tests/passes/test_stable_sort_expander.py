@@ -6,7 +6,7 @@ import numpy as np
 
 import hloopt
 from hloopt.passes.expand.stable_sort_expander import StableSortExpander
-from proof import check
+from tests.passes.proof import check
 
 LESS = (
     "HloModule m\nless { a = s32[] parameter(0)\n b = s32[] parameter(1)\n%s"

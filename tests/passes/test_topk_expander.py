@@ -9,7 +9,7 @@ import hloopt
 from hloopt.passes.expand.topk_expander import TopkExpander
 from hloopt.rewrite import PassLog
 from hloopt.types import DTYPES
-from proof import check
+from tests.passes.proof import check
 
 TYPES = [name for name, kind in DTYPES.items() if kind.is_array and not kind.is_complex]
 

@@ -6,7 +6,7 @@ import pytest
 
 import hloopt
 from hloopt.pipelines import PASSES
-from proof import check, identical, inputs
+from tests.passes.proof import check, identical, inputs
 
 REGIONS = "".join(
     f"{name} {{ a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] {opcode}(a, b) ROOT t = (f32[]) tuple(c) }}\n"

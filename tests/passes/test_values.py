@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from expressions import Maker
 from hloopt.analysis.value_range import ValueRange
 from hloopt.analysis.values import Values, decided
 from hloopt.ir import Instruction, Module
-from proof import inputs
+from tests.passes.expressions import Maker
+from tests.passes.proof import inputs
 
 RANDOM = (
     "x = u32[4] parameter(0)\n n = u32[] constant(9)\n nn = u32[4] broadcast(n), dimensions={}\n"

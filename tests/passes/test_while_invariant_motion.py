@@ -11,9 +11,9 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
 from hloopt.rewrite import PassLog
-from loop_texts import COUNT, loop_text
-from proof import check
-from random_modules import module_text
+from tests.passes.loop_texts import COUNT, loop_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 PASS = WhileInvariantMotion()
 STATE = [("i", "s32[]", "zero"), ("v", "f32[4]", "x"), ("w", "f32[4]", "y")]

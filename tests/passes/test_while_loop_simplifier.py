@@ -12,9 +12,9 @@ from hloopt.ir import Instruction, Module
 from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.rewrite import PassLog
 from hloopt.types import TupleShape
-from loop_texts import COUNT, loop_text
-from proof import check
-from random_modules import module_text
+from tests.passes.loop_texts import COUNT, loop_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 PASS = WhileLoopSimplifier()
 

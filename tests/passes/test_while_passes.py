@@ -18,10 +18,10 @@ from hloopt.passes.loops.trip_count import TripCount
 from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.pipelines import PASSES
 from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
-from loop_texts import COUNT, loop_text
-from proof import check, identical, inputs
-from random_modules import module_text
-from support import count_calls
+from tests.helpers.support import count_calls
+from tests.passes.loop_texts import COUNT, loop_text
+from tests.passes.proof import check, identical, inputs
+from tests.properties.random_modules import module_text
 
 ALL: tuple[Pass, ...] = (
     WhileConstantSinking(),

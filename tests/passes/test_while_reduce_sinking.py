@@ -9,7 +9,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.loops.reduce_sinking import WhileReduceSinking
 from hloopt.rewrite import PassLog
-from proof import check
+from tests.passes.proof import check
 
 PASS = WhileReduceSinking()
 

@@ -10,8 +10,8 @@ import hloopt
 from hloopt.errors import UsageError
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.rewrite import PassLog
-from loop_texts import COUNT, loop_text, scan_text
-from proof import check
+from tests.passes.loop_texts import COUNT, loop_text, scan_text
+from tests.passes.proof import check
 
 
 def written(source: str, instance: TripCount | None = None) -> object:

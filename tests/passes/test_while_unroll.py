@@ -14,9 +14,9 @@ from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.rewrite import PassLog
-from loop_texts import COUNT, loop_text, scan_text
-from proof import check
-from random_modules import module_text
+from tests.passes.loop_texts import COUNT, loop_text, scan_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 WHOLE = WhileUnroll()
 

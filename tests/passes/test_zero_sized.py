@@ -7,8 +7,8 @@ import random
 import pytest
 
 from hloopt.passes.zero_sized import ZeroSized
-from proof import check
-from random_modules import module_text
+from tests.passes.proof import check
+from tests.properties.random_modules import module_text
 
 
 def module(entry: str) -> str:

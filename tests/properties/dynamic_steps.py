@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from hypothesis import strategies as st
 
-from dynamic_chains import Array
+from tests.properties.dynamic_chains import Array
 
 __all__ = ["STEPS", "merge"]
 

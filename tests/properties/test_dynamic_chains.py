@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from dynamic_chains import Chain
-from dynamic_steps import STEPS, merge
+from tests.properties.dynamic_chains import Chain
+from tests.properties.dynamic_steps import STEPS, merge
 
 REGIONS = """
 plus { a = s32[] parameter(0)

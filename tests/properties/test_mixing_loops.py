@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mixing_loops import mixing_loop
 
 import hloopt
 from hloopt.analysis.parallel_loop.block_way import block_way
@@ -28,6 +27,7 @@ from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.judge import compare_all
 from hloopt.targets import find_target
+from tests.helpers.mixing_loops import mixing_loop
 
 EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 TARGET = find_target("h200")

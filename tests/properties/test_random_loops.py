@@ -7,14 +7,14 @@ import random
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_loops import inputs, loop_text
 
 import hloopt
 from hloopt.backends.numpy.loop_plan import Blocking
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
-from support import Array
+from tests.helpers.random_loops import inputs, loop_text
+from tests.helpers.support import Array
 
 LENGTHS = (20, 33)
 """What is longer than 16 is shared out among units."""

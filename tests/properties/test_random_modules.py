@@ -19,8 +19,8 @@ from hloopt.interpret.progress import Progress
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import PIPELINES, parse_pipeline
-from random_modules import module_text
-from special_inputs import special_inputs
+from tests.properties.random_modules import module_text
+from tests.properties.special_inputs import special_inputs
 
 Array = np.ndarray[Any, Any]
 

@@ -6,17 +6,17 @@ from functools import cache
 from random import Random
 
 import pytest
-from respell import FREEDOMS, respell
 
 import hloopt
-from campaign_modules import OPCODES, campaign_module
 from hloopt.backends.device_compile import prepare
 from hloopt.backends.native.compile import prepare_native
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 from hloopt.ir.fingerprint import fingerprint
-from proof import identical
-from special_inputs import special_inputs
+from tests.campaigns.campaign_modules import OPCODES, campaign_module
+from tests.helpers.respell import FREEDOMS, respell
+from tests.passes.proof import identical
+from tests.properties.special_inputs import special_inputs
 
 # What code is named after: another order or other names make other code that computes the same.
 ORDERS = ("instructions", "computations", "names", "in place")

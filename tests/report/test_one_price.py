@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support import invoke
+from tests.helpers.support import invoke
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 FILES = ("attention", "while_loop", "kalman_scan", "softmax_cross_entropy", "mlp_train_step")

@@ -6,7 +6,6 @@ import dataclasses
 import io
 
 import pytest
-from fake_device import choose
 from rich.console import Console
 
 import hloopt
@@ -18,6 +17,7 @@ from hloopt.kernels.plan import KernelStep, Plan, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Fill, KernelSpec, Place, Scratch
 from hloopt.report.plan import memory_line, plan_rows, plan_text, show_plan
+from tests.helpers.fake_device import choose
 
 TEXT = """HloModule m
 less { s = (s32[], f32[64]) parameter(0)

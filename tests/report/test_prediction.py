@@ -13,7 +13,7 @@ from hloopt.cost_models.registry import find_model, model_for
 from hloopt.report.cost import kernel_costs, totals
 from hloopt.report.prediction import prediction_json
 from hloopt.targets import find_target
-from support import invoke
+from tests.helpers.support import invoke
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 

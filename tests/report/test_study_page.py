@@ -16,7 +16,7 @@ from hloopt.rewrite import Pipeline
 from hloopt.runtime.timing import Timing
 from hloopt.study.cells import Cell, Checked, Counts, Measured, Parts, Predicted
 from hloopt.study.plan import ModuleRow, Strategy
-from support import invoke
+from tests.helpers.support import invoke
 
 EVIL = '<script>alert("x")</script>'
 _VOID = {"meta", "br"}

@@ -18,7 +18,7 @@ from hloopt.pipelines import parse_pipeline
 from hloopt.report.diff import unified_diff
 from hloopt.report.dump_passes import DumpPasses
 from hloopt.report.watch import PrintPasses
-from support import count_calls
+from tests.helpers.support import count_calls
 
 TEXT = """HloModule m
 ENTRY e {

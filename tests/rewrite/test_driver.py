@@ -14,7 +14,7 @@ from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules, constant, op, sp
 from hloopt.rewrite.history import OSCILLATION_LIMIT
 from hloopt.rewrite.pattern import match
 from hloopt.types import ArrayShape, Layout, Literal, Metadata, Verbatim, array, scalar
-from support import count_calls
+from tests.helpers.support import count_calls
 
 A, B, C = var("A"), var("B"), var("C")
 F32 = array("f32", (4,))

@@ -12,7 +12,7 @@ import pytest
 from hloopt.errors import UsageError
 from hloopt.pipelines import find_pass, load_passes, parse_pipeline
 from hloopt.rewrite import plugins
-from support import invoke
+from tests.helpers.support import invoke
 
 PASS = '''from dataclasses import dataclass
 from typing import ClassVar

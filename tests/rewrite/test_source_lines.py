@@ -9,7 +9,7 @@ from hloopt.ir import Instruction, build
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.proto import read_proto, write_module
 from hloopt.rewrite.source_lines import MOST_LINES, kernel_lines
-from support import count_calls
+from tests.helpers.support import count_calls
 
 TABLES = """FileNames
 1 "model.py"

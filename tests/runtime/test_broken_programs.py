@@ -16,7 +16,7 @@ import pytest
 import hloopt
 from hloopt.interpret import evaluate_participants
 from hloopt.runtime.judge import Comparison, Judge, judged
-from support import invoke
+from tests.helpers.support import invoke
 
 Array = np.ndarray[Any, Any]
 

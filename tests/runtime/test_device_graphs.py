@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_runs import LOOP, agree, counts, drawn
-from fake_device import FakeDevice, fake_program
 
 import hloopt
 from hloopt.ir import Module
 from hloopt.kernels.plan import Plan
 from hloopt.runtime.device import Pointer, PointerArgument
-from random_modules import module_text
+from tests.helpers.device_runs import LOOP, agree, counts, drawn
+from tests.helpers.fake_device import FakeDevice, fake_program
+from tests.properties.random_modules import module_text
 
 Array = np.ndarray[Any, Any]
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_runs import LOOP, agree, counts, drawn
-from fake_device import FakeDevice, choose, fake_program
 
 import hloopt
-import proof
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import Host
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.runtime.device import Pointer
 from hloopt.runtime.device_program import descriptions
-from random_modules import module_text
-from support import recorded, sample_table
+from tests.helpers.device_runs import LOOP, agree, counts, drawn
+from tests.helpers.fake_device import FakeDevice, choose, fake_program
+from tests.helpers.support import recorded, sample_table
+from tests.passes import proof
+from tests.properties.random_modules import module_text
 
 Array = np.ndarray[Any, Any]
 

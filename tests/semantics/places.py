@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from elements import entry, shape_of
 from hloopt.types import DTYPES
+from tests.semantics.elements import entry, shape_of
 
 __all__ = ["Places", "gather_text", "places", "scatter_text", "start_indices"]
 

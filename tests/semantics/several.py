@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from elements import shape_of
-from statement import check
+from tests.semantics.elements import shape_of
+from tests.semantics.statement import check
 
 Array = np.ndarray[Any, Any]
 

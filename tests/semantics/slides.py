@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from elements import entry, shape_of
+from tests.semantics.elements import entry, shape_of
 
 __all__ = ["Slide", "reduce_window_text", "slides", "window_text"]
 

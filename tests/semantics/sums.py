@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from elements import INTEGERS
-from formats import FORMATS, array_of, rounded, width, wrapped
+from tests.semantics.elements import INTEGERS
+from tests.semantics.formats import FORMATS, array_of, rounded, width, wrapped
 
 Array = np.ndarray[Any, Any]
 Number = Any

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import ELEMENTS, drawn_dims, entry, from_bits, seeds, shape_of, values
 from hloopt.errors import UnsupportedError
 from hloopt.types import DTYPES
-from statement import check
+from tests.semantics.elements import ELEMENTS, drawn_dims, entry, from_bits, seeds, shape_of, values
+from tests.semantics.statement import check
 
 OPCODES = ("bitcast", "bitcast-convert")
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from combiners import Combiner, binary, chosen, python, twice_less
-from elements import drawn_dims, moderate, seeds, shape_of, values
-from statement import assert_same
+from tests.semantics.combiners import Combiner, binary, chosen, python, twice_less
+from tests.semantics.elements import drawn_dims, moderate, seeds, shape_of, values
+from tests.semantics.statement import assert_same
 
 OPCODES = (
     "all-gather",

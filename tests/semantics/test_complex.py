@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats import array_of, numbers, rounded
-from several import check_several, module
-from statement import evaluate
+from tests.semantics.formats import array_of, numbers, rounded
+from tests.semantics.several import check_several, module
+from tests.semantics.statement import evaluate
 
 OPCODES = ("complex", "imag", "real")
 

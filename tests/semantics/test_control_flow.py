@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from combiners import stored
-from elements import ELEMENTS, drawn_dims, seeds, shape_of, values
 from hloopt.errors import UnsupportedError
 from hloopt.types import DTYPES
-from statement import check
+from tests.semantics.combiners import stored
+from tests.semantics.elements import ELEMENTS, drawn_dims, seeds, shape_of, values
+from tests.semantics.statement import check
 
 OPCODES = (
     "add-dependency",

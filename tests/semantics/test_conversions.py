@@ -11,10 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import ELEMENTS, INTEGERS, from_bits
-from formats import FORMATS, array_of, bits_of, decoded, encoded, numbers, rounded, width
 from hloopt.types import DTYPES
-from several import check_several
+from tests.semantics.elements import ELEMENTS, INTEGERS, from_bits
+from tests.semantics.formats import (
+    FORMATS,
+    array_of,
+    bits_of,
+    decoded,
+    encoded,
+    numbers,
+    rounded,
+    width,
+)
+from tests.semantics.several import check_several
 
 OPCODES = ("convert", "reduce-precision", "stochastic-convert")
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import INTEGERS, entry, seeds, shape_of, values
-from formats import array_of, numbers
 from hloopt.errors import UnsupportedError
 from hloopt.interpret import convolution
 from hloopt.types import Window, WindowDim
-from statement import assert_same, check
-from sums import KINDS, converted, small, summed, widest
+from tests.semantics.elements import INTEGERS, entry, seeds, shape_of, values
+from tests.semantics.formats import array_of, numbers
+from tests.semantics.statement import assert_same, check
+from tests.semantics.sums import KINDS, converted, small, summed, widest
 
 OPCODES = ("convolution",)
 

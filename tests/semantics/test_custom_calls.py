@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
 from hloopt.errors import UnsupportedError
 from hloopt.interpret import plugins
-from statement import check, evaluate
-from support import invoke
+from tests.helpers.support import invoke
+from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
+from tests.semantics.statement import check, evaluate
 
 OPCODES = ("custom-call",)
 

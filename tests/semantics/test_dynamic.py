@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from elements import ELEMENTS, drawn_dims, seeds, shape_of, values
-from statement import check
+from tests.semantics.elements import ELEMENTS, drawn_dims, seeds, shape_of, values
+from tests.semantics.statement import check
 
 OPCODES = ("dynamic-reshape", "get-dimension-size", "set-dimension-size")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
 from hloopt.types import DTYPES
-from statement import check
+from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
+from tests.semantics.statement import check
 
 OPCODES = ("dynamic-slice", "dynamic-update-slice")
 

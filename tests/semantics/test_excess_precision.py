@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 import hloopt
-from elements import from_bits, seeds
-from formats import FORMATS, array_of, numbers, rounded
 from hloopt.types import DTYPES
-from statement import assert_same
+from tests.semantics.elements import from_bits, seeds
+from tests.semantics.formats import FORMATS, array_of, numbers, rounded
+from tests.semantics.statement import assert_same
 
 MODES = [False, True]
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import entry, seeds, shape_of
 from hloopt.errors import UnsupportedError
-from statement import check
+from tests.semantics.elements import entry, seeds, shape_of
+from tests.semantics.statement import check
 
 OPCODES = ("cholesky", "triangular-solve")
 

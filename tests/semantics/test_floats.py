@@ -15,8 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats import FORMATS, array_of, bits_of, decoded, encoded, numbers, rounded, width
-from several import check_several
+from tests.semantics.formats import (
+    FORMATS,
+    array_of,
+    bits_of,
+    decoded,
+    encoded,
+    numbers,
+    rounded,
+    width,
+)
+from tests.semantics.several import check_several
 
 OPCODES = (
     "abs",
@@ -317,7 +326,7 @@ def test_select_passes_bits_as_they_are(name: str) -> None:
         (a if which else b)
         for which, a, b in zip(choice, bits_of(name, x), bits_of(name, y), strict=True)
     ]
-    from statement import evaluate
+    from tests.semantics.statement import evaluate
 
     text = (
         "HloModule m\nENTRY e {{\n c = pred[{0}] parameter(0)\n x = {1}[{2}] parameter(1)\n"

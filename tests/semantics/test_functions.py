@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats import FORMATS, array_of, numbers, rounded, width
 from hloopt.backends.numpy.quick_math import MOST_ULP
-from several import module
-from statement import assert_same, evaluate
+from tests.semantics.formats import FORMATS, array_of, numbers, rounded, width
+from tests.semantics.several import module
+from tests.semantics.statement import assert_same, evaluate
 
 OPCODES = (
     "acos",

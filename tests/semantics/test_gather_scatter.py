@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combiners import argmax, binary, chosen, crossed, python, stored, twice_less
-from elements import ELEMENTS, INTEGERS, entry, moderate, seeds, values
 from hloopt.types import DTYPES
-from places import Places, gather_text, places, scatter_text, start_indices
-from statement import check
+from tests.semantics.combiners import argmax, binary, chosen, crossed, python, stored, twice_less
+from tests.semantics.elements import ELEMENTS, INTEGERS, entry, moderate, seeds, values
+from tests.semantics.places import Places, gather_text, places, scatter_text, start_indices
+from tests.semantics.statement import check
 
 OPCODES = ("gather", "scatter")
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import ELEMENTS, drawn_dims, seeds, shape_of, values
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.runtime.inputs import generate_all
 from hloopt.types import DTYPES
+from tests.semantics.elements import ELEMENTS, drawn_dims, seeds, shape_of, values
 
 OPCODES = ("infeed", "outfeed", "recv", "recv-done", "send", "send-done")
 

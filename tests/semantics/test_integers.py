@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats import array_of, numbers, width, wrapped
-from several import check_several, module
-from statement import check
+from tests.semantics.formats import array_of, numbers, width, wrapped
+from tests.semantics.several import check_several, module
+from tests.semantics.statement import check
 
 OPCODES = (
     "and",

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
-from statement import check
+from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
+from tests.semantics.statement import check
 
 OPCODES = ("broadcast", "concatenate", "pad", "reshape", "reverse", "slice", "transpose")
 

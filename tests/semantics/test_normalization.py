@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elements import drawn_dims, entry, seeds, shape_of
-from formats import array_of, numbers, rounded
-from statement import check
+from tests.semantics.elements import drawn_dims, entry, seeds, shape_of
+from tests.semantics.formats import array_of, numbers, rounded
+from tests.semantics.statement import check
 
 OPCODES = ("batch-norm-grad", "batch-norm-inference", "batch-norm-training")
 

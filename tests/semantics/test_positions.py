@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formats import array_of, rounded
-from several import module
-from statement import assert_same, evaluate
+from tests.semantics.formats import array_of, rounded
+from tests.semantics.several import module
+from tests.semantics.statement import assert_same, evaluate
 
 REAL = [
     "acos",

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import INTEGERS, entry, seeds, shape_of, values
-from formats import array_of, numbers, rounded
 from hloopt.errors import UnsupportedError
-from statement import check
-from sums import KINDS, converted, small, summed, widest
+from tests.semantics.elements import INTEGERS, entry, seeds, shape_of, values
+from tests.semantics.formats import array_of, numbers, rounded
+from tests.semantics.statement import check
+from tests.semantics.sums import KINDS, converted, small, summed, widest
 
 OPCODES = ("dot", "ragged-dot", "scaled-dot")
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from blocks import MASK32, MASK64, element_philox, philox
-from elements import FLOATS, INTEGERS, drawn_dims, from_bits, shape_of
 from hloopt.types import DTYPES
-from statement import assert_same
+from tests.semantics.blocks import MASK32, MASK64, element_philox, philox
+from tests.semantics.elements import FLOATS, INTEGERS, drawn_dims, from_bits, shape_of
+from tests.semantics.statement import assert_same
 
 OPCODES = ("rng",)
 

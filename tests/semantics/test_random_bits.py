@@ -11,10 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from blocks import MASK32, MASK64, element_philox, element_threefry, philox, threefry
-from elements import FLOATS, INTEGERS, drawn_dims, entry, from_bits, shape_of
 from hloopt.types import DTYPES
-from statement import check
+from tests.semantics.blocks import (
+    MASK32,
+    MASK64,
+    element_philox,
+    element_threefry,
+    philox,
+    threefry,
+)
+from tests.semantics.elements import FLOATS, INTEGERS, drawn_dims, entry, from_bits, shape_of
+from tests.semantics.statement import check
 
 OPCODES = ("rng-bit-generator", "rng-get-and-update-state")
 

@@ -12,10 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combiners import arg_by, argmax, binary, chosen, crossed, python, stored, twice_less
-from elements import drawn_dims, entry, moderate, seeds, shape_of, values
 from hloopt.types import DTYPES
-from statement import check, evaluate
+from tests.semantics.combiners import (
+    arg_by,
+    argmax,
+    binary,
+    chosen,
+    crossed,
+    python,
+    stored,
+    twice_less,
+)
+from tests.semantics.elements import drawn_dims, entry, moderate, seeds, shape_of, values
+from tests.semantics.statement import check, evaluate
 
 OPCODES = ("map", "reduce", "scan")
 

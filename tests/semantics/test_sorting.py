@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combiners import python, stored
-from elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
 from hloopt.types import DTYPES
-from statement import check
+from tests.semantics.combiners import python, stored
+from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
+from tests.semantics.statement import check
 
 OPCODES = ("sort", "topk")
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
-from formats import FORMATS, array_of, bits_of, rounded, width
-from statement import check, evaluate
+from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
+from tests.semantics.formats import FORMATS, array_of, bits_of, rounded, width
+from tests.semantics.statement import check, evaluate
 
 OPCODES = ("constant", "copy", "iota", "parameter")
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combiners import argmax, binary, chosen, crossed, python, stored, twice_less
-from elements import entry, moderate, seeds, shape_of, values
 from hloopt.types import DTYPES
-from slides import Slide, reduce_window_text, slides, window_text
-from statement import check
+from tests.semantics.combiners import argmax, binary, chosen, crossed, python, stored, twice_less
+from tests.semantics.elements import entry, moderate, seeds, shape_of, values
+from tests.semantics.slides import Slide, reduce_window_text, slides, window_text
+from tests.semantics.statement import check
 
 OPCODES = ("reduce-window", "select-and-scatter")
 

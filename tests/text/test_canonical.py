@@ -18,7 +18,7 @@ from hloopt.ir.canonical import canonical
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.text.parser import parse_module
 from hloopt.types import ArrayShape, Literal, TupleShape, Verbatim
-from support import count_calls
+from tests.helpers.support import count_calls
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*.hlo"))
 

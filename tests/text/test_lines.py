@@ -10,16 +10,16 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from respell import FREEDOMS, respell
 
 import hloopt
-from campaign_modules import OPCODES, campaign_module
 from hloopt.errors import ParseError
 from hloopt.ir import Module
 from hloopt.text import grammar
 from hloopt.text.lalr import Parser
 from hloopt.text.records import InstructionText
 from hloopt.text.tables import grammar_folder, load_tables
+from tests.campaigns.campaign_modules import OPCODES, campaign_module
+from tests.helpers.respell import FREEDOMS, respell
 
 QUICK = grammar._parser()
 # Words that are instructions' and computations' names, opcodes, keys, element types, or numbers.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphs import graph_difference
 from hloopt.ir import Module, build, edit
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.text.parser import parse_module
@@ -15,6 +14,7 @@ from hloopt.text.printer import (
     print_module,
 )
 from hloopt.types import DTYPES, Literal, Text, Verbatim, array
+from tests.helpers.graphs import graph_difference
 
 CANONICAL = """HloModule jit_f, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {2, 0}) }, entry_computation_layout={(f32[2,3]{1,0}, s32[])->(f32[2]{0}, s32[])}, buffer_donor={ (1, {}) }, allow_spmd_sharding_propagation_to_output={true,false}, num_partitions=2, frontend_attributes={a={"b": 1}}
 

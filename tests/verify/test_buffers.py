@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neighbours import Pair, check_pair
+from tests.helpers.neighbours import Pair, check_pair
 
 ONE_TO_ONE = "output_to_operand_aliasing={{}: (0, {})}"
 WRITE = f'custom_call_target="w", {ONE_TO_ONE}'

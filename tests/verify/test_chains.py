@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neighbours import Pair, check_pair
+from tests.helpers.neighbours import Pair, check_pair
 
 WRAPPED = """
 HloModule m

@@ -14,7 +14,7 @@ import pytest
 
 import hloopt
 from hloopt.verify import RULES, violations
-from support import invoke
+from tests.helpers.support import invoke
 
 ROOT = Path(__file__).parents[2]
 BUFFER = "output_to_operand_aliasing={{}: (0, {})}"

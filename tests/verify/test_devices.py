@@ -7,7 +7,7 @@ import pytest
 import hloopt
 from hloopt.types import IotaList
 from hloopt.verify import violations
-from neighbours import Pair, check_pair
+from tests.helpers.neighbours import Pair, check_pair
 
 SUM = """
 sum {

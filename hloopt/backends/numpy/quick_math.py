@@ -9,7 +9,7 @@ zeros are those of the table, but that C's ``powf`` may make a NaN of a signalin
 
 Where an element lies does not matter.  NumPy has loops of their own for some strides (a reversed view of
 ``expm1``), so operands are made contiguous; contiguous operands of any length and place give the same bits,
-which ``tests/runtime/test_numpy_quick_math.py`` holds each of them to.
+which ``tests/backends/numpy/test_quick_math.py`` holds each of them to.
 """
 
 from __future__ import annotations

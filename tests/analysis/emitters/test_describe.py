@@ -14,7 +14,7 @@ from hloopt.analysis.emitters.registers import register_estimate
 from hloopt.analysis.emitters.scatter import ScatterTiling
 from hloopt.analysis.emitters.transposes import TransposeTiling
 from hloopt.targets import Target, target
-from regions import fusion, lone
+from tests.analysis.emitters.regions import fusion, lone
 
 ROWS = "z = f32[] constant(0)\nr = f32[1000] reduce(p0, z), dimensions={1}, to_apply=sum\n"
 

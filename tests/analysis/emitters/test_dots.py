@@ -12,7 +12,7 @@ from hloopt.analysis.emitters.dots import (
 )
 from hloopt.ir import Instruction
 from hloopt.targets import target
-from regions import lone
+from tests.analysis.emitters.regions import lone
 
 
 def _dot(

@@ -6,7 +6,7 @@ import pytest
 
 from hloopt.analysis.emitters.in_place import updates_in_place
 from hloopt.analysis.emitters.kind import emission
-from regions import fusion, lone
+from tests.analysis.emitters.regions import fusion, lone
 
 SHAPES = "f32[8,4] f32[2,4] s32[] f32[8,4]"
 UPDATE = "z = s32[] constant(0)\nROOT d = f32[8,4] dynamic-update-slice(p0, p1, p2, z)"

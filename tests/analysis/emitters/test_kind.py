@@ -6,7 +6,7 @@ import pytest
 
 from hloopt.analysis.emitters.kind import KindOptions, emission
 from hloopt.analysis.region import Region
-from regions import fusion, lone
+from tests.analysis.emitters.regions import fusion, lone
 
 ROWS = "z = f32[] constant(0)\nr = f32[64] reduce(p0, z), dimensions={1}, to_apply=sum\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from programs import programs
 
 import hloopt
 from hloopt.analysis.emitters.kind import has_kernel
@@ -16,6 +15,7 @@ from hloopt.fusion.apply import fuse, fuse_multi_output
 from hloopt.ir import Instruction, Module
 from hloopt.targets import target
 from hloopt.types import TupleShape
+from tests.helpers.programs import programs
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
 

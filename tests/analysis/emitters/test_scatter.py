@@ -13,7 +13,7 @@ from hloopt.analysis.emitters.scatter import (
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.targets import Target
-from regions import lone
+from tests.analysis.emitters.regions import lone
 
 
 def _scatter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from random_bodies import REDUCERS, Body, Choose, Dims, kind
+from tests.analysis.parallel_loop.random_bodies import REDUCERS, Body, Choose, Dims, kind
 
 __all__ = ["random_stop"]
 

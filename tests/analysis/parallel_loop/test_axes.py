@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from loop_module import loop_module
-from unit_proof import found_in
 
 from hloopt.analysis.parallel_loop import ParallelLoop, Sharing
+from tests.analysis.parallel_loop.loop_module import loop_module
+from tests.analysis.parallel_loop.unit_proof import found_in
 
 
 def roles(found: ParallelLoop) -> list[str]:

@@ -7,11 +7,11 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_bodies import random_body
-from random_stops import random_stop
-from unit_proof import EVERY_AXIS, early, found_in, strangers
 
 from hloopt.analysis.parallel_loop import rest, ties
+from tests.analysis.parallel_loop.random_bodies import random_body
+from tests.analysis.parallel_loop.random_stops import random_stop
+from tests.analysis.parallel_loop.unit_proof import EVERY_AXIS, early, found_in, strangers
 
 
 @settings(max_examples=80, deadline=None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from loop_module import loop_module
-from unit_proof import found_in, loop_of
 
 import hloopt
 from hloopt.analysis.parallel_loop import parallel_loop
+from tests.analysis.parallel_loop.loop_module import loop_module
+from tests.analysis.parallel_loop.unit_proof import found_in, loop_of
 
 MIXES = {
     "stencil": (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from loop_module import loop_module
-from unit_proof import EVERY_AXIS, early, found_in
 
 from hloopt.analysis.parallel_loop import ParallelLoop
+from tests.analysis.parallel_loop.loop_module import loop_module
+from tests.analysis.parallel_loop.unit_proof import EVERY_AXIS, early, found_in
 
 ANY = """  limit = f32[64] broadcast(nought), dimensions={}
   more = pred[64] compare(x1, limit), direction=GT

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from device_code import COMPILER, Case, Compiled
 from hloopt.codegen.device import Uses
 from hloopt.codegen.scalars import scalar_problem
-from packed_bodies import packed_bodies
-from scalar_cases import all_cases
+from tests.codegen.scalars.device_code import COMPILER, Case, Compiled
+from tests.codegen.scalars.packed_bodies import packed_bodies
+from tests.codegen.scalars.scalar_cases import all_cases
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from device_code import Case
 from hloopt.errors import ShapeError
 from hloopt.ops import OPS, InferArgs
 from hloopt.types import DTYPES, ArrayShape, DType, array
+from tests.codegen.scalars.device_code import Case
 
 __all__ = ["all_cases", "operands"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from device_code import Case, Compiled, interpreted
 from hloopt.codegen.scalars import scalar_problem
 from hloopt.ops import OPS
-from scalar_cases import all_cases, operands
+from tests.codegen.scalars.device_code import Case, Compiled, interpreted
+from tests.codegen.scalars.scalar_cases import all_cases, operands
 
 OPCODES = [*sorted(name for name, row in OPS.items() if row.is_elementwise), "bitcast-convert"]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from device_code import Case, statement
 from hloopt.backends.nvrtc import compile_cuda, compile_ptx, nvrtc_for
 from hloopt.codegen.device import Uses, names
 from hloopt.errors import DeviceError
+from tests.codegen.scalars.device_code import Case, statement
 
 # One type of each kind that has code of its own; the others differ in numbers.
 _KINDS = {

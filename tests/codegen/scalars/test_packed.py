@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from device_code import Compiled
 from hloopt.codegen.device import Uses
 from hloopt.codegen.scalars import literal, pack, store
 from hloopt.codegen.types import elements_per_byte
@@ -14,7 +13,8 @@ from hloopt.kernel_ir.expressions import Array
 from hloopt.kernel_ir.statements import Set
 from hloopt.kernel_ir.types import BYTE, SBYTE
 from hloopt.types import DTYPES, DType
-from packed_bodies import PACKED
+from tests.codegen.scalars.device_code import Compiled
+from tests.codegen.scalars.packed_bodies import PACKED
 
 NAMES = [kind.name for kind in PACKED]
 

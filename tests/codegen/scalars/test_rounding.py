@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from device_code import Case, Compiled, interpreted
 from hloopt.types import DTYPES, DType
+from tests.codegen.scalars.device_code import Case, Compiled, interpreted
 
 _NARROW = [
     kind for kind in DTYPES.values() if kind.is_narrow_float and not kind.name.startswith("f6")

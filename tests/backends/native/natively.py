@@ -1,0 +1,42 @@
+"""Running a module natively beside the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import hloopt
+from hloopt.backends.native.compile import compile_native
+from hloopt.codegen.program import kernel_steps
+from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import Judge
+from tests.helpers.support import Array
+from tests.helpers.verified import verify_native
+
+__all__ = ["check_native_kernels"]
+
+
+def check_native_kernels(
+    text: str, *kernels: str, inputs: Sequence[Array] | None = None, exact: bool = False
+) -> str:
+    """Hold a module's results against the interpreter's, and those of one thread against those of three.
+
+    Only ``kernels`` may run it, and the verifier passes them.  Returns the source of its functions, without the comments before them.
+    """
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    given = generate(module, 0) if inputs is None else list(inputs)
+    want = hloopt.evaluate(module, given)
+    program = compile_native(module, threads=1)
+    verify_native(program.plan)
+    chosen = {step.spec.kernel for step in kernel_steps(program.plan.steps)}
+    assert chosen == set(kernels), program.source
+    got = program.run(given)
+    tolerance = {"rtol": 0.0, "atol": 0.0} if exact else {}
+    judge = Judge.of(module, [given], [want], **tolerance)
+    for number, comparison in enumerate(judge.compare_all([got], [want])):
+        assert comparison.passed, f"result {number}: {comparison}\n{program.source}"
+    shared = compile_native(module, threads=3).run(given)
+    for one, other in zip(got, shared, strict=True):
+        assert one.tobytes() == other.tobytes(), f"threads matter\n{program.source}"
+    functions = program.source.partition("static int run(")[0]
+    return "\n".join(line for line in functions.splitlines() if not line.startswith("//"))

@@ -1,0 +1,300 @@
+"""Native loops: the form of the nests, and results of every movement, type and size around tasks and tiles."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.backends.native.natively import check_native_kernels
+from tests.codegen.reducing import fusions
+
+
+def _module(lines: str) -> str:
+    """A module of fusions that each hold one line of ``lines``: ``SHAPE OP``, operands written as shapes."""
+    bodies, calls, shapes, parameters = [], [], [], []
+    for number, line in enumerate(filter(None, map(str.strip, lines.splitlines()))):
+        shape, _, rest = line.partition(" ")
+        inner: list[str] = []
+        given: list[str] = []
+
+        def operand(
+            found: re.Match[str], inner: list[str] = inner, given: list[str] = given
+        ) -> str:
+            name = f"x{len(given)}"
+            inner.append(f"  {name} = {found[0]} parameter({len(given)})")
+            given.append(f"p{len(parameters)}")
+            parameters.append(f"  p{len(parameters)} = {found[0]} parameter({len(parameters)})")
+            return name
+
+        head, separator, attributes = rest.partition(")")
+        text = re.sub(r"\b[a-z]\w*\[[\d,]*\]", operand, head) + separator + attributes
+        bodies.append("\n".join([f"body{number} {{", *inner, f"  ROOT r = {shape} {text}", "}"]))
+        call = f"fusion({', '.join(given)}), kind=kLoop, calls=body{number}"
+        calls.append(f"  fused{number} = {shape} {call}")
+        shapes.append(shape)
+    root = ", ".join(f"fused{number}" for number in range(len(shapes)))
+    entry = [*parameters, *calls, f"  ROOT all = ({', '.join(shapes)}) tuple({root})"]
+    return "\n\n".join(["HloModule m", *bodies, "\n".join(["ENTRY main {", *entry, "}"])]) + "\n"
+
+
+def _body(source: str) -> str:
+    """What is in the braces of the first function."""
+    found = re.search(
+        r"^static void hlo_fused0\([^{]*\{\n(.*?)^\}$", source, re.DOTALL | re.MULTILINE
+    )
+    assert found is not None, source
+    return found[1]
+
+
+MOVEMENTS = """
+f32[3,70,33] broadcast(f32[70]), dimensions={1}
+f32[3,70,33] broadcast(f32[3,33]), dimensions={0,2}
+f32[50,9] reshape(f32[3,15,10])
+f32[7,9,4] slice(f32[20,9,30]), slice={[3:17:2], [0:9], [5:21:4]}
+f32[20,33] reverse(f32[20,33]), dimensions={0,1}
+f32[30,41] pad(f32[20,33], f32[]), padding=3_7x1_7
+f32[18,20] pad(f32[20,33], f32[]), padding=-1_-1x-6_-7
+f32[30,41] pad(f32[10,20], f32[]), padding=1_1_2x0_2_1
+s32[10,45] concatenate(s32[10,20], s32[10,1], s32[10,24]), dimensions={1}
+s8[64,40] concatenate(s8[33,40], s8[31,40]), dimensions={0}
+f32[70,100] transpose(f32[100,70]), dimensions={1,0}
+f64[33,64] transpose(f64[64,33]), dimensions={1,0}
+bf16[129,40] transpose(bf16[40,129]), dimensions={1,0}
+pred[65,3,5,33] transpose(pred[5,33,3,65]), dimensions={3,2,0,1}
+c64[40,33] transpose(c64[33,40]), dimensions={1,0}
+f32[40,3,50] transpose(f32[40,50,3]), dimensions={0,2,1}
+s4[33,7] transpose(s4[7,33]), dimensions={1,0}
+u4[45] convert(s32[45])
+s32[45] convert(u4[45])
+s32[4,5,6] iota(), iota_dimension=1
+f32[5,33] dynamic-slice(f32[20,33], s32[], s32[]), dynamic_slice_sizes={5,33}
+f32[20,33] dynamic-update-slice(f32[20,33], f32[4,30], s32[], s32[])
+f32[9,33] gather(f32[20,33], s32[9,1]), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,33}
+u16[6,5,2] bitcast-convert(f32[6,5])
+f32[100,300] add(f32[100,300], f32[100,300])
+f16[20000] exponential(f16[20000])
+f32[3,20000] broadcast(f32[3]), dimensions={0}
+f32[] negate(f32[])
+f32[1,1,5] negate(f32[1,1,5])
+f32[0,5] negate(f32[0,5])
+"""
+
+
+def test_movements() -> None:
+    """Sizes around tasks and tiles, types of every width, packed ones, steps, negative padding, nothing."""
+    check_native_kernels(_module(MOVEMENTS), "native-loop", "native-update")
+
+
+def test_crossing_after_work() -> None:
+    """What is read across is copied in its own type; packed elements are taken out of their bytes one by one."""
+    body = """
+        x: {kind}[40,70]
+        y: f32[70,40]
+        t = {kind}[70,40] transpose(x), dimensions={{1,0}}
+        w = f32[70,40] {opcode}(t)
+        ROOT r = f32[70,40] add(w, y)
+    """
+    kinds = [("s4", "convert"), ("bf16", "convert"), ("pred", "convert"), ("c64", "real")]
+    bodies = [body.format(kind=kind, opcode=opcode) for kind, opcode in kinds]
+    source = check_native_kernels(fusions(bodies), "native-loop")
+    assert source.count("__align__(64)") == 3
+
+
+def test_large_arrays_are_shared_out() -> None:
+    """Rows that fill no task, rows that fill several, and tiles: every task has its own part."""
+    lines = """
+    f32[7,30011] broadcast(f32[7]), dimensions={0}
+    f32[300,257] broadcast(f32[257]), dimensions={1}
+    f32[40,100,33] broadcast(f32[40,33]), dimensions={0,2}
+    f32[513,400] transpose(f32[400,513]), dimensions={1,0}
+    f32[50,33,64] transpose(f32[64,50,33]), dimensions={1,2,0}
+    s4[70001] convert(s32[70001])
+    """
+    check_native_kernels(_module(lines), "native-loop")
+
+
+ELEMENTWISE = """\
+  const int first = (int)(begin * 16200);
+  const int last = (int)(end * 16200 < 30000 ? end * 16200 : 30000);
+  #pragma omp simd
+  for (int i = first; i < last; ++i) {
+    const float x0 = p0[i];
+    const float x1 = p1[i];
+    const float r = x0 + x1;
+    result[i] = r;
+  }
+"""
+
+BROADCAST = """\
+  for (int i = 0; i < 3; ++i) {
+    for (int i_1 = 0; i_1 < 70; ++i_1) {
+      #pragma omp simd
+      for (int i_2 = 0; i_2 < 33; ++i_2) {
+        const float x0 = p0[i_1];
+        result[i * 2310 + i_1 * 33 + i_2] = x0;
+      }
+    }
+  }
+"""
+
+MERGED = """\
+  for (int i = 0; i < 6; ++i) {
+    #pragma omp simd
+    for (int i_1 = 0; i_1 < 35; ++i_1) {
+      const float x0 = p0[i_1];
+      result[i * 35 + i_1] = x0;
+    }
+  }
+"""
+
+TILES = """\
+  for (int u = 0; u < 3; ++u) {
+    const int row = u * 32;
+    const int stop = row + 32 < 70 ? row + 32 : 70;
+    for (int column = 0; column < 64; column += 32) {
+      const int stop_1 = column + 32;
+      __align__(64) float p0_tile[1056];
+      for (int i_1 = column; i_1 < stop_1; ++i_1) {
+        #pragma omp simd
+        for (int i = row; i < stop; ++i) {
+          p0_tile[(i_1 - column) * 33 + (i - row)] = p0[i_1 * 70 + i];
+        }
+      }
+      for (int i = row; i < stop; ++i) {
+        #pragma omp simd
+        for (int i_1 = column; i_1 < stop_1; ++i_1) {
+          result[i * 64 + i_1] = p0_tile[(i_1 - column) * 33 + (i - row)];
+        }
+      }
+    }
+  }
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("f32[100,300] add(f32[100,300], f32[100,300])", ELEMENTWISE),
+        ("f32[3,70,33] broadcast(f32[70]), dimensions={1}", BROADCAST),
+        ("f32[2,3,5,7] broadcast(f32[5,7]), dimensions={2,3}", MERGED),
+        ("f32[70,64] transpose(f32[64,70]), dimensions={1,0}", TILES),
+    ],
+    ids=["elementwise", "broadcast", "merged", "tiles"],
+)
+def test_forms(line: str, form: str) -> None:
+    """One flat loop, a loop for each dimension an operand lacks, merged neighbours, tiles."""
+    source = check_native_kernels(_module(line), "native-loop")
+    assert _body(source) == form
+
+
+def test_long_rows_are_cut() -> None:
+    """A row longer than a task is gone over in pieces; the value a row has one of is outside of its loop."""
+    source = check_native_kernels(
+        _module("f32[7,30011] broadcast(f32[7]), dimensions={0}"), "native-loop"
+    )
+    text = _body(source)
+    assert "for (int row = first / 30011; row <= (last - 1) / 30011; ++row)" in text
+    assert "#pragma omp simd" in text
+    assert "%" not in text
+
+
+STACKED = """
+x: f32[3,{n}]
+y: f32[1,{n}]
+a = f32[1,{n}] slice(x), slice={{[0:1], [0:{n}]}}
+b = f32[1,{n}] slice(x), slice={{[1:2], [0:{n}]}}
+s = f32[1,{n}] sine(a)
+t = f32[1,{n}] multiply(s, b)
+ROOT r = f32[4,{n}] concatenate(t, s, y, b), dimensions={{0}}
+"""
+
+APART = """
+x: f32[40,{n}]
+y: f32[20,{n}]
+z: f32[60]
+a = f32[60,{n}] concatenate(x, y), dimensions={{0}}
+b = f32[60,{n}] broadcast(z), dimensions={{0}}
+ROOT r = f32[60,{n}] add(a, b)
+"""
+
+BESIDE = """
+x: f32[{n},40]
+y: f32[{n},21]
+z: f32[61]
+a = f32[{n},61] concatenate(x, y), dimensions={{1}}
+b = f32[{n},61] broadcast(z), dimensions={{1}}
+ROOT r = f32[{n},61] add(a, b)
+"""
+
+PAIRS = """
+x: f32[{n},1]
+y: f32[{n},2]
+ROOT r = f32[{n},3] concatenate(x, y), dimensions={{1}}
+"""
+
+ENDS = """
+x: f32[{n}]
+y: f32[7]
+n = f32[{n}] negate(x)
+e = f32[7] exponential(y)
+ROOT r = f32[{more}] concatenate(e, n, y), dimensions={{0}}
+"""
+
+
+@pytest.mark.parametrize("n", [1, 5, 700, 9001])
+def test_concatenates_in_parts(n: int) -> None:
+    """No element asks which part it is in, whether parts are rows, columns or stretches of a task."""
+    bodies = [text.format(n=n, more=n + 14) for text in (STACKED, APART, BESIDE, PAIRS, ENDS)]
+    source = check_native_kernels(fusions(bodies), "native-loop")
+    assert "else" not in source
+    if n > 1:
+        assert source.count("sinf(") == 1, source
+
+
+def test_parts_of_parts() -> None:
+    """A concatenate in a part of another one, and parts of both dimensions."""
+    body = """
+        x: s32[3,5]
+        y: s32[3,40]
+        z: s32[30,45]
+        w: s32[33,45]
+        a = s32[3,45] concatenate(x, y), dimensions={1}
+        b = s32[33,45] concatenate(a, z), dimensions={0}
+        ROOT r = s32[33,45] subtract(b, w)
+    """
+    check_native_kernels(fusions([body]), "native-loop")
+
+
+def test_rows_at_once_are_shared_out() -> None:
+    """Rows that are computed together in tasks that end within a row, and with results written in place."""
+    body = """
+        x: f32[2,50,331]
+        y: f32[2,50,331]
+        a = f32[1,50,331] slice(x), slice={[1:2], [0:50], [0:331]}
+        b = f32[1,50,331] exponential(a)
+        c = f32[1,50,331] negate(b)
+        d = f32[2,50,331] concatenate(b, c), dimensions={0}
+        ROOT r = f32[2,50,331] add(d, y)
+    """
+    source = check_native_kernels(fusions([body]), "native-loop")
+    assert source.count("expf(") == 1, source
+
+
+@pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u32", "s32", "u64", "s64"])
+def test_shifts_by_any_amount(kind: str) -> None:
+    """Amounts of nothing, below and above the width and negative ones, without a condition."""
+    body = f"""
+        x: {kind}[60]
+        y: {kind}[60]
+        a = {kind}[60] shift-left(x, y)
+        b = {kind}[60] shift-right-logical(x, y)
+        ROOT r = {kind}[60] xor(a, b)
+    """
+    width = int(kind[1:])
+    amounts = [0, 1, width - 1, width, width + 1, 2 * width, 100]
+    x = np.arange(1, 61).astype(f"{'u' * (kind[0] == 'u')}int{width}") * 37
+    y = np.resize(np.array([*amounts, *(-amount for amount in amounts)]), 60).astype(x.dtype)
+    source = check_native_kernels(fusions([body]), "native-loop", inputs=[x, y], exact=True)
+    assert "?" not in source
