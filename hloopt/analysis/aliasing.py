@@ -185,7 +185,7 @@ class _Analysis:
         if opcode == "tuple":
             return tuple(self.trees[operand] for operand in operands)
         if opcode == "get-tuple-element":
-            return _part(self.trees[operands[0]], (instruction.attributes["index"],))
+            return _part(self.trees[operands[0]], (instruction.tuple_index,))
         found: _Tree | None = None
         if opcode in _SAME:
             found = self.trees[operands[0]]
@@ -238,8 +238,8 @@ class _Analysis:
         return (*made[:place], given, *made[place + 1 :])
 
     def loop(self, instruction: Instruction, made: _Tree) -> None:
-        body: Computation = instruction.attributes["body"]
-        condition: Computation = instruction.attributes["condition"]
+        body = instruction.body
+        condition = instruction.condition
         rows = zip(
             _leaves(self.trees[instruction.operands[0]]),
             _leaves(self.trees[body.parameters[0]]),

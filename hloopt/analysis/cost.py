@@ -142,7 +142,7 @@ def _scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
     count = (len(instruction.operands) - 1) // 2
     updates = instruction.operands[count + 1 :]
     size = sum(update.shape.byte_size for update in updates)
-    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    region = analysis.arithmetic(instruction.to_apply)
     indices = instruction.operands[count].shape.byte_size
     moved = Cost(bytes_read=2 * size + indices, bytes_written=size)
     return region * elements_of(updates[0].shape) + moved
@@ -182,7 +182,7 @@ def _reduce(analysis: _Analysis, instruction: Instruction) -> Cost:
     """The region once for each element that disappears."""
     source = elements_of(instruction.operands[0].shape)
     result = elements_of(next(leaves(instruction.shape)))
-    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    region = analysis.arithmetic(instruction.to_apply)
     return region * max(0, source - result) + _all_bytes(instruction)
 
 
@@ -193,7 +193,7 @@ def _window_size(instruction: Instruction) -> int:
 def _reduce_window(analysis: _Analysis, instruction: Instruction) -> Cost:
     window = _window_size(instruction)
     result = elements_of(next(leaves(instruction.shape)))
-    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    region = analysis.arithmetic(instruction.to_apply)
     return region * (max(0, window - 1) * result) + _all_bytes(instruction)
 
 
@@ -206,7 +206,7 @@ def _select_and_scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _map(analysis: _Analysis, instruction: Instruction) -> Cost:
-    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    region = analysis.arithmetic(instruction.to_apply)
     return region * elements_of(instruction.shape) + _all_bytes(instruction)
 
 
@@ -217,7 +217,7 @@ def _sort(analysis: _Analysis, instruction: Instruction) -> Cost:
     length = shape.dims[dimension] if shape.dims else 1
     lines = shape.elements // length if length else 0
     compares = lines * ceil(length * log2(length)) if length > 1 else 0
-    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    region = analysis.arithmetic(instruction.to_apply)
     return region * compares + _all_bytes(instruction)
 
 
@@ -241,8 +241,8 @@ def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
 
 def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
     count = counted_trips(instruction).count
-    body: Cost = analysis.computation(instruction.attributes["body"])
-    condition: Cost = analysis.computation(instruction.attributes["condition"])
+    body: Cost = analysis.computation(instruction.body)
+    condition: Cost = analysis.computation(instruction.condition)
     return body * count + condition * (count + 1)
 
 
@@ -266,7 +266,7 @@ def _custom_call(_: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _call(analysis: _Analysis, instruction: Instruction) -> Cost:
-    return analysis.computation(instruction.attributes["to_apply"])
+    return analysis.computation(instruction.to_apply)
 
 
 def _async(analysis: _Analysis, instruction: Instruction) -> Cost:
@@ -276,13 +276,13 @@ def _async(analysis: _Analysis, instruction: Instruction) -> Cost:
 
 def _fusion(analysis: _Analysis, instruction: Instruction) -> Cost:
     """The body's arithmetic; bytes only of what enters and leaves the kernel."""
-    body: Computation = instruction.attributes["calls"]
+    body = instruction.calls
     if _loop_inside(instruction) is not None:
         read = sum(loop_bytes_read(instruction))
         written = instruction.shape.byte_size
         return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
     read = sum(_parameter_bytes(parameter) for parameter in body.parameters)
-    outputs = body.root.operands if body.root.opcode == "tuple" else (body.root,)
+    outputs = body.results
     written = sum(_output_bytes(output) for output in outputs)
     return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
 
@@ -295,12 +295,10 @@ def loop_bytes_read(fusion: Instruction) -> tuple[int, ...]:
     loop = _loop_inside(fusion)
     if loop is None:
         raise ValueError(f"{fusion.name} is no fusion of one loop")
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     state = loop.operands[0]
     written = {
-        number
-        for number in range(len(state.operands))
-        if _is_only_written(loop.attributes["body"], number)
+        number for number in range(len(state.operands)) if _is_only_written(loop.body, number)
     }
     return tuple(
         0
@@ -315,7 +313,7 @@ def _loop_inside(fusion: Instruction) -> Instruction | None:
     """The ``while`` of a fusion that is made of one (``parallel_loop/fused.py`` has the form)."""
     if fusion.opcode != "fusion" or fusion.attributes.get("kind") != "kCustom":
         return None
-    return next((entry for entry in fusion.attributes["calls"] if entry.opcode == "while"), None)
+    return next((entry for entry in fusion.calls if entry.opcode == "while"), None)
 
 
 def _is_only_written(body: Computation, number: int) -> bool:
@@ -327,7 +325,7 @@ def _is_only_written(body: Computation, number: int) -> bool:
     return (
         before.opcode == "get-tuple-element"
         and before.operands[0] is body.parameters[0]
-        and before.attributes["index"] == number
+        and before.tuple_index == number
         and set(before.users) == {update}
         and before not in update.operands[1:]
     )

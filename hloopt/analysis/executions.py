@@ -85,7 +85,7 @@ def _calls(
     """What an instruction runs: computation, times, whether that counts."""
     if entry.opcode == "while":
         times = loops[entry].count
-        body, condition = entry.attributes["body"], entry.attributes["condition"]
+        body, condition = entry.body, entry.condition
         return [(body, times, True), (condition, times + 1, True)]
     if entry.opcode == "conditional":
         branches = list(walk.called_computations(entry))

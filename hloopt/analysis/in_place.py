@@ -61,7 +61,7 @@ def may_overwrite(instruction: Instruction, number: int, index: tuple[int, ...] 
     if result is None or not isinstance(operand, ArrayShape) or not _same_places(operand, result):
         return False
     if instruction.opcode == "fusion":
-        body: Computation = instruction.attributes["calls"]
+        body = instruction.calls
         return instruction.attributes.get("kind") == "kLoop" and all(
             _is_pointwise(body.parameters[position])
             for position, other in enumerate(instruction.operands)
@@ -96,7 +96,7 @@ def _pairs(instruction: Instruction) -> Iterator[InPlace]:
         for number in range(count):
             yield InPlace(number, (), (number,) if count > 1 else ())
     elif opcode == "fusion" and "output_to_operand_aliasing" not in instruction.attributes:
-        yield from _fusion_pairs(instruction.attributes["calls"])
+        yield from _fusion_pairs(instruction.calls)
     else:
         for entry in aliases(instruction):
             yield InPlace(entry.parameter, entry.parameter_index, entry.output_index)
@@ -189,7 +189,7 @@ def _only_adds_ones(user: Instruction) -> bool:
     """Whether a broadcast repeats nothing."""
     if user.opcode != "broadcast":
         return False
-    dimensions = user.attributes["dimensions"]
+    dimensions = user.dimensions
     return list(dimensions) == sorted(dimensions)
 
 

@@ -39,7 +39,7 @@ def same_layout(left: Shape, right: Shape) -> bool:
 
 def transpose_is_bitcast(transpose: Instruction) -> bool:
     """Whether the layouts make a transpose a reading of the same bytes under other dimensions."""
-    permutation = transpose.attributes["dimensions"]
+    permutation = transpose.dimensions
     source, result = transpose.operands[0].array, transpose.array
     return [permutation[dimension] for dimension in _order(result)] == _order(source)
 

@@ -210,7 +210,7 @@ class _Builder:
         if opcode in _STARTS and isinstance(instruction.shape, TupleShape):
             return self.started(instruction, instruction.shape)
         if opcode == "get-tuple-element":
-            return _part(self.values[instruction.operands[0]], (instruction.attributes["index"],))
+            return _part(self.values[instruction.operands[0]], (instruction.tuple_index,))
         if opcode in _ALIASES and instruction.operands:
             value = self.values[instruction.operands[0]]
             if opcode in _DONES and isinstance(value, tuple) and _DONES[opcode] < len(value):
@@ -266,7 +266,7 @@ class _Builder:
     def writable(self, parameters: Iterable[int]) -> Iterator[int]:
         computation = self.computation
         if any(
-            caller.opcode == "while" and caller.attributes["body"] is computation
+            caller.opcode == "while" and caller.body is computation
             for caller in computation.callers
         ):
             yield from parameters

@@ -82,8 +82,7 @@ def _taken(instruction: Instruction, aliasing: Aliasing) -> Iterable[int]:
 def _carried(computation: Computation, aliasing: Aliasing) -> Iterable[tuple[Instruction, int]]:
     """Of a loop's body: who makes the next state, and the state whose buffer that goes into."""
     if not any(
-        caller.opcode == "while" and caller.attributes["body"] is computation
-        for caller in computation.callers
+        caller.opcode == "while" and caller.body is computation for caller in computation.callers
     ):
         return
     (parameter,) = computation.parameters

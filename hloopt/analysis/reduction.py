@@ -48,7 +48,7 @@ def reduction_dims(reduce: Instruction) -> ReductionDims | None:
     shape = reduce.operands[0].shape
     if not isinstance(shape, ArrayShape):
         return None
-    reduced = set(reduce.attributes["dimensions"])
+    reduced = set(reduce.dimensions)
     order = major_to_minor(shape)
     kept_at = [at for at, dimension in enumerate(order) if dimension not in reduced]
     if not kept_at:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hloopt.analysis.hero import find_hero, roots
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, BufferShape, TupleShape, leaves
 
 __all__ = ["Region", "Result", "region_of"]
@@ -76,11 +76,8 @@ class Region:
 
     def inlined(self, number: int) -> Any:
         """The element of an operand leaf that is a constant of one element: code holds it, no memory does."""
-        operand, _ = self._operand_leaves[number]
-        value = operand.literal
-        if value is None or value.array is None or value.array.size != 1:
-            return None
-        return value.array.reshape(-1)[0]
+        value = self._operand_leaves[number][0].constant_array
+        return None if value is None or value.size != 1 else value.reshape(-1)[0]
 
     def operand_name(self, number: int) -> str:
         """The name of the instruction that an operand leaf comes from, with the leaf's number in a tuple."""
@@ -108,7 +105,7 @@ class Region:
         """What is computed in the kernel, operands first; neither inputs nor the tuple of results."""
         if not self.is_fusion:
             return (self.instruction,)
-        computation: Computation = self.instruction.attributes["calls"]
+        computation = self.instruction.calls
         return tuple(
             inner
             for inner in computation
@@ -132,7 +129,7 @@ def region_of(instruction: Instruction, opcodes: AbstractSet[str] | None = None)
         else:
             shapes.extend(_arrays(operand))
     if instruction.opcode == "fusion":
-        computation: Computation = instruction.attributes["calls"]
+        computation = instruction.calls
         inputs = dict(zip(computation.parameters, numbers, strict=True))
         results = tuple(result for root in roots(computation) for result in _results(root))
     else:

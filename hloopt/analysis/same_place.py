@@ -23,7 +23,7 @@ def is_same_place(
         return False
     if read.opcode == "slice":
         return all(
-            taken.stride == 1 and _constant(_outside(start, writer)) == taken.start
+            taken.stride == 1 and _outside(start, writer).constant_integer == taken.start
             for taken, start in zip(read.attributes["slice"], update.operands[2:], strict=False)
         ) and len(read.attributes["slice"]) + 2 == len(update.operands)
     starts = zip(read.operands[1:], update.operands[2:], strict=False)
@@ -34,8 +34,8 @@ def is_same_place(
 
 
 def _is_same_number(left: Instruction, right: Instruction) -> bool:
-    value = _constant(left)
-    return left is right or (value is not None and value == _constant(right))
+    value = left.constant_integer
+    return left is right or (value is not None and value == right.constant_integer)
 
 
 def _outside(value: Instruction, home: Instruction | None) -> Instruction:
@@ -43,10 +43,3 @@ def _outside(value: Instruction, home: Instruction | None) -> Instruction:
     if value.opcode == "parameter" and home is not None and home.opcode == "fusion":
         return home.operands[value.parameter_number]
     return value
-
-
-def _constant(instruction: Instruction) -> int | None:
-    literal = instruction.literal
-    if literal is None or literal.array is None or literal.array.size != 1:
-        return None
-    return int(literal.array.reshape(-1)[0])

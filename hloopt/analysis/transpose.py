@@ -62,7 +62,7 @@ def tiled_transpose(instruction: Instruction) -> TiledTranspose | None:
     source, result = instruction.operands[0].array, instruction.array
     if not _row_major(source) or not _row_major(result):
         return None
-    dims, permutation = normal_form(result.dims, instruction.attributes["dimensions"])
+    dims, permutation = normal_form(result.dims, instruction.dimensions)
     if len(dims) < 2 or 0 in dims:
         return None
     form = TiledTranspose(dims, permutation, 0)

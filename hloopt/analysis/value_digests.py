@@ -109,10 +109,8 @@ class ValueDigests:
             case "while":
                 (start,) = arguments
                 carried = _each(start, lambda leaf: self._made(b"carried", leaf))
-                self._top(entry.attributes["condition"], [carried])
-                return self._zipped(
-                    b"loop", [start, self._top(entry.attributes["body"], [carried])]
-                )
+                self._top(entry.condition, [carried])
+                return self._zipped(b"loop", [start, self._top(entry.body, [carried])])
             case "conditional":
                 called = _branches(entry)
                 roots = [
@@ -121,9 +119,9 @@ class ValueDigests:
                 ]
                 return self._zipped(b"branch", [*roots], list(_leaves(arguments[0])))
             case "call":
-                return self._top(entry.attributes["to_apply"], arguments)
+                return self._top(entry.to_apply, arguments)
             case "async-start":
-                return (tuple(arguments), self._top(entry.attributes["calls"], arguments))
+                return (tuple(arguments), self._top(entry.calls, arguments))
             case "async-update":
                 return arguments[0]
             case "async-done":
@@ -147,7 +145,7 @@ class ValueDigests:
         if entry.opcode == "tuple":
             return tuple(arguments)
         if entry.opcode == "get-tuple-element" and isinstance(arguments[0], tuple):
-            index: int = entry.attributes["index"]
+            index = entry.tuple_index
             return arguments[0][index]
         if entry.opcode in ("opt-barrier", "domain", "add-dependency"):
             return arguments[0]
@@ -167,7 +165,7 @@ class ValueDigests:
         arguments: Sequence[_Value],
         inner: list[tuple[bytes, Instruction]],
     ) -> _Value:
-        body: Computation = fusion.attributes["calls"]
+        body = fusion.calls
         known: _Environment = {
             parameter: arguments[parameter.parameter_number] for parameter in body.parameters
         }
@@ -278,7 +276,7 @@ class _Body:
         self._kernel = kernel
         self._alone: dict[Instruction, bytes] = {}
         if kernel.opcode == "fusion":
-            root: Instruction = kernel.attributes["calls"].root
+            root: Instruction = kernel.calls.root
             roots = root.operands if root.opcode == "tuple" else (root,)
             self.outputs = [self.source(entry) for entry in roots]
         else:

@@ -129,7 +129,7 @@ def _sources(instruction: Instruction) -> tuple[Instruction, ...]:
     if instruction.opcode == "get-tuple-element":
         source = instruction.operands[0]
         if source.opcode in ("tuple", "sort"):
-            return (source.operands[instruction.attributes["index"]],)
+            return (source.operands[instruction.tuple_index],)
         return ()
     if instruction.opcode in _RULES or instruction.opcode in _ARITHMETIC:
         return tuple(entry for entry in instruction.operands if isinstance(entry.shape, ArrayShape))
@@ -161,10 +161,8 @@ def _combined(opcode: str, dtype: DType, ranges: tuple[ValueRange, ...]) -> Valu
 
 
 def _constant(_: Values, instruction: Instruction, dtype: DType) -> ValueRange:
-    literal = instruction.literal
-    if literal is None or literal.array is None:
-        return anything(dtype)
-    return of_elements(literal.array, dtype)
+    array = instruction.constant_array
+    return anything(dtype) if array is None else of_elements(array, dtype)
 
 
 def _iota(_: Values, instruction: Instruction, dtype: DType) -> ValueRange:
@@ -186,7 +184,7 @@ def _device(_: Values, instruction: Instruction, dtype: DType) -> ValueRange:
 
 
 def _size(_: Values, instruction: Instruction, dtype: DType) -> ValueRange:
-    (dimension,) = instruction.attributes["dimensions"]
+    (dimension,) = instruction.dimensions
     return ValueRange(0, instruction.operands[0].array.dims[dimension], whole=True)
 
 
@@ -220,7 +218,7 @@ def _sorted(values: Values, instruction: Instruction, _: DType) -> ValueRange:
 
 def _reduce(values: Values, instruction: Instruction, dtype: DType) -> ValueRange:
     """Of elements and the initial value: extrema stay within both, sums of what has no sign have none."""
-    root = instruction.attributes["to_apply"].root
+    root = instruction.to_apply.root
     if len(instruction.operands) != 2 or {entry.opcode for entry in root.operands} != {"parameter"}:
         return anything(dtype)
     kinds = {entry.array.dtype for entry in (*instruction.operands, *root.operands, root)}

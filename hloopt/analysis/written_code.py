@@ -53,7 +53,7 @@ class Written:
 
 def body_size(instruction: Instruction) -> int:
     """The instructions of a fusion; 1 for an op."""
-    return len(instruction.attributes["calls"]) if instruction.opcode == "fusion" else 1
+    return len(instruction.calls) if instruction.opcode == "fusion" else 1
 
 
 def written(
@@ -108,14 +108,14 @@ class _Body:
                     self.outside[operand] = None
             body: Iterable[Instruction] = (part,)
             if part.opcode == "fusion":
-                body = computation = part.attributes["calls"]
+                body = computation = part.calls
                 for at, parameter in enumerate(computation.parameters):
                     self.first[parameter] = self.first[part.operands[at]]
             for one in body:
                 if one.opcode != "parameter":
                     self.first[one] = seen.setdefault(self._key(one), one)
             if part.opcode == "fusion":
-                self.first[part] = self.first[part.attributes["calls"].root]
+                self.first[part] = self.first[part.calls.root]
         self.size = len(self.outside) + len(seen)
 
     def _key(self, one: Instruction) -> Hashable:

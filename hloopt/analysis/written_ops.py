@@ -125,7 +125,7 @@ def _reshape(w: Counter, instruction: Instruction, index: Position, block: Block
 
 def _transpose(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
     position = [Index(0)] * len(index)
-    for at, dimension in enumerate(instruction.attributes["dimensions"]):
+    for at, dimension in enumerate(instruction.dimensions):
         position[dimension] = index[at]
     yield instruction.operands[0], tuple(position), block
 
@@ -136,7 +136,7 @@ def _slice(w: Counter, instruction: Instruction, index: Position, block: Block) 
 
 
 def _reverse(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
-    sizes, turned = instruction.array.dims, set(instruction.attributes["dimensions"])
+    sizes, turned = instruction.array.dims, set(instruction.dimensions)
     position = (
         Index(sizes[at] - 1) - place if at in turned else place for at, place in enumerate(index)
     )
@@ -165,7 +165,7 @@ def _pad(w: Counter, instruction: Instruction, index: Position, block: Block) ->
 
 
 def _concatenate(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
-    axis = instruction.attributes["dimensions"][0]
+    axis = instruction.dimensions[0]
     at, start = index[axis], 0
     parts: list[tuple[Instruction, int, int]] = []
     for operand in instruction.operands:
@@ -271,7 +271,7 @@ def _reduce(w: Counter, instruction: Instruction, index: Position, block: Block)
     inputs = instruction.operands[: len(instruction.operands) // 2]
     for init in instruction.operands[len(inputs) :]:
         yield init, (), block
-    reduced, kept = set(instruction.attributes["dimensions"]), iter(index)
+    reduced, kept = set(instruction.dimensions), iter(index)
     sizes = inputs[0].array.dims
     position = tuple(
         w.symbol(size - 1) if at in reduced else next(kept) for at, size in enumerate(sizes)

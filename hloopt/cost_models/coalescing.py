@@ -16,7 +16,7 @@ from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.reduction import is_unnested
 from hloopt.cost_models.body_usage import BodyUsage
 from hloopt.cost_models.usage import UsageAnalysis
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
 __all__ = ["Coalescing", "moves_fastest_dimension"]
@@ -125,7 +125,7 @@ def moves_fastest_dimension(instruction: Instruction) -> bool:
     if before is None or after is None:
         return False
     if instruction.opcode == "transpose":
-        after = instruction.attributes["dimensions"][after]
+        after = instruction.dimensions[after]
     return before != after
 
 
@@ -148,5 +148,5 @@ def _hands_on(instruction: Instruction) -> bool:
 def _has_reduction_kernel(instruction: Instruction) -> bool:
     if instruction.opcode != "fusion":
         return instruction.opcode == "reduce" and is_unnested(instruction)
-    body: Computation = instruction.attributes["calls"]
+    body = instruction.calls
     return any(is_real_reduction_hero(root, find_hero(root)) for root in roots(body))

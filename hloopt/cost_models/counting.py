@@ -147,7 +147,7 @@ def _transpose(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
 
 
 def _concatenate(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
-    (dimension,) = instruction.attributes["dimensions"]
+    (dimension,) = instruction.dimensions
     counting = analysis.counting
     even = dimension == 0 or instruction.operands[0].array.dims[dimension] % _WARP == 0
     flops = counting.concatenate if even else counting.uneven_concatenate
@@ -184,7 +184,7 @@ def _scatter(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
     updates = instruction.operands[count + 1 :]
     sizes = tuple(update.shape.byte_size for update in updates)
     indices = instruction.operands[count].shape.byte_size
-    combiner = analysis.region_flops(instruction.attributes["to_apply"])
+    combiner = analysis.region_flops(instruction.to_apply)
     flops = combiner * elements_of(updates[0].shape)
     used = (1.0,) * len(instruction.operands)
     return OpUsage(flops, sum(sizes), (*sizes, indices, *sizes), used)
@@ -195,7 +195,7 @@ def _reduce(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
     count = len(instruction.operands) // 2
     result = elements_of(next(leaves(instruction.shape)))
     source = elements_of(instruction.operands[0].shape)
-    flops = analysis.region_flops(instruction.attributes["to_apply"]) * (source - result)
+    flops = analysis.region_flops(instruction.to_apply) * (source - result)
     plain = _plain(instruction, flops)
     if not analysis.counting.repeats_init:
         return plain
@@ -212,7 +212,7 @@ def _reduce_window(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage
     window = _window_size(instruction)
     result = elements_of(next(leaves(instruction.shape)))
     source = instruction.operands[0].array
-    region = analysis.region_flops(instruction.attributes["to_apply"])
+    region = analysis.region_flops(instruction.to_apply)
     spread = _spread_dimension(instruction)
     count = (window - 1) * result
     if spread:
@@ -248,7 +248,7 @@ def _select_and_scatter(analysis: UsageAnalysis, instruction: Instruction) -> Op
 
 
 def _map(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
-    region = analysis.region_flops(instruction.attributes["to_apply"])
+    region = analysis.region_flops(instruction.to_apply)
     return _plain(instruction, region * elements_of(instruction.shape))
 
 

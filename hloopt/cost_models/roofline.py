@@ -8,7 +8,7 @@ from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
 from hloopt.cost_models.usage import UsageAnalysis, slots_of
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.ops.traits import CONTRACTING
 from hloopt.targets.target import Target, Unit
 from hloopt.types import ArrayShape, leaves
@@ -105,7 +105,7 @@ class Roofline(PairCostModel):
 def product_of(kernel: Instruction) -> Instruction | None:
     """The matrix product or convolution that a kernel is made for."""
     if kernel.opcode == "fusion":
-        body: Computation = kernel.attributes["calls"]
+        body = kernel.calls
         return next((entry for entry in body if entry.opcode in CONTRACTING), None)
     target = str(kernel.attributes.get("custom_call_target", ""))
     return kernel if kernel.opcode in CONTRACTING or target.startswith(_LIBRARIES) else None

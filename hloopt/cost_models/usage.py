@@ -86,7 +86,7 @@ class UsageAnalysis:
 
     def body(self, fusion: Instruction) -> BodyUsage:
         """The utilisations within a fusion."""
-        body: Computation = fusion.attributes["calls"]
+        body = fusion.calls
         known = self._bodies.get(body)
         if known is None:
             known = self._bodies[body] = BodyUsage(body, self.op)
@@ -111,7 +111,7 @@ class UsageAnalysis:
         self._usages.pop(instruction, None)
         self._ops.pop(instruction, None)
         if instruction.opcode == "fusion":
-            self._drop(instruction.attributes["calls"])
+            self._drop(instruction.calls)
 
     def used(self, producer: Instruction, consumer: Instruction) -> float:
         """How often a consumer uses each of a producer's elements on average.
@@ -136,7 +136,7 @@ class UsageAnalysis:
         As ``forget``, but what is known of the body's other instructions stays.
         """
         self._usages.pop(fusion, None)
-        body: Computation = fusion.attributes["calls"]
+        body = fusion.calls
         known = self._bodies.get(body)
         if known is not None and not (known.grown() or known.continued()):
             self._drop(body)
@@ -187,7 +187,7 @@ class UsageAnalysis:
     def _loop(self, fusion: Instruction) -> Usage:
         """Of a whole loop: all its trips; operands are read once, results written once."""
         cost = instruction_cost(fusion)
-        body: Computation = fusion.attributes["calls"]
+        body = fusion.calls
         read = loop_bytes_read(fusion)
         uses = tuple(OperandUse(count, 1.0) for count in read)
         size = sum(map(len, _with_callees(body)))
@@ -219,8 +219,7 @@ def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
     return tuple(
         slot
         for slot, operand in enumerate(consumer.operands)
-        if operand is producer
-        or (operand.opcode == "get-tuple-element" and operand.operands[0] is producer)
+        if operand is producer or (operand.is_element_of(producer))
     )
 
 

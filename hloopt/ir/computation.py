@@ -81,6 +81,12 @@ class Computation:
         return self.root.shape
 
     @property
+    def results(self) -> tuple[Instruction, ...]:
+        """The results one by one: the operands of a tuple at the root, or the root itself."""
+        root = self.root
+        return root.operands if root.opcode == "tuple" else (root,)
+
+    @property
     def parameter_shapes(self) -> tuple[Shape, ...]:
         """The parameters' shapes in order."""
         return tuple(parameter.shape for parameter in self.parameters)

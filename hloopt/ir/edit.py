@@ -166,8 +166,8 @@ def splice(
 
 def exchange_bodies(left: Instruction, right: Instruction) -> None:
     """Let two fusions of one module call each other's computation; names and places stay where they were."""
-    mine: Computation = left.attributes["calls"]
-    other: Computation = right.attributes["calls"]
+    mine = left.calls
+    other = right.calls
     module = mine.module
     if module is None or other.module is not module:
         raise ValueError(f"{left.name} and {right.name} are in different modules")

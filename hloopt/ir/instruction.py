@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hloopt.ops import OPS, OpDef, attributes_of, op_of
 from hloopt.types import ArrayShape, Literal, Metadata, Shape, TupleShape
 
@@ -142,6 +144,69 @@ class Instruction:
         """A parameter's number; raises ``KeyError`` for every other opcode."""
         number: int = self.attributes["parameter_number"]
         return number
+
+    @property
+    def tuple_index(self) -> int:
+        """The element that a get-tuple-element takes; raises ``KeyError`` for every other opcode."""
+        index: int = self.attributes["index"]
+        return index
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """``dimensions`` of a broadcast, concatenate, reduce ...; raises ``KeyError`` where there are none."""
+        dimensions: tuple[int, ...] = self.attributes["dimensions"]
+        return dimensions
+
+    @property
+    def calls(self) -> Computation:
+        """The body of a fusion or of an asynchronous op; raises ``KeyError`` for every other opcode."""
+        return self._computation("calls")
+
+    @property
+    def to_apply(self) -> Computation:
+        """What a call runs or a reduce, sort ... applies; raises ``KeyError`` for other opcodes."""
+        return self._computation("to_apply")
+
+    @property
+    def body(self) -> Computation:
+        """One iteration of a while; raises ``KeyError`` for every other opcode."""
+        return self._computation("body")
+
+    @property
+    def condition(self) -> Computation:
+        """What says whether a while goes on; raises ``KeyError`` for every other opcode."""
+        return self._computation("condition")
+
+    def _computation(self, name: str) -> Computation:
+        called: Computation = self.attributes[name]
+        return called
+
+    @property
+    def constant_array(self) -> np.ndarray[Any, Any] | None:
+        """The elements of a constant array; None for every other instruction, and for an elided constant."""
+        literal = self.literal
+        return None if literal is None else literal.array
+
+    @property
+    def constant_integer(self) -> int | None:
+        """The number that an integer constant of one element is; None for every other instruction."""
+        array = self.constant_array
+        known = array is not None and array.size == 1 and array.dtype.kind in "iu"
+        return int(array.reshape(())) if array is not None and known else None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether an instruction reads it, or its computation returns it."""
+        return bool(self.users) or self.is_root
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether control edges or a sharding say where or when it is computed."""
+        return self.has_control_edges or "sharding" in self.attributes
+
+    def is_element_of(self, whole: Instruction) -> bool:
+        """Whether this takes an element of ``whole``, a tuple."""
+        return self.opcode == "get-tuple-element" and self.operands[0] is whole
 
     @property
     def is_root(self) -> bool:

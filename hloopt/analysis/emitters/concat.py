@@ -40,7 +40,7 @@ def concatenate_tiling(
     launch: LaunchOptions | None = None,
 ) -> ConcatenateTiling:
     """The tiling of the kernel of a concatenate."""
-    (dimension,) = hero.attributes["dimensions"]
+    (dimension,) = hero.dimensions
     sizes = [operand.array.dims[dimension] for operand in hero.operands]
     elements = max(operand.array.elements for operand in hero.operands)
     most = unroll_factor(region, target, elements, kind="concatenate", options=unroll).factor

@@ -9,7 +9,7 @@ from hloopt.analysis.hero import roots
 from hloopt.analysis.region import Region
 from hloopt.analysis.same_place import is_same_place
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 
 __all__ = ["Update", "updates_in_place"]
 
@@ -48,7 +48,7 @@ def updates_in_place(region: Region) -> tuple[Update, ...] | str:
 def _roots(region: Region) -> tuple[Instruction, ...]:
     if not region.is_fusion:
         return (region.instruction,)
-    body: Computation = region.instruction.attributes["calls"]
+    body = region.instruction.calls
     return roots(body)
 
 

@@ -13,7 +13,7 @@ from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, leaves
 
 __all__ = ["Emission", "Kind", "KindOptions", "emission", "has_kernel", "region_roots"]
@@ -75,7 +75,7 @@ _HERO: Mapping[str, str] = {"reduction": "reduce"}
 def region_roots(region: Region) -> tuple[Instruction, ...]:
     """The instructions whose values are the results."""
     if region.is_fusion:
-        body: Computation = region.instruction.attributes["calls"]
+        body = region.instruction.calls
         return roots(body)
     return (region.instruction,)
 

@@ -16,7 +16,7 @@ from hloopt.analysis.emitters.unroll import drops_when_unrolled
 from hloopt.analysis.hero import is_intermediate, only_intermediates_below
 from hloopt.analysis.region import Region, Result, region_of
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.ops.traits import HEROES
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, parts_of
@@ -229,8 +229,7 @@ class Kernels:
         return any(
             number in numbers
             for number, operand in enumerate(consumer.operands)
-            if operand is producer
-            or (operand.opcode == "get-tuple-element" and operand.operands[0] is producer)
+            if operand is producer or (operand.is_element_of(producer))
         )
 
     def _decided(
@@ -260,7 +259,7 @@ class Kernels:
         if len(hero.operands) > self.options.kind.concatenate_operands or _moves_below(other, hero):
             return found
         if mine.region.is_fusion:
-            body: Computation = consumer.attributes["calls"]
+            body = consumer.calls
             for parameter, operand in zip(body.parameters, consumer.operands, strict=True):
                 if operand is producer and _moves_below(mine, parameter):
                     return found

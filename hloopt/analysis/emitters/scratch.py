@@ -37,7 +37,7 @@ def fused_apart(
     values[producer] = made[0]
     for operand in consumer.operands:
         if _is_element(operand, producer):
-            values[operand] = made[operand.attributes["index"]]
+            values[operand] = made[operand.tuple_index]
     results = _copy(consumer, values, body)
     if multi_output:
         results += made
@@ -60,8 +60,8 @@ def _copy(
     operands = tuple(values[operand] for operand in instruction.operands)
     if instruction.opcode != "fusion":
         return (_clone(instruction, body, operands),)
-    source: Computation = instruction.attributes["calls"]
-    results = source.root.operands if source.root.opcode == "tuple" else (source.root,)
+    source = instruction.calls
+    results = source.results
     inner = dict(zip(source.parameters, operands, strict=True))
     for entry in source:
         if entry.opcode == "parameter" or (entry is source.root and entry.opcode == "tuple"):
@@ -82,4 +82,4 @@ def _clone(
 
 
 def _is_element(operand: Instruction, producer: Instruction) -> bool:
-    return operand.opcode == "get-tuple-element" and operand.operands[0] is producer
+    return operand.is_element_of(producer)

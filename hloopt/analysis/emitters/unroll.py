@@ -165,7 +165,7 @@ def _moved_minor(instruction: Instruction) -> int:
     """The size of a transpose's last dimension in normal form; 0 for anything else."""
     if instruction.opcode != "transpose":
         return 0
-    dims, _ = normal_form(instruction.array.dims, instruction.attributes["dimensions"])
+    dims, _ = normal_form(instruction.array.dims, instruction.dimensions)
     return dims[-1] if dims else 0
 
 

@@ -70,7 +70,7 @@ def _broadcast(node: Instruction, place: Place) -> list[Place]:
 
 def _transpose(node: Instruction, place: Place) -> list[Place]:
     source = [Index(0)] * len(place)
-    for index, dimension in zip(place, node.attributes["dimensions"], strict=True):
+    for index, dimension in zip(place, node.dimensions, strict=True):
         source[dimension] = index
     return [tuple(source)]
 
@@ -102,7 +102,7 @@ def _in_memory(place: Place, shape: ArrayShape) -> tuple[Place, tuple[int, ...]]
 
 
 def _reduce(node: Instruction, place: Place) -> list[Place]:
-    reduced = set(node.attributes["dimensions"])
+    reduced = set(node.dimensions)
     taken = _names(place)
     kept = iter(place)
     source: list[Index] = []

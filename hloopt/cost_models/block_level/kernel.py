@@ -19,7 +19,7 @@ class Kernel:
             instruction for instruction in (producer, consumer) if instruction is not None
         }
         self._fusions: dict[Computation, Instruction] = {
-            instruction.attributes["calls"]: instruction
+            instruction.calls: instruction
             for instruction in self._outer
             if instruction.opcode == "fusion"
         }
@@ -61,5 +61,5 @@ class Kernel:
         """What computes an op's or fusion's value."""
         if instruction.opcode != "fusion":
             return instruction
-        body: Computation = instruction.attributes["calls"]
+        body = instruction.calls
         return self._resolve(body.root) if body.root.opcode == "parameter" else body.root

@@ -164,9 +164,9 @@ class BlockLevelModel:
             known = counting.cycles.get((node.opcode, node.array.dtype.name))
             return counting.default_cycles if known is None else known
         if node.opcode == "reduce":
-            each = sum(map(self._flops, node.attributes["to_apply"]))
+            each = sum(map(self._flops, node.to_apply))
             dims = node.operands[0].array.dims
-            reduced: int = prod(dims[axis] for axis in node.attributes["dimensions"])
+            reduced: int = prod(dims[axis] for axis in node.dimensions)
             return (reduced - 1) * each
         elements = node.array.elements
         return self._usage.op(node).flops // elements if elements else 0

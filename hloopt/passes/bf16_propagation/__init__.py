@@ -114,7 +114,7 @@ class _Rewriter:
                 self.serve(node, node.instruction, inside)
         for instruction in read:
             made = self.graph.of.get(instruction)
-            unused = not instruction.users and not instruction.is_root
+            unused = not instruction.is_used
             if made is not None and made.kind == "source" and unused:
                 edit.remove(instruction)
 
@@ -153,12 +153,11 @@ class _Rewriter:
         known = self.sources.get(instruction)
         if known is not None:
             return known
+        shape = instruction.array.with_dtype(_BF16)
         if instruction.opcode == "constant":
-            literal = instruction.literal
-            assert literal is not None
-            assert literal.array is not None
-            shape = instruction.array.with_dtype(_BF16)
-            narrow = Literal(shape, literal.array.astype(_BF16.numpy))
+            array = instruction.constant_array
+            assert array is not None, "exact constants are not elided"
+            narrow = Literal(shape, array.astype(_BF16.numpy))
             known = build.constant(instruction, narrow, instruction.name)
             known.metadata = instruction.metadata
         else:
@@ -166,7 +165,7 @@ class _Rewriter:
                 instruction,
                 "convert",
                 (instruction.operands[0],),
-                shape=instruction.array.with_dtype(_BF16),
+                shape=shape,
                 name=instruction.name,
                 metadata=instruction.metadata,
             )

@@ -148,9 +148,9 @@ def _fits(instruction: Instruction | None) -> bool:
         source = instruction.operands[0].array
         same = same_layout(source.with_dtype(_BF16), instruction.array.with_dtype(_BF16))
         return same and is_lossless(source.dtype, _BF16)
-    literal = instruction.literal
-    if literal is None or literal.array is None:
+    array = instruction.constant_array
+    if array is None:
         return False
     with np.errstate(all="ignore"):
-        there = literal.array.astype(_BF16.numpy).astype(np.float32)
-    return bool(np.array_equal(there.view(np.uint32), literal.array.view(np.uint32)))
+        there = array.astype(_BF16.numpy).astype(np.float32)
+    return bool(np.array_equal(there.view(np.uint32), array.view(np.uint32)))

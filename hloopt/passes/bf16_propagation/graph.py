@@ -125,8 +125,8 @@ def _node(instruction: Instruction, effects: Effects) -> Node | None:
 
 def _add_carries(graph: Graph, loop: Instruction, wrapped: set[Computation]) -> None:
     """Elements of a loop's state, if nothing but tuples and get-tuple-element hold the state."""
-    body: Computation = loop.attributes["body"]
-    condition: Computation = loop.attributes["condition"]
+    body = loop.body
+    condition = loop.condition
     initial, shape = loop.operands[0], loop.shape
     parameters = (body.parameters[0], condition.parameters[0])
     if not isinstance(shape, TupleShape) or body in wrapped or condition in wrapped:
@@ -140,15 +140,12 @@ def _add_carries(graph: Graph, loop: Instruction, wrapped: set[Computation]) -> 
     readers = [user for holder in (loop, *parameters) for user in holder.users]
     if any(user.opcode != "get-tuple-element" for user in readers):
         return
-    if any(
-        holder.has_control_edges or "sharding" in holder.attributes
-        for holder in (loop, initial, body.root, *parameters)
-    ):
+    if any(holder.is_tied for holder in (loop, initial, body.root, *parameters)):
         return
     for index, element in enumerate(shape.elements):
         if not is_f32(element):
             continue
-        own = [user for user in readers if user.attributes["index"] == index]
+        own = [user for user in readers if user.tuple_index == index]
         if any(user.has_control_edges for user in own):
             continue
         assert isinstance(element, ArrayShape)

@@ -87,7 +87,7 @@ class _Rewriter:
 
     def take(self, node: Instruction, loop: Loop) -> None:
         """The pieces of an element of a loop's state."""
-        index = node.attributes["index"]
+        index = node.tuple_index
         shapes = self.shapes[loop].elements
         self.pieces.made[node] = [
             build.make(
@@ -101,7 +101,7 @@ class _Rewriter:
         old = loop.start
         state = self.state(instruction, old, loop)
         edit.set_operands(instruction, (state,))
-        if old.opcode == "tuple" and not old.users and not old.is_root:
+        if old.opcode == "tuple" and not old.is_used:
             edit.replace_instruction(old, state)
 
     def state(self, position: Instruction, old: Instruction, loop: Loop) -> Instruction:

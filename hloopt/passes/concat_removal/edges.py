@@ -59,7 +59,7 @@ def is_cut_inside(node: Instruction, operand: Instruction, split: Split) -> bool
 def _spans(node: Instruction, operand: Instruction, dim: int) -> list[tuple[int, int]]:
     """Where the operand lies in the result, once for each place in which it is."""
     size = node.array.dims[dim]
-    if node.opcode == "concatenate" and node.attributes["dimensions"][0] == dim:
+    if node.opcode == "concatenate" and node.dimensions[0] == dim:
         found, offset = [], 0
         for other in node.operands:
             if other is operand:

@@ -32,14 +32,12 @@ class Loop:
     @property
     def condition(self) -> Computation:
         """The computation that says whether to go on."""
-        called: Computation = self.instruction.attributes["condition"]
-        return called
+        return self.instruction.condition
 
     @property
     def body(self) -> Computation:
         """The computation of one iteration."""
-        called: Computation = self.instruction.attributes["body"]
-        return called
+        return self.instruction.body
 
     @property
     def start(self) -> Instruction:
@@ -55,7 +53,7 @@ class Loop:
         """All instructions that read one element of the state."""
         for source in self.sources:
             for user in source.users:
-                if user.attributes["index"] == index:
+                if user.tuple_index == index:
                     yield user
 
 
@@ -95,17 +93,13 @@ def _may_change(instruction: Instruction) -> bool:
         and sum(loop.condition.callers.values()) == 1
         and loop.body.root.opcode == "tuple"
         and not loop.body.root.users
-        and not _is_tied(loop.body.root)
-        and not any(map(_is_tied, loop.sources[1:]))
+        and not loop.body.root.is_tied
+        and not any(source.is_tied for source in loop.sources[1:])
         and not any(source.is_root for source in loop.sources)
         and all(
             user.opcode == "get-tuple-element" for source in loop.sources for user in source.users
         )
     )
-
-
-def _is_tied(instruction: Instruction) -> bool:
-    return bool(instruction.has_control_edges or "sharding" in instruction.attributes)
 
 
 def weights(module: Module) -> dict[Computation, int]:

@@ -234,7 +234,7 @@ def _plain(piece: _Piece) -> Instruction:
 
 def _concatenate(piece: _Piece) -> Instruction:
     node, offset = piece.node, 0
-    if node.attributes["dimensions"][0] != piece.dim:
+    if node.dimensions[0] != piece.dim:
         return _plain(piece)
     for operand in node.operands:
         size = operand.array.dims[piece.dim]
@@ -296,7 +296,7 @@ def _pad(piece: _Piece) -> Instruction:
 
 def _reverse(piece: _Piece) -> Instruction:
     node = piece.node
-    turned = piece.dim in node.attributes["dimensions"]
+    turned = piece.dim in node.dimensions
     shift = node.array.dims[piece.dim] - piece.limit - piece.first if turned else 0
     return piece.again(piece.fetch(node.operands[0], shift))
 

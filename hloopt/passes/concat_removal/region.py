@@ -147,7 +147,7 @@ class _Search:
             answer = None if split is None else self.answer(node, node.operands[0], split)
             return not (isinstance(answer, Split) and self.is_cut_alike(node, answer))
         loop = self.sources.get(node.operands[0])
-        return loop is None or Slot(loop, node.attributes["index"]) not in self.splits
+        return loop is None or Slot(loop, node.tuple_index) not in self.splits
 
     def may_cut(self, node: Node) -> bool:
         if isinstance(node, Slot):
@@ -157,8 +157,7 @@ class _Search:
             node.is_array
             and not node.shape.is_dynamic
             and node.is_understood
-            and not node.has_control_edges
-            and "sharding" not in node.attributes
+            and not node.is_tied
             and all(
                 isinstance(operand.shape, (ArrayShape, TupleShape)) for operand in node.operands
             )

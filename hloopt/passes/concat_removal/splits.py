@@ -61,7 +61,7 @@ Answer = Split | Reads | None
 
 def region_of(user: Instruction) -> str:
     """The opcode with which a ``reduce`` of one array combines its elements, or an empty string."""
-    region = user.attributes["to_apply"]
+    region = user.to_apply
     root = region.root
     plain = len(region) == 3 and set(root.operands) == set(region.parameters)
     return root.opcode if plain and len(user.operands) == 2 else ""
@@ -82,10 +82,8 @@ def start(instruction: Instruction, dim: int) -> int | None:
     if size == full:
         return 0
     index = instruction.operands[(2 if update else 1) + dim :][:1]
-    literal = index[0].literal if index and index[0].array.rank == 0 else None
-    if literal is None or literal.array is None:
-        return None
-    return min(max(int(literal.array), 0), full - size)
+    first = index[0].constant_integer if index and index[0].array.rank == 0 else None
+    return None if first is None else min(max(first, 0), full - size)
 
 
 def seed(instruction: Instruction) -> Split | None:
@@ -94,7 +92,7 @@ def seed(instruction: Instruction) -> Split | None:
     if not isinstance(shape, ArrayShape) or not shape.elements:
         return None
     if instruction.opcode == "concatenate" and len(instruction.operands) > 1:
-        dim = instruction.attributes["dimensions"][0]
+        dim = instruction.dimensions[0]
         bounds = [0]
         for operand in instruction.operands:
             bounds.append(bounds[-1] + operand.array.dims[dim])
@@ -129,11 +127,11 @@ def _split(dim: int, bounds: list[int]) -> Split | None:
 
 
 def _broadcast(user: Instruction, number: int, split: Split) -> Answer:
-    return Split(user.attributes["dimensions"][split.dim], split.bounds)
+    return Split(user.dimensions[split.dim], split.bounds)
 
 
 def _transpose(user: Instruction, number: int, split: Split) -> Answer:
-    return Split(user.attributes["dimensions"].index(split.dim), split.bounds)
+    return Split(user.dimensions.index(split.dim), split.bounds)
 
 
 def _reshape(user: Instruction, number: int, split: Split) -> Answer:
@@ -154,7 +152,7 @@ def _reshape(user: Instruction, number: int, split: Split) -> Answer:
 def _reduce(user: Instruction, number: int, split: Split, fast_math: bool) -> Answer:
     if number != 0 or len(user.operands) != 2:
         return None
-    dims = user.attributes["dimensions"]
+    dims = user.dimensions
     if split.dim in dims:
         return READS if combiner(user, fast_math) else None
     return Split(split.dim - sum(dim < split.dim for dim in dims), split.bounds)
@@ -207,7 +205,7 @@ def _updated(user: Instruction, dim: int, bounds: Dims) -> Split | None:
 
 
 def _concatenate(user: Instruction, number: int, split: Split) -> Answer:
-    dim = user.attributes["dimensions"][0]
+    dim = user.dimensions[0]
     if dim != split.dim:
         return split
     whole = seed(user)
@@ -231,7 +229,7 @@ def _padded(user: Instruction, dim: int, bounds: Dims) -> Split | None:
 
 
 def _reverse(user: Instruction, number: int, split: Split) -> Answer:
-    if split.dim not in user.attributes["dimensions"]:
+    if split.dim not in user.dimensions:
         return split
     size = split.bounds[-1]
     return Split(split.dim, tuple(size - bound for bound in reversed(split.bounds)))

@@ -121,9 +121,9 @@ ENTRY main {
 def _known(conditional: Instruction, branches: list[Branch]) -> Branch | None:
     """The branch that is taken, or whose like is taken."""
     index = conditional.operands[0]
-    literal = index.literal
-    if literal is not None and literal.array is not None:
-        value = int(literal.array)
+    array = index.constant_array
+    if array is not None:
+        value = int(array)
         if index.array.dtype.is_pred:
             return branches[0 if value else 1]
         return branches[value if 0 <= value < len(branches) else -1]

@@ -66,8 +66,7 @@ def is_movable(instruction: Instruction) -> bool:
         instruction.is_understood
         and instruction.opcode not in _FIXED
         and instruction.op.family not in ("collective", "async", "host", "random")
-        and not instruction.has_control_edges
-        and "sharding" not in instruction.attributes
+        and not instruction.is_tied
         and not instruction.shape.is_dynamic
         and not has_side_effect(instruction)
     )
@@ -88,7 +87,7 @@ def _keys(
         if instruction.opcode == "parameter":
             key = ("outer", operand)
         elif _is_element(instruction, computation, operand):
-            key = ("outer", operand.operands[instruction.attributes["index"]])
+            key = ("outer", operand.operands[instruction.tuple_index])
         elif is_movable(instruction):
             inner = [numbers[found[entry]] for entry in instruction.operands]
             if len(inner) == 2 and instruction.op.commutative:

@@ -131,7 +131,7 @@ def _hand_in(conditional: Instruction, branches: list[Branch], keys: list[Key]) 
 
 def _remove_unused(instructions: Iterable[Instruction]) -> None:
     for instruction in dict.fromkeys(instructions):
-        if not (instruction.users or instruction.is_root or instruction.has_control_edges):
+        if not (instruction.is_used or instruction.has_control_edges):
             edit.remove(instruction)
 
 
@@ -148,14 +148,14 @@ def hoist_results(conditional: Instruction, branches: list[Branch], log: PassLog
     for user in list(conditional.users):
         if user.opcode != "get-tuple-element" or "sharding" in user.attributes:
             continue
-        index = user.attributes["index"]
+        index = user.tuple_index
         keys = {
             branch.keys[root.operands[index]] for branch, root in zip(branches, roots, strict=True)
         }
         result = roots[0].operands[index]
         if len(keys) != 1 or not keys <= common or user.control_predecessors:
             continue
-        if not user.users and not user.is_root:
+        if not user.is_used:
             continue
         if not same_layout(result.shape, user.shape) or not log.allows():
             continue
@@ -178,7 +178,7 @@ def hoist_tails(conditional: Instruction, branches: list[Branch], log: PassLog) 
     common = _common(branches)
     changed = False
     for index in range(len(conditional.shape.elements)):
-        takers = [user for user in conditional.users if user.attributes["index"] == index]
+        takers = [user for user in conditional.users if user.tuple_index == index]
         number = _tail(branches, index, common)
         if number is None or not takers or not log.allows():
             continue

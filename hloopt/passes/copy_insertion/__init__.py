@@ -222,7 +222,7 @@ class _Inserter:
     # ---- loops --------------------------------------------------------------------------------------
 
     def loop(self, state: State, position: int, loop: Instruction) -> None:
-        body, condition = loop.attributes["body"], loop.attributes["condition"]
+        body, condition = loop.body, loop.condition
         initial = loop.operands[0]
         given = self.aliasing.numbers(initial)
         inner = self.aliasing.numbers(body.parameters[0])

@@ -33,7 +33,7 @@ _Change: TypeAlias = Callable[[list[Shape]], list[Shape]]
 def obstacle(loop: Instruction) -> str:
     """Why the state of a loop cannot be changed, or an empty string."""
     shape = loop.shape
-    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    body, condition = loop.body, loop.condition
     parts = (
         loop, loop.operands[0], body.parameters[0], body.root, condition.parameters[0],
     )  # fmt: skip
@@ -50,7 +50,7 @@ def obstacle(loop: Instruction) -> str:
 
 def growth_obstacle(loop: Instruction) -> str:
     """Why the state of a loop cannot have other elements than it has, or an empty string."""
-    parts = (loop, loop.operands[0], *states(loop)[:2], loop.attributes["body"].root)
+    parts = (loop, loop.operands[0], *states(loop)[:2], loop.body.root)
     if any(map(by_element, parts)):
         return "its sharding is told element by element"
     return obstacle(loop)
@@ -61,7 +61,7 @@ def reads(state: Instruction) -> dict[int, list[Instruction]]:
     found: dict[int, list[Instruction]] = defaultdict(list)
     for user in state.users:
         if user.opcode == "get-tuple-element":
-            found[user.attributes["index"]].append(user)
+            found[user.tuple_index].append(user)
     return found
 
 
@@ -76,7 +76,7 @@ def uses(loop: Instruction) -> dict[int, list[Instruction]]:
     found: dict[int, list[Instruction]] = defaultdict(list)
     for state in states(loop):
         for index, group in reads(state).items():
-            found[index] += [read for read in group if read.users or read.is_root]
+            found[index] += [read for read in group if read.is_used]
     return found
 
 
@@ -106,8 +106,8 @@ class Carried:
         self.loop = loop
         own_computation(loop, "condition")
         own_computation(loop, "body")
-        self.condition: Computation = loop.attributes["condition"]
-        self.body: Computation = loop.attributes["body"]
+        self.condition: Computation = loop.condition
+        self.body: Computation = loop.body
         self.states = (self.condition.parameters[0], self.body.parameters[0])
         self._own_root()
         for state in self.states:
@@ -151,7 +151,7 @@ class Carried:
                         _remove_with_users(read)
             renumbered = {old: new for new, old in enumerate(kept)}
             for user in state.users:
-                edit.set_attribute(user, "index", renumbered[user.attributes["index"]])
+                edit.set_attribute(user, "index", renumbered[user.tuple_index])
         self.reshape(lambda shapes: [shapes[index] for index in kept])
         self.renumber_config({old: new for new, old in enumerate(kept)})
         remove_unused(unused)

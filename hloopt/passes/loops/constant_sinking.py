@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, obstacle, reads, whole_uses
@@ -85,7 +85,7 @@ ENTRY main {
         found, chosen = _inner_uses(loop), []
         for index in range(elements.count(loop)):
             value = source.operands[index]
-            if not _is_constant(value) or not elements.is_handed_on(loop.attributes["body"], index):
+            if not _is_constant(value) or not elements.is_handed_on(loop.body, index):
                 continue
             if not found[index]:
                 continue
@@ -112,14 +112,13 @@ ENTRY main {
 def _is_constant(value: Instruction) -> bool:
     if value.opcode == "broadcast":
         value = value.operands[0]
-    literal = value.literal
-    return literal is not None and literal.array is not None
+    return value.constant_array is not None
 
 
 def _inner_uses(loop: Instruction) -> dict[int, list[Instruction]]:
     """What reads each element in condition and body and does more than hand it on."""
     found: dict[int, list[Instruction]] = {index: [] for index in range(elements.count(loop))}
-    for called in (loop.attributes["condition"], loop.attributes["body"]):
+    for called in (loop.condition, loop.body):
         state, root = called.parameters[0], called.root
         if any(one is not root for one in whole_uses(state)):
             for group in found.values():
@@ -146,7 +145,7 @@ def _replace(
     loop: Instruction, values: dict[int, Instruction], found: dict[int, list[Instruction]]
 ) -> None:
     """Give users of elements in condition and body copies of constants; the body hands them on as before."""
-    body: Computation = loop.attributes["body"]
+    body = loop.body
     root = body.root
     copies: dict[Instruction, Instruction] = {}
     for index, value in values.items():
@@ -163,7 +162,7 @@ def _replace(
                     edit.set_operands(user, now)
     # All elements of the root at once: one by one, each would cost as much as the root is wide.
     now = tuple(
-        one if one not in copies or one.attributes["index"] == index else copies[one]
+        one if one not in copies or one.tuple_index == index else copies[one]
         for index, one in enumerate(root.operands)
     )
     edit.set_operands(root, now)

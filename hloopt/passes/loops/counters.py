@@ -60,14 +60,14 @@ def final_values(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """A counter behind a loop of known count is a number."""
     name = "counter after the loop"
     read = [user for user in loop.users if user.opcode == "get-tuple-element"]
-    used = [one for one in read if one.users or one.is_root]
-    if not any(_is_integer(loop, one.attributes["index"]) for one in used):
+    used = [one for one in read if one.is_used]
+    if not any(_is_integer(loop, one.tuple_index) for one in used):
         return False
     trips = trip_count(loop)
     known = counters(loop) if trips is not None else {}
     changed = False
     for one in used:
-        variable = known.get(one.attributes["index"])
+        variable = known.get(one.tuple_index)
         if variable is None or trips is None or not is_plain(one):
             continue
         if not log.allows():
@@ -138,9 +138,9 @@ def asked(loop: Instruction) -> set[int]:
     """The elements that the condition reads."""
     state = states(loop)[0]
     return {
-        read.attributes["index"]
+        read.tuple_index
         for read in state.users
-        if read.opcode == "get-tuple-element" and (read.users or read.is_root)
+        if read.opcode == "get-tuple-element" and read.is_used
     }
 
 

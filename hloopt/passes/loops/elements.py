@@ -45,11 +45,7 @@ def is_handed_on(body: Computation, index: int) -> bool:
     result = following(body, index)
     if result is None:
         return body.root is state
-    return (
-        result.opcode == "get-tuple-element"
-        and result.operands[0] is state
-        and result.attributes["index"] == index
-    )
+    return result.is_element_of(state) and result.tuple_index == index
 
 
 def may_replace_result(
@@ -90,11 +86,7 @@ def needed(loop: Instruction, effects: Effects) -> set[int]:
         return everything
     return needed_for(
         loop,
-        {
-            user.attributes["index"]
-            for user in loop.users
-            if user.users or user.is_root or user.has_control_edges
-        },
+        {user.tuple_index for user in loop.users if user.is_used or user.has_control_edges},
         effects,
     )
 
@@ -102,7 +94,7 @@ def needed(loop: Instruction, effects: Effects) -> set[int]:
 def needed_for(loop: Instruction, results: set[int], effects: Effects) -> set[int]:
     """Elements that these elements of the result, the condition or an effect need, directly or not."""
     everything = set(range(count(loop)))
-    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    body, condition = loop.body, loop.condition
     search = _Backwards(body)
     found = set(results)
     found |= _Backwards(condition).slots([condition.root, *_acting(condition, effects)], everything)
@@ -135,8 +127,8 @@ class _Backwards:
             instruction = pending.pop()
             if instruction is self._state:
                 return set(everything)
-            if instruction.opcode == "get-tuple-element" and instruction.operands[0] is self._state:
-                found.add(instruction.attributes["index"])
+            if instruction.is_element_of(self._state):
+                found.add(instruction.tuple_index)
                 continue
             for before in (*instruction.operands, *instruction.control_predecessors):
                 if before not in self._seen:
@@ -149,7 +141,6 @@ def same_constant(left: Instruction, right: Instruction) -> bool:
     """Whether both are constants of the same bits and shape."""
     return (
         left.literal is not None
-        and right.literal is not None
         and left.literal == right.literal
         and same_layout(left.shape, right.shape)
     )
@@ -161,7 +152,7 @@ def duplicates(loop: Instruction, effects: Effects) -> dict[int, int]:
     All with the same value before the loop are taken for equal at first; those whose next values differ,
     as long as the others are equal, are told apart, until no more are.
     """
-    init, body = loop.operands[0], loop.attributes["body"]
+    init, body = loop.operands[0], loop.body
     if init.opcode != "tuple" or body.root.opcode != "tuple":
         return {}
     keys = list(map(_init_key, init.operands))
@@ -190,7 +181,7 @@ def _numbered(keys: list[Any]) -> list[int]:
 
 
 def _init_key(value: Instruction) -> Hashable:
-    if value.literal is not None and value.opcode == "constant":
+    if value.literal is not None:
         return value.literal, _shape_key(value)
     if value.opcode == "broadcast" and value.operands[0].literal is not None:
         return value.operands[0].literal, _shape_key(value), value.attributes.get("dimensions")
@@ -224,8 +215,8 @@ class _Numbers:
     def _key(
         self, instruction: Instruction, state: Instruction, found: dict[Instruction, int]
     ) -> Hashable:
-        if instruction.opcode == "get-tuple-element" and instruction.operands[0] is state:
-            index = instruction.attributes["index"]
+        if instruction.is_element_of(state):
+            index = instruction.tuple_index
             return "element", self._classes[index], _shape_key(instruction)
         if instruction.opcode in NOT_MERGEABLE or self._effects.has(instruction):
             return instruction

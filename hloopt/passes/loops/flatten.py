@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.analysis.effects import Effects
-from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ir import Instruction, build, edit
 from hloopt.ir.own_bodies import own_computation
 from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, tuple_of
 from hloopt.passes.loops.elements import is_plain
@@ -23,7 +23,7 @@ def wrap(loop: Instruction, log: PassLog) -> bool:
     """Carry an array that is the whole state as the element of a tuple, as all who look at loops expect it."""
     if not loop.is_array:
         return False
-    parts = (*states(loop), loop.attributes["body"].root)
+    parts = (*states(loop), loop.body.root)
     reason = ""
     if loop.shape.is_dynamic:
         reason = "its state has dynamic dimensions"
@@ -40,7 +40,7 @@ def wrap(loop: Instruction, log: PassLog) -> bool:
     shape = TupleShape((loop.shape,))
     for name in ("condition", "body"):
         own_computation(loop, name)
-    body: Computation = loop.attributes["body"]
+    body = loop.body
     for state in states(loop):
         _carry_in_tuple(state, shape)
     edit.set_operands(loop, (tuple_of(loop, loop.operands, shape),))
@@ -88,8 +88,8 @@ def _shapes(part: Instruction) -> tuple[Shape, ...]:
 
 
 def _obstacle(loop: Instruction) -> str:
-    body = loop.attributes["body"]
-    states = (loop.attributes["condition"].parameters[0], body.parameters[0], loop)
+    body = loop.body
+    states = (loop.condition.parameters[0], body.parameters[0], loop)
     found = [reads(state) for state in states]
     for index, shape in enumerate(_shapes(loop)):
         if isinstance(shape, TupleShape):
@@ -150,7 +150,7 @@ def _reread(carried: Carried, state: Instruction, read: Instruction, indices: ra
     fresh = [carried.read(state, index, read) for index in indices]
     for user in list(read.users):
         if user.opcode == "get-tuple-element":
-            edit.replace_instruction(user, fresh[user.attributes["index"]])
-    if read.users or read.is_root:
+            edit.replace_instruction(user, fresh[user.tuple_index])
+    if read.is_used:
         edit.replace_uses(read, tuple_of(read, fresh, read.shape))
     edit.remove(read)

@@ -61,7 +61,7 @@ class Body:
         for inner in self._instructions:
             is_read = self._is_tuple and inner.opcode == "get-tuple-element"
             if is_read and inner.operands[0] is parameter:
-                mapped[inner] = state[inner.attributes["index"]]
+                mapped[inner] = state[inner.tuple_index]
                 continue
             if parameter in inner.operands and parameter not in mapped:
                 mapped[parameter] = tuple_of(position, state, parameter.shape)
@@ -100,7 +100,7 @@ def removal_obstacle(loop: Instruction) -> str:
         return "its result has control edges"
     if not loop.is_understood or loop.shape.is_dynamic:
         return "it has unknown attributes or dynamic dimensions"
-    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    body, condition = loop.body, loop.condition
     shapes = (
         loop.operands[0].shape, body.parameters[0].shape, body.root.shape,
         condition.parameters[0].shape,
@@ -124,7 +124,7 @@ def replace_loop(loop: Instruction, elements: Sequence[Instruction]) -> None:
             whole = tuple_of(loop, elements, loop.shape)
             edit.replace_uses(loop, whole)
             whole.metadata = loop.metadata
-    called, before = (loop.attributes["condition"], loop.attributes["body"]), loop.operands
+    called, before = (loop.condition, loop.body), loop.operands
     edit.remove(loop)
     remove_uncalled(called)
     remove_unused((*before, *elements))

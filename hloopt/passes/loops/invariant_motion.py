@@ -122,7 +122,7 @@ ENTRY main {
         if instruction.opcode in _ARRANGING:
             return self.reshapes
         if instruction.opcode == "fusion":  # moves as what is in it would
-            body: Computation = instruction.attributes["calls"]
+            body = instruction.calls
             return any(self.is_work(one) for one in body if one.opcode != "parameter")
         if instruction.opcode == "get-tuple-element":
             source = instruction.operands[0]
@@ -156,9 +156,9 @@ class _Search:
 
     def is_invariant(self, instruction: Instruction) -> bool:
         """Whether an instruction, its operands looked at before, is the same in every iteration."""
-        if instruction.opcode == "get-tuple-element" and instruction.operands[0] is self.state:
-            index = instruction.attributes["index"]
-            return elements.is_handed_on(self.loop.attributes["body"], index)
+        if instruction.is_element_of(self.state):
+            index = instruction.tuple_index
+            return elements.is_handed_on(self.loop.body, index)
         return (
             instruction.opcode not in NOT_MERGEABLE
             and all(operand in self.invariant for operand in instruction.operands)
@@ -213,9 +213,7 @@ class _Search:
 
     def is_made(self, instruction: Instruction) -> bool:
         """Whether an invariant instruction is computed here: it is no element of the state itself."""
-        return not (
-            instruction.opcode == "get-tuple-element" and instruction.operands[0] is self.state
-        )
+        return not (instruction.is_element_of(self.state))
 
     def leaving(self) -> list[Instruction]:
         """Work whose results the rest of the loop reads, in order."""
@@ -235,7 +233,7 @@ class _Search:
         mapped: dict[Instruction, Instruction] = {}
         for instruction in self.invariant:
             if not self.is_made(instruction):
-                mapped[instruction] = carried.init.operands[instruction.attributes["index"]]
+                mapped[instruction] = carried.init.operands[instruction.tuple_index]
             elif instruction in needed:
                 operands = tuple(mapped[operand] for operand in instruction.operands)
                 mapped[instruction] = build.clone(instruction, carried.init, operands)

@@ -112,7 +112,7 @@ ENTRY main {
 
     def _found(self, loop: Instruction, log: PassLog) -> Iterator[tuple[int, Instruction]]:
         """Elements of the state and the reduces that are added up in them."""
-        body = loop.attributes["body"]
+        body = loop.body
         condition, state, _ = states(loop)
         if body.root.opcode != "tuple" or whole_uses(state) or whole_uses(condition):
             return
@@ -149,7 +149,7 @@ ENTRY main {
 def _added(following: Instruction, inside: list[Instruction]) -> Instruction | None:
     """The reduce that the next value of an element is itself and that; nothing else reads either."""
     opcode = following.opcode
-    if opcode not in ASSOCIATIVE or len(inside) != 1 or _ties(following):
+    if opcode not in ASSOCIATIVE or len(inside) != 1 or following.is_tied:
         return None
     (read,) = inside
     others = [operand for operand in following.operands if operand is not read]
@@ -161,28 +161,20 @@ def _added(following: Instruction, inside: list[Instruction]) -> Instruction | N
         or len(reduce.operands) != 2
         or not reduce.is_array
         or sum(reduce.users.values()) != 1
-        or combiner(reduce.attributes["to_apply"]) != opcode
-        or _ties(reduce)
+        or combiner(reduce.to_apply) != opcode
+        or reduce.is_tied
         or reduce.operands[0].array.dtype is not reduce.array.dtype
     ):
         return None
-    start = reduce.operands[1].literal
-    if start is None or start.array is None:
+    start = reduce.operands[1].constant_array
+    if start is None or not np.all(start.reshape(()) == identity(opcode, reduce.array.dtype)):
         return None
-    plain = start.array.reshape(()) == identity(opcode, reduce.array.dtype)
-    return reduce if bool(np.all(plain)) else None
+    return reduce
 
 
 def _used(state: Instruction) -> dict[int, list[Instruction]]:
     """The reads of a state that have users, by the element."""
-    return {
-        index: [one for one in found if one.users or one.is_root]
-        for index, found in reads(state).items()
-    }
-
-
-def _ties(instruction: Instruction) -> bool:
-    return bool(instruction.has_control_edges or "sharding" in instruction.attributes)
+    return {index: [one for one in found if one.is_used] for index, found in reads(state).items()}
 
 
 def _sink(carried: Carried, number: int, reduce: Instruction) -> None:
@@ -191,10 +183,9 @@ def _sink(carried: Carried, number: int, reduce: Instruction) -> None:
     following = carried.root.operands[number]
     opcode = following.opcode
     parts, start = reduce.operands
-    literal = start.literal
-    assert literal is not None
-    assert literal.array is not None
-    empty = build.splat(carried.init, parts.array, literal.array.reshape(()))
+    value = start.constant_array
+    assert value is not None, "a reduce that is moved begins with a constant"
+    empty = build.splat(carried.init, parts.array, value.reshape(()))
     (at,) = carried.add([empty])
     before = carried.read(carried.states[1], at, following)
     more = build.make(
@@ -211,7 +202,7 @@ def _sink(carried: Carried, number: int, reduce: Instruction) -> None:
 
 def _finish(loop: Instruction, number: int, at: int, reduce: Instruction, opcode: str) -> None:
     literal = reduce.operands[1].literal
-    assert literal is not None
+    assert literal is not None, "a reduce that is moved begins with a constant"
     for end in list(reads(loop)[number]):
         first, parts = (
             build.make(end, "get-tuple-element", (loop,), {"index": index}, shape=shape)

@@ -107,7 +107,7 @@ def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     if trips not in (0, 1):
         return False
     name = "loop that never runs" if trips == 0 else "loop that runs once"
-    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    body, condition = loop.body, loop.condition
     reason = removal_obstacle(loop)
     acting = [condition, *([body] if trips else [])]
     if not reason and any(effects.has(one) for called in acting for one in called):
@@ -128,7 +128,7 @@ def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
 def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 3, results: what the body hands on is what it was."""
     name = "element that the body hands on"
-    body, source = loop.attributes["body"], loop.operands[0]
+    body, source = loop.body, loop.operands[0]
     handed_on = [
         index for index in range(elements.count(loop)) if elements.is_handed_on(body, index)
     ]
@@ -140,7 +140,7 @@ def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     found = reads(loop)
     chosen = []
     for index in handed_on:
-        if index not in unneeded and not any(one.users or one.is_root for one in found[index]):
+        if index not in unneeded and not any(one.is_used for one in found[index]):
             continue
         if not elements.may_replace_result(loop, index, source, found[index]):
             log.miss(name, loop, f"element {index} of the result has another layout or sharding")
@@ -163,7 +163,7 @@ def _constants(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     chosen: dict[int, Instruction] = {}
     for index in range(elements.count(loop) if source.opcode == "tuple" else 0):
         value = source.operands[index]
-        again = elements.following(loop.attributes["body"], index)
+        again = elements.following(loop.body, index)
         if again is None or not elements.same_constant(value, again) or not found[index]:
             continue
         if not all(elements.may_replace(one, value) for one in found[index]):

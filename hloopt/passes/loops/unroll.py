@@ -12,7 +12,7 @@ from hloopt.analysis.loop_values import constant_value
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir import Instruction, Module, edit
 from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
@@ -102,7 +102,7 @@ ENTRY main {
         if _MARK in FrontendAttributes.of(loop.attributes):
             return False
         trips = trip_count(loop)
-        body: Computation = loop.attributes["body"]
+        body = loop.body
         if trips is None:
             log.miss(_FULL, loop, "its trip count is not known")
             return False
@@ -149,7 +149,7 @@ ENTRY main {
 
 
 def _obstacle(loop: Instruction, effects: Effects) -> str:
-    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    body, condition = loop.body, loop.condition
     for called in (condition, body):
         for inner in called:
             if effects.has(inner) or inner.opcode == "rng":

@@ -204,7 +204,7 @@ class _Worker:
             if operands != instruction.operands:
                 edit.set_operands(instruction, operands)
         for instruction, copy in reversed(current.items()):  # users before what they use
-            if not instruction.users and not instruction.is_root:
+            if not instruction.is_used:
                 name = instruction.name
                 edit.remove(instruction)
                 edit.rename(copy, name)
@@ -223,7 +223,7 @@ class _Worker:
         copy.offset = -1
         if instruction.opcode == "fusion" and instruction.computation is not None:
             module = instruction.module
-            body = build.clone_computation(instruction.attributes["calls"])
+            body = build.clone_computation(instruction.calls)
             edit.set_attribute(copy, "calls", edit.add_computation(module, body))
         current[instruction] = copy
         self.log.hit("compute again", instruction, f"for {position.name}, to keep less alive")
@@ -233,15 +233,15 @@ def _hand_over_body(gone: Instruction, copy: Instruction) -> None:
     """The body of a fusion that has only moved takes the place of the one that nobody calls any more."""
     if gone.opcode != "fusion":
         return
-    body: Computation = gone.attributes["calls"]
+    body = gone.calls
     if not body.callers:
         name = body.name
         edit.remove_computation(body)
-        edit.rename_computation(copy.attributes["calls"], name)
+        edit.rename_computation(copy.calls, name)
 
 
 def _draws(instruction: Instruction) -> bool:
     """Whether a fusion draws random numbers."""
     return instruction.opcode == "fusion" and any(
-        inner.op.family == "random" for inner in instruction.attributes["calls"]
+        inner.op.family == "random" for inner in instruction.calls
     )

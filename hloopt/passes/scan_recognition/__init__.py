@@ -133,7 +133,7 @@ ENTRY main {
         length = len(found.low)
         if length < self.shortest or not is_replaceable(instruction) or not log.allows():
             return False
-        if not instruction.users and not instruction.is_root:
+        if not instruction.is_used:
             return False
         dtype = instruction.array.dtype
         exact = dtype.is_integer or dtype.is_pred
@@ -159,7 +159,7 @@ def _remove_unused(operands: tuple[Instruction, ...], source: Instruction) -> No
         if (
             instruction is not source
             and instruction.computation is not None
-            and not (instruction.users or instruction.is_root)
+            and not instruction.is_used
             and is_replaceable(instruction)
             and instruction.opcode in _LADDER
         ):

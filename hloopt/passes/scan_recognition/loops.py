@@ -34,8 +34,8 @@ class LoopScan:
 
 def loop_scans(loop: Instruction) -> list[LoopScan]:
     """All cumulative results of a ``while`` whose state is a tuple made for it."""
-    state, start = loop.attributes["body"].parameters[0], loop.operands[0]
-    root = loop.attributes["body"].root
+    state, start = loop.body.parameters[0], loop.operands[0]
+    root = loop.body.root
     if root.opcode != "tuple" or start.opcode != "tuple" or not loop.is_tuple:
         return []
     if any(user.opcode != "get-tuple-element" for user in (*loop.users, *state.users)):
@@ -48,8 +48,8 @@ def loop_scans(loop: Instruction) -> list[LoopScan]:
     assert trips is not None
     elements: dict[int, list[Instruction]] = {}
     for user in loop.users:
-        if user.users or user.is_root:
-            elements.setdefault(user.attributes["index"], []).append(user)
+        if user.is_used:
+            elements.setdefault(user.tuple_index, []).append(user)
     found = []
     for index in range(len(root.operands)):
         for user in elements.get(index, ())[:1]:
@@ -69,8 +69,7 @@ class _Body:
         """The element of the state that an instruction is."""
         if instruction.opcode != "get-tuple-element" or instruction.operands[0] is not self.state:
             return None
-        index: int = instruction.attributes["index"]
-        return index
+        return instruction.tuple_index
 
     def counter(self) -> int | None:
         """The element that counts 0, 1, 2 ..."""
@@ -78,10 +77,10 @@ class _Body:
             if following.opcode != "add" or not following.is_array:
                 continue
             left, right = following.operands
-            if _number(left) == 1:
+            if left.constant_integer == 1:
                 left, right = right, left
-            begins = _number(self.start.operands[index]) == 0
-            if begins and self.slot(left) == index and _number(right) == 1:
+            begins = self.start.operands[index].constant_integer == 0
+            if begins and self.slot(left) == index and right.constant_integer == 1:
                 return index
         return None
 
@@ -90,12 +89,12 @@ class _Body:
         if self.slot(place) == counter:
             return "up"
         operands = place.operands
-        if place.opcode == "subtract" and _number(operands[0]) == trips - 1:
+        if place.opcode == "subtract" and operands[0].constant_integer == trips - 1:
             return "down" if self.slot(operands[1]) == counter else ""
         if place.opcode == "add":
             for one, other in (operands, operands[::-1]):
                 negated = one.opcode == "negate" and self.slot(one.operands[0]) == counter
-                if negated and _number(other) == trips - 1:
+                if negated and other.constant_integer == trips - 1:
                     return "down"
         return ""
 
@@ -176,7 +175,7 @@ def _row(part: Instruction, whole: ArrayShape, trips: int) -> Instruction | None
 
 
 def _is_zero_beyond(places: tuple[Instruction, ...]) -> bool:
-    return all(_number(place) == 0 for place in places)
+    return all(place.constant_integer == 0 for place in places)
 
 
 def _is_neutral(start: Instruction, opcode: str) -> bool:
@@ -185,11 +184,3 @@ def _is_neutral(start: Instruction, opcode: str) -> bool:
         return False
     neutral = identity(opcode, start.array.dtype)
     return bool(literal.array == neutral) and str(literal.array) == str(neutral)
-
-
-def _number(instruction: Instruction) -> int | None:
-    literal = instruction.literal
-    if literal is None or literal.array is None or literal.array.size != 1:
-        return None
-    kind = literal.array.dtype.kind
-    return int(literal.array.reshape(())) if kind in "iu" else None

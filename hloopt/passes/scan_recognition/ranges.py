@@ -99,23 +99,23 @@ def _pad(instruction: Instruction, known: Known) -> Description | None:
     operand, value = instruction.operands
     padding: tuple[PaddingDim, ...] = instruction.attributes["padding"]
     padded = [dim for dim, entry in enumerate(padding) if entry != PaddingDim(0, 0)]
-    literal = value.literal
-    if len(padded) != 1 or literal is None or literal.array is None:
+    fill = value.constant_array
+    if len(padded) != 1 or fill is None:
         return None
     (dim,) = padded
     entry = padding[dim]
     inner = _along(operand, dim, known)
-    if min(entry.low, entry.high) < 0 or (inner.fill is not None and inner.fill != literal.array):
+    if min(entry.low, entry.high) < 0 or (inner.fill is not None and inner.fill != fill):
         return None
     low = np.zeros(instruction.array.dims[dim], dtype=inner.low.dtype)
     high = low.copy()
     places = entry.low + np.arange(len(inner.low)) * (entry.interior + 1)
     low[places], high[places] = inner.low, inner.high
-    return replace(inner, low=low, high=high, fill=literal.array)
+    return replace(inner, low=low, high=high, fill=fill)
 
 
 def _concatenate(instruction: Instruction, known: Known) -> Description | None:
-    dim = instruction.attributes["dimensions"][0]
+    dim = instruction.dimensions[0]
     parts: list[Description | Instruction] = []
     for operand in instruction.operands:
         literal = splat_literal(operand)
