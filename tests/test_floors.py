@@ -18,6 +18,7 @@ FLOORS = {
     "cache_folder": 0,
     "dataclass": 0,
     "source": 0,
+    "graphs": 0,
     "lazy_table": 0,
     "spelling": 0,
     "toml_text": 0,

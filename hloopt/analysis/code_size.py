@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction, walk
+from hloopt.graphs import reached
+from hloopt.ir import Instruction, walk
 
 __all__ = ["MOST_CODE", "WRITTEN_ANEW", "Room", "executed_instructions"]
 
@@ -42,12 +43,5 @@ MOST_CODE: Final = Room(20_000, 600, _COMPILED)
 
 def executed_instructions(instruction: Instruction) -> int:
     """The instructions that one runs: those of all that it calls, at least itself; each once."""
-    seen: set[Computation] = set()
-    pending = list(walk.called_computations(instruction))
-    while pending:
-        called = pending.pop()
-        if called in seen:
-            continue
-        seen.add(called)
-        pending += (inner for one in called for inner in walk.called_computations(one))
-    return max(1, sum(len(called) for called in seen))
+    called = walk.called_computations(instruction)
+    return max(1, sum(map(len, reached(called, walk.callees))))

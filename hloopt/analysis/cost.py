@@ -247,17 +247,13 @@ def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _conditional(analysis: _Analysis, instruction: Instruction) -> Cost:
-    costs = [analysis.computation(branch) for branch in _branches(instruction)]
+    costs = list(map(analysis.computation, walk.called_computations(instruction)))
     return Cost(
         max(cost.flops for cost in costs),
         max(cost.transcendentals for cost in costs),
         max(cost.bytes_read for cost in costs),
         max(cost.bytes_written for cost in costs),
     )
-
-
-def _branches(instruction: Instruction) -> tuple[Computation, ...]:
-    return tuple(walk.called_computations(instruction))
 
 
 def _custom_call(_: _Analysis, instruction: Instruction) -> Cost:
@@ -282,8 +278,7 @@ def _fusion(analysis: _Analysis, instruction: Instruction) -> Cost:
         written = instruction.shape.byte_size
         return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
     read = sum(_parameter_bytes(parameter) for parameter in body.parameters)
-    outputs = body.results
-    written = sum(_output_bytes(output) for output in outputs)
+    written = sum(map(_output_bytes, body.results))
     return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
 
 

@@ -39,7 +39,7 @@ def executions(
     ``weight`` is what one run of an instruction costs, without what it calls through while, conditional and
     call; it decides which branch of a conditional counts (the first of equal ones).
     """
-    order = _callers_first(module)
+    order = walk.callers_first(module)
     loops = {
         entry: counted_trips(entry)
         for computation in order
@@ -67,12 +67,6 @@ def executions(
                         before.bounded and here.bounded and trips.known != "at least",
                     )
     return found
-
-
-def _callers_first(module: Module) -> list[Computation]:
-    """Top-level computations, each after all that call it."""
-    reached = set(walk.top_level_computations(module))
-    return [entry for entry in reversed(walk.callees_first(module)) if entry in reached]
 
 
 _Trips = dict[Instruction, Trips]

@@ -11,12 +11,13 @@ computation of several callers once for each way to it, where that is no more th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
 from hloopt.analysis.views import moves_nothing
 from hloopt.dataclass import dataclass
+from hloopt.graphs import post_order
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ir.encode import encoded
 from hloopt.ir.normal import normal_attributes, normal_shape
@@ -112,7 +113,7 @@ class ValueDigests:
                 self._top(entry.condition, [carried])
                 return self._zipped(b"loop", [start, self._top(entry.body, [carried])])
             case "conditional":
-                called = _branches(entry)
+                called = walk.called_computations(entry)
                 roots = [
                     self._top(branch, [argument])
                     for branch, argument in zip(called, arguments[1:], strict=True)
@@ -256,7 +257,7 @@ def kernel_digest(kernel: Instruction) -> bytes:
     names: dict[Instruction, int] = {}
     hashed = blake2b(digest_size=_BYTES)
     for output in sorted(body.outputs, key=body.alone):
-        for entry in body.post_order(output, names):
+        for entry in post_order((output,), body.sources, names):
             names[entry] = len(names)
             if not body.is_leaf(entry):
                 operands = ",".join(
@@ -276,9 +277,7 @@ class _Body:
         self._kernel = kernel
         self._alone: dict[Instruction, bytes] = {}
         if kernel.opcode == "fusion":
-            root: Instruction = kernel.calls.root
-            roots = root.operands if root.opcode == "tuple" else (root,)
-            self.outputs = [self.source(entry) for entry in roots]
+            self.outputs = [self.source(entry) for entry in kernel.calls.results]
         else:
             self.outputs = [kernel]
 
@@ -295,32 +294,13 @@ class _Body:
                 entry = entry.operands[0]
         return entry
 
-    def post_order(
-        self, output: Instruction, known: Container[Instruction]
-    ) -> Iterator[Instruction]:
-        """What an output needs, each after its operands, views left out.
-
-        Only what is not ``known``; whoever asks makes each instruction known before the next.
-        """
-        stack = [output]
-        while stack:
-            top = stack[-1]
-            operands = () if self.is_leaf(top) else top.operands
-            waiting = [
-                found
-                for operand in reversed(operands)
-                if (found := self.source(operand)) not in known
-            ]
-            if top not in known and waiting:
-                stack.extend(waiting)
-                continue
-            stack.pop()
-            if top not in known:
-                yield top
+    def sources(self, entry: Instruction) -> Iterable[Instruction]:
+        """What an instruction of the kernel is computed from, views left out."""
+        return () if self.is_leaf(entry) else map(self.source, entry.operands)
 
     def alone(self, output: Instruction) -> bytes:
         """A digest of one output that knows of the kernel's operands only their shapes."""
-        for entry in self.post_order(output, self._alone):
+        for entry in post_order((output,), self.sources, self._alone):
             if self.is_leaf(entry):
                 self._alone[entry] = b"given"
                 continue
@@ -349,14 +329,6 @@ def _shape(shape: Shape) -> str:
 
 def _parameter(parameter: Instruction) -> bytes:
     return _digest(b"parameter %d" % parameter.parameter_number, _shape(parameter.shape).encode())
-
-
-def _branches(conditional: Instruction) -> tuple[Computation, ...]:
-    attributes = conditional.attributes
-    if "branch_computations" in attributes:
-        branches: tuple[Computation, ...] = attributes["branch_computations"]
-        return branches
-    return (attributes["true_computation"], attributes["false_computation"])
 
 
 def _digest(*parts: bytes) -> bytes:

@@ -30,6 +30,7 @@ from hloopt.analysis.value_range import (
     of_elements,
 )
 from hloopt.dataclass import dataclass
+from hloopt.graphs import post_order
 from hloopt.ir import Instruction
 from hloopt.ops.traits import EXTREMA, IDEMPOTENT, INDEXING, REARRANGING, op_table
 from hloopt.types import ArrayShape, DType
@@ -56,16 +57,8 @@ class Values:
         found = self.known.get(instruction)
         if found is not None:
             return found
-        stack = [instruction]
-        while stack:
-            top = stack[-1]
-            missing = [entry for entry in _sources(top) if entry not in self.known]
-            if missing and top not in self.known:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if top not in self.known:
-                self.known[top] = self._find(top)
+        for one in post_order((instruction,), _sources, self.known):
+            self.known[one] = self._find(one)
         return self.known[instruction]
 
     def refresh(self, changed: Iterable[Instruction]) -> list[Instruction]:

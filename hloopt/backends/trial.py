@@ -16,7 +16,7 @@ from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
-from hloopt.kernels.selection import choose
+from hloopt.kernels.selection.choose import choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.structure import standalone
 from hloopt.runtime.device_program import DeviceProgram

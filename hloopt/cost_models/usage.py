@@ -7,7 +7,6 @@ makes a new root.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
@@ -15,6 +14,7 @@ from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
 from hloopt.cost_models.counting import Counting, OpUsage, count_op
 from hloopt.dataclass import dataclass
+from hloopt.graphs import reached
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import Shape, TupleShape
 
@@ -190,26 +190,13 @@ class UsageAnalysis:
         body = fusion.calls
         read = loop_bytes_read(fusion)
         uses = tuple(OperandUse(count, 1.0) for count in read)
-        size = sum(map(len, _with_callees(body)))
+        size = sum(map(len, reached((body,), walk.callees)))
         return Usage(cost.flops + cost.transcendentals, cost.bytes_written, size, 0, uses)
 
     def _drop(self, body: Computation) -> None:
         if self._bodies.pop(body, None) is not None:
             for instruction in body:
                 self._ops.pop(instruction, None)
-
-
-def _with_callees(computation: Computation) -> Iterator[Computation]:
-    """A computation and all it runs, each once."""
-    found = {computation: None}
-    pending = [computation]
-    while pending:
-        for instruction in pending.pop():
-            for called in walk.called_computations(instruction):
-                if called not in found:
-                    found[called] = None
-                    pending.append(called)
-    return iter(found)
 
 
 def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from operator import attrgetter
 
+from hloopt.graphs import post_order
 from hloopt.ir.computation import Computation
 from hloopt.ir.encode import row, rows
 from hloopt.ir.instruction import Instruction
@@ -35,19 +37,8 @@ def computation_orders(module: Module) -> Iterator[tuple[Computation, list[Instr
     unused = [entry for entry in found if not entry.callers and entry is not module.entry]
     if unused:
         unused.sort(key=orders.digest)
-    seen: set[Computation] = set()
-    for start in (module.entry, *unused):
-        stack = [(start, _callees(found[start]))]
-        seen.add(start)
-        while stack:
-            computation, callees = stack[-1]
-            called = next(callees, None)
-            if called is None:
-                yield computation, found[computation]
-                stack.pop()
-            elif called not in seen:
-                seen.add(called)
-                stack.append((called, _callees(found[called])))
+    for computation in post_order((module.entry, *unused), lambda one: _callees(found[one])):
+        yield computation, found[computation]
 
 
 def _callees(order: list[Instruction]) -> Iterator[Computation]:
@@ -122,20 +113,8 @@ def _hash(text: str) -> bytes:
 
 def _needed(computation: Computation) -> _Ranks:
     """What the root needs through operands, each after its own."""
-    ranks: _Ranks = {}
-    stack = [computation.root]
-    while stack:
-        top = stack[-1]
-        if top in ranks:
-            stack.pop()
-            continue
-        waiting = [operand for operand in reversed(top.operands) if operand not in ranks]
-        if waiting:
-            stack.extend(waiting)
-        else:
-            ranks[top] = len(ranks)
-            stack.pop()
-    return ranks
+    needed = post_order((computation.root,), attrgetter("operands"))
+    return {instruction: rank for rank, instruction in enumerate(needed)}
 
 
 def _refined(
@@ -200,22 +179,9 @@ def _unranked(instructions: Iterable[Instruction], ranks: _Ranks) -> list[Instru
 def _in_order(computation: Computation, ranks: _Ranks) -> list[Instruction]:
     """By rank, but parameters first and everything after what it needs."""
     order = [entry for entry in computation.parameters if not entry.control_predecessors]
-    done = set(order)
-    for start in ranks:
-        stack = [start]
-        while stack:
-            top = stack[-1]
-            if top in done:
-                stack.pop()
-                continue
-            before = top.operands
-            if top.control_predecessors:
-                before += tuple(sorted(top.control_predecessors, key=ranks.__getitem__))
-            waiting = [other for other in reversed(before) if other not in done]
-            if waiting:
-                stack.extend(waiting)
-            else:
-                done.add(top)
-                order.append(top)
-                stack.pop()
-    return order
+
+    def before(instruction: Instruction) -> tuple[Instruction, ...]:
+        controls = sorted(instruction.control_predecessors, key=ranks.__getitem__)
+        return (*instruction.operands, *controls)
+
+    return [*order, *post_order(ranks, before, set(order))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hloopt import graphs
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
@@ -12,7 +13,9 @@ from hloopt.ops.traits import CONTROL_FLOW, WRAPPING
 
 __all__ = [
     "called_computations",
+    "callees",
     "callees_first",
+    "callers_first",
     "calls_by_attribute",
     "custom_call_targets",
     "execution_order",
@@ -52,26 +55,11 @@ def called_computations(instruction: Instruction) -> Iterator[Computation]:
 
 def callees_first(module: Module) -> list[Computation]:
     """All computations, each after those it calls; otherwise in the module's order."""
-    order: list[Computation] = []
-    seen: set[Computation] = set()
-    for start in module:
-        if start in seen:
-            continue
-        seen.add(start)
-        stack = [(start, _callees(start))]
-        while stack:
-            computation, callees = stack[-1]
-            called = next(callees, None)
-            if called is None:
-                order.append(computation)
-                stack.pop()
-            elif called not in seen:
-                seen.add(called)
-                stack.append((called, _callees(called)))
-    return order
+    return list(graphs.post_order(module, callees))
 
 
-def _callees(computation: Computation) -> Iterator[Computation]:
+def callees(computation: Computation) -> Iterator[Computation]:
+    """The computations that instructions of a computation name, as often as they do."""
     for instruction in computation:
         if instruction.attributes:
             yield from called_computations(instruction)
@@ -83,20 +71,10 @@ def has_side_effect(instruction: Instruction) -> bool:
     By its row, by ``custom_call_has_side_effect=true``, by an attribute that nobody knows, or because a
     computation it calls contains such an instruction.
     """
-    if _has_own_effect(instruction):
-        return True
-    pending = list(called_computations(instruction))
-    seen: set[Computation] = set()
-    while pending:
-        computation = pending.pop()
-        if computation in seen:
-            continue
-        seen.add(computation)
-        for inner in computation:
-            if _has_own_effect(inner):
-                return True
-            pending.extend(called_computations(inner))
-    return False
+    return _has_own_effect(instruction) or any(
+        any(map(_has_own_effect, called))
+        for called in graphs.reached(called_computations(instruction), callees)
+    )
 
 
 def _has_own_effect(instruction: Instruction) -> bool:
@@ -153,27 +131,18 @@ def post_order(
 
     From ``starts`` on, the order is that of operands: it does not depend on the order of the text.
     """
-    done: set[Instruction] = set()
-    order: list[Instruction] = []
-    for start in computation if starts is None else starts:
-        stack = [start]
-        while stack:
-            top = stack[-1]
-            if top in done:
-                stack.pop()
-                continue
-            waiting = [
-                before
-                for before in (*top.control_predecessors, *reversed(top.operands))
-                if before not in done
-            ]
-            if waiting:
-                stack.extend(waiting)
-            else:
-                done.add(top)
-                order.append(top)
-                stack.pop()
-    return order
+    return list(graphs.post_order(computation if starts is None else starts, _before))
+
+
+def _before(instruction: Instruction) -> tuple[Instruction, ...]:
+    operands, predecessors = instruction.operands, instruction.control_predecessors
+    return (*operands, *reversed(predecessors)) if predecessors else operands
+
+
+def callers_first(module: Module) -> list[Computation]:
+    """``top_level_computations``, each after all that call it."""
+    run = set(top_level_computations(module))
+    return [computation for computation in reversed(callees_first(module)) if computation in run]
 
 
 def top_level_computations(module: Module) -> list[Computation]:

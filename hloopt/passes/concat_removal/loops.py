@@ -9,7 +9,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import (
     called_computations,
-    callees_first,
+    callers_first,
     open_computations,
     top_level_computations,
     wrapped_computations,
@@ -106,7 +106,7 @@ def weights(module: Module) -> dict[Computation, int]:
     """How often each computation of the control flow runs, with a guess where nobody knows."""
     found: dict[Computation, int] = {module.entry: 1}
     wrapped = wrapped_computations(module)
-    for computation in _callers_first(module):
+    for computation in callers_first(module):
         weight = found.get(computation, 0)
         for instruction in computation:
             if instruction.opcode not in SEQUENTIAL:
@@ -120,8 +120,3 @@ def weights(module: Module) -> dict[Computation, int]:
     return {
         computation: times for computation, times in found.items() if computation not in wrapped
     }
-
-
-def _callers_first(module: Module) -> list[Computation]:
-    reached = set(top_level_computations(module))
-    return [entry for entry in reversed(callees_first(module)) if entry in reached]
