@@ -87,7 +87,7 @@ def test_help_loads_the_command_line_only() -> None:
 def test_check_loads_what_reads_and_verifies() -> None:
     """What explains mistakes is for texts that have some."""
     names = loaded(COMMAND, "check", str(SAMPLE))
-    ground = {"cache_folder", "dataclass", "errors", "source", "spelling"}
+    ground = {"cache_folder", "dataclass", "errors", "graphs", "source", "spelling"}
     assert rooms(names) == {*ground, "cli", "ir", "ops", "text", "types", "verify"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -10,20 +11,29 @@ from typing import Any
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
-from hloopt.ir.verbatim import one_spelling, sorted_entries, without_metadata
 from hloopt.types import (
     AliasEntry,
     ArrayShape,
     BufferShape,
+    Domain,
+    FrontendAttributes,
     IotaList,
     Literal,
     Shape,
+    Sharding,
     TupleShape,
     Verbatim,
     descending,
 )
 
-__all__ = ["DEBUGGING", "normal_attributes", "normal_header", "normal_shape", "normal_thread"]
+__all__ = [
+    "DEBUGGING",
+    "normal_attributes",
+    "normal_header",
+    "normal_shape",
+    "normal_thread",
+    "without_metadata",
+]
 
 DEBUGGING = frozenset(("origin", "statistics", "origin_recovery_table", "debug_attributes"))
 """Attributes beside ``metadata`` that say where an instruction came from or how to draw it."""
@@ -41,6 +51,12 @@ _DEFAULTS: dict[str, object] = {
 _SETS = frozenset((("reduce", "dimensions"), ("reverse", "dimensions")))
 _NO_FLAGS = frozenset(("is_associative", "largest"))
 _CACHED = 10_000
+# Of what is kept as text: JSON and what this version does not know are made of words, strings and brackets.
+_TOKEN = re.compile(
+    r"""(?:\s+|/\*.*?\*/|//[^\n]*)+
+      | ("(?:[^"\\]|\\.)*+" | '(?:[^'\\]|\\.)*+' | [^\s"'/{}()\[\],=:<>]++ | .)""",
+    re.VERBOSE | re.DOTALL,
+)
 _MOST_DEVICES = 1 << 20
 
 
@@ -138,10 +154,10 @@ def _normal_item(value: Any) -> Any:
 @lru_cache(maxsize=_CACHED)
 def _normal_text(name: str, value: Verbatim) -> Verbatim:
     if name == "frontend_attributes":
-        return Verbatim(sorted_entries(value))
+        return Verbatim(_sorted_entries(value))
     if name in ("sharding", "domain"):
-        return Verbatim(one_spelling(without_metadata(value)))
-    return Verbatim(one_spelling(value.text))
+        return Verbatim(_one_spelling(without_metadata(value)))
+    return Verbatim(_one_spelling(value.text))
 
 
 def _normal_literal(literal: Literal) -> Literal:
@@ -163,3 +179,33 @@ def _groups(groups: IotaList) -> tuple[tuple[int, ...], ...] | IotaList:
         return groups
     numbers, size = groups.numbers, count // groups.dims[0]
     return tuple(numbers[at : at + size] for at in range(0, count, size))
+
+
+@lru_cache(maxsize=_CACHED)
+def _one_spelling(text: str) -> str:
+    """The text without comments, with a blank only between a word and what came before it."""
+    parts: list[str] = []
+    before = ""
+    for piece in _TOKEN.findall(text):
+        if piece and before and before not in "{([,=:<>" and piece not in "{([})],=:<>":
+            parts.append(" ")
+        parts.append(piece)
+        before = piece or before
+    return "".join(parts)
+
+
+def without_metadata(value: Verbatim) -> str:
+    """A sharding or a domain without metadata, in one spelling; the text as it is where there is none."""
+    record = value.value
+    if "metadata" not in value.text or not isinstance(record, Sharding | Domain):
+        return value.text
+    return _one_spelling(str(record.without_metadata()))
+
+
+def _sorted_entries(value: Verbatim) -> str:
+    """``{b="2", a="1"}`` as ``{a="1",b="2"}``, in one spelling."""
+    record = value.value
+    if not isinstance(record, FrontendAttributes):
+        return _one_spelling(value.text)
+    entries = (_one_spelling(f"{name}={text}") for name, text in record.written)
+    return f"{{{','.join(sorted(entries))}}}"

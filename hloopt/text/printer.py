@@ -10,8 +10,7 @@ from typing import Any
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.canonical import canonical
-from hloopt.ir.normal import DEBUGGING
-from hloopt.ir.verbatim import without_metadata
+from hloopt.ir.normal import DEBUGGING, without_metadata
 from hloopt.ir.walk import callees_first
 from hloopt.text.numbers import literal_text
 from hloopt.types import (
