@@ -97,11 +97,11 @@ def check_kernel(
     everywhere: bool = True,
     used: bool = True,
     fast: bool = True,
-) -> str:
-    """Run a module by a kernel and hold the results against the interpreter's; returns the source.
+) -> KernelProgram:
+    """Run a module by a kernel and hold the results against the interpreter's; returns the program.
 
-    The verifier checks every function.  The emulator checks every access and runs twice with blocks in different orders; the two results are the
-    same bit for bit unless a spec is atomic.  Without ``fast`` it runs once.  With ``used`` the kernel must
+    The verifier checks every function.  The emulator checks every access and runs twice with blocks in
+    different orders; the two results are the same bit for bit unless a spec is atomic.  Without ``fast`` it runs once.  With ``used`` the kernel must
     have fitted somewhere; with ``everywhere`` NVRTC compiles the source for sm_75 and sm_90, without spills
     (where it is installed).
     """
@@ -126,7 +126,7 @@ def check_kernel(
             assert one.tobytes() == other.tobytes(), f"the order of blocks matters\n{source}"
     if everywhere:
         compile_everywhere(source)
-    return source
+    return kernels
 
 
 def compile_everywhere(source: str, architectures: Sequence[str] = ("sm_75", "sm_90")) -> None:

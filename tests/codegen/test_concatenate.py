@@ -7,6 +7,7 @@ import pytest
 import hloopt
 from hloopt.codegen.program import kernel_steps
 from tests.codegen.harness import check_kernel, planned
+from tests.helpers.kernel_code import KernelCode
 
 TEXT = """HloModule m
 
@@ -71,9 +72,9 @@ ENTRY main {
   ROOT k = f32[5,24] concatenate(a, b), dimensions={1}
 }
 """
-    source = check_kernel(text, "concatenate", {"unroll": 4, "vector": 4})
-    assert source.count("store_vector(&result") == 2
-    assert source.count("load_vector<4>(") == 2
+    code = KernelCode.of(check_kernel(text, "concatenate", {"unroll": 4, "vector": 4}))
+    assert code.addresses("store_vector") == ["result"] * 2
+    assert len(code.calls("load_vector<4>")) == 2
 
 
 def test_a_tile_that_does_not_divide_is_the_users_error() -> None:

@@ -14,6 +14,7 @@ from hloopt.kernels.registry import find_kernel
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, planned
 from tests.codegen.products import matrix_dot, module_of, random_dot
+from tests.helpers.kernel_code import KernelCode
 
 TYPES = [
     ("f32", "f32", "f32"),
@@ -69,8 +70,9 @@ def test_large_tiles_move_by_vectors() -> None:
     """Factors come out of shared memory four at once, and partial sums go to memory so."""
     text = module_of([matrix_dot(("f32", "f32", "f32"), 128, 96, 128)])
     tile = {"m": 128, "n": 128, "k": 16, "thread_m": 8, "thread_n": 8, "vector": 4, "prefetch": 1}
-    source = planned(text, "dot-split-k", {**tile, "split": 2})[2].text
-    assert "store_vector(&scratch_0[" in source
+    program = planned(text, "dot-split-k", {**tile, "split": 2})[2]
+    assert "scratch_0" in KernelCode.of(program).addresses("store_vector")
+    source = program.text
     try:
         ptx = compile_ptx(source, "sm_90")
     except DeviceError as error:
@@ -115,8 +117,8 @@ ENTRY main {
 @pytest.mark.parametrize("kernel", ["dot-tiled", "dot-split-k"])
 def test_prologue_and_epilogue(kernel: str) -> None:
     """What stands before a dot is computed as its operands are read, what stands behind it as it is stored."""
-    source = check_kernel(FUSED, kernel)
-    assert "product_sum" not in source, "the dot is not computed a second time"
+    code = KernelCode.of(check_kernel(FUSED, kernel))
+    assert not code.named("product_sum"), "the dot is not computed a second time"
 
 
 SCALED = [
@@ -163,8 +165,8 @@ ENTRY main {
 
 def test_layouts() -> None:
     """Operands, the product and what stands behind it are where their layouts put them."""
-    source = check_kernel(LAYOUTS, "dot-tiled", everywhere=False)
-    assert "product_sum" not in source, "the dot is not computed a second time"
+    code = KernelCode.of(check_kernel(LAYOUTS, "dot-tiled", everywhere=False))
+    assert not code.named("product_sum"), "the dot is not computed a second time"
 
 
 IN_PLACE = """HloModule accumulated

@@ -7,6 +7,7 @@ import pytest
 from hloopt.errors import UsageError
 from tests.codegen.harness import check_kernel, planned
 from tests.codegen.products import matrix_dot, module_of, random_dot
+from tests.helpers.kernel_code import KernelCode
 
 TYPES = [
     (kind, kind, kind) for kind in ("f32", "f64", "bf16", "s8", "u64", "c64", "c128", "pred")
@@ -41,8 +42,8 @@ def test_several_products_a_block() -> None:
         "lhs_batch_dims={0}, rhs_batch_dims={2}, lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     )
     many = (f"f32[31,5,7] dot(%0, %1), {attributes}", ["f32[31,11,5]", "f32[11,7,31]"])
-    source = check_kernel(module_of([many]), "dot-small", {"batches": 3, "k": 4, "slices": 2})
-    assert "first_b" in source
+    program = check_kernel(module_of([many]), "dot-small", {"batches": 3, "k": 4, "slices": 2})
+    assert KernelCode.of(program).named("first_b")
     tile = {"batches": 1, "k": 11, "slices": 1}
     check_kernel(module_of([many]), "dot-small", tile, fast=False, everywhere=False)
 
@@ -72,7 +73,7 @@ ENTRY main {
 @pytest.mark.parametrize("kernel", ["dot-matrix-vector", "dot-small"])
 def test_prologue_and_epilogue(kernel: str) -> None:
     """Ops around the product are computed with it."""
-    assert "product_sum" not in check_kernel(SOFT, kernel)
+    assert not KernelCode.of(check_kernel(SOFT, kernel)).named("product_sum")
 
 
 def test_tiles_that_cannot_be() -> None:

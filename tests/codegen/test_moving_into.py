@@ -13,8 +13,9 @@ from hloopt.backends import check_device
 from hloopt.backends.emulator import EmulatorDevice
 from hloopt.backends.kernel_check import CheckedProgram
 from hloopt.backends.nvrtc import compile_ptx
-from hloopt.codegen.program import kernel_steps, render
+from hloopt.codegen.program import KernelProgram, kernel_steps, render
 from hloopt.errors import DeviceError
+from hloopt.kernel_ir.expressions import Binary, Var
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.runtime.device import Array
@@ -22,6 +23,7 @@ from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
 from hloopt.types import DTYPES
 from tests.codegen.harness import chooser, compile_everywhere, planned
+from tests.helpers.kernel_code import KernelCode
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,30 +39,31 @@ def check(
     kernel: str,
     tile: Mapping[str, int] | None = None,
     inputs: list[Array] | None = None,
-) -> str:
-    """As ``harness.check_kernel``, with copies inserted where a buffer would be written too early; returns the source."""
+) -> KernelProgram:
+    """As ``harness.check_kernel``, with copies inserted where a buffer would be written too early; returns the program."""
     module = hloopt.parse(text)
     hloopt.verify(module)
     ready = make_ready(module)
     plan = plan_program(ready, chooser(kernel, tile))
     steps = list(kernel_steps(plan.steps))
     assert any(step.spec.kernel == kernel for step in steps), f"{kernel} fits nowhere"
-    source = render(plan).text
+    program = render(plan)
+    source = program.text
     given = generate(module) if inputs is None else inputs
     want = hloopt.evaluate(module, given)
     found = []
     for seed in (1, 2):
         device = EmulatorDevice(mode="check", seed=seed)
-        with closing(CheckedProgram(ready, plan, device, source)) as program:
-            found.append(program.run(given))
-        assert not program.findings, f"{program.findings[0]}\n{source}"
+        with closing(CheckedProgram(ready, plan, device, source)) as checked:
+            found.append(checked.run(given))
+        assert not checked.findings, f"{checked.findings[0]}\n{source}"
         for number, comparison in enumerate(judged(module, given, found[-1], want)):
             assert comparison.passed, f"result {number}: {comparison}\n{source}"
     if not any(step.spec.is_atomic for step in steps):
         for one, other in zip(*found, strict=True):
             assert one.tobytes() == other.tobytes(), f"the order of blocks matters\n{source}"
     compile_everywhere(source)
-    return source
+    return program
 
 
 SCATTERS = """HloModule m
@@ -143,9 +146,9 @@ def test_scatters_combine_in_every_type(kernel: str) -> None:
 def test_narrow_sums_are_one_instruction_where_there_is_one() -> None:
     """sm_90 adds bf16 in memory, older devices add f16 only: bf16 goes by compare-and-swap there."""
     text = scatters([("f16", "add"), ("bf16", "add")], windows=False)
-    source = check(text, "scatter-atomic", None, scattered_inputs(text))
-    assert "add_to_f16(&result[" in source
-    assert "add_to_bf16(&result[" in source
+    program = check(text, "scatter-atomic", None, scattered_inputs(text))
+    assert KernelCode.of(program).addresses("add_to_*") == ["result", "result"]
+    source = program.text
     try:
         newer, older = (compile_ptx(source, name) for name in ("sm_90", "sm_80"))
     except DeviceError as error:
@@ -257,10 +260,10 @@ def test_sorts_are_stable(kernel: str, tile: dict[str, int] | None) -> None:
 def test_places_of_a_network_are_found_without_dividing() -> None:
     """Sizes are powers of two that only the run knows: a division by one takes longer than the comparison."""
     for kernel in ("block-sort", "bitonic-sort"):
-        source = planned(sorts([SORTS[0]]), kernel)[2].text
-        assert "half" in source
-        assert "/ half;" not in source
-        assert "/ half *" not in source
+        code = KernelCode.of(planned(sorts([SORTS[0]]), kernel)[2])
+        dividing = [one.right for one in code.expressions(Binary) if one.sign in ("/", "%")]
+        assert any(one.name == "half" for one in code.expressions(Var))
+        assert not any(isinstance(one, Var) for one in dividing)
 
 
 UPDATES = """HloModule m

@@ -6,7 +6,10 @@ import pytest
 
 import hloopt
 from hloopt.codegen.program import kernel_steps
+from hloopt.kernel_ir.expressions import Var
+from hloopt.kernel_ir.types import SBYTE, vector
 from tests.codegen.harness import check_kernel, planned
+from tests.helpers.kernel_code import KernelCode
 
 
 def _module(*lines: str, parameters: str = "", roots: str, shapes: str) -> str:
@@ -82,9 +85,9 @@ def test_vectors_of_narrow_elements_are_moved_at_once() -> None:
 
 def test_narrow_elements_are_packed_into_banks() -> None:
     """Two or four elements of a thread share a bank; tiles may be smaller than the threads' square."""
-    source = check_kernel(_transposes(PACKED), "packed-transpose", exact=True)
-    assert "store_vector(&result[" in source
-    assert "Vector<signed char, 4> stored" in source
+    code = KernelCode.of(check_kernel(_transposes(PACKED), "packed-transpose", exact=True))
+    assert "result" in code.addresses("store_vector")
+    assert vector(SBYTE, 4) in [one.type for one in code.named("stored") if isinstance(one, Var)]
 
 
 FUSED = """HloModule m
@@ -110,9 +113,9 @@ ENTRY main {
 
 def test_work_before_and_after_is_fused() -> None:
     """The operand is computed while reading, the results while writing; the element goes through once."""
-    source = check_kernel(FUSED, "transpose")
-    assert source.count("expf(") == 1
-    assert source.count("__shared__") == 1
+    code = KernelCode.of(check_kernel(FUSED, "transpose"))
+    assert len(code.calls("expf")) == 1
+    assert len(code.arrays("shared")) == 1
 
 
 def test_a_transpose_read_elsewhere_too_is_right() -> None:

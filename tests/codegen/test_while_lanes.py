@@ -19,13 +19,14 @@ from hloopt.runtime.inputs import generate
 from tests.codegen.harness import check_kernel, planned, ran
 from tests.codegen.short_loops import TARGET, fused, looped, program, way_of
 from tests.helpers import random_loops
+from tests.helpers.kernel_code import KernelCode
 
 KERNEL = "while-per-thread"
 
 
 def check(text: str, lanes: int, **options: object) -> str:
     """Run a module's loop with so many lanes for a unit; the source of its functions."""
-    return looped(check_kernel(fused(text), KERNEL, {"lanes": lanes}, **options))  # type: ignore[arg-type]
+    return looped(check_kernel(fused(text), KERNEL, {"lanes": lanes}, **options).text)  # type: ignore[arg-type]
 
 
 def mixed(name: str, of: str, kind: str, turns: int = 4) -> str:
@@ -134,10 +135,10 @@ def test_random_loops(seed: int) -> None:
     module = hloopt.parse(random_loops.loop_text(random.Random(seed), (33, 40)))
     LoopFusion(always=True).run(module, PassLog())
     given = random_loops.inputs([one.array.dims for one in module.entry.parameters])
-    source = check_kernel(
+    program = check_kernel(
         module.to_text(), KERNEL, {"lanes": 4}, inputs=given, everywhere=False, fast=False
     )
-    assert "shuffle_index" in source
+    assert KernelCode.of(program).calls("shuffle_index")
 
 
 def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:

@@ -35,7 +35,7 @@ def fused(text: str) -> str:
 def check(text: str, threads: int | None = None, **options: object) -> str:
     """Run a module's loop by the kernel; the source of its function."""
     tile = {"threads": threads} if threads else None
-    source = check_kernel(fused(text), "while-per-block", tile, **options)  # type: ignore[arg-type]
+    source = check_kernel(fused(text), "while-per-block", tile, **options).text  # type: ignore[arg-type]
     return source[source.index('extern "C"') :]
 
 

@@ -22,7 +22,7 @@ KERNEL = "while-per-thread"
 
 def check(text: str, **options: object) -> str:
     """Run a module's loop by the kernel; the source of its functions."""
-    return looped(check_kernel(fused(text), KERNEL, **options))  # type: ignore[arg-type]
+    return looped(check_kernel(fused(text), KERNEL, **options).text)  # type: ignore[arg-type]
 
 
 def pendulum(elements: int, trips: int) -> str:

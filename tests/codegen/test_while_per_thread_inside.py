@@ -13,7 +13,7 @@ KERNEL = "while-per-thread"
 
 def check(text: str, **options: object) -> str:
     """Run a module's loop by the kernel; the source of its functions."""
-    return looped(check_kernel(fused(text), KERNEL, **options))  # type: ignore[arg-type]
+    return looped(check_kernel(fused(text), KERNEL, **options).text)  # type: ignore[arg-type]
 
 
 BRANCHES = """
@@ -87,7 +87,7 @@ ENTRY main { x = f32[64,3] parameter(0)
     some = np.random.default_rng(1).uniform(-1, 1, (64, 3)).astype(np.float32)
     for which in (True, False):
         inputs = [some, np.array(2, np.int32), np.array(which)]
-        source = looped(check_kernel(text, "loop", inputs=inputs, everywhere=which))
+        source = looped(check_kernel(text, "loop", inputs=inputs, everywhere=which).text)
         before, inside = source.split("  if (w", 1)
         assert before.count("tanhf(") == 1
         assert inside.count("tanhf(") == 1

@@ -12,6 +12,7 @@ from hloopt.kernels.registry import find_kernel
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, compile_everywhere, planned
 from tests.codegen.reducing import Case, fusions
+from tests.helpers.kernel_code import KernelCode
 
 SOFTMAX = """
     x: {k}[{r},{n}]
@@ -167,16 +168,16 @@ def test_forms() -> None:
 def test_rows_too_long_for_registers() -> None:
     """Rows that do not fit in registers are read again in each pass, with the same results."""
     text = fusions([_filled(SOFTMAX, 2, 40001), _filled(LAYER_NORM, 1, 36000)])
-    source = check_kernel(text, "whole-row")
-    assert "_kept" not in source
+    assert not KernelCode.of(check_kernel(text, "whole-row")).arrays("local")
 
 
 def test_a_row_is_read_once() -> None:
     """What a later pass asks for again is kept: each operand has one place where it is read."""
-    source = planned(fusions([_filled(SOFTMAX, 300, 1024)]), "whole-row")[2].text
-    assert source.count("load_vector<4>(&p0") == 1
-    assert source.count("expf(") == 4
-    assert "x_kept" in source or "c_kept" in source
+    code = KernelCode.of(planned(fusions([_filled(SOFTMAX, 300, 1024)]), "whole-row")[2])
+    assert code.addresses("load_vector<4>") == ["p0"]
+    assert code.reads("p0") == 1
+    assert len(code.calls("expf")) == 4
+    assert code.arrays("local")
 
 
 def test_tiles() -> None:
@@ -282,9 +283,9 @@ def test_tiles_that_cannot_be(tile: dict[str, int], message: str) -> None:
 def test_longest_rows_in_registers() -> None:
     """The longest rows that are kept fit in the registers of the largest block."""
     text = fusions([_filled(SOFTMAX, 4, 32768), _filled(GRADIENT, 4, 16384)])
-    source = planned(text, "whole-row")[2].text
-    assert "x_kept" in source or "c_kept" in source
-    compile_everywhere(source)
+    program = planned(text, "whole-row")[2]
+    assert KernelCode.of(program).arrays("local")
+    compile_everywhere(program.text)
 
 
 def test_dimensions_of_one_element_are_reduced_in_place() -> None:
@@ -303,10 +304,9 @@ def test_dimensions_of_one_element_are_reduced_in_place() -> None:
         vb = f32[40,48] broadcast(v), dimensions={0}
         q = f32[40,48] divide(e, vb)
         ROOT r = (f32[40,48], f32[40]) tuple(q, t)"""
-    source = check_kernel(fusions([body]), "whole-row")
+    code = KernelCode.of(check_kernel(fusions([body]), "whole-row"))
     # No reduction is folded by one thread alone: the loops are those of threads that exchange.
-    body = source[source.index("__global__") :]
-    assert body.count("for (int distance") == body.count("for (") == 2
+    assert [loop.change for loop in code.loops()] == ["/=", "/="]
 
 
 def test_a_start_that_was_reduced_is_no_value_of_the_row() -> None:

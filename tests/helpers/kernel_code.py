@@ -1,0 +1,79 @@
+"""What stands in the kernels of a program, asked of their trees and not of their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hloopt.codegen.program import KernelProgram
+from hloopt.kernel_ir.expressions import Address, Array, Call, Element, Expr, Var, subexpressions
+from hloopt.kernel_ir.statements import Declare, For, Function, Let, Set, expressions_of, walk
+
+__all__ = ["KernelCode"]
+
+S = TypeVar("S")
+E = TypeVar("E", bound=Expr)
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """Functions, and questions about their statements and expressions."""
+
+    functions: tuple[Function, ...]
+
+    @classmethod
+    def of(cls, program: KernelProgram) -> KernelCode:
+        """Of all kernels of a program that are built as trees."""
+        return cls(tuple(part.function for part in program.parts if part.function is not None))
+
+    def statements(self, kind: type[S]) -> list[S]:
+        """All statements of a class, in order."""
+        every = (one for function in self.functions for one in walk(function.body))
+        return [one for one in every if isinstance(one, kind)]
+
+    def expressions(self, kind: type[E]) -> Iterator[E]:
+        """All expressions of a class."""
+        for statement in self.statements(object):
+            for whole in expressions_of(statement):
+                yield from (one for one in subexpressions(whole) if isinstance(one, kind))
+
+    def calls(self, name: str) -> list[Call]:
+        """The calls of a function; a name that ends in ``*`` stands for all that begin so."""
+        start = name.removesuffix("*")
+        return [
+            one
+            for one in self.expressions(Call)
+            if one.function == name or (start != name and one.function.startswith(start))
+        ]
+
+    def arrays(self, space: str) -> list[Array]:
+        """The arrays that are declared in an address space."""
+        targets = [one.target for one in self.statements(Declare)]
+        return [one for one in targets if isinstance(one, Array) and one.space == space]
+
+    def loops(self) -> list[For]:
+        """The counted loops."""
+        return self.statements(For)
+
+    def named(self, start: str) -> list[Var | Array]:
+        """The variables and arrays that are made, with names that begin so."""
+        made = [one.var for one in self.statements(Let)]
+        every = (*made, *(one.target for one in self.statements(Declare)))
+        return [one for one in every if one.name.startswith(start)]
+
+    def reads(self, array: str) -> int:
+        """At how many places elements of an array are read, one by one or as vectors."""
+        stored = [id(one.target) for one in self.statements(Set)]
+        return sum(
+            one.array.name == array and id(one) not in stored for one in self.expressions(Element)
+        )
+
+    def addresses(self, name: str) -> list[str]:
+        """The arrays to which the calls of a function have an address."""
+        return [
+            one.element.name if isinstance(one.element, Var) else one.element.array.name
+            for call in self.calls(name)
+            for one in call.arguments
+            if isinstance(one, Address)
+        ]
