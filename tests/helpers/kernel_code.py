@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hloopt.codegen.program import KernelProgram
+from hloopt.codegen.program import KernelProgram, Part
 from hloopt.kernel_ir.expressions import Address, Array, Call, Element, Expr, Var, subexpressions
+from hloopt.kernel_ir.listing import listing
 from hloopt.kernel_ir.statements import Declare, For, Function, Let, Set, expressions_of, walk
 
 __all__ = ["KernelCode"]
@@ -25,7 +26,17 @@ class KernelCode:
     @classmethod
     def of(cls, program: KernelProgram) -> KernelCode:
         """Of all kernels of a program that are built as trees."""
-        return cls(tuple(part.function for part in program.parts if part.function is not None))
+        return cls.of_parts(program.parts)
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[Part]) -> KernelCode:
+        """Of these kernels."""
+        return cls(tuple(part.function for part in parts if part.function is not None))
+
+    def text(self, name: str) -> str:
+        """The statements of a function, as ``hloopt kernels --ir`` lists them."""
+        (function,) = (one for one in self.functions if one.name == name)
+        return "\n".join(list(listing(function))[1 + len(function.parameters) :]) + "\n"
 
     def statements(self, kind: type[S]) -> list[S]:
         """All statements of a class, in order."""

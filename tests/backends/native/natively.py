@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import hloopt
+from hloopt.backends.native.codegen import parts
 from hloopt.backends.native.compile import compile_native
 from hloopt.codegen.program import kernel_steps
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
+from tests.helpers.kernel_code import KernelCode
 from tests.helpers.support import Array
 from tests.helpers.verified import verify_native
 
@@ -17,10 +19,10 @@ __all__ = ["check_native_kernels"]
 
 def check_native_kernels(
     text: str, *kernels: str, inputs: Sequence[Array] | None = None, exact: bool = False
-) -> str:
+) -> KernelCode:
     """Hold a module's results against the interpreter's, and those of one thread against those of three.
 
-    Only ``kernels`` may run it, and the verifier passes them.  Returns the source of its functions, without the comments before them.
+    Only ``kernels`` may run it, and the verifier passes them.  Returns its functions.
     """
     module = hloopt.parse(text)
     hloopt.verify(module)
@@ -38,5 +40,4 @@ def check_native_kernels(
     shared = compile_native(module, threads=3).run(given)
     for one, other in zip(got, shared, strict=True):
         assert one.tobytes() == other.tobytes(), f"threads matter\n{program.source}"
-    functions = program.source.partition("static int run(")[0]
-    return "\n".join(line for line in functions.splitlines() if not line.startswith("//"))
+    return KernelCode.of_parts(parts(program.plan))

@@ -7,6 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from hloopt.kernel_ir.expressions import Array, Binary, Select
+from hloopt.kernel_ir.statements import Declare, If
 from tests.backends.native.natively import check_native_kernels
 from tests.codegen.reducing import fusions
 
@@ -37,15 +39,6 @@ def _module(lines: str) -> str:
     root = ", ".join(f"fused{number}" for number in range(len(shapes)))
     entry = [*parameters, *calls, f"  ROOT all = ({', '.join(shapes)}) tuple({root})"]
     return "\n\n".join(["HloModule m", *bodies, "\n".join(["ENTRY main {", *entry, "}"])]) + "\n"
-
-
-def _body(source: str) -> str:
-    """What is in the braces of the first function."""
-    found = re.search(
-        r"^static void hlo_fused0\([^{]*\{\n(.*?)^\}$", source, re.DOTALL | re.MULTILINE
-    )
-    assert found is not None, source
-    return found[1]
 
 
 MOVEMENTS = """
@@ -98,8 +91,10 @@ def test_crossing_after_work() -> None:
     """
     kinds = [("s4", "convert"), ("bf16", "convert"), ("pred", "convert"), ("c64", "real")]
     bodies = [body.format(kind=kind, opcode=opcode) for kind, opcode in kinds]
-    source = check_native_kernels(fusions(bodies), "native-loop")
-    assert source.count("__align__(64)") == 3
+    code = check_native_kernels(fusions(bodies), "native-loop")
+    assert [one.align for one in code.statements(Declare) if isinstance(one.target, Array)] == [
+        64
+    ] * 3
 
 
 def test_large_arrays_are_shared_out() -> None:
@@ -116,60 +111,43 @@ def test_large_arrays_are_shared_out() -> None:
 
 
 ELEMENTWISE = """\
-  const int first = (int)(begin * 16200);
-  const int last = (int)(end * 16200 < 30000 ? end * 16200 : 30000);
-  #pragma omp simd
-  for (int i = first; i < last; ++i) {
-    const float x0 = p0[i];
-    const float x1 = p1[i];
-    const float r = x0 + x1;
-    result[i] = r;
-  }
+  let first: int = (int)(begin * 16200)
+  let last: int = (int)(end * 16200 < 30000 ? end * 16200 : 30000)
+  for i: int from first to last simd
+    let x0: float = p0[i]
+    let x1: float = p1[i]
+    let r: float = x0 + x1
+    store result[i] = r
 """
 
 BROADCAST = """\
-  for (int i = 0; i < 3; ++i) {
-    for (int i_1 = 0; i_1 < 70; ++i_1) {
-      #pragma omp simd
-      for (int i_2 = 0; i_2 < 33; ++i_2) {
-        const float x0 = p0[i_1];
-        result[i * 2310 + i_1 * 33 + i_2] = x0;
-      }
-    }
-  }
+  for i: int from 0 to 3
+    for i_1: int from 0 to 70
+      for i_2: int from 0 to 33 simd
+        let x0: float = p0[i_1]
+        store result[i * 2310 + i_1 * 33 + i_2] = x0
 """
 
 MERGED = """\
-  for (int i = 0; i < 6; ++i) {
-    #pragma omp simd
-    for (int i_1 = 0; i_1 < 35; ++i_1) {
-      const float x0 = p0[i_1];
-      result[i * 35 + i_1] = x0;
-    }
-  }
+  for i: int from 0 to 6
+    for i_1: int from 0 to 35 simd
+      let x0: float = p0[i_1]
+      store result[i * 35 + i_1] = x0
 """
 
 TILES = """\
-  for (int u = 0; u < 3; ++u) {
-    const int row = u * 32;
-    const int stop = row + 32 < 70 ? row + 32 : 70;
-    for (int column = 0; column < 64; column += 32) {
-      const int stop_1 = column + 32;
-      __align__(64) float p0_tile[1056];
-      for (int i_1 = column; i_1 < stop_1; ++i_1) {
-        #pragma omp simd
-        for (int i = row; i < stop; ++i) {
-          p0_tile[(i_1 - column) * 33 + (i - row)] = p0[i_1 * 70 + i];
-        }
-      }
-      for (int i = row; i < stop; ++i) {
-        #pragma omp simd
-        for (int i_1 = column; i_1 < stop_1; ++i_1) {
-          result[i * 64 + i_1] = p0_tile[(i_1 - column) * 33 + (i - row)];
-        }
-      }
-    }
-  }
+  for u: int from 0 to 3
+    let row: int = u * 32
+    let stop: int = row + 32 < 70 ? row + 32 : 70
+    for column: int from 0 to 64 += 32
+      let stop_1: int = column + 32
+      array local p0_tile: float[1056] align 64
+      for i_1: int from column to stop_1
+        for i: int from row to stop simd
+          store p0_tile[(i_1 - column) * 33 + (i - row)] = p0[i_1 * 70 + i]
+      for i: int from row to stop
+        for i_1: int from column to stop_1 simd
+          store result[i * 64 + i_1] = p0_tile[(i_1 - column) * 33 + (i - row)]
 """
 
 
@@ -185,19 +163,19 @@ TILES = """\
 )
 def test_forms(line: str, form: str) -> None:
     """One flat loop, a loop for each dimension an operand lacks, merged neighbours, tiles."""
-    source = check_native_kernels(_module(line), "native-loop")
-    assert _body(source) == form
+    code = check_native_kernels(_module(line), "native-loop")
+    assert code.text("hlo_fused0") == form
 
 
 def test_long_rows_are_cut() -> None:
     """A row longer than a task is gone over in pieces; the value a row has one of is outside of its loop."""
-    source = check_native_kernels(
+    code = check_native_kernels(
         _module("f32[7,30011] broadcast(f32[7]), dimensions={0}"), "native-loop"
     )
-    text = _body(source)
-    assert "for (int row = first / 30011; row <= (last - 1) / 30011; ++row)" in text
-    assert "#pragma omp simd" in text
-    assert "%" not in text
+    rows, elements = code.loops()
+    assert elements.is_simd
+    assert elements in rows.body
+    assert not [one for one in code.expressions(Binary) if one.sign == "%"]
 
 
 STACKED = """
@@ -247,10 +225,10 @@ ROOT r = f32[{more}] concatenate(e, n, y), dimensions={{0}}
 def test_concatenates_in_parts(n: int) -> None:
     """No element asks which part it is in, whether parts are rows, columns or stretches of a task."""
     bodies = [text.format(n=n, more=n + 14) for text in (STACKED, APART, BESIDE, PAIRS, ENDS)]
-    source = check_native_kernels(fusions(bodies), "native-loop")
-    assert "else" not in source
+    code = check_native_kernels(fusions(bodies), "native-loop")
+    assert not any(one.otherwise for one in code.statements(If))
     if n > 1:
-        assert source.count("sinf(") == 1, source
+        assert len(code.calls("sinf")) == 1
 
 
 def test_parts_of_parts() -> None:
@@ -278,8 +256,8 @@ def test_rows_at_once_are_shared_out() -> None:
         d = f32[2,50,331] concatenate(b, c), dimensions={0}
         ROOT r = f32[2,50,331] add(d, y)
     """
-    source = check_native_kernels(fusions([body]), "native-loop")
-    assert source.count("expf(") == 1, source
+    code = check_native_kernels(fusions([body]), "native-loop")
+    assert len(code.calls("expf")) == 1
 
 
 @pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u32", "s32", "u64", "s64"])
@@ -296,5 +274,5 @@ def test_shifts_by_any_amount(kind: str) -> None:
     amounts = [0, 1, width - 1, width, width + 1, 2 * width, 100]
     x = np.arange(1, 61).astype(f"{'u' * (kind[0] == 'u')}int{width}") * 37
     y = np.resize(np.array([*amounts, *(-amount for amount in amounts)]), 60).astype(x.dtype)
-    source = check_native_kernels(fusions([body]), "native-loop", inputs=[x, y], exact=True)
-    assert "?" not in source
+    code = check_native_kernels(fusions([body]), "native-loop", inputs=[x, y], exact=True)
+    assert not list(code.expressions(Select))

@@ -115,8 +115,7 @@ def _count(module: Module) -> int:
 def test_a_softmax_is_one_kernel() -> None:
     """The largest element, the sum and the shares of a row: one fusion, with what others read as results."""
     assert _count(_fused(SOFTMAX)) == 1
-    source = check_native_kernels(SOFTMAX, "native-rows")
-    assert source.count("static void") == 1
+    assert len(check_native_kernels(SOFTMAX, "native-rows").functions) == 1
 
 
 def test_other_places_are_not_joined() -> None:
