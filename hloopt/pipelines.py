@@ -113,6 +113,8 @@ _OWN: Final[Mapping[str, str]] = {
     "schedule": "passes.schedule.Schedule",
     "rematerialize": "passes.rematerialize.Rematerialize",
     "copy-insertion": "passes.copy_insertion.CopyInsertion",
+    "drop-kernels": "kernels.drop_kernels.DropKernels",
+    "native-loop-fusion": "backends.native.loop_fusion.NativeLoopFusion",
     "native-row-fusion": "backends.native.row_fusion.NativeRowFusion",
     "native-splitter": "backends.native.splitter.NativeSplitter",
     "nested-reduction-splitter": "kernels.nested_reduction_splitter.NestedReductionSplitter",
@@ -144,6 +146,33 @@ _FUSION = (
     "tuple-simplifier"
 )
 
+# What makes a module ready for a device: every op has a kernel, every buffer an order.  Calls go first, since
+# nothing is planned across them; then ops for which there is no kernel; then layouts, for kernels see row-major
+# arrays only; then fusions that would compute reductions again and again are cut; then what moves no byte
+# becomes a bitcast, so that buffers are told apart before the order of instructions is chosen by how many live
+# at once.  Copies come last: which are needed follows from the order.
+_ORDER = "views-to-bitcasts,dce,flatten-call-graph,schedule,copy-insertion"
+# Sums and elementwise ops fuse, so that one kernel of a batch norm would be no faster; sort has kernels for
+# top-k, dot for ragged products; what is converted stochastically is plain arithmetic.  One block factors
+# matrices, and solves systems, of so many rows as it has room for (``Limits.linear_system_size``): larger ones
+# are loops of small kernels.  A kernel computes each running sum from its first element on, n * n steps: up to
+# 256 these take less time than the launches of a few small kernels.  Other reductions add floats up in an order
+# of their own, too.
+_DEVICE = (
+    "call-inliner,sole-participant,batch-norm-expander,topk-expander,ragged-dot-expander,"
+    "stochastic-convert-expander,cholesky-expander{above=1024},triangular-solve-expander{above=1024},"
+    "reduce-window-rewriter{fast_math=true,above=256,narrow=false},layout-normalization,"
+    f"nested-reduction-splitter,{_ORDER}"
+)
+_GPU = f"drop-kernels,{_DEVICE},kernel-selection"
+# What else no loop computes has kernels of its own, such as linear systems and transforms, or the NumPy
+# executor runs it: top-k by partitions, eigenvalues by LAPACK, ragged products by BLAS, running sums in one go.
+_NATIVE = (
+    "native-loop-fusion,drop-kernels{device=native},call-inliner,sole-participant,batch-norm-expander,"
+    "stochastic-convert-expander,layout-normalization,native-row-fusion,native-splitter,"
+    f"{_ORDER},kernel-selection{{device=native}}"
+)
+
 _TEXTS: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
@@ -152,6 +181,11 @@ _TEXTS: Final[Mapping[str, str]] = {
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,{_FUSION}",
+    "device": _DEVICE,
+    "device-cpu": "",
+    "device-native": _NATIVE,
+    "device-gpu": _GPU,
+    "device-emulator": _GPU,
 }
 
 ABOUT: Final[Mapping[str, str]] = {
@@ -160,28 +194,27 @@ ABOUT: Final[Mapping[str, str]] = {
     "O2": "O1 with every rewrite that costs nothing elsewhere, then fused by the rules and the cost model of"
     " XLA's GPU compiler; XLA's own order of passes is xla-gpu-2026",
     "O3": "O2 with rewrites that trade work for fewer kernels, and loops made one kernel each",
+    "device": "what makes a module ready for a GPU, before kernels are chosen",
+    "device-cpu": "what a run on the device cpu begins with: nothing",
+    "device-native": "what a run on the device native begins with",
+    "device-gpu": "what a run on the device gpu begins with",
+    "device-emulator": "what a run on the emulator begins with: the same as on a GPU",
 }
-"""A sentence on each level."""
+"""A sentence on each level, and on what each device runs before it compiles."""
 
 
 class _Pipelines(Mapping[str, str]):
-    """Texts by name: the optimisation levels, the device's, XLA's orders; loaded when asked for."""
+    """Texts by name: the optimisation levels, those of devices, and XLA's orders, loaded when asked for."""
 
     def __getitem__(self, name: str) -> str:
-        if name == "device":
-            from hloopt.kernels.lowering import DEVICE
-
-            return str(DEVICE)
         return _TEXTS[name] if name in _TEXTS else self._presets()[name]
 
     def __contains__(self, name: object) -> bool:
         # Every entry of a pipeline is looked for here first.
-        return (
-            name == "device" or name in _TEXTS or (name not in PASSES and name in self._presets())
-        )
+        return name in _TEXTS or (name not in PASSES and name in self._presets())
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*_TEXTS, "device", *self._presets()))
+        return iter((*_TEXTS, *self._presets()))
 
     def __len__(self) -> int:
         return len(tuple(iter(self)))

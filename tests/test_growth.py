@@ -16,7 +16,6 @@ from hloopt.cost_models.registry import model_for
 from hloopt.ir.build import clone_module
 from hloopt.ir.canonical import canonical
 from hloopt.ir.fingerprint import fingerprint
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import choose
 from hloopt.pipelines import PASSES, for_target, parse_pipeline
@@ -39,7 +38,9 @@ _ROWS: Final = (
 
 
 def _plan_for_cuda(module: hloopt.Module) -> object:
-    return plan_program(make_ready(module), lambda one: choose(one, find_gpu("h200")))
+    return plan_program(
+        hloopt.optimize(module, "device"), lambda one: choose(one, find_gpu("h200"))
+    )
 
 
 def _predict(module: hloopt.Module) -> object:

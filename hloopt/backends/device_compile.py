@@ -9,14 +9,14 @@ from hloopt.codegen.program import KernelProgram, render, text_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
+from hloopt.kernels.drop_kernels import DropKernels
 from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.lowering import DEVICE
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection, choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.verifier import verify_with
-from hloopt.kernels.written import drop_others
+from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
 from hloopt.runtime.device_program import DeviceProgram
@@ -28,6 +28,8 @@ __all__ = [
     "EmulatorMode",
     "Prepared",
     "compile_for_device",
+    "lower",
+    "notes_of",
     "prepare",
 ]
 
@@ -56,19 +58,43 @@ class DeviceOptions:
 class Prepared:
     """Everything up to the device: ``module`` is the one that is planned, with its kernels chosen.
 
-    ``notes`` are about what the given module had and could not keep.
+    ``report`` is that of the device's pipeline.
     """
 
     module: Module
     plan: Plan
     program: KernelProgram | str
     report: PipelineReport
-    notes: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
         """The text of the program: CUDA C, or C++ for the host."""
         return text_of(self.program)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the choice of kernels has to say."""
+        return notes_of(self.report)
+
+
+def lower(module: Module, selection: KernelSelection) -> tuple[Module, PipelineReport]:
+    """A copy of a module after the pipeline ``device-gpu`` or ``device-native``, as the selection says.
+
+    Raises ``UsageError`` for wishes that cannot be granted.
+    """
+    pipeline = parse_pipeline(f"device-{selection.device}")
+    copy = clone_module(module)
+    return copy, Pipeline((*pipeline.entries[:-1], selection)).run(copy)
+
+
+def notes_of(report: PipelineReport) -> list[str]:
+    """What the passes that choose kernels, or drop them, have to say."""
+    return [
+        f"{run.instance.name}: {note}"
+        for run in report.runs
+        if isinstance(run.instance, DropKernels | KernelSelection)
+        for note in run.notes
+    ]
 
 
 def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
@@ -81,18 +107,15 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
 
     options = options or DeviceOptions()
     verify_with(try_kernel)
-    ready = clone_module(module)
-    notes = drop_others(ready, "gpu")
-    DEVICE.run(ready)
     selection = options.selection
-    report = Pipeline((selection,)).run(ready)
+    ready, report = lower(module, selection)
     target, limits = find_gpu(selection.target), selection.limits()
 
     def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         return choose(instruction, target, limits)
 
     plan = plan_program(ready, chosen, allow_host=options.allow_host)
-    return Prepared(ready, plan, render(plan, target, limits), report, tuple(notes))
+    return Prepared(ready, plan, render(plan, target, limits), report)
 
 
 class CompiledProgram(DeviceProgram):

@@ -13,12 +13,12 @@ from hloopt.errors import DeviceError, EvaluationError, HlooptError, Unsupported
 from hloopt.interpret import evaluate_module
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel, Site
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection.choose import choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.structure import standalone
+from hloopt.pipelines import optimize_module
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.judge import judged
 from hloopt.runtime.trial_inputs import TRIALS, trial_inputs
@@ -51,7 +51,7 @@ def try_kernel(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
 def _trial(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
     instruction = site.region.instruction
     module = standalone(instruction, keep_constants=True)
-    ready = make_ready(module)
+    ready = optimize_module(module, "device")
     own = tuple(entry for entry in kernels() if not entry.owner)
 
     def chosen(other: Instruction) -> tuple[Kernel, KernelSpec]:

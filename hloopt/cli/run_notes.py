@@ -62,7 +62,7 @@ def on_host(program: Program) -> list[str]:
 def on_selection(program: Program) -> list[str]:
     """What the choice of a device's kernels has to say: a stale lock file, a kernel found wrong."""
     prepared = getattr(program, "prepared", None)
-    return [] if prepared is None else [*prepared.notes, *prepared.report.notes]
+    return [] if prepared is None else prepared.notes
 
 
 def on_functions(module: Module, device: str, *, exact: bool) -> list[str]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.backends.native.lowering import NATIVE
-from hloopt.backends.native.whole_loops import with_whole_loops
+from hloopt.backends.device_compile import lower, notes_of
 from hloopt.backends.trial import try_kernel
 from hloopt.cli.outputs import write_text
 from hloopt.cost_models.predictor import Predictor
@@ -18,13 +17,11 @@ from hloopt.errors import UsageError
 from hloopt.fusion.lock_file import decisions_text, head_text, read_tables
 from hloopt.fusion.strategies import has_strategy
 from hloopt.kernels.lock import entry_of, lock_text
-from hloopt.kernels.lowering import DEVICE
 from hloopt.kernels.registry import registered
 from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.selection.selectors import load_rule
 from hloopt.kernels.user import load_kernels
 from hloopt.kernels.verifier import verify_with
-from hloopt.kernels.written import drop_others
 from hloopt.rewrite.entries import select
 from hloopt.targets import find_gpu, find_target
 from hloopt.targets.host import HOST
@@ -108,19 +105,11 @@ class Selecting:
         return type(pipeline)((*pipeline.entries, self.instance))
 
     def choose(self, module: Module) -> tuple[Module, list[Choice], list[str]]:
-        """Make a module ready for a device and choose kernels; what has them, the choices, and notes.
-
-        The module itself is changed.
-        """
-        dropped = drop_others(module, self.instance.device)
-        ready = DEVICE
-        if self.is_native:
-            module, ready = with_whole_loops(module), NATIVE
-        report = type(ready)((*ready.entries, self.instance)).run(module)
+        """Make a module ready for a device and choose kernels: a copy that has them, the choices, and notes."""
+        ready, report = lower(module, self.instance)
         found = choices_of(report)
-        self.lock(module, found)
-        notes = (*dropped, *report.runs[-1].notes)
-        return module, found, [f"kernel-selection: {note}" for note in notes]
+        self.lock(ready, found)
+        return ready, found, notes_of(report)
 
     def predictor(self) -> Predictor:
         """What predicts the times of kernels on the target, as for every other report."""

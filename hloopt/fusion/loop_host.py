@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from hloopt.analysis.parallel_loop import Way, fused_loop
+from hloopt.analysis.parallel_loop import Way
 from hloopt.analysis.parallel_loop.host_way import host_way
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.host import Host
@@ -23,10 +23,10 @@ from hloopt.cost_models.model import Comparison
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.loop_profit import best_host_trip, duration
 from hloopt.fusion.loop_verdict import Verdict, refusal_of
-from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir import Computation, Instruction
 from hloopt.targets.host import HOST
 
-__all__ = ["KERNEL", "judge_host", "open_other_loops"]
+__all__ = ["KERNEL", "judge_host"]
 
 KERNEL: Final = "native-while"
 """The kernel of loops that a processor runs as one."""
@@ -73,20 +73,3 @@ def _gain(way: Way, fused: Collection[Computation]) -> Decision:
 def _as_kernel(loop: Instruction) -> HostTime | None:
     way = host_way(loop)
     return None if way.problem else HostTime(1.0, whole_loop_ns(way, HOST))
-
-
-def open_other_loops(module: Module) -> int:
-    """Turn fusions of loops that no block of lanes runs into calls, which inlining dissolves; how many."""
-    opened = 0
-    for computation in list(module):
-        for fusion in [one for one in computation if one.opcode == "fusion"]:
-            inner = fused_loop(fusion)
-            if inner is None or judge_host(inner.loop, always=False).decision:
-                continue
-            called: Computation = fusion.attributes["calls"]
-            call = build.make(
-                fusion, "call", fusion.operands, {"to_apply": called}, shape=fusion.shape
-            )
-            edit.replace_instruction(fusion, call)
-            opened += 1
-    return opened

@@ -16,14 +16,12 @@ from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.ir import Instruction, Module, edit
 
 if TYPE_CHECKING:
-    from hloopt.kernels.kernel import KernelDevice
     from hloopt.kernels.spec import Tile
 
 __all__ = [
     "KEY",
     "drop_choice",
     "drop_choices",
-    "drop_others",
     "read_choice",
     "refusal",
     "write_choice",
@@ -31,8 +29,6 @@ __all__ = [
 
 KEY: Final = "hloopt"
 """Our entry."""
-
-_DEVICES: Final[tuple[KernelDevice, ...]] = ("gpu", "native")
 
 
 def refusal(instruction: Instruction) -> str:
@@ -85,34 +81,3 @@ def drop_choice(instruction: Instruction) -> bool:
 def drop_choices(module: Module) -> int:
     """Take all choices out of a module, which XLA would not know; how many there were."""
     return sum(drop_choice(instruction) for instruction in module.instructions())
-
-
-def drop_others(module: Module, device: KernelDevice) -> list[str]:
-    """Take choices out that were made for another device than ``device``; notes about them.
-
-    A name that no device has stays: whoever plans the module says so.
-    """
-    written = {}
-    for instruction in module.instructions():
-        choice = read_choice(instruction)
-        if choice is not None:
-            written[instruction] = choice[0]
-    if not written:
-        return []
-    from hloopt.kernels.registry import kernels
-
-    own = {kernel.name for kernel in kernels(device)}
-    others = {
-        kernel.name: other
-        for other in _DEVICES
-        for kernel in kernels(other)
-        if kernel.name not in own
-    }
-    dropped = [(one, name) for one, name in written.items() if name in others]
-    for instruction, _ in dropped:
-        drop_choice(instruction)
-    if not dropped:
-        return []
-    first, name = dropped[0]
-    more = f" (and {len(dropped) - 1} more)" if len(dropped) > 1 else ""
-    return [f"%{first.name}: {name} was chosen for {others[name]}, so {device} chooses anew{more}"]

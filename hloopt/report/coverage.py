@@ -15,7 +15,6 @@ from rich.text import Text
 
 from hloopt.analysis.region import region_of
 from hloopt.backends.native.codegen import render as render_native
-from hloopt.backends.native.lowering import NATIVE
 from hloopt.codegen.program import kernel_steps, render
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UnsupportedError
@@ -24,7 +23,6 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.examples import NO_KERNEL, WITHOUT, example_text, opcodes
 from hloopt.kernels.kernel import Kernel, KernelDevice, Site
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import DEVICE, make_ready
 from hloopt.kernels.needed import selectable
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
@@ -32,7 +30,9 @@ from hloopt.kernels.selection import choose
 from hloopt.kernels.selection.candidate import Candidate, candidates, packing_problem
 from hloopt.kernels.spec import KernelSpec
 from hloopt.ops.traits import RANDOM, TRANSFERS
+from hloopt.pipelines import optimize_module, parse_pipeline
 from hloopt.report.console import table
+from hloopt.rewrite import Pipeline
 from hloopt.targets import Target
 from hloopt.targets.host import HOST
 from hloopt.text.parser import parse_module
@@ -126,7 +126,8 @@ class _Asker:
         self.target = target
         self.limits = limits
         self.device: KernelDevice = "native" if _is_native(target) else "gpu"
-        self.pipeline = NATIVE if _is_native(target) else DEVICE
+        lowering = parse_pipeline(f"device-{self.device}")
+        self.pipeline = Pipeline(lowering.entries[:-1])  # kernels are chosen here
         self.known = tuple(kernel for kernel in kernels(self.device) if not kernel.owner)
         self.fitting: set[str] = set()
         self.left: set[str] = set()
@@ -144,7 +145,7 @@ class _Asker:
     def problem(self, dtypes: Sequence[DType]) -> str:
         """Why the op has no kernel for some of these types, empty where it has for all."""
         given = parse_module(example_text(self.opcode, dtypes), self.opcode)
-        module = make_ready(given, self.pipeline)
+        module = optimize_module(given, self.pipeline)
         for instruction in _asked_about(module, dtypes):
             self.ask(instruction)
         for _, instruction in selectable(module):

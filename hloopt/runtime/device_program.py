@@ -78,7 +78,6 @@ class DeviceProgram(PlannedProgram):
         super().__init__(module, plan)
         self.device = device
         self.progress = Progress()
-        self._module = module
         self._parts: dict[int, list[Part]] = {}
         self._calls: dict[int, tuple[Callable[[], None], ...]] = {}
         self._captures = all(
@@ -103,8 +102,8 @@ class DeviceProgram(PlannedProgram):
 
     def upload_inputs(self, inputs: Sequence[Array]) -> None:
         """Put a run's inputs in their places; for who times ``walk`` by itself."""
-        context = Interpreter(self._module, EVALUATORS)
-        values = parameter_values(self._module.entry, inputs, context)
+        context = Interpreter(self.module, EVALUATORS)
+        values = parameter_values(self.module.entry, inputs, context)
         for buffer, array in zip(self.plan.parameters, leaf_arrays(tuple(values)), strict=True):
             if buffer is not None:
                 self._upload(buffer, array)
@@ -240,7 +239,7 @@ class DeviceProgram(PlannedProgram):
         instruction = step.instruction
         arrays = iter([self._download(buffer) for buffer in step.operands])
         operands = tuple(value_of_leaves(operand.shape, arrays) for operand in instruction.operands)
-        context = Interpreter(self._module, EVALUATORS)
+        context = Interpreter(self.module, EVALUATORS)
         context.host = self._host
         evaluate = evaluator(instruction, EVALUATORS[instruction.opcode])
         result = evaluate(instruction, operands, context)

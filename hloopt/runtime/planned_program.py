@@ -22,6 +22,7 @@ class PlannedProgram(Program):
             count = module.attributes.get(name, 1)
             if count != 1:
                 raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
+        self.module = module
         self.plan = plan
         self.kernels = sum(
             isinstance(step, KernelStep | HostStep) for step in walk_steps(plan.steps)

@@ -11,6 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from hloopt.interpret import Host
     from hloopt.interpret.progress import Progress
+    from hloopt.ir import Module
 
 __all__ = ["Array", "Program"]
 
@@ -20,11 +21,13 @@ Array = np.ndarray[Any, Any]
 class Program(ABC):
     """A module made executable for one device.
 
+    ``module`` is the one that runs: on a device with kernels what its pipeline has made of the given one.
     ``kernels`` counts the instructions of the program that do work (``runtime.kernels``); ``launches``
     those of the last run (of participant 0), each as often as it ran.  ``progress`` says, to another thread,
     how far a run has come.
     """
 
+    module: Module
     kernels: int
     launches: int
     progress: Progress

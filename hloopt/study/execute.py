@@ -172,10 +172,10 @@ def _time_on_gpu(program: Program, wanted: Reference, limits: Limits) -> Timing:
 
 
 def _kernel_lock(program: Program, selection: KernelSelection) -> str:
-    """The kernels that were chosen, as a lock file; empty on ``cpu``."""
-    prepared = getattr(program, "prepared", None)
-    if prepared is None:
+    """The kernels that were chosen for a GPU, as a lock file; empty for other devices."""
+    if not isinstance(program, CompiledProgram):
         return ""
+    prepared = program.prepared
     entries = []
     for run in prepared.report.runs:
         for choice in run.records:

@@ -16,7 +16,6 @@ from hloopt.backends.nvrtc import compile_ptx
 from hloopt.codegen.program import KernelProgram, kernel_steps, render
 from hloopt.errors import DeviceError
 from hloopt.kernel_ir.expressions import Binary, Var
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.runtime.device import Array
 from hloopt.runtime.inputs import generate
@@ -43,7 +42,7 @@ def check(
     """As ``harness.check_kernel``, with copies inserted where a buffer would be written too early; returns the program."""
     module = hloopt.parse(text)
     hloopt.verify(module)
-    ready = make_ready(module)
+    ready = hloopt.optimize(module, "device")
     plan = plan_program(ready, chooser(kernel, tile))
     steps = list(kernel_steps(plan.steps))
     assert any(step.spec.kernel == kernel for step in steps), f"{kernel} fits nowhere"

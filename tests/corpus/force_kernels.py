@@ -27,7 +27,6 @@ from hloopt.errors import HlooptError
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.needed import selectable
 from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection.candidate import candidates
@@ -69,7 +68,7 @@ def force(
 ) -> None:
     """Try every kernel that fits on every instruction of a module that is optimised."""
     target, known = find_target("h200"), kernels()
-    for _, instruction in selectable(make_ready(module)):
+    for _, instruction in selectable(hloopt.optimize(module, "device")):
         site = Site(region_of(instruction), target, Limits())
         fitting = [found.kernel for found in candidates(site, known) if found.ok]
         names = {kernel.name for kernel in fitting}

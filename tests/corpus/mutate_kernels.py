@@ -39,7 +39,6 @@ from hloopt.errors import DeviceError, EvaluationError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import Plan, function_name
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import find_kernel
@@ -106,7 +105,7 @@ def program_of(subject: Subject) -> Program:
     """Kernels chosen as the subject says."""
     module = hloopt.parse(subject.text, subject.name)
     hloopt.verify(module)
-    ready = make_ready(module if subject.kernel else hloopt.optimize(module))
+    ready = hloopt.optimize(module if subject.kernel else hloopt.optimize(module), "device")
     used = set()
 
     def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:

@@ -22,7 +22,6 @@ from pathlib import Path
 import hloopt
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.ir import Module
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection, choose
@@ -74,7 +73,7 @@ def examine(name: str, module: Module) -> Row:
     target, limits = find_target(selection.target), selection.limits()
     start = time.perf_counter()
     try:
-        ready = make_ready(module)
+        ready = hloopt.optimize(module, "device")
         Pipeline((selection,)).run(ready)
         plan = plan_program(ready, lambda one: choose(one, target, limits), allow_host=True)
     except UnsupportedError as error:

@@ -21,7 +21,6 @@ from hloopt.cost_models.fused_loops import fused_loop_time
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_time import best_lanes
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import choose
 from hloopt.pipelines import make_pipeline
@@ -37,7 +36,7 @@ def compared(path: Path, tool: str) -> Iterator[str]:
     """A line for each loop: predicted, scheduled, their ratio."""
     module = hloopt.parse(path.read_text(), name=path.name)
     make_pipeline("O3").run(module)
-    make_ready(module)
+    hloopt.optimize(module, "device")
     plan = plan_program(module, lambda one: choose(one, H200, Limits()))
     source = render(plan).text
     compiled = compile_cuda(source, "sm_90", TIMED)

@@ -14,7 +14,6 @@ from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.lowering import make_ready
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.random_loops import inputs, loop_text
 from tests.passes.proof import check
@@ -261,7 +260,7 @@ def test_passes_leave_a_fused_loop_whole() -> None:
     later = hloopt.optimize(module, "O2,loop-fusion,O2")
     assert fused(later).name == "loop_fusion"
     assert results(later) == before
-    ready = make_ready(later)
+    ready = hloopt.optimize(later, "device")
     assert fused(ready).name == "loop_fusion"
     assert results(ready) == before
     assert sum(entry.opcode == "copy" for entry in ready.instructions()) == 0
@@ -323,7 +322,7 @@ def test_random_loops_stay_equal(chooser: random.Random) -> None:
     hloopt.verify(better)
     assert results(better) == before
     assert not LoopFusion().run(better, PassLog())
-    assert results(make_ready(better)) == before
+    assert results(hloopt.optimize(better, "device")) == before
     apart = hloopt.optimize(better, "defuse")
     hloopt.verify(apart)
     assert results(apart) == before

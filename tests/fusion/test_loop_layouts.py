@@ -9,7 +9,6 @@ import hloopt
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
-from hloopt.kernels.lowering import make_ready
 
 
 def module(outside: str, inside: str) -> Module:
@@ -51,7 +50,7 @@ def test_a_kernel_has_the_layouts_of_the_body(outside: str, inside: str) -> None
     hloopt.verify(fused)
     x = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
     (wanted,) = hloopt.evaluate(given, [x])
-    for one in (fused, make_ready(fused)):
+    for one in (fused, hloopt.optimize(fused, "device")):
         assert [entry.name for entry in one.instructions() if fused_loop(entry) is not None]
         np.testing.assert_array_equal(hloopt.evaluate(one, [x])[0], wanted)
     copies = [entry for entry in fused.instructions() if entry.opcode == "copy"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import hloopt
 from hloopt.analysis.in_place import in_place_pairs
 from hloopt.analysis.layout import same_layout
 from hloopt.analysis.region import region_of
@@ -22,7 +23,6 @@ from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import NO, YES, Kernel
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.planning import plan_program
@@ -226,7 +226,7 @@ def fake_program(
     make_device: Callable[[Plan], FakeDevice] = FakeDevice,
 ) -> DeviceProgram:
     """A module made ready, planned and loaded onto a fake device."""
-    ready = make_ready(module)
+    ready = hloopt.optimize(module, "device")
     plan = plan_program(ready, chooser, allow_host=allow_host)
     device = make_device(plan)
     device.interpreter = Interpreter(ready, EVALUATORS)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import hloopt
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import (
     KernelStep,
     Plan,
@@ -65,7 +64,7 @@ CHOICES: dict[str, Choose] = {
 def planned(
     text: str, chooser: Choose = choose, *, allow_host: bool = False
 ) -> tuple[Module, Plan]:
-    ready = make_ready(hloopt.parse(text, "text"))
+    ready = hloopt.optimize(hloopt.parse(text, "text"), "device")
     plan = plan_program(ready, chooser, allow_host=allow_host)
     for seed in range(3):
         check_plan(ready, plan, seed)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.selection import KernelSelection
 from hloopt.report.cost import kernel_costs
 from hloopt.rewrite import PassLog
@@ -127,7 +126,7 @@ def test_what_cannot_lie_there_is_put_together_by_a_kernel(tail: str) -> None:
 def test_selection_chooses_nothing_for_what_is_not_run() -> None:
     """The table of kernels and the plan agree."""
     log = PassLog()
-    KernelSelection().run(make_ready(fused(WHOLE)), log)
+    KernelSelection().run(hloopt.optimize(fused(WHOLE), "device"), log)
     assert [choice.instruction for choice in log.records] == ["loop_fusion"]  # type: ignore[attr-defined]
 
 

@@ -11,15 +11,20 @@ from click.testing import CliRunner, Result
 
 import hloopt
 from hloopt.analysis.region import region_of
+from hloopt.backends.device_compile import Prepared, prepare
+from hloopt.backends.native.compile import prepare_native
 from hloopt.cli.main import cli
 from hloopt.cost_models.host import Host
 from hloopt.cost_models.host_costs import kernel_costs
 from hloopt.errors import UsageError
+from hloopt.kernels.drop_kernels import DropKernels
 from hloopt.kernels.estimate import estimate
-from hloopt.kernels.kernel import Site
+from hloopt.kernels.kernel import KernelDevice, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.kernels.written import drop_others, read_choice, write_choice
+from hloopt.kernels.written import read_choice, write_choice
+from hloopt.report.plan import plan_text
+from hloopt.rewrite import Pipeline
 from hloopt.targets import find_gpu
 from hloopt.targets.host import HOST
 
@@ -131,15 +136,38 @@ def test_estimates_are_those_of_the_model() -> None:
 def test_choices_of_other_devices_are_dropped() -> None:
     """One's own stay, and names that nobody has; a module without any is left alone."""
     module = hloopt.parse(TEXT)
-    assert drop_others(module, "native") == []
+
+    def dropped(device: KernelDevice) -> list[str]:
+        return Pipeline((DropKernels(device),)).run(module, verify_each=True).notes
+
+    assert dropped("native") == []
     by_name = module.entry.by_name
     write_choice(by_name["e"], "loop", {"threads": 128})
     write_choice(by_name["q"], "native-loop", {})
     write_choice(by_name["p"], "unheard-of", {})
-    assert drop_others(module, "native") == ["%e: loop was chosen for gpu, so native chooses anew"]
+    said = "drop-kernels: %e: loop was chosen for gpu, so native chooses anew"
+    assert dropped("native") == [said]
     assert read_choice(by_name["e"]) is None
     assert read_choice(by_name["q"]) == ("native-loop", {})
     assert read_choice(by_name["p"]) == ("unheard-of", {})
     write_choice(by_name["s"], "native-rows", {})
-    (note,) = drop_others(module, "gpu")
-    assert note == "%s: native-rows was chosen for native, so gpu chooses anew (and 1 more)"
+    (note,) = dropped("gpu")
+    assert note == (
+        "drop-kernels: %s: native-rows was chosen for native, so gpu chooses anew (and 1 more)"
+    )
+
+
+@pytest.mark.parametrize("device", ["native", "emulator"])
+def test_a_program_is_what_the_pipeline_of_its_device_makes(device: str, samples: Path) -> None:
+    """Run as it is printed, it has the same kernels: nothing happens to a module beside the pipeline."""
+    for name in ("layernorm_gelu", "while_loop", "kalman_scan"):
+        given = hloopt.parse((samples / f"{name}.hlo").read_text())
+        ready = hloopt.optimize(given, f"device-{device}")
+        again = hloopt.parse(ready.to_text())
+        program, printed = (_prepared(one, device) for one in (given, again))
+        assert program.module.to_text() == ready.to_text()
+        assert plan_text(program.plan) == plan_text(printed.plan)
+
+
+def _prepared(module: hloopt.Module, device: str) -> Prepared:
+    return prepare_native(module) if device == "native" else prepare(module)

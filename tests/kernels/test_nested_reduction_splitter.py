@@ -8,7 +8,6 @@ import hloopt
 from hloopt.backends.device_compile import compile_for_device
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter, steps_in_loops
 from hloopt.pipelines import parse_pipeline
 from hloopt.runtime.inputs import generate
@@ -190,7 +189,7 @@ def test_work_grows_with_the_arrays() -> None:
     for cut in (True, False):
         small, large = (hloopt.parse(_attention(2, size)) for size in (64, 256))
         if cut:
-            small, large = (make_ready(module) for module in (small, large))
+            small, large = (hloopt.optimize(module, "device") for module in (small, large))
         grown = steps(large) / steps(small)
         assert grown < 4.5 if cut else grown > 15
 

@@ -12,7 +12,6 @@ import pytest
 import hloopt
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import (
     Allocation,
     Buffer,
@@ -88,7 +87,7 @@ def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
 
 @pytest.fixture(scope="module")
 def ready() -> Module:
-    return make_ready(hloopt.parse(TEXT))
+    return hloopt.optimize(hloopt.parse(TEXT), "device")
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from hloopt.ir import Module
 from hloopt.kernels import planning
 from hloopt.kernels.buffers.packing import Packing, pack
 from hloopt.kernels.drafting import _Drafter
-from hloopt.kernels.lowering import DEVICE, make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection
 from hloopt.kernels.selection import choose as select_kernel
+from hloopt.pipelines import _TEXTS, PIPELINES
 from hloopt.rewrite import Pipeline
 from hloopt.targets import find_target
 from tests.helpers.fake_device import choose
@@ -71,8 +71,7 @@ def nothing_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def not_copied(patch: pytest.MonkeyPatch) -> None:
-    passes = [one for one in DEVICE.passes() if one.name != "copy-insertion"]
-    patch.setattr(make_ready, "__defaults__", (Pipeline(tuple(passes)),))
+    patch.setitem(_TEXTS, "device", PIPELINES["device"].removesuffix(",copy-insertion"))
 
 
 def test_what_plans_must_not_do_is_seen() -> None:
@@ -93,7 +92,7 @@ def test_time_is_in_proportion_to_the_module() -> None:
             other = f"v{max(0, number - 7)}"
             lines.append(f"v{number} = f32[256] add(v{number - 1}, {other})")
         lines.append(f"ROOT r = f32[256] cosine(v{length - 1})")
-        return make_ready(hloopt.parse(entry("\n".join(lines))))
+        return hloopt.optimize(hloopt.parse(entry("\n".join(lines))), "device")
 
     few, many = chain(300), chain(1200)
     plan_program(few, choose)
@@ -112,7 +111,7 @@ def test_real_programs_with_the_kernels_they_get(name: str) -> None:
     selection = KernelSelection()
     target, limits = find_target(selection.target), selection.limits()
     for pipeline in ("O0", "O2"):
-        ready = make_ready(hloopt.optimize(hloopt.parse(path.read_text()), pipeline))
+        ready = hloopt.optimize(hloopt.optimize(hloopt.parse(path.read_text()), pipeline), "device")
         Pipeline((selection,)).run(ready)
         plan = plan_program(ready, lambda one: select_kernel(one, target, limits))
         check_plan(ready, plan)

@@ -8,7 +8,6 @@ import random
 import hloopt
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import (
     KernelStep,
     WhileStep,
@@ -133,7 +132,7 @@ def test_functions_have_names_of_their_own() -> None:
         )
         return kernel, dataclasses.replace(spec, steps=launches or spec.steps)
 
-    ready = make_ready(hloopt.parse(text))
+    ready = hloopt.optimize(hloopt.parse(text), "device")
     found = [
         function_name(step, part)
         for step in kernels(plan_program(ready, several))
@@ -147,7 +146,7 @@ def test_functions_have_names_of_their_own() -> None:
 
 def test_a_plan_is_the_same_each_time() -> None:
     """Two plans of one module are equal."""
-    ready = make_ready(hloopt.parse(module_text(random.Random(4))))
+    ready = hloopt.optimize(hloopt.parse(module_text(random.Random(4))), "device")
     assert plan_program(ready, choose) == plan_program(ready, choose)
 
 
@@ -235,6 +234,6 @@ ENTRY e {{ x = f32[{n}] parameter(0) z = f32[] constant(0)
   ROOT r = f32[{n}] reduce-window(x, z), window={{size={n} pad={reach}_0}}, to_apply=sum }}
 """
     for size, longest in ((256, 256), (5000, 16)):
-        ready = make_ready(hloopt.parse(text.format(n=size, reach=size - 1)))
+        ready = hloopt.optimize(hloopt.parse(text.format(n=size, reach=size - 1)), "device")
         windows = [one for one in ready.entry if one.opcode == "reduce-window"]
         assert max(w.attributes["window"].dims[-1].size for w in windows) <= longest

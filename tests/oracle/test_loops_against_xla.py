@@ -12,7 +12,6 @@ import pytest
 import hloopt
 from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.parallel_loop import fused_loop
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import PassLog
 from hloopt.runtime.inputs import load_expected, load_inputs
@@ -41,7 +40,7 @@ def optimised(name: str) -> hloopt.Module:
 @pytest.mark.parametrize("name", NAMES)
 def test_xla_reads_the_fused_loop(name: str, tmp_path: Path) -> None:
     """The loop stands in its fusion as we have written it, our kernel's name and choice included."""
-    module = make_ready(optimised(name))
+    module = hloopt.optimize(optimised(name), "device")
     KernelSelection().run(module, PassLog())
     read, _ = as_xla_reads_it(module.to_text(), tmp_path)
     for ours in module.instructions():

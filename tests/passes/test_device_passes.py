@@ -9,8 +9,9 @@ import pytest
 
 import hloopt
 from hloopt.ir import Module
-from hloopt.kernels.lowering import DEVICE, EXPANDERS, make_ready
-from hloopt.ops import OPS
+from hloopt.kernels.limits import Limits
+from hloopt.passes.expand.cholesky_expander import CholeskyExpander
+from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from hloopt.passes.sole_participant import SoleParticipant
 from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.pipelines import parse_pipeline
@@ -183,19 +184,25 @@ def test_bodies_of_fusions_keep_their_views() -> None:
 # ---- the pipeline -------------------------------------------------------------------------------
 
 
-def test_the_pipeline_has_a_name() -> None:
-    """``device`` is what ``make_ready`` runs, readable as text."""
-    assert parse_pipeline("device") == DEVICE
-    names = [one.name for one in DEVICE.passes()]
-    assert names[-2:] == ["schedule", "copy-insertion"]
+@pytest.mark.parametrize("name", ["device", "device-gpu", "device-emulator", "device-native"])
+def test_the_order_of_what_makes_a_module_ready(name: str) -> None:
+    """Copies come after the order they follow from, kernels last of all."""
+    names = [one.name for one in parse_pipeline(name).passes()]
+    last = names[:-1] if names[-1] == "kernel-selection" else names
+    assert (names == last) is (name == "device")
+    assert last[-2:] == ["schedule", "copy-insertion"]
     assert names.index("layout-normalization") < names.index("views-to-bitcasts")
 
 
-def test_expanders_have_reasons_and_opcodes() -> None:
-    """Each names ops of the table, and says why no kernel runs them."""
-    for expander, reason in EXPANDERS.items():
-        assert reason
-        assert expander.opcodes <= OPS.keys()
+def test_larger_systems_than_a_block_holds_are_expanded() -> None:
+    """The limit of the kernels is that of the expanders."""
+    limit = Limits().linear_system_size
+    above = [
+        one.above
+        for one in parse_pipeline("device").passes()
+        if isinstance(one, CholeskyExpander | TriangularSolveExpander)
+    ]
+    assert above == [limit, limit]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +213,7 @@ def test_samples_stay_what_they_were(name: str, samples: Path) -> None:
     path = samples / f"{name}.hlo"
     given = hloopt.parse(path.read_text())
     before = given.to_text()
-    ready = make_ready(given)
+    ready = hloopt.optimize(given, "device")
     assert given.to_text() == before
     hloopt.verify(ready)
     assert hloopt.parse(ready.to_text()).to_text() == ready.to_text()
@@ -225,5 +232,5 @@ def test_a_second_time_nothing_is_left_to_do() -> None:
         "p = f32[4] parameter(0)\n u = f32[1] parameter(1)\n i = s32[] parameter(2)\n"
         "ROOT r = f32[4] dynamic-update-slice(p, u, i)"
     )
-    once = make_ready(hloopt.parse(text))
-    assert make_ready(once).to_text() == once.to_text()
+    once = hloopt.optimize(hloopt.parse(text), "device")
+    assert hloopt.optimize(once, "device").to_text() == once.to_text()

@@ -12,7 +12,6 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
-from hloopt.kernels.lowering import DEVICE
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination
@@ -304,8 +303,3 @@ def test_passes_are_listed_under_their_names() -> None:
     assert "locked-fusion" not in PASSES
     with pytest.raises(KeyError):
         PASSES["no-such-pass"]
-
-
-def test_the_pipeline_of_devices_is_what_lowering_runs() -> None:
-    """Its text stands in the list of pipelines, so that the list needs no pass."""
-    assert PIPELINES["device"] == str(DEVICE)

@@ -12,7 +12,6 @@ import hloopt
 from hloopt.backends.nvrtc.resources import Resources
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import KernelStep, Plan, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Fill, KernelSpec, Place, Scratch
@@ -69,7 +68,7 @@ def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return plan_program(make_ready(hloopt.parse(TEXT)), chosen)
+    return plan_program(hloopt.optimize(hloopt.parse(TEXT), "device"), chosen)
 
 
 def test_the_text_of_a_plan(plan: Plan) -> None:
@@ -110,7 +109,8 @@ def test_flops_of_a_plan_are_those_of_the_table_of_kernels(plan: Plan) -> None:
 def test_a_plan_of_nothing_is_its_results() -> None:
     """No steps, no memory."""
     empty = plan_program(
-        make_ready(hloopt.parse("HloModule m\nENTRY e { ROOT t = () tuple() }")), choose
+        hloopt.optimize(hloopt.parse("HloModule m\nENTRY e { ROOT t = () tuple() }"), "device"),
+        choose,
     )
     assert plan_text(empty).splitlines() == [
         "results: nothing",

@@ -15,7 +15,6 @@ import pytest
 import hloopt
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import Host
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.runtime.device import Pointer
 from hloopt.runtime.device_program import descriptions
@@ -305,10 +304,11 @@ def test_donated_parameters_are_uploaded_anew() -> None:
 
 def test_functions_are_described_by_their_instructions() -> None:
     """The device is told which instruction each function runs."""
-    ready = make_ready(
+    ready = hloopt.optimize(
         hloopt.parse(
             "HloModule m\nENTRY e { p = f32[3] parameter(0)\n ROOT r.1 = f32[3] negate(p) }"
-        )
+        ),
+        "device",
     )
     assert descriptions(plan_program(ready, choose)) == {"hlo_r_1": "r.1"}
 

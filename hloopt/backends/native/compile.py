@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hloopt.backends.device_compile import Prepared
+from hloopt.backends.device_compile import Prepared, lower
 from hloopt.backends.native.codegen import render
-from hloopt.backends.native.lowering import NATIVE
 from hloopt.backends.native.program import NativeProgram
 from hloopt.backends.native.toolchain import check_native
-from hloopt.backends.native.whole_loops import with_whole_loops
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.problem import unsupported
 from hloopt.kernels.selection import KernelSelection, choose
 from hloopt.kernels.selection.candidate import packing_problem
 from hloopt.kernels.spec import KernelSpec
-from hloopt.kernels.written import drop_others
-from hloopt.rewrite import Pipeline
 from hloopt.targets.host import HOST
 from hloopt.types import ArrayShape, leaves
 
@@ -40,25 +35,19 @@ class CompiledNative(NativeProgram):
 def prepare_native(module: Module, selection: KernelSelection | None = None) -> Prepared:
     """Everything up to the compiler; the given module is unchanged.
 
-    ``selection`` says what the user wants of kernels; without one the rules choose.  Choices that were written
-    for other devices count for nothing; the result's notes tell so.  Raises ``UnsupportedError`` for what
-    cannot be run, ``UsageError`` for wishes that cannot be granted.
+    ``selection`` says what the user wants of kernels; without one the rules choose.  Raises
+    ``UnsupportedError`` for what cannot be run, ``UsageError`` for wishes that cannot be granted.
     """
     _check_types(module)
-    copy = with_whole_loops(module)
-    notes = drop_others(copy, "native")
-    ready = make_ready(copy, NATIVE)
-    wishes = () if selection is None else (replace(selection, device="native"),)
-    report = Pipeline(wishes).run(ready)
-    limits = Limits() if selection is None else selection.limits()
-
-    plan = plan_ready(ready, limits)
+    wanted = replace(selection or KernelSelection(), device="native")
+    ready, report = lower(module, wanted)
+    plan = plan_ready(ready, wanted.limits())
     supported(ready)
-    return Prepared(ready, plan, render(plan), report, tuple(notes))
+    return Prepared(ready, plan, render(plan), report)
 
 
 def plan_ready(ready: Module, limits: Limits) -> Plan:
-    """The plan of a module that ``NATIVE`` has made ready.  Raises ``UnsupportedError``."""
+    """The plan of a module after the pipeline ``device-native``.  Raises ``UnsupportedError``."""
 
     def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         return choose(instruction, HOST, limits, device="native")

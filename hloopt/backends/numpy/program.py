@@ -51,7 +51,7 @@ class NumpyProgram(Program):
         threads: int | None = None,
     ) -> None:
         supported(module, replicas, partitions)
-        self._module = module
+        self.module = module
         self._replicas, self._partitions = replicas, partitions
         self._launches = [0]
         self._running = Lock()
@@ -113,7 +113,7 @@ class NumpyProgram(Program):
         self._compiler.participant, self._compiler.host = participant, host
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        entry = self._module.entry
+        entry = self.module.entry
         with self._blas, np.errstate(all="ignore"):
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
@@ -122,7 +122,7 @@ class NumpyProgram(Program):
     def _handed_out(self, flat: Sequence[Any]) -> list[Array]:
         """The results' arrays: those that nothing else refers to as they are, copies of others."""
         found = []
-        shapes = leaves(self._module.entry.result_shape)
+        shapes = leaves(self.module.entry.result_shape)
         for array, shape, own in zip(flat, shapes, self._compiler.own_results, strict=True):
             if own and _is_whole(array, shape):
                 found.append(array)
