@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Literal, TypeAlias
 
 from hloopt.codegen.program import KernelProgram, render, text_of
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.drop_kernels import DropKernels
-from hloopt.kernels.kernel import Kernel
+from hloopt.kernels.lock import LockEntry, entry_of
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.selection import KernelSelection, choose
-from hloopt.kernels.spec import KernelSpec
+from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.verifier import verify_with
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.targets import find_gpu
 
 __all__ = [
     "CompiledProgram",
     "DeviceOptions",
     "EmulatorMode",
     "Prepared",
+    "choices_of",
     "compile_for_device",
+    "lock_entries",
     "lower",
     "notes_of",
     "prepare",
@@ -87,6 +88,26 @@ def lower(module: Module, selection: KernelSelection) -> tuple[Module, PipelineR
     return copy, Pipeline((*pipeline.entries[:-1], selection)).run(copy)
 
 
+def choices_of(report: PipelineReport) -> list[Choice]:
+    """What the last run of kernel selection chose."""
+    for run in reversed(report.runs):
+        found = [record for record in run.records if isinstance(record, Choice)]
+        if found or run.instance.name == "kernel-selection":
+            return found
+    return []
+
+
+def lock_entries(choices: Iterable[Choice]) -> list[LockEntry]:
+    """The entries of a lock file for choices about instructions that are still there."""
+    return [
+        entry_of(instruction, choice.kernel, choice.tile)
+        for choice in choices
+        if choice.kernel
+        for instruction in [choice.alternatives.instruction]
+        if instruction.computation is not None
+    ]
+
+
 def notes_of(report: PipelineReport) -> list[str]:
     """What the passes that choose kernels, or drop them, have to say."""
     return [
@@ -109,13 +130,10 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
     verify_with(try_kernel)
     selection = options.selection
     ready, report = lower(module, selection)
-    target, limits = find_gpu(selection.target), selection.limits()
-
-    def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
-        return choose(instruction, target, limits)
-
+    chosen = selection.kernel_of(choices_of(report))
     plan = plan_program(ready, chosen, allow_host=options.allow_host)
-    return Prepared(ready, plan, render(plan, target, limits), report)
+    program = render(plan, selection.described, selection.limits())
+    return Prepared(ready, plan, program, report)
 
 
 class CompiledProgram(DeviceProgram):

@@ -15,7 +15,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
-from hloopt.kernels.selection.choose import choose
+from hloopt.kernels.selection.chooser import choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.structure import standalone
 from hloopt.pipelines import optimize_module

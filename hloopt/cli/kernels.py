@@ -25,7 +25,6 @@ from hloopt.kernels.plan import KernelStep, function_name, walk_steps
 from hloopt.kernels.plan_json import dump_plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
-from hloopt.kernels.selection import choose
 from hloopt.kernels.spec import Launch
 from hloopt.report.console import ONE_LINE, product, show_name
 from hloopt.report.cost import costs_by_place
@@ -176,10 +175,9 @@ class Shown:
     @cached_property
     def plan(self) -> Plan:
         """The plan.  Raises ``UnsupportedError`` for what has no kernel."""
-        if self.selection.device == "native":
-            return plan_ready(self.module, self.selection.limits())
-        target, limits = find_gpu(self.selection.target), self.selection.limits()
-        return plan_program(self.module, lambda one: choose(one, target, limits))
+        chosen = self.selection.kernel_of(self.rows)
+        planned = plan_ready if self.selection.device == "native" else plan_program
+        return planned(self.module, chosen)
 
     @cached_property
     def source(self) -> str:
@@ -197,7 +195,7 @@ class Shown:
 
     @cached_property
     def _program(self) -> KernelProgram:
-        return render(self.plan, find_gpu(self.selection.target), self.selection.limits())
+        return render(self.plan, self.selection.described, self.selection.limits())
 
     def compile(self) -> None:
         """Ask NVRTC for the resources of each function.  Raises ``DeviceError`` where it is missing."""

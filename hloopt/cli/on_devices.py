@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hloopt.backends import compile_module
 from hloopt.backends.device_compile import CompiledProgram, DeviceOptions
 from hloopt.backends.native.compile import CompiledNative, compile_native
-from hloopt.cli.selecting import Selecting, choices_of, selecting
+from hloopt.cli.selecting import Selecting, selecting
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.selection import KernelSelection
@@ -64,7 +64,7 @@ class OnDevices:
         else:
             program = compile_module(module, device, options=self._options(selection))
         assert isinstance(program, (CompiledNative, CompiledProgram))
-        self.selecting.lock(program.prepared.module, choices_of(program.prepared.report))
+        self.selecting.lock(program.prepared.report)
         return program
 
     def _options(self, selection: KernelSelection) -> DeviceOptions:

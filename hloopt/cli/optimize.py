@@ -92,7 +92,7 @@ def command(
             ),
         )
         if selection is not None:
-            selection.lock_all(module, report)
+            selection.lock(report)
         if emit == "xla":
             make_for_xla(module)
             _warn_of_elided(name, module)

@@ -80,7 +80,7 @@ _TOLERANCE = _Tolerance(0)
     default="cpu",
     show_default=True,
     metavar="NAME",
-    shell_complete=complete("runtime", "DEVICES"),
+    shell_complete=complete("backends", "DEVICES"),
     help="Where the programs run: cpu (NumPy), native (the CPU, by its C++ compiler), gpu (CUDA), or emulator "
     "(the GPU's kernels on the CPU).",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.backends.device_compile import lower, notes_of
+from hloopt.backends.device_compile import choices_of, lock_entries, lower, notes_of
 from hloopt.backends.trial import try_kernel
 from hloopt.cli.outputs import write_text
 from hloopt.cost_models.predictor import Predictor
@@ -16,7 +16,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.lock_file import decisions_text, head_text, read_tables
 from hloopt.fusion.strategies import has_strategy
-from hloopt.kernels.lock import entry_of, lock_text
+from hloopt.kernels.lock import lock_text
 from hloopt.kernels.registry import registered
 from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.selection.selectors import load_rule
@@ -33,16 +33,7 @@ if TYPE_CHECKING:
     from hloopt.kernels.lock import LockEntry
     from hloopt.rewrite import Pipeline, PipelineReport
 
-__all__ = ["Selecting", "choices_of", "selecting"]
-
-
-def choices_of(report: PipelineReport) -> list[Choice]:
-    """What the last run of kernel selection chose."""
-    for run in reversed(report.runs):
-        found = [record for record in run.records if isinstance(record, Choice)]
-        if found or run.instance.name == "kernel-selection":
-            return found
-    return []
+__all__ = ["Selecting", "selecting"]
 
 
 @dataclass
@@ -107,27 +98,17 @@ class Selecting:
     def choose(self, module: Module) -> tuple[Module, list[Choice], list[str]]:
         """Make a module ready for a device and choose kernels: a copy that has them, the choices, and notes."""
         ready, report = lower(module, self.instance)
-        found = choices_of(report)
-        self.lock(ready, found)
-        return ready, found, notes_of(report)
+        self.lock(report)
+        return ready, choices_of(report), notes_of(report)
 
     def predictor(self) -> Predictor:
         """What predicts the times of kernels on the target, as for every other report."""
         return Predictor(model_for(DEFAULT, find_target(self.instance.target)))
 
-    def lock(self, module: Module, found: list[Choice]) -> None:
-        """Remember choices for the lock file."""
-        if self.write_lock is None:
-            return
-        for choice in found:
-            if choice.kernel:
-                home = module.computations[choice.computation]
-                instruction = home.by_name[choice.instruction]
-                self.entries.append(entry_of(instruction, choice.kernel, choice.tile))
-
-    def lock_all(self, module: Module, report: PipelineReport) -> None:
+    def lock(self, report: PipelineReport) -> None:
         """Remember what passes chose for the lock file."""
-        self.lock(module, choices_of(report))
+        if self.write_lock is not None:
+            self.entries += lock_entries(choices_of(report))
 
     def finish(self, watcher: LockWatcher | None = None) -> None:
         """Write the lock file, if one is wanted, with what ``watcher`` saw fused.  Raises ``UsageError``."""

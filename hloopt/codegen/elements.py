@@ -25,7 +25,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Expr, Operand, Var, as_expr, both
 from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.types import Type
-from hloopt.kernels.problem import unsupported
+from hloopt.kernels.kernel import unsupported
 from hloopt.ops.traits import PLUMBING
 from hloopt.types import ArrayShape, leaves
 

@@ -156,11 +156,7 @@ class Interpreter(Context):
 
     def unsupported(self, instruction: Instruction, message: str) -> UnsupportedError:
         """An error to raise, with the instruction's name and line."""
-        text = f"{instruction.name}: {message}"
-        source = self._module.source
-        if source is None or instruction.offset < 0:
-            return UnsupportedError(text, name=self._module.name)
-        return source.error(UnsupportedError, instruction.offset, text)
+        return self._module.unsupported(instruction, message)
 
 
 def _constant(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

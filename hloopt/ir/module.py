@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hloopt.errors import UnsupportedError
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.source import Source
@@ -100,6 +101,13 @@ class Module:
             return self.name
         line, column = self.source.line_column(instruction.offset)
         return f"{self.source.name}:{line}:{column}"
+
+    def unsupported(self, instruction: Instruction, problem: str) -> UnsupportedError:
+        """An error to raise: ``file:line:col: error: name: problem``, with the line and a caret."""
+        text = f"{instruction.name}: {problem}"
+        if self.source is None or instruction.offset < 0:
+            return UnsupportedError(text, name=self.name)
+        return self.source.error(UnsupportedError, instruction.offset, text)
 
     def user_lines(self, metadata: Metadata | None) -> tuple[str, ...]:
         """Every ``file:line`` of the user's program that the metadata names, that of its stack frame first.

@@ -12,8 +12,9 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
+from hloopt.ir.walk import called_computations
+from hloopt.kernels.assignment import Assignment
 from hloopt.kernels.buffers.slots import NOTHING, Slots, Spot
-from hloopt.kernels.choices import Choices, called
 from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Place
 from hloopt.ops.traits import FREE
 from hloopt.types import array, dtype
@@ -84,17 +85,17 @@ class Select:
 Draft: TypeAlias = Kernel | Host | Loop | Select
 
 
-def draft_steps(entry: Computation, choices: Choices, slots: Slots) -> tuple[Draft, ...]:
+def draft_steps(entry: Computation, assignment: Assignment, slots: Slots) -> tuple[Draft, ...]:
     """The steps of the entry and of all it runs.
 
     Raises ``UsageError`` where values that must share a buffer cannot: the module was not made ready.
     """
-    return tuple(_Drafter(choices, slots).computation(entry))
+    return tuple(_Drafter(assignment, slots).computation(entry))
 
 
 class _Drafter:
-    def __init__(self, choices: Choices, slots: Slots) -> None:
-        self.choices = choices
+    def __init__(self, assignment: Assignment, slots: Slots) -> None:
+        self.assignment = assignment
         self.slots = slots
         self.seen: set[Computation] = set()
 
@@ -105,7 +106,7 @@ class _Drafter:
             )
         self.seen.add(computation)
         for instruction in computation:
-            if instruction not in self.choices.needed or instruction.opcode in FREE:
+            if instruction not in self.assignment.needed or instruction.opcode in FREE:
                 continue
             if instruction in self.slots.joined:
                 continue
@@ -114,15 +115,15 @@ class _Drafter:
             elif instruction.opcode == "conditional":
                 yield self.select(instruction)
             elif instruction.opcode in ("call", "async-start"):
-                for body in called(instruction):
+                for body in called_computations(instruction):
                     yield from self.computation(body)
-            elif instruction in self.choices.hosted:
+            elif instruction in self.assignment.hosted:
                 yield self.host(instruction)
-            elif instruction in self.choices.specs:
-                yield self.kernel(instruction, self.choices.specs[instruction])
+            elif instruction in self.assignment.specs:
+                yield self.kernel(instruction, self.assignment.specs[instruction])
 
     def loop(self, loop: Instruction) -> Iterator[Loop]:
-        trips = self.choices.trips[loop]
+        trips = self.assignment.trips[loop]
         if trips == 0:
             return
         condition: Computation = loop.attributes["condition"]

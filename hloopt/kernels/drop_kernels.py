@@ -6,9 +6,9 @@ from typing import ClassVar, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.backend_config import KernelConfig
 from hloopt.kernels.kernel import KernelDevice
 from hloopt.kernels.registry import kernels
-from hloopt.kernels.written import drop_choice, read_choice
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["DropKernels"]
@@ -39,7 +39,9 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each instruction once; a note names the first kernel that goes."""
         written = [
-            (one, choice[0]) for one in module.instructions() if (choice := read_choice(one))
+            (one, config, config.choice[0])
+            for one in module.instructions()
+            if (config := KernelConfig(one)).choice
         ]
         if not written:
             return False
@@ -50,19 +52,15 @@ ENTRY main {
             for kernel in kernels(other)
             if kernel.name not in own
         }
-        dropped = [
-            (one, name) for one, name in written if name in others and self._drop(one, name, log)
-        ]
+        dropped: list[tuple[Instruction, str]] = []
+        for instruction, config, name in written:
+            if name in others and log.allows():
+                log.hit("drop a kernel", instruction, f"{name} is not one of {self.device}")
+                dropped.append((instruction, name))
+                config.drop()
         if dropped:
             first, name = dropped[0]
             more = f" (and {len(dropped) - 1} more)" if len(dropped) > 1 else ""
-            log.note(
-                f"%{first.name}: {name} was chosen for {others[name]}, so {self.device} chooses anew{more}"
-            )
+            anew = f"was chosen for {others[name]}, so {self.device} chooses anew{more}"
+            log.note(f"%{first.name}: {name} {anew}")
         return bool(dropped)
-
-    def _drop(self, instruction: Instruction, kernel: str, log: PassLog) -> bool:
-        if not log.allows():
-            return False
-        log.hit("drop a kernel", instruction, f"{kernel} is not one of {self.device}")
-        return drop_choice(instruction)

@@ -6,19 +6,25 @@ same name in ``codegen/families`` that writes the CUDA C.  The first decides eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from hloopt.analysis.elemental import first_not_elemental
+from hloopt.analysis.in_place import may_overwrite
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
+from hloopt.errors import UnsupportedError
+from hloopt.ir import Instruction
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.targets import Target
+from hloopt.types import ArrayShape
 
 __all__ = [
     "NO",
     "YES",
+    "ChooseKernel",
     "Disproved",
     "Efficiency",
     "Kernel",
@@ -26,6 +32,9 @@ __all__ = [
     "Recognizer",
     "Site",
     "Verdict",
+    "elemental_problem",
+    "overwritable",
+    "unsupported",
 ]
 
 KernelDevice: TypeAlias = Literal["gpu", "native"]
@@ -145,3 +154,53 @@ class Kernel:
     source: Callable[[Site, KernelSpec, str], str] | None = None
     efficiency: Callable[[Site, KernelSpec], Efficiency] | None = None
     owner: str = ""
+
+
+ChooseKernel: TypeAlias = Callable[[Instruction], tuple[Kernel, KernelSpec]]
+"""The kernel of an instruction and how it runs; raises ``UnsupportedError`` where there is none."""
+
+
+def elemental_problem(
+    region: Region, heroes: Collection[Instruction] = (), *, loops: bool = False
+) -> str:
+    """Why a region cannot be computed element by element: the first op that cannot; empty if it can.
+
+    ``heroes`` are left out: the kernel computes them in its own way.  With ``loops`` it runs every ``while``
+    and scatter, too.
+    """
+    found = first_not_elemental((one for one in region.body if one not in heroes), loops=loops)
+    if found is None:
+        return ""
+    if found.shape.is_dynamic:
+        return f"{found.name} has a bounded dynamic dimension"
+    return f"{found.name} is a {found.opcode}, which no thread computes alone"
+
+
+def overwritable(region: Region) -> tuple[tuple[int, int], ...]:
+    """``KernelSpec.overwrites`` of a kernel in which each thread reads all it needs before it writes.
+
+    None for several results: what one result's store changed might be loaded again for the next, since
+    pointers are ``__restrict__``.  Of one result, each store waits for all loads it is computed from.
+    """
+    if len(region.results) != 1 or not isinstance(region.instruction.shape, ArrayShape):
+        return ()
+    read = set(region.read)
+    found: list[tuple[int, int]] = []
+    leaf = 0
+    for number, operand in enumerate(region.instruction.operands):
+        if isinstance(operand.shape, ArrayShape):
+            if leaf in read and may_overwrite(region.instruction, number):
+                found.append((leaf, 0))
+            leaf += 1
+        else:
+            leaf += len(region.arrays_of(operand))
+    return tuple(found)
+
+
+def unsupported(instruction: Instruction, problem: str) -> UnsupportedError:
+    """An error to raise: ``file:line:col: error: name: opcode problem``, with the line and a caret."""
+    computation, problem = instruction.computation, f"{instruction.opcode} {problem}"
+    module = computation.module if computation is not None else None
+    if module is None:
+        return UnsupportedError(f"{instruction.name}: {problem}")
+    return module.unsupported(instruction, problem)

@@ -12,8 +12,8 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.merge import new_parameter
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.kernels.backend_config import read_choice
 from hloopt.kernels.families.row_phases import row_phases
-from hloopt.kernels.written import read_choice
 from hloopt.ops.attributes import OUTPUT_ALIASING
 from hloopt.ops.traits import CONTRACTING
 from hloopt.rewrite import Pass, PassLog

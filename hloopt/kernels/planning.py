@@ -1,6 +1,6 @@
 """From a module in an order, and a kernel for each instruction, to a plan.
 
-1. Every instruction that runs is given its kernel (``choices``); what cannot be run is told by name, all of
+1. Every instruction that runs is given its kernel (``assignment``); what cannot be run is told by name, all of
    it, before anything else.
 2. Values that must share memory get one slot (``buffers/slots``), steps are drafted over slots
    (``drafting``); where a kernel asks for an operand and a result apart that must lie together, the result
@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable
 from hloopt.analysis.aliasing import analyze_aliasing
 from hloopt.analysis.in_place import InPlace, in_place_pairs
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.assignment import Assignment, assign_kernels
 from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.kernels.buffers.packing import Packing, pack
 from hloopt.kernels.buffers.slots import NOTHING, Slots, Spot
 from hloopt.kernels.buffers.timeline import Timeline
-from hloopt.kernels.choices import Choice, Choices, make_choices
 from hloopt.kernels.drafting import Draft, Host, Kernel, Loop, Select, draft_steps
+from hloopt.kernels.kernel import ChooseKernel
 from hloopt.kernels.plan import (
     Allocation,
     Buffer,
@@ -45,7 +46,7 @@ _LONGEST_NAME = 80
 
 
 def plan_program(
-    module: Module, choose: Choice, *, allow_host: bool = False, results_apart: bool = False
+    module: Module, choose: ChooseKernel, *, allow_host: bool = False, results_apart: bool = False
 ) -> Plan:
     """The plan of a module that the pipeline ``device`` has made ready.
 
@@ -57,18 +58,18 @@ def plan_program(
     others in its notes; ``UsageError`` for a module that was not made ready.
     """
     joined = joined_in_place(module)
-    choices = make_choices(module, choose, joined.concatenates, allow_host=allow_host)
-    aliasing = analyze_aliasing(module, _updates(choices))
+    assignment = assign_kernels(module, choose, joined.concatenates, allow_host=allow_host)
+    aliasing = analyze_aliasing(module, _updates(assignment))
     slots = Slots(module, aliasing, joined)
-    drafts = draft_steps(module.entry, choices, slots)
+    drafts = draft_steps(module.entry, assignment, slots)
     return _Planner(module, slots, drafts, results_apart=results_apart).plan()
 
 
-def _updates(choices: Choices) -> Callable[[Instruction], Iterable[InPlace]]:
+def _updates(assignment: Assignment) -> Callable[[Instruction], Iterable[InPlace]]:
     """What is updated in place: only what the chosen kernels do."""
 
     def updates(instruction: Instruction) -> Iterable[InPlace]:
-        spec = choices.specs.get(instruction)
+        spec = assignment.specs.get(instruction)
         if spec is None or not spec.in_place:
             return ()
         return [

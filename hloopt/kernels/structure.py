@@ -6,7 +6,7 @@ from typing import Any
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.fingerprint import fingerprint
-from hloopt.kernels.written import drop_choice
+from hloopt.kernels.backend_config import KernelConfig
 
 __all__ = ["body_module", "plain", "signature", "standalone"]
 
@@ -51,7 +51,7 @@ def standalone(instruction: Instruction, *, keep_constants: bool = False) -> Mod
         instruction.offset,
     )
     entry.root = edit.append(entry, copy)
-    drop_choice(copy)
+    KernelConfig(copy).drop()
     module.entry = edit.add_computation(module, entry)
     return module
 

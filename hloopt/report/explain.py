@@ -13,7 +13,8 @@ from rich.text import Text
 
 from hloopt.kernels.kernel import Verdict
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.selection import Choice, Considered
+from hloopt.kernels.selection import Choice
+from hloopt.kernels.selection.candidate import Candidate
 from hloopt.kernels.selection.wish import tile_text
 from hloopt.report.console import table
 from hloopt.report.cost import Costs, KernelCost
@@ -41,8 +42,8 @@ def explanation_json(choice: Choice, cost: KernelCost | None, limits: Limits) ->
     }
 
 
-def _candidate_json(candidate: Considered, limits: Limits) -> dict[str, Any]:
-    wanted = candidate.wanted
+def _candidate_json(candidate: Candidate, limits: Limits) -> dict[str, Any]:
+    wanted = candidate.wanted if candidate.ok else None
     options = dict.fromkeys(
         (*options_that_matter(candidate.fits), *(options_that_matter(wanted) if wanted else ()))
     )
@@ -52,8 +53,8 @@ def _candidate_json(candidate: Considered, limits: Limits) -> dict[str, Any]:
         "reason": candidate.fits.reason,
         "wanted": wanted.ok if wanted is not None else None,
         "wanted_reason": wanted.reason if wanted is not None else "",
-        "tile": dict(candidate.tile),
-        "estimate": estimate_json(candidate.estimate),
+        "tile": dict(candidate.tile) if candidate.ok else {},
+        "estimate": estimate_json(candidate.estimate if candidate.ok else None),
         "options": {name: getattr(limits, name) for name in options},
     }
 
@@ -104,8 +105,8 @@ def _facts(choice: Choice, cost: KernelCost | None, kernel: str) -> Iterator[tup
     if choice.lines:
         yield "from", ", ".join(choice.lines)
     yield "kernel", kernel
-    if choice.by:
-        yield "decided by", choice.by
+    if choice.source:
+        yield "decided by", choice.source
     yield "because", choice.reason
     if choice.spec is not None:
         yield "launch", launch_text(choice.spec)
@@ -124,20 +125,15 @@ def _facts(choice: Choice, cost: KernelCost | None, kernel: str) -> Iterator[tup
             yield "assumed", choice.estimate.note
 
 
-def _row(candidate: Considered, choice: Choice) -> tuple[str, ...]:
+def _row(candidate: Candidate, choice: Choice) -> tuple[str, ...]:
     cost = candidate.estimate
-    figures = (
-        (byte_size(cost.bytes_accessed), amount(cost.flops), seconds(cost.seconds))
-        if cost is not None
-        else ("", "", "")
-    )
+    figures = byte_size(cost.bytes_accessed), amount(cost.flops), seconds(cost.seconds)
     return candidate.name, _verdict(candidate, choice), *figures
 
 
-def _verdict(candidate: Considered, choice: Choice) -> str:
+def _verdict(candidate: Candidate, choice: Choice) -> str:
     """What came of a candidate that fits, in words."""
     wanted = candidate.wanted
-    assert wanted is not None, "asked of all that fit"
     said = "chosen" if candidate.name == choice.kernel else "fits"
     word = "wanted" if wanted else "not wanted"
     return f"{said}; {word}: {wanted.reason}" if wanted.reason else f"{said}; {word}"
@@ -168,7 +164,7 @@ def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
             yield f"--kernel '{choice.instruction}={candidate.name}' runs it by {candidate.name}"
     told: set[str] = set()
     for candidate in choice.candidates:
-        verdict = candidate.fits if candidate.wanted is None else candidate.wanted
+        verdict = candidate.wanted if candidate.ok else candidate.fits
         for name in () if verdict else options_that_matter(verdict):
             if name not in told:
                 told.add(name)
@@ -185,7 +181,7 @@ def summary(choices: Sequence[Choice], costs: Costs) -> list[dict[str, Any]]:
     first: dict[tuple[str, str, str, str], str] = {}
     for choice in choices:
         reason = choice.reason if choice.kernel else _refusals(choice)
-        key = (choice.opcode, choice.kernel, choice.by, reason)
+        key = (choice.opcode, choice.kernel, choice.source, reason)
         counts[key] += 1
         cost = costs.get((choice.computation, choice.instruction))
         spent[key] += cost.seconds if cost is not None else 0  # type: ignore[assignment]

@@ -47,7 +47,7 @@ def choice_json(
         "shape": choice.shape,
         "kernel": choice.kernel or None,
         "tile": dict(choice.tile),
-        "by": choice.by,
+        "by": choice.source,
         "reason": choice.reason,
         **(_spec_json(choice.spec) if choice.spec is not None else {}),
         "predicted": _predicted_json(cost) if cost is not None else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Module
-from hloopt.kernels.written import drop_choices
+from hloopt.kernels.backend_config import drop_choices
 from hloopt.pipelines import parse_pipeline
 
 __all__ = ["make_for_xla"]

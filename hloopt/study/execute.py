@@ -7,11 +7,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.backends import compile_module
-from hloopt.backends.device_compile import CompiledProgram, DeviceOptions
+from hloopt.backends.device_compile import CompiledProgram, DeviceOptions, choices_of, lock_entries
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
-from hloopt.kernels.lock import entry_of, lock_text
-from hloopt.kernels.selection import Choice, KernelSelection
+from hloopt.kernels.lock import lock_text
+from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.timing import measure
 from hloopt.study.cells import Checked, Measured
 from hloopt.study.devices import EMULATOR, machine
@@ -175,12 +175,5 @@ def _kernel_lock(program: Program, selection: KernelSelection) -> str:
     """The kernels that were chosen for a GPU, as a lock file; empty for other devices."""
     if not isinstance(program, CompiledProgram):
         return ""
-    prepared = program.prepared
-    entries = []
-    for run in prepared.report.runs:
-        for choice in run.records:
-            if isinstance(choice, Choice) and choice.kernel:
-                home = prepared.module.computations[choice.computation]
-                instruction = home.by_name[choice.instruction]
-                entries.append(entry_of(instruction, choice.kernel, choice.tile))
+    entries = lock_entries(choices_of(program.prepared.report))
     return lock_text(entries, selection.target, selection.device) if entries else ""

@@ -281,8 +281,8 @@ def test_words_in_a_column_are_options_only_where_they_are_names() -> None:
 def test_the_list_of_pipelines_says_where_long_ones_are_printed() -> None:
     """And only XLA's are said to be in its order."""
     lines = [line.rstrip() for line in invoke("passes").stdout.splitlines()]
-    assert "O3            more passes: hloopt passes --preset O3" in lines
-    order = "xla-gpu-2026  passes in XLA's order: hloopt passes --preset xla-gpu-2026"
+    assert "O3               more passes: hloopt passes --preset O3" in lines
+    order = "xla-gpu-2026     passes in XLA's order: hloopt passes --preset xla-gpu-2026"
     assert order in lines
 
 

@@ -22,8 +22,7 @@ from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.kernel import NO, YES, Kernel
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import NO, YES, Kernel, overwritable
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Argument, Copy, Dim3, KernelSpec, Launch, Place

@@ -56,7 +56,7 @@ def test_a_name_that_is_no_kernel_says_nothing() -> None:
     module = hloopt.optimize(hloopt.parse(LOOP), "loop-fusion")
     fusion = module.entry.root
     edit.set_attribute(fusion, "backend_config", written_name(fusion, "cutlass_gemm"))
-    assert chosen(module, KernelSelection()).by == "rules"
+    assert chosen(module, KernelSelection()).source == "rules"
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from hloopt.cli.main import cli
 from hloopt.cost_models.host import Host
 from hloopt.cost_models.host_costs import kernel_costs
 from hloopt.errors import UsageError
+from hloopt.kernels.backend_config import KernelConfig, read_choice
 from hloopt.kernels.drop_kernels import DropKernels
 from hloopt.kernels.estimate import estimate
 from hloopt.kernels.kernel import KernelDevice, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.kernels.written import read_choice, write_choice
 from hloopt.report.plan import plan_text
 from hloopt.rewrite import Pipeline
 from hloopt.targets import find_gpu
@@ -142,15 +142,15 @@ def test_choices_of_other_devices_are_dropped() -> None:
 
     assert dropped("native") == []
     by_name = module.entry.by_name
-    write_choice(by_name["e"], "loop", {"threads": 128})
-    write_choice(by_name["q"], "native-loop", {})
-    write_choice(by_name["p"], "unheard-of", {})
+    KernelConfig(by_name["e"]).write("loop", {"threads": 128})
+    KernelConfig(by_name["q"]).write("native-loop", {})
+    KernelConfig(by_name["p"]).write("unheard-of", {})
     said = "drop-kernels: %e: loop was chosen for gpu, so native chooses anew"
     assert dropped("native") == [said]
     assert read_choice(by_name["e"]) is None
     assert read_choice(by_name["q"]) == ("native-loop", {})
     assert read_choice(by_name["p"]) == ("unheard-of", {})
-    write_choice(by_name["s"], "native-rows", {})
+    KernelConfig(by_name["s"]).write("native-rows", {})
     (note,) = dropped("gpu")
     assert note == (
         "drop-kernels: %s: native-rows was chosen for native, so gpu chooses anew (and 1 more)"

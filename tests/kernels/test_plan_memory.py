@@ -7,8 +7,7 @@ import dataclasses
 import hloopt
 from hloopt.analysis.region import region_of
 from hloopt.ir import Instruction
-from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import Kernel, overwritable
 from hloopt.kernels.plan import (
     ConditionalStep,
     KernelStep,

@@ -12,7 +12,7 @@ from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.kernels.examples import example_text, opcodes
 from hloopt.kernels.registry import kernels
-from hloopt.kernels.selection import KernelSelection, chooser
+from hloopt.kernels.selection import KernelSelection, choice
 from hloopt.kernels.selection.candidate import Candidate, candidates, with_tile
 from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.outcome import PipelineReport
@@ -71,15 +71,15 @@ def test_a_reader_takes_every_tile_and_every_choice_that_is_written(
                 seen.setdefault(one.name, set()).add(tuple(full.values()))
         return found
 
-    monkeypatch.setattr(chooser, "candidates", watched)
+    monkeypatch.setattr(choice, "candidates", watched)
     for text in texts(samples):
         module = hloopt.parse(text)
         select(module, device)
-        monkeypatch.setattr(chooser, "candidates", candidates)
+        monkeypatch.setattr(choice, "candidates", candidates)
         written = module.to_text()
         again = hloopt.parse(written)
         report = select(again, device)
-        monkeypatch.setattr(chooser, "candidates", watched)
+        monkeypatch.setattr(choice, "candidates", watched)
         assert not report.notes
         assert again.to_text() == written
     assert {tile[-1] for tile in seen.get("whole-row", {(0,), (1,)})} == {0, 1}

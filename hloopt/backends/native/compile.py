@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hloopt.backends.device_compile import Prepared, lower
+from hloopt.backends.device_compile import Prepared, choices_of, lower
 from hloopt.backends.native.codegen import render
 from hloopt.backends.native.program import NativeProgram
 from hloopt.backends.native.toolchain import check_native
 from hloopt.interpret import supported
-from hloopt.ir import Instruction, Module
-from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.limits import Limits
+from hloopt.ir import Module
+from hloopt.kernels.kernel import ChooseKernel, unsupported
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.problem import unsupported
-from hloopt.kernels.selection import KernelSelection, choose
+from hloopt.kernels.selection import KernelSelection
 from hloopt.kernels.selection.candidate import packing_problem
-from hloopt.kernels.spec import KernelSpec
-from hloopt.targets.host import HOST
 from hloopt.types import ArrayShape, leaves
 
 __all__ = ["CompiledNative", "compile_native", "plan_native", "plan_ready", "prepare_native"]
@@ -41,17 +37,13 @@ def prepare_native(module: Module, selection: KernelSelection | None = None) -> 
     _check_types(module)
     wanted = replace(selection or KernelSelection(), device="native")
     ready, report = lower(module, wanted)
-    plan = plan_ready(ready, wanted.limits())
+    plan = plan_ready(ready, wanted.kernel_of(choices_of(report)))
     supported(ready)
     return Prepared(ready, plan, render(plan), report)
 
 
-def plan_ready(ready: Module, limits: Limits) -> Plan:
+def plan_ready(ready: Module, chosen: ChooseKernel) -> Plan:
     """The plan of a module after the pipeline ``device-native``.  Raises ``UnsupportedError``."""
-
-    def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
-        return choose(instruction, HOST, limits, device="native")
-
     return plan_program(ready, chosen, allow_host=True, results_apart=True)
 
 

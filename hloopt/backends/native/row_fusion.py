@@ -10,8 +10,8 @@ from hloopt.backends.native.kernels.reduction import runs_whole
 from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import fuse_multi_output
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.kernels.backend_config import read_choice
 from hloopt.kernels.families.row_phases import continues_rows, row_phases
-from hloopt.kernels.written import read_choice
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["NativeRowFusion"]

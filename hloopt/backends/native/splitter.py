@@ -11,8 +11,8 @@ from hloopt.backends.native.kernels.reduction import runs_whole
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.kernels.backend_config import read_choice
 from hloopt.kernels.nested_reduction_splitter import cuts_of, split_fusions
-from hloopt.kernels.written import read_choice
 from hloopt.ops.traits import CONTROL_FLOW, FOLDING, SOURCES
 from hloopt.rewrite import Pass, PassLog
 

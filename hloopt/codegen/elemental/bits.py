@@ -15,7 +15,7 @@ from hloopt.codegen.scalars import reinterpret
 from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr
-from hloopt.kernels.problem import unsupported
+from hloopt.kernels.kernel import unsupported
 from hloopt.types import DTYPES, DType
 
 __all__ = ["EMITTERS"]

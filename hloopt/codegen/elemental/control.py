@@ -21,7 +21,7 @@ from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.kernel_ir.expressions import TRUE, Expr, Select, eq
 from hloopt.kernel_ir.scope import Scope
-from hloopt.kernels.problem import unsupported
+from hloopt.kernels.kernel import unsupported
 from hloopt.ops.traits import PLUMBING, VIEWS
 from hloopt.types import ArrayShape, leaves
 

@@ -18,7 +18,7 @@ from hloopt.errors import UnsupportedError
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Binary, Expr, Make, Operand, Select, as_expr, both, either
 from hloopt.kernel_ir.types import DOUBLE, INT, LONG, UINT, ULONG, USHORT
-from hloopt.kernels.problem import unsupported
+from hloopt.kernels.kernel import unsupported
 from hloopt.ops.elementwise import keeps_bits
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType, dtype

@@ -15,9 +15,8 @@ from hloopt.analysis.region import Region
 from hloopt.analysis.written_code import elements_of_thread
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
 __all__ = ["KERNELS", "concatenate_of", "largest"]

@@ -22,8 +22,7 @@ from hloopt.kernels.families.dot_tiled import (
 )
 from hloopt.kernels.families.dot_tiling import contraction_of, default_tile
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, overwritable
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS"]

@@ -14,8 +14,7 @@ from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
-from hloopt.kernels.elemental import elemental_problem
-from hloopt.kernels.kernel import Recognizer
+from hloopt.kernels.kernel import Recognizer, elemental_problem
 from hloopt.ops.traits import REARRANGING
 
 __all__ = ["HEROES", "Product", "convolution_of", "dot_of", "product_of"]

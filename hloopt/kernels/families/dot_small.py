@@ -11,8 +11,7 @@ from hloopt.kernels.families.dot_region import dot_of
 from hloopt.kernels.families.dot_tiled import described, result_numbers, splits_that_fit
 from hloopt.kernels.families.dot_tiling import SHARED_BYTES, contraction_of, element_bytes
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, overwritable
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "block_threads"]

@@ -16,8 +16,7 @@ from hloopt.kernels.families.dot_tiling import (
     tiling_of,
 )
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, overwritable
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
 __all__ = [

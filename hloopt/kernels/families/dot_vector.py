@@ -11,8 +11,7 @@ from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import dot_of, product_of
 from hloopt.kernels.families.dot_tiled import described, result_numbers
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, overwritable
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "along_rows", "with_vector"]

@@ -12,9 +12,8 @@ from types import MappingProxyType
 from hloopt.analysis.in_place import in_place_pairs
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import loop_launches, operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
 
 __all__ = ["KERNELS", "arguments_of", "fitting", "update_of", "updated_pairs"]

@@ -12,9 +12,7 @@ from types import MappingProxyType
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.analysis.written_code import elements_of_thread
-from hloopt.kernels.elemental import elemental_problem
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem, overwritable
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile, written
 
 __all__ = ["KERNELS", "loop_launches", "operands_read", "own_threads", "result_groups"]

@@ -18,9 +18,8 @@ from hloopt.analysis.reduction import WARP_SIZE, ReductionDims, is_unnested, red
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.reduction_groups import Group, groups_of
-from hloopt.kernels.kernel import NO, YES, Recognizer, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Recognizer, Site, Verdict, elemental_problem
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import Argument, Place
 from hloopt.ops.traits import ASSOCIATIVE

@@ -16,9 +16,8 @@ from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.reductions import folds_alone, passes_on, plain_reducer
-from hloopt.kernels.kernel import Recognizer
+from hloopt.kernels.kernel import Recognizer, elemental_problem
 from hloopt.types import ArrayShape
 
 __all__ = ["Kept", "RowPhases", "continues_rows", "row_phases"]

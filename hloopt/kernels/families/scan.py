@@ -7,9 +7,8 @@ from types import MappingProxyType
 
 from hloopt.analysis.region import Region
 from hloopt.ir import Computation, Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 from hloopt.types import ArrayShape
 

@@ -15,9 +15,8 @@ from hloopt.analysis.region import Region
 from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile, written
 
 __all__ = ["KERNELS", "carries_positions", "rows_of", "sort_of"]

@@ -19,9 +19,8 @@ from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import TiledTranspose, tiled_transpose
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "heroes_of", "tiling_of"]

@@ -22,10 +22,9 @@ from hloopt.cost_models.loop_time import best_lanes, better_way, loop_time
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.families.reductions import accumulator_types
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
 __all__ = [

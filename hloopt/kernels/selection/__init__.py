@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hloopt.kernels.selection.choice import Choice, Considered
-from hloopt.kernels.selection.choose import choose
+from hloopt.kernels.backend_config import drop_choices, read_choice
+from hloopt.kernels.selection.choice import Choice
+from hloopt.kernels.selection.chooser import choose
 from hloopt.kernels.selection.selection import KernelSelection
-from hloopt.kernels.written import drop_choices, read_choice
 
-__all__ = ["Choice", "Considered", "KernelSelection", "choose", "drop_choices", "read_choice"]
+__all__ = ["Choice", "KernelSelection", "choose", "drop_choices", "read_choice"]

@@ -2,74 +2,146 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
+from functools import cached_property
 
+from hloopt.analysis.region import region_of
 from hloopt.dataclass import dataclass
-from hloopt.kernels.estimate import Estimate
-from hloopt.kernels.kernel import Verdict
-from hloopt.kernels.selection.candidate import Candidate
-from hloopt.kernels.spec import KernelSpec, Launch, Tile
+from hloopt.errors import UsageError
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.kernels.backend_config import KernelConfig
+from hloopt.kernels.estimate import Estimate, estimate
+from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.selection.candidate import Candidate, candidates, with_tile
+from hloopt.kernels.spec import KernelSpec, Tile
+from hloopt.rewrite.source_lines import kernel_lines
+from hloopt.rewrite.spec import did_you_mean
+from hloopt.targets import Target
 
-__all__ = ["Choice", "Considered", "considered"]
-
-
-@dataclass(frozen=True, slots=True)
-class Considered:
-    """A candidate: whether it fits, whether a rule wants it, and what it would cost with its default tile."""
-
-    name: str
-    fits: Verdict
-    wanted: Verdict | None
-    tile: Tile
-    estimate: Estimate | None
+__all__ = ["Alternatives", "Choice", "unknown_kernel"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Alternatives:
+    """What could run an instruction: every kernel of the device with its verdict."""
+
+    instruction: Instruction
+    candidates: Sequence[Candidate]
+
+    @classmethod
+    def of(
+        cls, instruction: Instruction, target: Target, limits: Limits, known: Sequence[Kernel]
+    ) -> Alternatives:
+        """Those of the kernels that are known."""
+        return cls(instruction, candidates(Site(region_of(instruction), target, limits), known))
+
+    @cached_property
+    def config(self) -> KernelConfig:
+        """What the instruction's ``backend_config`` says."""
+        return KernelConfig(self.instruction)
+
+    @cached_property
+    def able(self) -> list[Candidate]:
+        """Those that fit, in order of preference."""
+        return [candidate for candidate in self.candidates if candidate.ok]
+
+    def take(self, name: str, tile: Tile, source: str, reason: str) -> Choice:
+        """The candidate of a name with a tile.  Raises ``UsageError`` where it cannot be had."""
+        found = next((entry for entry in self.candidates if entry.name == name), None)
+        if found is None:
+            raise UsageError(unknown_kernel(name, [entry.name for entry in self.candidates]))
+        if not found.ok:
+            raise UsageError(f"{name} does not fit: {found.reason}")
+        full, spec = with_tile(found.kernel, found.site, tile)
+        return Choice(self, found, full, spec, source, reason)
+
+    def default(self, found: Candidate, source: str, reason: str) -> Choice:
+        """A candidate with its own tile."""
+        return Choice(self, found, found.tile, found.spec, source, reason)
+
+
+def _home(instruction: Instruction) -> tuple[Module, Computation]:
+    home = instruction.computation
+    assert home is not None, "an instruction of a module"
+    assert home.module is not None, "an instruction of a module"
+    return home.module, home
+
+
+def unknown_kernel(name: str, names: Sequence[str]) -> str:
+    """No kernel is called so, but perhaps nearly; all of them are too many for a message."""
+    hint = did_you_mean(name, names)
+    listed = "; hloopt kernels --list has them all"
+    return f"no kernel is called '{name}'" + (listed if hint.startswith("; near") else hint)
+
+
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """The kernel of an instruction; ``kernel`` is empty where nothing fits.
+    """The kernel of an instruction; ``candidate`` is None where nothing fits.
 
-    by      what decided: ``--kernel ...``, ``lock FILE``, a rule or selector by its name, ``written``
+    source  what decided: ``--kernel ...``, ``lock FILE``, a rule or selector by its name, ``backend_config``
     reason  why it decided so
-    place   ``file:line:column``, or the module's name
-    lines   of the user's program that it computes something of
     """
 
-    module: str
-    computation: str
-    instruction: str
-    opcode: str
-    shape: str
-    kernel: str
+    alternatives: Alternatives
+    candidate: Candidate | None
     tile: Tile
-    by: str
-    reason: str
-    candidates: tuple[Considered, ...]
     spec: KernelSpec | None
-    estimate: Estimate | None
-    place: str
-    lines: tuple[str, ...]
+    source: str
+    reason: str
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name, or an empty string."""
+        return self.candidate.name if self.candidate is not None else ""
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """All kernels there were to choose from."""
+        return self.alternatives.candidates
+
+    @property
+    def instruction(self) -> str:
+        """The name of what it runs."""
+        return self.alternatives.instruction.name
+
+    @property
+    def opcode(self) -> str:
+        """The opcode of what it runs."""
+        return self.alternatives.instruction.opcode
+
+    @property
+    def shape(self) -> str:
+        """The shape of what it computes."""
+        return str(self.alternatives.instruction.shape)
+
+    @cached_property
+    def computation(self) -> str:
+        """The computation that the instruction is in."""
+        return _home(self.alternatives.instruction)[1].name
+
+    @property
+    def place(self) -> str:
+        """``file:line:column``, or the module's name."""
+        instruction = self.alternatives.instruction
+        return _home(instruction)[0].place(instruction)
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of the user's program that it computes something of."""
+        instruction = self.alternatives.instruction
+        return kernel_lines(_home(instruction)[0], instruction)
 
     @property
     def line(self) -> str:
         """The first of the lines, or an empty string."""
         return next(iter(self.lines), "")
 
-    @property
-    def launches(self) -> tuple[Launch, ...]:
-        """What is launched."""
-        steps = self.spec.steps if self.spec is not None else ()
-        return tuple(step for step in steps if isinstance(step, Launch))
-
-    @property
-    def threads(self) -> int:
-        """Threads of the largest launch."""
-        return max((prod(step.grid) * prod(step.block) for step in self.launches), default=0)
-
-
-def considered(candidate: Candidate) -> Considered:
-    """A candidate as it is remembered."""
-    if not candidate.ok:
-        return Considered(candidate.name, candidate.fits, None, {}, None)
-    return Considered(
-        candidate.name, candidate.fits, candidate.wanted, candidate.tile, candidate.estimate
-    )
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """What it would cost."""
+        found = self.candidate
+        if found is None or self.spec is None:
+            return None
+        own = self.tile == found.tile
+        return found.estimate if own else estimate(found.site, found.kernel, self.spec)

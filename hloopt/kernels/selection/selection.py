@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import ClassVar
 
@@ -10,18 +11,27 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build
 from hloopt.kernels.buffers.joined import joined_in_place
-from hloopt.kernels.kernel import KernelDevice
+from hloopt.kernels.kernel import ChooseKernel, Kernel, KernelDevice
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import read_lock
 from hloopt.kernels.needed import selectable
 from hloopt.kernels.registry import kernels, registered_kernels
 from hloopt.kernels.selection.choice import Choice
-from hloopt.kernels.selection.chooser import Chooser
+from hloopt.kernels.selection.chooser import Chooser, choose
 from hloopt.kernels.selection.selectors import find_selector
+from hloopt.kernels.selection.sources import (
+    Custom,
+    Default,
+    Locked,
+    Requested,
+    Ruled,
+    Source,
+    Written,
+)
 from hloopt.kernels.selection.wish import parse_wish, tile_text
-from hloopt.kernels.written import read_choice, refusal, write_choice
+from hloopt.kernels.spec import KernelSpec
 from hloopt.rewrite.pass_ import Pass, PassLog
-from hloopt.targets import find_gpu
+from hloopt.targets import Target, find_gpu
 from hloopt.targets.host import HOST
 
 __all__ = ["KernelSelection"]
@@ -79,22 +89,20 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each instruction once; the choices are left in the log's records."""
         chooser = self.chooser(module)
-        found: list[tuple[Instruction, Choice]] = []
+        found: list[Choice] = []
         with build.no_collection():
             joined = joined_in_place(module).concatenates
             for _, instruction in selectable(module):
                 if instruction not in joined:
-                    found.append((instruction, chooser.choose(instruction)))
-        chooser.finish()
+                    found.append(chooser.choose(instruction))
+        log.notes += chooser.finish()
+        log.records += found
         changed = False
-        for instruction, choice in found:
-            log.records.append(choice)
-            changed |= self.write(instruction, choice, log)
-        for note in chooser.notes:
-            log.note(note)
+        for choice in found:
+            changed |= self.write(choice, log)
         for kernel in registered_kernels(self.device):
-            if all(choice.kernel != kernel.name for _, choice in found):
-                log.note(_idle(kernel.name, [choice for _, choice in found]))
+            if all(choice.kernel != kernel.name for choice in found):
+                log.note(_idle(kernel.name, found))
         return changed
 
     def chooser(self, module: Module) -> Chooser:
@@ -108,39 +116,58 @@ ENTRY main {
             raise UsageError(
                 f"{self.lock} holds ways of the {lock.device}, not of the {self.device}"
             )
-        return Chooser(
-            module,
-            HOST if self.device == "native" else find_gpu(self.target),
-            self.limits(),
-            kernels(self.device),
-            tuple(map(parse_wish, self.kernel)),
-            lock,
-            self.frozen,
-            self.rule,
-            self.selector,
-            self.keep,
-        )
+        target = self.described
+        known = kernels(self.device)
+        requests = tuple(map(parse_wish, self.kernel))
+        sources: list[Source] = [
+            Requested(module, requests, [kernel.name for kernel in known]),
+            *([Locked(module, lock, target, frozen=self.frozen)] if lock is not None else ()),
+            *([Ruled(module, self.rule, target)] if self.rule else ()),
+            *([Written(module)] if self.keep else ()),
+            Custom(module),
+            Ruled(module, self.selector, target),
+            Default(module),
+        ]
+        return Chooser(sources, target, self.limits(), known)
+
+    @property
+    def described(self) -> Target:
+        """The description of the device.  Raises ``UsageError`` where there is none."""
+        return HOST if self.device == "native" else find_gpu(self.target)
+
+    def kernel_of(self, choices: Iterable[Choice]) -> ChooseKernel:
+        """What a plan asks for kernels: what was chosen; of what was not, as ``choose`` says."""
+        known = {choice.alternatives.instruction: choice for choice in choices}
+        target, limits = self.described, self.limits()
+
+        def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
+            choice = known.get(instruction)
+            if choice is None or choice.candidate is None or choice.spec is None:
+                return choose(instruction, target, limits, device=self.device)
+            return choice.candidate.kernel, choice.spec
+
+        return chosen
 
     def limits(self) -> Limits:
         """The limits alone."""
         return Limits(**{entry.name: getattr(self, entry.name) for entry in fields(Limits)})
 
-    def write(self, instruction: Instruction, choice: Choice, log: PassLog) -> bool:
+    def write(self, choice: Choice, log: PassLog) -> bool:
         """Write one choice, unless it stands there."""
-        step = "choose a kernel"
+        step, config = "choose a kernel", choice.alternatives.config
+        instruction = choice.alternatives.instruction
         if not choice.kernel:
             log.miss(step, instruction, choice.reason)
             return False
-        if read_choice(instruction) == (choice.kernel, dict(choice.tile)):
+        if config.choice == (choice.kernel, dict(choice.tile)):
             return False
-        refused = refusal(instruction)
-        if refused:
+        if refused := config.refusal():
             log.miss(step, instruction, f"{choice.kernel} is not written: {refused}")
             return False
         if not log.allows():
             return False
         log.hit(step, instruction, f"{choice.kernel}{tile_text(choice.tile)}: {choice.reason}")
-        write_choice(instruction, choice.kernel, choice.tile)
+        config.write(choice.kernel, choice.tile)
         return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.own_bodies import own_fusion_bodies
 from hloopt.ir.walk import called_computations, callees_first, calls_by_attribute
@@ -53,15 +52,9 @@ def _check_size(module: Module) -> None:
             called = called_computations(instruction) if _runs_others(instruction) else ()
             size += sum(sizes[entry] for entry in called)
             if size > limit:
-                raise _too_many(module, instruction, limit)
+                most = f"that is more than {limit} instructions"
+                raise module.unsupported(instruction, f"each call gets code of its own: {most}")
         sizes[computation] = size
-
-
-def _too_many(module: Module, instruction: Instruction, limit: int) -> UnsupportedError:
-    text = f"{instruction.name}: each call gets code of its own: that is more than {limit} instructions"
-    if module.source is None or instruction.offset < 0:
-        return UnsupportedError(text, name=module.name)
-    return module.source.error(UnsupportedError, instruction.offset, text)
 
 
 def _runs_others(instruction: Instruction) -> bool:

@@ -10,8 +10,7 @@ from hloopt.analysis.contraction import of_convolution, of_dot
 from hloopt.analysis.windows import window_dims
 from hloopt.interpret import has_evaluation
 from hloopt.ir import Instruction
-from hloopt.kernels.elemental import elemental_problem
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.ops.traits import ELEMENTAL, SEQUENTIAL
 

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, result_groups
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.kernel import (
+    NO,
+    YES,
+    Efficiency,
+    Kernel,
+    Site,
+    Verdict,
+    elemental_problem,
+    overwritable,
+)
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS"]

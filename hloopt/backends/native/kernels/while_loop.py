@@ -13,11 +13,10 @@ from typing import Final
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.analysis.parallel_loop.host_way import block_units, host_way
 from hloopt.analysis.region import Region
-from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.families.reductions import accumulator_types
 from hloopt.kernels.families.while_per_thread import ThreadLoop, thread_loop
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
 
 __all__ = ["FINISH", "KERNELS", "blocks_of", "part_place"]

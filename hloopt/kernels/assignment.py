@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import field
-from typing import TYPE_CHECKING, TypeAlias
 
 from hloopt.analysis.effects import Effects
 from hloopt.analysis.trip_count import trip_count
@@ -16,27 +15,18 @@ from hloopt.interpret.tiling import is_tiled
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.agreement import disagreement
+from hloopt.kernels.kernel import ChooseKernel
 from hloopt.kernels.spec import Copy, KernelSpec, Place
 from hloopt.ops.traits import CONTROL_FLOW, FREE
 from hloopt.types import ArrayShape
 
-if TYPE_CHECKING:
-    from hloopt.kernels.kernel import Kernel
-
-__all__ = ["Choice", "Choices", "called", "make_choices"]
-
-Choice: TypeAlias = "Callable[[Instruction], tuple[Kernel, KernelSpec]]"
-"""The kernel of an instruction and how it runs; raises ``UnsupportedError`` where there is none."""
-
-"""Instructions that no step runs: their values are others'."""
-
-"""Instructions that run computations step by step."""
+__all__ = ["Assignment", "assign_kernels"]
 
 _START = KernelSpec("copy", steps=(Copy(Place("operand", 0), Place("result", 0)),))
 
 
 @dataclass
-class Choices:
+class Assignment:
     """What the steps of a program are made of.
 
     specs   how each instruction runs that has a kernel
@@ -51,50 +41,50 @@ class Choices:
     needed: set[Instruction] = field(default_factory=set)
 
 
-def make_choices(
+def assign_kernels(
     module: Module,
-    choose: Choice,
+    choose: ChooseKernel,
     free: AbstractSet[Instruction] = frozenset(),
     *,
     allow_host: bool = False,
-) -> Choices:
+) -> Assignment:
     """Ask for a kernel for every instruction that will run; for those that are ``free`` nothing has to.
 
     Raises ``UnsupportedError`` for the first that cannot be run, with the number of others; ``allow_host`` lets
     the interpreter evaluate those that have no kernel.
     """
-    chooser = _Chooser(module, choose, free, allow_host=allow_host)
-    chooser.computation(module.entry)
-    if chooser.errors:
-        error = _first(chooser.errors)
-        if chooser.hostable == len(chooser.errors):
+    assigner = _Assigner(module, choose, free, allow_host=allow_host)
+    assigner.computation(module.entry)
+    if assigner.errors:
+        error = _first(assigner.errors)
+        if assigner.hostable == len(assigner.errors):
             hint = "hloopt run --allow-host lets the interpreter evaluate what has no kernel"
             error.notes = (hint, *error.notes)
         raise error
-    return chooser.choices
+    return assigner.assignment
 
 
-def called(call: Instruction) -> Iterator[Computation]:
-    """The computations that a call, an asynchronous call or a conditional runs."""
-    yield from called_computations(call)
-
-
-class _Chooser:
+class _Assigner:
     def __init__(
-        self, module: Module, choose: Choice, free: AbstractSet[Instruction], *, allow_host: bool
+        self,
+        module: Module,
+        choose: ChooseKernel,
+        free: AbstractSet[Instruction],
+        *,
+        allow_host: bool,
     ) -> None:
         self.free = free
         self.module = module
         self.choose = choose
         self.allow_host = allow_host
-        self.choices = Choices()
+        self.assignment = Assignment()
         self.errors: list[UnsupportedError] = []
         self.hostable = 0
         self.effects = Effects(module)
 
     def computation(self, computation: Computation) -> None:
         needed = list(_needed(computation, self.effects))
-        self.choices.needed.update(needed)
+        self.assignment.needed.update(needed)
         for instruction in reversed(needed):
             if instruction.opcode in FREE or instruction in self.free:
                 self.check(instruction)
@@ -108,13 +98,13 @@ class _Chooser:
         if call.opcode == "while":
             self.loop(call)
         else:
-            for computation in called(call):
+            for computation in called_computations(call):
                 self.computation(computation)
 
     def loop(self, loop: Instruction) -> None:
         condition: Computation = loop.attributes["condition"]
         trips = None if any(map(self.effects.has, condition)) else trip_count(loop)
-        self.choices.trips[loop] = trips
+        self.assignment.trips[loop] = trips
         if trips is None:
             self.computation(condition)
         if trips != 0:
@@ -123,7 +113,7 @@ class _Chooser:
     def check(self, instruction: Instruction) -> bool:
         reason = _obstacle(instruction)
         if reason:
-            self.errors.append(_error(self.module, instruction, reason))
+            self.errors.append(self.module.unsupported(instruction, reason))
         return not reason
 
     def instruction(self, instruction: Instruction) -> None:
@@ -132,14 +122,14 @@ class _Chooser:
         if not instruction.shape.byte_size and not self.effects.has(instruction):
             return
         if instruction.opcode == "copy-start":
-            self.choices.specs[instruction] = _START
+            self.assignment.specs[instruction] = _START
             return
         try:
-            self.choices.specs[instruction] = self.choose(instruction)[1]
+            self.assignment.specs[instruction] = self.choose(instruction)[1]
         except UnsupportedError as error:
             hostable = _may_be_hosted(instruction)
             if self.allow_host and hostable:
-                self.choices.hosted.add(instruction)
+                self.assignment.hosted.add(instruction)
                 return
             self.hostable += hostable
             self.errors.append(error)
@@ -184,14 +174,6 @@ def _tiled(instruction: Instruction) -> str:
 
 def _may_be_hosted(instruction: Instruction) -> bool:
     return has_evaluation(instruction.opcode) and instruction.op.family != "async"
-
-
-def _error(module: Module, instruction: Instruction, reason: str) -> UnsupportedError:
-    text = f"{instruction.name}: {reason}"
-    source = module.source
-    if source is None or instruction.offset < 0:
-        return UnsupportedError(text, name=module.name)
-    return source.error(UnsupportedError, instruction.offset, text)
 
 
 def _first(errors: list[UnsupportedError]) -> UnsupportedError:
