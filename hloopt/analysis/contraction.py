@@ -14,12 +14,11 @@ from math import prod
 from typing import Final, Literal, TypeAlias
 
 from hloopt.analysis.layout import major_to_minor
-from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.interpret.library_calls import result_shape
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, ConvDims, DotDims, DType, WindowDim, dtype
+from hloopt.types import ArrayShape, ConvNumbers, DotDims, DType, WindowDim, dtype
 
 __all__ = [
     "Axis",
@@ -322,15 +321,13 @@ def of_convolution(instruction: Instruction) -> Contraction:
     Axes are in the order of the input's dimensions, so that the last ones move through neighbours.
     """
     lhs, rhs = instruction.operands[:2]
-    labels: ConvDims = instruction.attributes["dim_labels"]
-    feature_groups = instruction.attributes.get("feature_group_count", 1)
-    batch_groups = instruction.attributes.get("batch_group_count", 1)
-    groups = feature_groups * batch_groups
+    numbers = ConvNumbers.of(instruction.attributes)
+    labels, groups, batch_groups = numbers.labels, numbers.groups, numbers.batch_groups
     shape = result_shape(instruction)
     source, kernel, result = lhs.array.dims, rhs.array.dims, shape.dims
     features, inner = kernel[labels.kernel_output_feature], kernel[labels.kernel_input_feature]
     per_group, batch = features // groups, source[labels.input_batch] // batch_groups
-    windows = dict(zip(labels.input_spatial, window_dims(instruction), strict=True))
+    windows = dict(zip(labels.input_spatial, numbers.window.dims, strict=True))
     outputs = dict(zip(labels.input_spatial, labels.output_spatial, strict=True))
     m = AxisSizes("m", {labels.input_batch: batch} | {at: result[to] for at, to in outputs.items()})
     k = AxisSizes(
@@ -340,7 +337,9 @@ def of_convolution(instruction: Instruction) -> Contraction:
     rows, channels = m.of(labels.input_batch), k.of(labels.input_feature)
     left = {
         labels.input_batch: grouped(batch, rows) if batch_groups > 1 else at_axis(rows),
-        labels.input_feature: grouped(inner, channels) if feature_groups > 1 else at_axis(channels),
+        labels.input_feature: grouped(inner, channels)
+        if numbers.feature_groups > 1
+        else at_axis(channels),
     }
     right = {labels.kernel_output_feature: feature, labels.kernel_input_feature: at_axis(channels)}
     out = {labels.output_batch: at_axis(rows), labels.output_feature: feature}

@@ -21,7 +21,6 @@ from hloopt.analysis.contraction import (
     side_of,
     turned,
 )
-from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.interpret import cublas, cudnn
 from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape, target
@@ -158,7 +157,7 @@ def _backward_input(instruction: Instruction) -> Contraction:
     shape, groups = result_shape(instruction), _groups(instruction)
     inner = kernel.array.dims[labels.kernel_input_feature]
     per_group = kernel.array.dims[labels.kernel_output_feature] // groups
-    windows = dict(zip(labels.output_spatial, window_dims(instruction), strict=True))
+    windows = dict(zip(labels.output_spatial, instruction.window.dims, strict=True))
     inputs = dict(zip(labels.output_spatial, labels.input_spatial, strict=True))
     weights = dict(zip(labels.output_spatial, labels.kernel_spatial, strict=True))
     m = AxisSizes(
@@ -200,7 +199,7 @@ def _backward_filter(instruction: Instruction) -> Contraction:
     shape, groups = result_shape(instruction), _groups(instruction)
     inner = source.array.dims[labels.input_feature] // groups
     per_group = gradient.array.dims[labels.output_feature] // groups
-    windows = dict(zip(labels.input_spatial, window_dims(instruction), strict=True))
+    windows = dict(zip(labels.input_spatial, instruction.window.dims, strict=True))
     outputs = dict(zip(labels.input_spatial, labels.output_spatial, strict=True))
     weights = dict(zip(labels.input_spatial, labels.kernel_spatial, strict=True))
     m = AxisSizes(

@@ -11,7 +11,7 @@ from math import ceil, log2, prod
 
 from hloopt.analysis.library_calls import library_flops, result_bytes
 from hloopt.analysis.trip_count import counted_trips
-from hloopt.analysis.windows import valid_multiply_adds, window_dims
+from hloopt.analysis.windows import valid_multiply_adds
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import ALIASES, CONSTRAINTS, DEVICE_NUMBERS, MOVING, PLUMBING, op_table
@@ -163,15 +163,8 @@ def _convolution(_: _Analysis, instruction: Instruction) -> Cost:
     """
     labels = instruction.attributes["dim_labels"]
     lhs, rhs = (_first_array(operand.shape) for operand in instruction.operands[:2])
-    result = instruction.array
     groups = instruction.attributes.get("batch_group_count", 1)
-    spatial = 1
-    for axis, dimension in enumerate(window_dims(instruction)):
-        spatial *= valid_multiply_adds(
-            dimension,
-            lhs.dims[labels.input_spatial[axis]],
-            result.dims[labels.output_spatial[axis]],
-        )
+    spatial = valid_multiply_adds(instruction, lhs.dims, instruction.array.dims)
     batch = lhs.dims[labels.input_batch] // groups
     inputs = rhs.dims[labels.kernel_input_feature]
     outputs = rhs.dims[labels.kernel_output_feature]
@@ -186,19 +179,15 @@ def _reduce(analysis: _Analysis, instruction: Instruction) -> Cost:
     return region * max(0, source - result) + _all_bytes(instruction)
 
 
-def _window_size(instruction: Instruction) -> int:
-    return prod(dimension.size for dimension in window_dims(instruction))
-
-
 def _reduce_window(analysis: _Analysis, instruction: Instruction) -> Cost:
-    window = _window_size(instruction)
+    window = instruction.window.size
     result = elements_of(next(leaves(instruction.shape)))
     region = analysis.arithmetic(instruction.to_apply)
     return region * (max(0, window - 1) * result) + _all_bytes(instruction)
 
 
 def _select_and_scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
-    window = _window_size(instruction)
+    window = instruction.window.size
     source = elements_of(instruction.operands[1].shape)
     select = analysis.arithmetic(instruction.attributes["select"])
     scatter = analysis.arithmetic(instruction.attributes["scatter"])

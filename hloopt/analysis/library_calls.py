@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from hloopt.analysis.windows import valid_multiply_adds, window_dims
+from hloopt.analysis.windows import valid_multiply_adds
 from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
@@ -83,13 +83,7 @@ def _convolution(instruction: Instruction) -> int:
     """As many as the forward convolution has, whichever of its three arrays is the result."""
     source, kernel, result = convolution_arrays(instruction)
     labels = instruction.attributes["dim_labels"]
-    spatial = 1
-    for axis, dimension in enumerate(window_dims(instruction)):
-        spatial *= valid_multiply_adds(
-            dimension,
-            source.dims[labels.input_spatial[axis]],
-            result.dims[labels.output_spatial[axis]],
-        )
+    spatial = valid_multiply_adds(instruction, source.dims, result.dims)
     batch = source.dims[labels.input_batch]
     inputs = kernel.dims[labels.kernel_input_feature]
     outputs = kernel.dims[labels.kernel_output_feature]
@@ -122,7 +116,7 @@ def _problem(name: str, instruction: Instruction) -> str | None:
     if name not in _ROLES:
         return cublas.CHECKS[name](instruction)
     problem = cudnn.CHECKS[name](instruction)
-    rank = len(window_dims(instruction)) + 2
+    rank = len(instruction.window.dims) + 2
     if problem is None and any(one.rank != rank for one in convolution_arrays(instruction)):
         return "the ranks of its arrays do not suit its window"
     return problem

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, Window, WindowDim
+from hloopt.types import ConvDims, WindowDim, dilated
 
-__all__ = ["valid_multiply_adds", "window_dims"]
-
-
-def window_dims(instruction: Instruction) -> tuple[WindowDim, ...]:
-    """The window an instruction slides; of single elements where the text gives none."""
-    labels: ConvDims | None = instruction.attributes.get("dim_labels")
-    source = instruction.operands[0].array
-    rank = len(source.dims) if labels is None else len(labels.input_spatial)
-    return Window.given(instruction.attributes.get("window"), rank).dims
+__all__ = ["valid_multiply_adds", "valid_products"]
 
 
-def valid_multiply_adds(dimension: WindowDim, source: int, result: int) -> int:
-    """Pairs of result position and window element that read an input element, in one dimension.
+def valid_multiply_adds(
+    convolution: Instruction, source: Sequence[int], result: Sequence[int]
+) -> int:
+    """Pairs of output position and window element that read an input element, along space.
+
+    ``source`` and ``result`` are the dimensions of the input and of the output.
+    """
+    labels: ConvDims = convolution.attributes["dim_labels"]
+    dims = zip(convolution.window.dims, labels.input_spatial, labels.output_spatial, strict=True)
+    return prod(valid_products(dim, source[at], result[to]) for dim, at, to in dims)
+
+
+def valid_products(dim: WindowDim, source: int, result: int) -> int:
+    """As ``valid_multiply_adds``, in one dimension.
 
     Elements of the padding and of the holes that base dilation makes are not counted.  Linear in the
     window's size, whatever the number of positions.
     """
-    total = 0
-    dilated = (source - 1) * dimension.base_dilation + 1 if source else 0
-    for element in range(dimension.size):
-        offset = element * dimension.window_dilation - dimension.pad_low
-        total += _hits(offset, dimension.stride, result, dilated, dimension.base_dilation)
-    return total
+    limit = dilated(source, dim.base_dilation)
+    offsets = (element * dim.window_dilation - dim.pad_low for element in range(dim.size))
+    return sum(_hits(at, dim.stride, result, limit, dim.base_dilation) for at in offsets)
 
 
 def _hits(offset: int, stride: int, count: int, limit: int, step: int) -> int:

@@ -248,22 +248,15 @@ def _starts(
 def _gather(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
     operand, indices = instruction.operands
     dims = GatherDims.of(instruction.attributes)
-    gone = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    window = iter([index[dimension] for dimension in dims.offset_dims])
-    batch = [at for number, at in enumerate(index) if number not in dims.offset_dims]
-    position = [
-        Index(0) if dimension in gone else next(window) for dimension in range(operand.array.rank)
-    ]
+    batch = [index[at] for at in dims.batch_dims(len(index))]
+    position = dims.offsets_in(index, operand.array.rank, Index(0))
     for number, dimension in enumerate(dims.start_index_map):
-        where = list(batch)
-        if dims.index_vector_dim < indices.array.rank:
-            where.insert(dims.index_vector_dim, Index(number))
-        yield indices, tuple(where), block
+        where = dims.vector_place(batch, Index(number), indices.array.rank)
+        yield indices, where, block
         high = operand.array.dims[dimension] - dims.slice_sizes[dimension]
-        position[dimension] += w.start(indices, tuple(where), high)
-    for number, dimension in enumerate(dims.operand_batching_dims):
-        place = dims.start_indices_batching_dims[number]
-        position[dimension] += batch[place - (place > dims.index_vector_dim)]
+        position[dimension] += w.start(indices, where, high)
+    for dimension, place in dims.batching:
+        position[dimension] += batch[place]
     yield operand, tuple(position), block
 
 

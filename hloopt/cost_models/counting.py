@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import same_layout, transpose_is_bitcast
 from hloopt.analysis.library_calls import library_flops, result_bytes
-from hloopt.analysis.windows import valid_multiply_adds, window_dims
+from hloopt.analysis.windows import valid_multiply_adds
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import (
@@ -29,7 +29,7 @@ from hloopt.ops.traits import (
     REARRANGING,
     op_table,
 )
-from hloopt.types import ArrayShape, DotDims, elements_of, leaves
+from hloopt.types import ArrayShape, ConvNumbers, DotDims, elements_of, leaves
 
 if TYPE_CHECKING:
     from hloopt.cost_models.usage import UsageAnalysis
@@ -204,12 +204,8 @@ def _reduce(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
     return plain._replace(read=(*plain.read[:count], *inits), used=used)
 
 
-def _window_size(instruction: Instruction) -> int:
-    return prod(dimension.size for dimension in window_dims(instruction))
-
-
 def _reduce_window(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
-    window = _window_size(instruction)
+    window = instruction.window.size
     result = elements_of(next(leaves(instruction.shape)))
     source = instruction.operands[0].array
     region = analysis.region_flops(instruction.to_apply)
@@ -228,7 +224,7 @@ def _spread_dimension(instruction: Instruction) -> int:
 
     A window of ``2 n - 1`` elements with ``n - 1`` of padding on both sides of ``n`` elements.
     """
-    dims = window_dims(instruction)
+    dims = instruction.window.dims
     wide = [dimension for dimension in dims if dimension.size != 1]
     padded = [dimension for dimension in dims if dimension.pad_low or dimension.pad_high]
     if len(wide) != 1 or wide != padded or not isinstance(instruction.shape, ArrayShape):
@@ -243,7 +239,7 @@ def _select_and_scatter(analysis: UsageAnalysis, instruction: Instruction) -> Op
     source = elements_of(instruction.operands[1].shape)
     select = analysis.region_flops(instruction.attributes["select"])
     scatter = analysis.region_flops(instruction.attributes["scatter"])
-    compares = source * (_window_size(instruction) - 1)
+    compares = source * (instruction.window.size - 1)
     return _plain(instruction, select * compares + scatter * source)
 
 
@@ -261,20 +257,11 @@ def _dot(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
 
 def _convolution(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
     """Multiply-adds that fall neither into padding nor between dilated elements, two flops each."""
-    labels = instruction.attributes["dim_labels"]
-    lhs, result = instruction.operands[0].array, instruction.array
-    batch = lhs.dims[labels.input_batch] // instruction.attributes.get("batch_group_count", 1)
-    features = lhs.dims[labels.input_feature] // instruction.attributes.get(
-        "feature_group_count", 1
-    )
-    spatial = prod(
-        valid_multiply_adds(
-            dimension,
-            lhs.dims[labels.input_spatial[axis]],
-            result.dims[labels.output_spatial[axis]],
-        )
-        for axis, dimension in enumerate(window_dims(instruction))
-    )
+    numbers = ConvNumbers.of(instruction.attributes)
+    labels, lhs, result = numbers.labels, instruction.operands[0].array, instruction.array
+    batch = lhs.dims[labels.input_batch] // numbers.batch_groups
+    features = lhs.dims[labels.input_feature] // numbers.feature_groups
+    spatial = valid_multiply_adds(instruction, lhs.dims, result.dims)
     outputs = result.dims[labels.output_feature]
     return _plain(instruction, 2 * features * outputs * batch * spatial)
 

@@ -24,7 +24,6 @@ from hloopt.analysis.library_calls import (
     is_product_call,
     product_dims,
 )
-from hloopt.analysis.windows import window_dims
 from hloopt.cost_models.device_times import ModelOptions
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.roofline import product_of
@@ -117,7 +116,7 @@ def _convolution(
     groups = product.attributes.get("feature_group_count", 1)
     if not source.elements or not kernel.elements or not result.elements:
         return None
-    taps = prod(dim.size for dim in window_dims(product))
+    taps = product.window.size
     inputs = kernel.dims[labels.kernel_input_feature]
     features = max(1, kernel.dims[labels.kernel_output_feature] // groups)
     positions = result.elements // kernel.dims[labels.kernel_output_feature]

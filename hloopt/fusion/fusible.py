@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
@@ -13,7 +12,6 @@ from hloopt.analysis.layout import (
     transpose_is_bitcast,
 )
 from hloopt.analysis.reduction import is_unnested
-from hloopt.analysis.windows import window_dims
 from hloopt.ir import Instruction, walk
 from hloopt.ops.traits import (
     CHEAP,
@@ -137,7 +135,7 @@ def is_expensive_to_repeat(instruction: Instruction, ratio: int) -> bool:
             return False
         return not is_unnested(instruction) and source.elements > ratio * result.elements
     if instruction.opcode == "reduce-window":
-        return prod(dimension.size for dimension in window_dims(instruction)) > ratio
+        return instruction.window.size > ratio
     return False
 
 
@@ -146,7 +144,7 @@ def repeats_reads(instruction: Instruction) -> bool:
     if instruction.opcode in ("gather", "broadcast"):
         return instruction.array.elements > instruction.operands[0].array.elements
     if instruction.opcode == "reduce-window":
-        return any(dimension.size > dimension.stride for dimension in window_dims(instruction))
+        return any(dimension.size > dimension.stride for dimension in instruction.window.dims)
     return False
 
 

@@ -16,15 +16,14 @@ import numpy as np
 from hloopt.interpret.beyond import known, remember
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.failures import failure
-from hloopt.interpret.indexing import gather, scatter, start_indices, windows_of
+from hloopt.interpret.indexing import Windows, gather, scatter, start_indices
 from hloopt.interpret.movement import broadcast, pad
 from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.reshaping import result_sizes
 from hloopt.interpret.sizes import marks
-from hloopt.interpret.window import output_size
 from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
-from hloopt.types import ArrayShape, GatherDims, ScatterDims, Shape, TupleShape, Window, compatible
+from hloopt.types import ArrayShape, GatherDims, ScatterDims, Shape, TupleShape, compatible
 
 __all__ = [
     "EVALUATORS",
@@ -219,7 +218,7 @@ def _dynamic_update_slice(
 def _gather(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     operand, indices = arrays_of(values)
     shape, dims = instruction.operands[0].array, GatherDims.of(instruction.attributes)
-    windows, sizes, ends = windows_of(indices, dims), list(dims.slice_sizes), {}
+    windows, sizes, ends = Windows.of(indices, dims), list(dims.slice_sizes), {}
     for dim, size in enumerate(dims.slice_sizes):
         if _is_whole(shape, dim, size):
             sizes[dim] = operand.shape[dim]
@@ -235,11 +234,9 @@ def _scatter(instruction: Instruction, values: tuple[Value, ...], context: Conte
     arrays, count = arrays_of(values), len(values) // 2
     shapes = [operand.array for operand in instruction.operands]
     dims = ScatterDims.of(instruction.attributes)
-    inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = [dim for dim in range(shapes[0].rank) if dim not in inserted]
     sizes = list(arrays[count + 1].shape)
     full = set(dims.input_batching_dims)
-    for dim, axis in zip(window, dims.update_window_dims, strict=True):
+    for dim, axis in dims.windows(shapes[0].rank).items():
         if shapes[0].dims[dim] == shapes[count + 1].dims[axis]:
             sizes[axis] = shapes[0].dims[dim]
             full.add(dim)
@@ -280,8 +277,7 @@ def _guard_select_and_scatter(
 ) -> tuple[Value, ...]:
     """The operand has the sizes; the window says how many elements of the source count."""
     operand, source, init = arrays_of(values)
-    window = Window.given(instruction.attributes.get("window"), operand.ndim)
-    sizes = list(map(output_size, operand.shape, window.dims))
+    sizes = instruction.window.positions(operand.shape)
     for dimension, (given, needed) in enumerate(zip(source.shape, sizes, strict=True)):
         if given < needed:
             raise failure(

@@ -18,7 +18,7 @@ from hloopt.interpret.correlation import Geometry, Phase, slices_of_each
 from hloopt.interpret.linear import Product, check_precision, integral
 from hloopt.interpret.window import window_places
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, Window
+from hloopt.types import ConvNumbers, Window
 
 __all__ = ["CHECKS", "EVALUATORS", "convolution"]
 
@@ -40,34 +40,23 @@ class _Layout(NamedTuple):
     across: bool
 
 
-def convolution(
-    lhs: Array,
-    rhs: Array,
-    window: Window,
-    dims: ConvDims,
-    feature_groups: int = 1,
-    batch_groups: int = 1,
-) -> Array:
+def convolution(lhs: Array, rhs: Array, numbers: ConvNumbers) -> Array:
     """A convolution with any dimension numbers, dilations, reversal, and feature or batch groups.
 
     Operands are of one type; int64 wraps.  Padding and the gaps of a dilated ``lhs`` take no part in
     the sum (an infinite weight meets no zero there).  Raises ``ValueError`` when both group counts
     exceed 1, which HLO does not allow.
     """
-    if feature_groups > 1 and batch_groups > 1:
+    if numbers.feature_groups > 1 and numbers.batch_groups > 1:
         raise ValueError("feature_group_count and batch_group_count cannot both exceed 1")
     if lhs.dtype == np.int64:
-        terms = prod(rhs.shape) // max(1, rhs.shape[dims.kernel_output_feature])
-
-        def multiplied(x: Array, y: Array) -> Array:
-            return convolution(x, y, window, dims, feature_groups, batch_groups)
-
-        return integral(multiplied, lhs, rhs, terms)
-    geometry = Geometry(lhs.shape, rhs.shape, window, dims, feature_groups, batch_groups)
+        terms = rhs.size // max(1, rhs.shape[numbers.labels.kernel_output_feature])
+        return integral(lambda x, y: convolution(x, y, numbers), lhs, rhs, terms)
+    geometry = Geometry(lhs.shape, rhs.shape, numbers)
     result = np.zeros(geometry.shape, lhs.dtype)
     if result.size and rhs.size:
         x, kernel = geometry.operand(lhs), geometry.kernel(rhs)
-        _correlate(geometry, x, kernel, window, geometry.result(result))
+        _correlate(geometry, x, kernel, numbers.window, geometry.result(result))
     return result
 
 
@@ -88,8 +77,7 @@ def _correlate(geometry: Geometry, x: Array, kernel: Array, window: Window, out:
 
 def _multiply_places(x: Array, kernel: Array, window: Window, out: Array) -> None:
     """One place of the window after the other, each with the elements that it really meets."""
-    spatial, output = x.shape[2:-1], out.shape[2:-1]
-    places = [window_places(*args) for args in zip(spatial, window.dims, output, strict=True)]
+    places = list(map(window_places, x.shape[2:-1], window.dims))
     every = (slice(None), slice(None))
     for position in np.ndindex(*kernel.shape[1:-2]):
         met = [along[number] for along, number in zip(places, position, strict=True)]
@@ -194,16 +182,7 @@ def _windows(x: Array, phase: Phase, layout: _Layout) -> Array:
 
 def _convolution(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     operands = Product.of(instruction, values, context)
-    dims: ConvDims = instruction.attributes["dim_labels"]
-    window = Window.given(instruction.attributes.get("window"), len(dims.input_spatial))
-    total = convolution(
-        operands.lhs,
-        operands.rhs,
-        window,
-        dims,
-        instruction.attributes.get("feature_group_count", 1),
-        instruction.attributes.get("batch_group_count", 1),
-    )
+    total = convolution(operands.lhs, operands.rhs, ConvNumbers.of(instruction.attributes))
     return operands.result(total, instruction, context)
 
 

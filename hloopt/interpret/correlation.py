@@ -15,8 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.window import output_size
-from hloopt.types import ConvDims, Window, WindowDim
+from hloopt.types import ConvNumbers, Window, WindowDim, dilated
 from hloopt.types.shape import Dims
 
 __all__ = ["Geometry", "Phase", "Span", "slices", "slices_of_each"]
@@ -107,15 +106,8 @@ class Geometry:
     result   [groups, batch, outputs, features]
     """
 
-    def __init__(
-        self,
-        operand: Dims,
-        kernel: Dims,
-        window: Window,
-        dims: ConvDims,
-        feature_groups: int,
-        batch_groups: int,
-    ) -> None:
+    def __init__(self, operand: Dims, kernel: Dims, numbers: ConvNumbers) -> None:
+        dims, window = numbers.labels, numbers.window
         if (
             len(operand) != len(dims.input_spatial) + 2
             or len(kernel) != len(dims.kernel_spatial) + 2
@@ -124,17 +116,17 @@ class Geometry:
         self._dims = dims
         # What is decided by how operands lie, by their strides: there are few of them.
         self.plans: dict[Hashable, Any] = {}
-        self.groups = feature_groups * batch_groups
-        self._by_batch = batch_groups > 1
+        self.groups = numbers.groups
+        self._by_batch = numbers.batch_groups > 1
         space = tuple(operand[axis] for axis in dims.input_spatial)
-        self.batch = operand[dims.input_batch] // batch_groups
+        self.batch = operand[dims.input_batch] // numbers.batch_groups
         self.features = kernel[dims.kernel_input_feature]
         self.made = kernel[dims.kernel_output_feature] // self.groups
-        self.outputs = tuple(map(output_size, space, window.dims))
+        self.outputs = window.positions(space)
         order = (dims.output_batch, *dims.output_spatial, dims.output_feature)
-        sizes = [self.batch, *self.outputs, kernel[dims.kernel_output_feature]]
+        sizes = (self.batch, *self.outputs, kernel[dims.kernel_output_feature])
         # The result's dimensions, as its labels order them.
-        self.shape = tuple(sizes[order.index(axis)] for axis in range(len(order)))
+        self.shape = tuple(size for _, size in sorted(zip(order, sizes, strict=True)))
         self.meets_padding = _meets_padding(space, window, self.outputs)
         spans = [list(_spans(*one)) for one in zip(space, window.dims, self.outputs, strict=True)]
         self.phases = tuple(Phase(spans) for spans in product(*spans))
@@ -176,7 +168,7 @@ class Geometry:
 def _meets_padding(space: Sequence[int], window: Window, outputs: Sequence[int]) -> bool:
     """Whether a window reaches over an end, or over what lies between dilated elements of the end."""
     for size, dim, count in zip(space, window.dims, outputs, strict=True):
-        last = (count - 1) * dim.stride + (dim.size - 1) * dim.window_dilation - dim.pad_low
+        last = (count - 1) * dim.stride + dim.reach - 1 - dim.pad_low
         if dim.pad_low > 0 or last > (size - 1) * dim.base_dilation:
             return True
     return False
@@ -214,7 +206,7 @@ def _span(
     dilation = dim.window_dilation * every // dim.base_dilation
     count = len(range(start, outputs, period))
     positions = len(range(first, dim.size, every))
-    reach = (count - 1) * stride + (positions - 1) * dilation + 1
+    reach = dilated(count, stride) + dilated(positions, dilation) - 1
     begin, end = (min(max(at, 0), size) for at in (low, low + reach))
     return Span(
         slice(start, None, period),

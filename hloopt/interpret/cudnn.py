@@ -25,9 +25,18 @@ from hloopt.interpret.library_calls import (
     with_scratch,
 )
 from hloopt.ir import Instruction
-from hloopt.types import DTYPES, ArrayShape, ConvDims, TupleShape, Window, WindowDim
+from hloopt.types import (
+    DTYPES,
+    ArrayShape,
+    ConvDims,
+    ConvNumbers,
+    TupleShape,
+    Window,
+    WindowDim,
+    dilated,
+)
 
-__all__ = ["CHECKS", "EVALUATORS", "activation"]
+__all__ = ["CHECKS", "EVALUATORS", "activation", "transposed_window"]
 
 
 def _relu(x: Array) -> Array:
@@ -40,16 +49,15 @@ def _canonical(spatial: int) -> ConvDims:
     return ConvDims(0, 1, space, 1, 0, space, 0, 1, space, "")
 
 
-def _forward(
-    x: Array, kernel: Array, window: Window, dims: ConvDims, groups: int, result: ArrayShape
-) -> Array:
-    return convolution(x, kernel, window, dims, groups)
+def _forward(x: Array, kernel: Array, numbers: ConvNumbers, result: ArrayShape) -> Array:
+    return convolution(x, kernel, numbers)
 
 
 def _backward_input(
-    gradient: Array, kernel: Array, window: Window, dims: ConvDims, groups: int, result: ArrayShape
+    gradient: Array, kernel: Array, numbers: ConvNumbers, result: ArrayShape
 ) -> Array:
     """The transposed convolution: the gradient spread by the stride meets the kernel turned round."""
+    dims, groups = numbers.labels, numbers.feature_groups
     g = gradient.transpose([dims.output_batch, dims.output_feature, *dims.output_spatial])
     k = kernel.transpose(
         [dims.kernel_output_feature, dims.kernel_input_feature, *dims.kernel_spatial]
@@ -57,34 +65,33 @@ def _backward_input(
     features, inner, *space = k.shape
     k = k.reshape(groups, features // groups, inner, *space).swapaxes(1, 2)
     k = k.reshape(groups * inner, features // groups, *space)
-    turned = [axis + 2 for axis, dim in enumerate(window.dims) if not dim.reversal]
-    back = []
-    for dim, size, steps in zip(
-        window.dims, (result.dims[axis] for axis in dims.input_spatial), g.shape[2:], strict=True
-    ):
-        reach = (dim.size - 1) * dim.window_dilation
-        low = reach - dim.pad_low
-        high = size - (steps - 1) * dim.stride - 1 - low + reach
-        back.append(WindowDim(dim.size, 1, low, high, dim.stride, dim.window_dilation))
-    total = convolution(
-        g, np.flip(k, tuple(turned)), Window(tuple(back)), _canonical(len(back)), groups
-    )
+    sizes = [result.dims[axis] for axis in dims.input_spatial]
+    back = Window(tuple(map(transposed_window, numbers.window.dims, sizes, g.shape[2:])))
+    total = convolution(g, k, ConvNumbers(_canonical(len(space)), back, groups))
     return total.transpose(np.argsort([dims.input_batch, dims.input_feature, *dims.input_spatial]))
 
 
-def _backward_filter(
-    x: Array, gradient: Array, window: Window, dims: ConvDims, groups: int, result: ArrayShape
-) -> Array:
+def transposed_window(dim: WindowDim, size: int, steps: int) -> WindowDim:
+    """The window that the gradient of an input of ``size`` slides over the gradient of ``steps`` outputs."""
+    low = dim.reach - 1 - dim.pad_low
+    high = size - dilated(steps, dim.stride) - low + dim.reach - 1
+    return WindowDim(
+        dim.size, 1, low, high, dim.stride, dim.window_dilation, reversal=not dim.reversal
+    )
+
+
+def _backward_filter(x: Array, gradient: Array, numbers: ConvNumbers, result: ArrayShape) -> Array:
     """The gradient of the kernel: a convolution over the batch whose window is the output's gradient."""
+    dims, window, groups = numbers.labels, numbers.window, numbers.feature_groups
     x = x.transpose([dims.input_feature, dims.input_batch, *dims.input_spatial])
     g = gradient.transpose([dims.output_feature, dims.output_batch, *dims.output_spatial])
     across = []
     for dim, size, steps in zip(window.dims, x.shape[2:], g.shape[2:], strict=True):
-        reach = (dim.size - 1) * dim.window_dilation + (steps - 1) * dim.stride + 1
-        high = reach - size - dim.pad_low
+        high = dim.reach + dilated(steps, dim.stride) - 1 - size - dim.pad_low
         across.append(WindowDim(steps, dim.window_dilation, dim.pad_low, high, 1, dim.stride))
+    over_batch = ConvNumbers(_canonical(len(across)), Window(tuple(across)))
     parts = [
-        convolution(ours, theirs, Window(tuple(across)), _canonical(len(across))).swapaxes(0, 1)
+        convolution(ours, theirs, over_batch).swapaxes(0, 1)
         for ours, theirs in zip(np.split(x, groups), np.split(g, groups), strict=True)
     ]
     reversed_axes = tuple(axis + 2 for axis, dim in enumerate(window.dims) if dim.reversal)
@@ -148,11 +155,8 @@ def _conv(instruction: Instruction, values: tuple[Value, ...], context: Context)
     """activation(scale conv(lhs, rhs) + side_scale side + bias), rounded once."""
     settings = config(instruction, "cudnn_conv_backend_config")
     lhs, rhs, *others = operands_of(instruction, values, context)
-    dims: ConvDims = instruction.attributes["dim_labels"]
-    window = Window.given(instruction.attributes.get("window"), len(dims.input_spatial))
-    groups = instruction.attributes.get("feature_group_count", 1)
-    result = result_shape(instruction)
-    total = _CONVOLUTIONS[target(instruction)](lhs, rhs, window, dims, groups, result)
+    numbers = ConvNumbers.of(instruction.attributes)
+    total = _CONVOLUTIONS[target(instruction)](lhs, rhs, numbers, result_shape(instruction))
     kind = total.dtype
     with np.errstate(all="ignore"):
         total = total * float(settings.get("conv_result_scale", 1))
@@ -160,7 +164,7 @@ def _conv(instruction: Instruction, values: tuple[Value, ...], context: Context)
             total = total + float(settings.get("side_input_scale", 1)) * others[1]
         if others:
             along = [1] * total.ndim
-            along[dims.output_feature] = -1
+            along[numbers.labels.output_feature] = -1
             total = total + others[0].reshape(along)
         activate = _CONV_ACTIVATIONS[activation(settings)](settings)
         total = activate(total)
@@ -206,9 +210,7 @@ def _conv_graph(instruction: Instruction, values: tuple[Value, ...], context: Co
     come after the result.
     """
     lhs, rhs, *others = operands_of(instruction, values, context)
-    dims: ConvDims = instruction.attributes["dim_labels"]
-    window = Window.given(instruction.attributes.get("window"), len(dims.input_spatial))
-    groups = instruction.attributes.get("feature_group_count", 1)
+    numbers = ConvNumbers.of(instruction.attributes)
     found: dict[int, Array] = {}
     results: list[Array] = [np.zeros(())]
     for node in _graph(instruction):
@@ -216,7 +218,7 @@ def _conv_graph(instruction: Instruction, values: tuple[Value, ...], context: Co
         taken = [found[number] for number in node.takes]
         with np.errstate(all="ignore"):
             if node.name == "conv":
-                step = convolution(lhs, rhs, window, dims, groups)
+                step = convolution(lhs, rhs, numbers)
             elif node.name in _UNARY:
                 step = _UNARY[node.name](*taken)
             else:

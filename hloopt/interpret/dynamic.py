@@ -28,11 +28,10 @@ from hloopt.ops.traits import (
 from hloopt.types import (
     UNBOUNDED,
     ArrayShape,
-    ConvDims,
+    ConvNumbers,
     ScatterDims,
     Shape,
     TupleShape,
-    Window,
     leaves,
 )
 
@@ -117,8 +116,8 @@ def _passed(instruction: Instruction) -> Iterator[tuple[Shape, Shape]]:
 
 def _check_reduce_window(instruction: Instruction) -> str | None:
     shape = instruction.operands[0].array
-    window = Window.given(instruction.attributes.get("window"), shape.rank)
-    for dimension, (mark, entry) in enumerate(zip(marks(shape), window.dims, strict=True)):
+    window = instruction.window.dims
+    for dimension, (mark, entry) in enumerate(zip(marks(shape), window, strict=True)):
         if mark and (entry.pad_low or entry.pad_high or entry.base_dilation != 1):
             return (
                 f"the dynamic dimension {dimension} of {shape} is padded or dilated, which XLA leaves "
@@ -129,12 +128,11 @@ def _check_reduce_window(instruction: Instruction) -> str | None:
 
 def _check_convolution(instruction: Instruction) -> str | None:
     lhs, rhs = (operand.array for operand in instruction.operands[:2])
-    dims: ConvDims = instruction.attributes["dim_labels"]
-    grouped = [
-        *([dims.input_feature] if instruction.attributes.get("feature_group_count", 1) > 1 else []),
-        *([dims.input_batch] if instruction.attributes.get("batch_group_count", 1) > 1 else []),
-    ]
-    if any(marks(lhs)[dim] for dim in grouped):
+    numbers = ConvNumbers.of(instruction.attributes)
+    dims = numbers.labels
+    if (numbers.feature_groups > 1 and marks(lhs)[dims.input_feature]) or (
+        numbers.batch_groups > 1 and marks(lhs)[dims.input_batch]
+    ):
         return f"a dynamic dimension of {lhs} is divided into groups"
     if any(mark and dim != dims.kernel_input_feature for dim, mark in enumerate(marks(rhs))):
         return f"the kernel {rhs} has other dynamic dimensions than the input features"
@@ -144,9 +142,7 @@ def _check_convolution(instruction: Instruction) -> str | None:
 def _check_scatter(instruction: Instruction) -> str | None:
     target, updates = instruction.operands[0].array, instruction.operands[-1].array
     dims = ScatterDims.of(instruction.attributes)
-    inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = [dim for dim in range(target.rank) if dim not in inserted]
-    for dim, axis in zip(window, dims.update_window_dims, strict=True):
+    for dim, axis in dims.windows(target.rank).items():
         if marks(updates)[axis] and updates.dims[axis] != target.dims[dim]:
             return f"windows of a dynamic size that are a part of dimension {dim} of {target}"
     return None

@@ -23,7 +23,6 @@ __all__ = [
     "gather",
     "scatter",
     "start_indices",
-    "windows_of",
 ]
 
 
@@ -71,25 +70,17 @@ class Windows:
     batch: tuple[int, ...]
     starts: dict[int, Array]
 
-
-def _windows(
-    indices: Array,
-    index_vector_dim: int,
-    index_map: Sequence[int],
-    batching: Sequence[int],
-    indices_batching: Sequence[int],
-) -> Windows:
-    if index_vector_dim == indices.ndim:
-        indices = indices[..., np.newaxis]
-    vectors = np.moveaxis(indices, index_vector_dim, -1)
-    batch = vectors.shape[:-1]
-    starts = {dim: _as_int64(vectors[..., k]) for k, dim in enumerate(index_map)}
-    for dim, indices_dim in zip(batching, indices_batching, strict=True):
-        axis = indices_dim - (indices_dim > index_vector_dim)
-        place = [1] * len(batch)
-        place[axis] = batch[axis]
-        starts[dim] = np.broadcast_to(np.arange(batch[axis]).reshape(place), batch)
-    return Windows(batch, starts)
+    @staticmethod
+    def of(indices: Array, dims: GatherDims | ScatterDims) -> Windows:
+        """As the indices say, not clamped."""
+        if dims.index_vector_dim == indices.ndim:
+            indices = indices[..., np.newaxis]
+        vectors = np.moveaxis(indices, dims.index_vector_dim, -1)
+        batch = vectors.shape[:-1]
+        starts = {dim: _as_int64(vectors[..., k]) for k, dim in enumerate(dims.index_map)}
+        for dim, axis in dims.batching:
+            starts[dim] = np.broadcast_to(_along(axis, len(batch), batch[axis]), batch)
+        return Windows(batch, starts)
 
 
 def _as_int64(indices: Array) -> Array:
@@ -98,27 +89,15 @@ def _as_int64(indices: Array) -> Array:
     return indices.astype(np.int64)
 
 
-def windows_of(indices: Array, dims: GatherDims) -> Windows:
-    """Where the windows of a gather start, before they are clamped."""
-    return _windows(
-        indices,
-        dims.index_vector_dim,
-        dims.start_index_map,
-        dims.operand_batching_dims,
-        dims.start_indices_batching_dims,
-    )
-
-
 def gather(operand: Array, indices: Array, dims: GatherDims) -> Array:
     """Slices of ``operand`` at ``indices``, clamped so that each is inside.
 
     Offset dimensions of the result are those of the slices (collapsed and batching ones left
     out), the others are those of the indices.  Slices without elements, of a dropped dimension too, give zeros.
     """
-    windows = windows_of(indices, dims)
+    windows = Windows.of(indices, dims)
     sizes = dims.slice_sizes
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    offset = [dim for dim in range(operand.ndim) if dim not in dropped]
+    offset = dims.window_dims(operand.ndim)
     # A dimension taken whole starts at 0 after clamping, and stays a plain dimension.
     whole = [dim for dim in offset if sizes[dim] == operand.shape[dim]]
     partial = [dim for dim in offset if dim not in whole]
@@ -175,19 +154,10 @@ def scatter(
     """
     if not operands[0].size or not updates[0].size:
         return [operand.copy() for operand in operands]
-    windows = _windows(
-        indices,
-        dims.index_vector_dim,
-        dims.scatter_dims_to_operand_dims,
-        dims.input_batching_dims,
-        dims.scatter_indices_batching_dims,
-    )
+    windows = Windows.of(indices, dims)
     shape = operands[0].shape
-    inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = [dim for dim in range(len(shape)) if dim not in inserted]
-    size = [1] * len(shape)
-    for dim, axis in zip(window, dims.update_window_dims, strict=True):
-        size[dim] = updates[0].shape[axis]
+    window = dims.windows(len(shape))
+    size = dims.window_sizes(len(shape), updates[0].shape)
     whole = [dim for dim in window if size[dim] == shape[dim] and dim not in windows.starts]
     partial = [dim for dim in window if dim not in whole]
     picked = [dim for dim in range(len(shape)) if dim not in whole]
@@ -195,8 +165,7 @@ def scatter(
     for dim, start in windows.starts.items():
         inside &= (start >= 0) & (start <= shape[dim] - size[dim])
     rows = _target_rows(windows, shape, size, picked, partial)[inside].reshape(-1)
-    axes = [axis for axis in range(updates[0].ndim) if axis not in dims.update_window_dims]
-    axes += [dims.update_window_dims[window.index(dim)] for dim in partial + whole]
+    axes = [*dims.batch_dims(updates[0].ndim), *(window[dim] for dim in partial + whole)]
     block = prod(shape[dim] for dim in whole)
     order = [*picked, *whole]
     targets = [

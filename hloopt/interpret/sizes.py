@@ -17,7 +17,7 @@ from hloopt.interpret.failures import failure
 from hloopt.ir import Instruction
 from hloopt.types import (
     ArrayShape,
-    ConvDims,
+    ConvNumbers,
     DotDims,
     GatherDims,
     ScatterDims,
@@ -96,8 +96,9 @@ def _ties(instruction: Instruction) -> Iterator[Tie]:
         yield from _pairs(dims.lhs_batch, dims.rhs_batch)
         yield from _pairs(dims.lhs_contracting, dims.rhs_contracting)
     elif opcode == "convolution":
-        labels: ConvDims = instruction.attributes["dim_labels"]
-        if instruction.attributes.get("feature_group_count", 1) == 1:
+        numbers = ConvNumbers.of(instruction.attributes)
+        labels = numbers.labels
+        if numbers.feature_groups == 1:
             yield from _pairs([labels.input_feature], [labels.kernel_input_feature])
     elif opcode == "gather":
         slices = GatherDims.of(instruction.attributes)
@@ -140,14 +141,11 @@ def _scatter(instruction: Instruction) -> Iterator[Tie]:
     target, indices, updates = operands[0].array, operands[count].array, operands[count + 1].array
     every = range(count + 1, len(operands))
     yield from _same(range(count), range(target.rank))
-    inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = [dim for dim in range(target.rank) if dim not in inserted]
-    for dim, axis in zip(window, dims.update_window_dims, strict=True):
+    for dim, axis in dims.windows(target.rank).items():
         if target.dims[dim] == updates.dims[axis]:
             yield Tie(((0, dim), *((at, axis) for at in every)))
-    batch = [dim for dim in range(indices.rank) if dim != dims.index_vector_dim]
-    scattered = [axis for axis in range(updates.rank) if axis not in dims.update_window_dims]
-    for dim, axis in zip(batch, scattered, strict=True):
+    batch = dims.batch_of(range(indices.rank))
+    for dim, axis in zip(batch, dims.batch_dims(updates.rank), strict=True):
         # XLA gives indices beyond the size a place outside; it does not look at the updates'.
         yield Tie(((count, dim), *((at, axis) for at in every)), leads=True)
     for dim, axis in zip(dims.input_batching_dims, dims.scatter_indices_batching_dims, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from math import prod
 
 import numpy as np
 
@@ -15,11 +14,10 @@ from hloopt.interpret.reducer import Apply, Reducer, reducer_of, rounded_results
 from hloopt.interpret.regions import passed
 from hloopt.interpret.scalars import FEW_LANES, running
 from hloopt.ir import Instruction
-from hloopt.types import Window, WindowDim
+from hloopt.types import Window, WindowDim, dilated
 
 __all__ = [
     "EVALUATORS",
-    "output_size",
     "reduce_window",
     "select_and_scatter",
     "window_places",
@@ -29,25 +27,13 @@ __all__ = [
 _MANY_POSITIONS = 64
 
 
-def output_size(size: int, window: WindowDim) -> int:
-    """How many places a window has along a dimension of ``size``.
-
-    floor((dilated base + pad_low + pad_high - dilated window) / stride) + 1, never below 0, where
-    a dilated size is (size - 1) * dilation + 1.
-    """
-    base = (size - 1) * window.base_dilation + 1 if size else 0
-    reach = (window.size - 1) * window.window_dilation + 1 if window.size else 0
-    room = base + window.pad_low + window.pad_high - reach
-    return room // window.stride + 1 if room >= 0 else 0
-
-
-def window_places(size: int, window: WindowDim, output: int) -> list[tuple[slice, slice]]:
+def window_places(size: int, window: WindowDim) -> list[tuple[slice, slice]]:
     """For each window position: the operand's elements it meets, and at which outputs.
 
     Output ``o`` meets element ``i`` at position ``w`` where
     ``o * stride + w * window_dilation - pad_low == i * base_dilation``.
     """
-    reach = (output - 1) * window.stride + 1 if output else 0
+    reach = dilated(window.positions(size), window.stride)
     return [
         place(
             size,
@@ -69,22 +55,19 @@ def reduce_window(
     accumulated in double precision, in any order; the caller rounds them to the element type.
     """
     dims = operands[0].shape
-    output = tuple(map(output_size, dims, window.dims))
+    output = window.positions(dims)
     combine = reducer.combine()
     if reducer.wide is not None:
         operands = [x.astype(reducer.dtypes[0].compute).astype(reducer.wide) for x in operands]
         inits = [init.astype(reducer.wide) for init in inits]
-    sizes = [dim.size for dim in window.dims]
-    if prod(sizes) > _MANY_POSITIONS:
+    if window.size > _MANY_POSITIONS:
         running = _running_axis(dims, window, output)
         if running is not None and (reducer.accumulating is not None or not reducer.groupable):
             return _running(operands, inits, running, window.dims[running], output, reducer)
         if reducer.groupable:
             return _by_doubling(operands, inits, window, output, combine)
     results = [np.full(output, init) for init in inits]
-    for places in product(
-        *[window_places(*args) for args in zip(dims, window.dims, output, strict=True)]
-    ):
+    for places in product(*map(window_places, dims, window.dims)):
         source = tuple(where for where, _ in places)
         target = tuple(where for _, where in places)
         new = combine([r[target] for r in results], [x[source] for x in operands])
@@ -161,7 +144,7 @@ def _along(
     """All windows along one axis, and where (shaped to broadcast along it) they met any element."""
     size = arrays[0].shape[axis]
     step = window.window_dilation
-    length = (output - 1) * window.stride + 1 if output else 0
+    length = dilated(output, window.stride)
     span = length + (window.size - 1) * step
     source, target = place(size, window.pad_low, window.base_dilation - 1, span)
     alive = np.zeros(span, np.bool_)
@@ -242,8 +225,7 @@ def select_and_scatter(
     chosen = np.zeros(output, operand.dtype)
     where = np.full(output, -1, np.int64)
     flat = np.arange(operand.size).reshape(dims)
-    places_by_axis = [window_places(*args) for args in zip(dims, window.dims, output, strict=True)]
-    for places in product(*places_by_axis):
+    for places in product(*map(window_places, dims, window.dims)):
         inside = tuple(where_ for where_, _ in places)
         at = tuple(where_ for _, where_ in places)
         candidate = operand[inside]
@@ -257,17 +239,11 @@ def select_and_scatter(
     return result.reshape(dims)
 
 
-def _window(instruction: Instruction) -> Window:
-    return Window.given(
-        instruction.attributes.get("window"), len(instruction.operands[0].array.dims)
-    )
-
-
 def _reduce_window(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     arrays = arrays_of(values)
     count = len(arrays) // 2
     reducer = reducer_of(instruction.attributes["to_apply"], context)
-    results = reduce_window(arrays[:count], arrays[count:], _window(instruction), reducer)
+    results = reduce_window(arrays[:count], arrays[count:], instruction.window, reducer)
     return rounded_results(results, reducer, instruction, context)
 
 
@@ -281,7 +257,7 @@ def _select_and_scatter(
     def select(selected: Array, candidate: Array) -> Array:
         return array_of(context.apply(region, passed(region, [selected, candidate], context)))
 
-    return select_and_scatter(operand, source, init, _window(instruction), select, reducer)
+    return select_and_scatter(operand, source, init, instruction.window, select, reducer)
 
 
 EVALUATORS: Mapping[str, Evaluator] = {

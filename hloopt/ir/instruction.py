@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloopt.ops import OPS, OpDef, attributes_of, op_of
-from hloopt.types import ArrayShape, Literal, Metadata, Shape, TupleShape
+from hloopt.types import ArrayShape, Literal, Metadata, Shape, TupleShape, Window
 
 if TYPE_CHECKING:
     from hloopt.ir.computation import Computation
@@ -126,6 +126,12 @@ class Instruction:
         if not isinstance(self.shape, ArrayShape):
             raise TypeError(f"{self.name} has shape {self.shape}, not an array")
         return self.shape
+
+    @property
+    def window(self) -> Window:
+        """The window that the op slides over its first operand: single elements where the text gives none."""
+        rank = 0 if "dim_labels" in self.attributes else self.operands[0].array.rank
+        return Window.of(self.attributes, rank)
 
     @property
     def elements(self) -> tuple[Shape, ...]:

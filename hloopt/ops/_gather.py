@@ -46,41 +46,33 @@ def infer_gather(args: InferArgs) -> Shape:
         ("start_index_map", dims.start_index_map),
     )
     _check_slice_sizes(args, operand, dims)
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    window = [size for dim, size in enumerate(dims.slice_sizes) if dim not in dropped]
+    window = dims.kept_sizes
     if len(dims.offset_dims) != len(window):
         raise error(
             args,
             f"offset_dims={braces(dims.offset_dims)} must have {len(window)} entries, one for each "
             "dimension that is neither collapsed nor batching",
         )
-    batch = _batch_sizes(indices, dims.index_vector_dim)
+    batch = dims.batch_of(indices.dims)
     rank = len(batch) + len(window)
     check_dimensions(args, "offset_dims", dims.offset_dims, rank)
     _check_sorted(args, "offset_dims", dims.offset_dims)
     offsets = set(dims.offset_dims)
-    of_batch = zip(batch, _batch_marks(indices, dims.index_vector_dim), strict=True)
-    of_window = zip(window, _window_marks(operand, dims, dropped), strict=True)
+    marks = indices.dynamic or (False,) * indices.rank
+    of_batch = zip(batch, dims.batch_of(marks), strict=True)
+    of_window = zip(window, _window_marks(operand, dims), strict=True)
     placed = [next(of_window if dim in offsets else of_batch) for dim in range(rank)]
     return result(
         args, operand.dtype, [size for size, _ in placed], tuple(mark for _, mark in placed)
     )
 
 
-def _batch_marks(indices: ArrayShape, vector: int) -> list[bool]:
-    """Which batch dimensions are dynamic: those of the indices that are."""
-    marks = indices.dynamic or (False,) * indices.rank
-    return [mark for dim, mark in enumerate(marks) if dim != vector]
-
-
-def _window_marks(operand: ArrayShape, dims: GatherDims, dropped: set[int]) -> list[bool]:
+def _window_marks(operand: ArrayShape, dims: GatherDims) -> list[bool]:
     """Which offset dimensions are dynamic: whole slices of dynamic dimensions."""
     marks = operand.dynamic or (False,) * operand.rank
-    sizes = zip(marks, dims.slice_sizes, operand.dims, strict=True)
     return [
-        mark and size == whole
-        for dim, (mark, size, whole) in enumerate(sizes)
-        if dim not in dropped
+        marks[dim] and dims.slice_sizes[dim] == operand.dims[dim]
+        for dim in dims.window_dims(operand.rank)
     ]
 
 
@@ -161,8 +153,7 @@ def _check_scatter_dims(
     _check_sorted(args, "inserted_window_dims", dims.inserted_window_dims)
     check_dimensions(args, "update_window_dims", dims.update_window_dims, update.rank)
     _check_sorted(args, "update_window_dims", dims.update_window_dims)
-    dropped = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    kept = [dim for dim in range(source.rank) if dim not in dropped]
+    kept = dims.window_dims(source.rank)
     if len(kept) != len(dims.update_window_dims):
         raise error(
             args,
@@ -176,9 +167,8 @@ def _check_scatter_dims(
                 args,
                 f"update dimension {window} has size {size}, input dimension {dim} only {whole}",
             )
-    windows = set(dims.update_window_dims)
-    scattered = [size for dim, size in enumerate(update.dims) if dim not in windows]
-    batch = _batch_sizes(indices, vector)
+    scattered = [update.dims[dim] for dim in dims.batch_dims(update.rank)]
+    batch = list(dims.batch_of(indices.dims))
     if not dims_agree(scattered, batch):
         raise error(
             args,
@@ -231,7 +221,3 @@ def _check_batching(
 def _check_sorted(args: InferArgs, name: str, dims: Sequence[int]) -> None:
     if list(dims) != sorted(dims):
         raise error(args, f"{name}={braces(dims)} must be in increasing order")
-
-
-def _batch_sizes(indices: ArrayShape, vector: int) -> list[int]:
-    return [size for dim, size in enumerate(indices.dims) if dim != vector]

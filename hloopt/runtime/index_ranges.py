@@ -86,10 +86,7 @@ def _indices(instruction: Instruction) -> Iterator[tuple[Instruction, int]]:
     elif instruction.opcode == "scatter":
         count = (len(operands) - 1) // 2
         dims, scatter = operands[0].array.dims, ScatterDims.of(instruction.attributes)
-        updates = operands[count + 1].array.dims
-        windows = iter(sorted(scatter.update_window_dims))
-        outside = {*scatter.inserted_window_dims, *scatter.input_batching_dims}
-        sizes = [1 if axis in outside else updates[next(windows)] for axis in range(len(dims))]
+        sizes = scatter.window_sizes(len(dims), operands[count + 1].array.dims)
         limits = [dims[axis] - sizes[axis] + 1 for axis in scatter.scatter_dims_to_operand_dims]
         if limits:
             yield operands[count], max(1, min(limits))

@@ -22,10 +22,6 @@ A, B, C = var("A", _is_array), var("B", _is_array), var("C")
 _NOTHING = PaddingDim(0, 0, 0)
 
 
-def _window(root: Instruction, spatial: int) -> tuple[WindowDim, ...]:
-    return Window.given(root.attributes.get("window"), spatial).dims
-
-
 def _sums_nothing(match: Match) -> Instruction | None:
     root = match.root
     if any(not operand.is_array for operand in root.operands):
@@ -53,7 +49,7 @@ def _of_padded_input(match: Match) -> Instruction | None:
         return None
     window = padded_window(
         match,
-        _window(root, len(dims.input_spatial)),
+        root.window.dims,
         [paddings[dim] for dim in dims.input_spatial],
     )
     if window is None:
@@ -69,7 +65,7 @@ def _of_dilated_kernel(match: Match) -> Instruction | None:
     if paddings is None:
         return None
     window: list[WindowDim] = []
-    pairs = zip(_window(root, len(dims.kernel_spatial)), dims.kernel_spatial, strict=True)
+    pairs = zip(root.window.dims, dims.kernel_spatial, strict=True)
     for entry, dim in pairs:
         padding = paddings[dim]
         if padding.low or padding.high or (padding.interior and entry.window_dilation != 1):
@@ -101,7 +97,7 @@ def _of_single_places(match: Match) -> Instruction | None:
     """A kernel of one place: a product of matrices, whose sums may be made in another order."""
     root, dims = match.root, conv_dims(match.root)
     exact = root.array.dtype.kind in INTEGER
-    if any(entry != WindowDim(1) for entry in _window(root, len(dims.input_spatial))):
+    if any(entry != WindowDim(1) for entry in root.window.dims):
         return None
     if len(root.operands) != 2 or not root.array.elements:
         return None

@@ -158,9 +158,7 @@ def _takes_all(match: Match) -> Instruction | None:
     operand = root.operands[0]
     if dims.slice_sizes != operand.array.dims or not operand.array.elements:
         return None
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    sizes = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dropped)
-    inner = match.make("reshape", operand, shape=resized(operand.array, sizes))
+    inner = match.make("reshape", operand, shape=resized(operand.array, dims.kept_sizes))
     return match.result("broadcast", inner, dimensions=dims.offset_dims)
 
 
@@ -168,8 +166,7 @@ def _of_pad(match: Match) -> Instruction | None:
     """Dimensions that are taken whole may be padded after."""
     root, dims = match.root, GatherDims.of(match.root.attributes)
     pad, source = root.operands[0], match.A.array
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    offsets = [dim for dim in range(source.rank) if dim not in dropped]
+    offsets = dims.window_dims(source.rank)
     nothing = PaddingDim(0, 0, 0)
     after = [nothing] * root.array.rank
     sizes, result = list(dims.slice_sizes), list(root.array.dims)
@@ -177,7 +174,7 @@ def _of_pad(match: Match) -> Instruction | None:
         if padding == nothing:
             continue
         whole = dims.slice_sizes[dim] == pad.array.dims[dim]
-        if not whole or dim in dropped or dim in dims.start_index_map or not source.dims[dim]:
+        if not whole or dim not in offsets or dim in dims.start_index_map or not source.dims[dim]:
             return None
         place = dims.offset_dims[offsets.index(dim)]
         after[place] = padding

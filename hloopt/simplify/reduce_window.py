@@ -21,10 +21,6 @@ A, B, INIT = variables("A B INIT")
 _WHOLE = {"f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24}
 
 
-def _window(root: Instruction) -> tuple[WindowDim, ...]:
-    return Window.given(root.attributes.get("window"), root.operands[0].array.rank).dims
-
-
 def padded_window(
     match: Match, window: Sequence[WindowDim], paddings: Sequence[PaddingDim]
 ) -> Window | None:
@@ -46,7 +42,7 @@ def _single_positions(match: Match) -> Instruction | None:
     root = match.root
     count = len(root.operands) // 2
     values, inits = root.operands[:count], root.operands[count:]
-    window = _window(root)
+    window = root.window.dims
     if any(replace(dim, stride=1) != WindowDim(1) for dim in window):
         return None
     region = root.attributes["to_apply"]
@@ -73,7 +69,7 @@ def _single_positions(match: Match) -> Instruction | None:
 def _whole_dimensions(match: Match) -> Instruction | None:
     """One window over each of some dimensions, single elements of the others."""
     root, source = match.root, match.A.array
-    window = _window(root)
+    window = root.window.dims
     if not is_plain(root) or not root.array.elements:
         return None
     whole = []
@@ -114,7 +110,7 @@ def _of_pad(match: Match) -> Instruction | None:
     zero = opcode == "add" and kind == FLOAT and value is not None and not float(value)
     if opcode not in IDEMPOTENT and not zero and not is_neutral(match, opcode, match.INIT, match.A):
         return None
-    window = padded_window(match, _window(root), pad.attributes["padding"])
+    window = padded_window(match, root.window.dims, pad.attributes["padding"])
     if window is None:
         return None
     attributes = {**root.attributes, "window": window}
@@ -124,7 +120,7 @@ def _of_pad(match: Match) -> Instruction | None:
 def _one_element_each(match: Match) -> Instruction | None:
     """Every window meets the one element of each dimension that it moves along."""
     root, source = match.root, match.A.array
-    window = _window(root)
+    window = root.window.dims
     if not is_plain(root) or root.array.dims == source.dims:
         return None
     for size, entry, out in zip(source.dims, window, root.array.dims, strict=True):
@@ -152,12 +148,16 @@ def _running_sum_of_splat(match: Match) -> Instruction | None:
     if not is_plain(root) or value is None or named_combiner(root.attributes["to_apply"]) != "add":
         return None
     start, shape = scalar_value(match.INIT), root.array
-    moving = [dim for dim, entry in enumerate(_window(root)) if entry != WindowDim(1)]
+    moving = [dim for dim, entry in enumerate(root.window.dims) if entry != WindowDim(1)]
     if start is None or len(moving) != 1 or shape.dtype.kind not in (FLOAT, *INTEGER):
         return None
     (dim,) = moving
     size = match.A.array.dims[dim]
-    if _window(root)[dim] != WindowDim(size, pad_low=size - 1) or float(start) or not float(value):
+    if (
+        root.window.dims[dim] != WindowDim(size, pad_low=size - 1)
+        or float(start)
+        or not float(value)
+    ):
         return None
     limit = (
         _WHOLE.get(shape.dtype.name, 0)

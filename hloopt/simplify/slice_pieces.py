@@ -17,7 +17,7 @@ from hloopt.simplify.dimensions import (
     with_dims,
 )
 from hloopt.simplify.slices import is_only_sliced, part, sliced
-from hloopt.types import PaddingDim, SliceRange, Window, WindowDim
+from hloopt.types import PaddingDim, SliceRange, WindowDim
 
 __all__ = ["RULES"]
 
@@ -209,7 +209,7 @@ def _slice_of_prefixes(match: Match) -> Instruction | None:
     rank, opcode = root.array.rank, named_combiner(scan.attributes["to_apply"])
     if len(scan.operands) != 2 or not (match.fast_math or is_exact(opcode, root.array)):
         return None
-    window = Window.given(scan.attributes.get("window"), rank).dims
+    window = scan.window.dims
     long = [d for d in range(rank) if window[d] != WindowDim(1)]
     if len(long) != 1:
         return None

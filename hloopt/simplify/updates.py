@@ -81,9 +81,7 @@ def _joined(match: Match, first: Instruction, second: Instruction) -> Instructio
         return match.refuse("the indices are no list of index vectors")
     if first.operands[1].array.dtype is not second.operands[1].array.dtype:
         return match.refuse("the indices have different types")
-    along = next(
-        at for at in range(first.operands[2].array.rank) if at not in dims.update_window_dims
-    )
+    along = dims.batch_dims(first.operands[2].array.rank)[0]
     sizes = [list(entry.operands[2].array.dims) for entry in (first, second)]
     for entry in sizes:
         entry.pop(along)

@@ -41,6 +41,7 @@ __all__ = [
     "METADATA_TEXTS",
     "AliasEntry",
     "ConvDims",
+    "ConvNumbers",
     "DotDims",
     "FrontendAttributes",
     "GatherDims",
@@ -54,6 +55,7 @@ __all__ = [
     "Window",
     "WindowDim",
     "attribute_name",
+    "dilated",
     "record_of",
     "stray_key",
 ]
@@ -177,6 +179,21 @@ class WindowDim:
     window_dilation: int = 1
     reversal: bool = False
 
+    @property
+    def reach(self) -> int:
+        """The extent of the window, with the holes that its dilation makes."""
+        return dilated(self.size, self.window_dilation)
+
+    def positions(self, size: int) -> int:
+        """How many places the window has along a dimension of ``size`` elements."""
+        room = dilated(size, self.base_dilation) + self.pad_low + self.pad_high - self.reach
+        return room // self.stride + 1 if room >= 0 else 0
+
+
+def dilated(size: int, dilation: int) -> int:
+    """The extent of ``size`` elements with ``dilation - 1`` holes between neighbours."""
+    return (size - 1) * dilation + 1 if size else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -185,11 +202,26 @@ class Window:
     dims: tuple[WindowDim, ...]
 
     @staticmethod
-    def given(window: Window | None, rank: int) -> Window:
-        """The window of an attribute; one of single elements where the text gives none."""
-        if window is None or (not window.dims and rank):
-            return Window((WindowDim(1),) * rank)
+    def of(attributes: Mapping[str, Any], rank: int) -> Window:
+        """That of an op on arrays of ``rank``; of single elements where the text gives none.
+
+        A convolution has as many dimensions as ``dim_labels`` name spatial ones, whatever ``rank`` is.
+        """
+        window: Window | None = attributes.get("window")
+        labels: ConvDims | None = attributes.get("dim_labels")
+        count = rank if labels is None else len(labels.input_spatial)
+        if window is None or (not window.dims and count):
+            return Window((WindowDim(1),) * count)
         return window
+
+    @property
+    def size(self) -> int:
+        """How many elements the window has."""
+        return math.prod(dim.size for dim in self.dims)
+
+    def positions(self, dims: Sequence[int]) -> tuple[int, ...]:
+        """How many places the window has along each dimension."""
+        return tuple(dim.positions(size) for dim, size in zip(self.dims, dims, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +242,31 @@ class ConvDims:
     output_feature: int
     output_spatial: tuple[int, ...]
     text: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvNumbers:
+    """All numbers of a convolution: labels, window, and into how many groups features or batches fall."""
+
+    labels: ConvDims
+    window: Window
+    feature_groups: int = 1
+    batch_groups: int = 1
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> ConvNumbers:
+        """Read from an instruction's attributes."""
+        return cls(
+            attributes["dim_labels"],
+            Window.of(attributes, 0),
+            attributes.get("feature_group_count", 1),
+            attributes.get("batch_group_count", 1),
+        )
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, of either kind."""
+        return self.feature_groups * self.batch_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +392,44 @@ def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> tu
     return tuple(dim for dim in range(rank) if dim not in taken)
 
 
+class _IndexedDims:
+    """What gather and scatter share: windows of an operand at places that an array of indices has.
+
+    The batch dimensions are those of the indices without that of the vectors, in order.
+    """
+
+    __slots__ = ()
+    index_vector_dim: int
+
+    @property
+    def dropped_dims(self) -> frozenset[int]:
+        """The operand's dimensions that windows do not have: those taken out, and batching ones."""
+        raise NotImplementedError
+
+    def window_dims(self, rank: int) -> tuple[int, ...]:
+        """The dimensions of an operand of ``rank`` that windows have."""
+        dropped = self.dropped_dims
+        return tuple(dim for dim in range(rank) if dim not in dropped)
+
+    def batch_of(self, indices: Sequence[_T]) -> tuple[_T, ...]:
+        """Of something for each dimension of the indices that of the batch dimensions."""
+        at = self.index_vector_dim
+        return (*indices[:at], *indices[at + 1 :])
+
+    def vector_place(self, batch: Sequence[_T], number: _T, rank: int) -> tuple[_T, ...]:
+        """Where in indices of ``rank`` element ``number`` of the vector at a batch position is."""
+        at = self.index_vector_dim
+        return (*batch[:at], number, *batch[at:]) if at < rank else tuple(batch)
+
+    def _paired(
+        self, operand: Sequence[int], indices: Sequence[int]
+    ) -> tuple[tuple[int, int], ...]:
+        at = self.index_vector_dim
+        return tuple((dim, axis - (axis > at)) for dim, axis in zip(operand, indices, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
-class GatherDims:
+class GatherDims(_IndexedDims):
     """The dimension numbers of a gather."""
 
     offset_dims: tuple[int, ...]
@@ -360,9 +453,38 @@ class GatherDims:
             attributes["slice_sizes"],
         )
 
+    @property
+    def index_map(self) -> tuple[int, ...]:
+        """The operand's dimension that each element of an index vector is for."""
+        return self.start_index_map
+
+    @property
+    def dropped_dims(self) -> frozenset[int]:
+        """Collapsed and batching dimensions of the operand."""
+        return frozenset(self.collapsed_slice_dims + self.operand_batching_dims)
+
+    @property
+    def batching(self) -> tuple[tuple[int, int], ...]:
+        """Each batching dimension of the operand with the batch dimension that it follows."""
+        return self._paired(self.operand_batching_dims, self.start_indices_batching_dims)
+
+    @property
+    def kept_sizes(self) -> tuple[int, ...]:
+        """The sizes of the offset dimensions."""
+        return tuple(self.slice_sizes[dim] for dim in self.window_dims(len(self.slice_sizes)))
+
+    def offsets_in(self, index: Sequence[_T], rank: int, zero: _T) -> list[_T]:
+        """Where in a slice an element of the result at ``index`` lies, along each operand dimension."""
+        offsets = dict(zip(self.window_dims(rank), self.offset_dims, strict=True))
+        return [index[offsets[dim]] if dim in offsets else zero for dim in range(rank)]
+
+    def batch_dims(self, rank: int) -> tuple[int, ...]:
+        """The dimensions of a result of ``rank`` that are batch dimensions."""
+        return tuple(dim for dim in range(rank) if dim not in self.offset_dims)
+
 
 @dataclass(frozen=True, slots=True)
-class ScatterDims:
+class ScatterDims(_IndexedDims):
     """The dimension numbers of a scatter."""
 
     update_window_dims: tuple[int, ...]
@@ -383,6 +505,34 @@ class ScatterDims:
             attributes.get("scatter_indices_batching_dims", ()),
             attributes["index_vector_dim"],
         )
+
+    @property
+    def index_map(self) -> tuple[int, ...]:
+        """The operand's dimension that each element of an index vector is for."""
+        return self.scatter_dims_to_operand_dims
+
+    @property
+    def dropped_dims(self) -> frozenset[int]:
+        """Inserted and batching dimensions of the operand."""
+        return frozenset(self.inserted_window_dims + self.input_batching_dims)
+
+    @property
+    def batching(self) -> tuple[tuple[int, int], ...]:
+        """Each batching dimension of the operand with the batch dimension that it follows."""
+        return self._paired(self.input_batching_dims, self.scatter_indices_batching_dims)
+
+    def batch_dims(self, rank: int) -> tuple[int, ...]:
+        """The dimensions of updates of ``rank`` that are batch dimensions."""
+        return tuple(dim for dim in range(rank) if dim not in self.update_window_dims)
+
+    def windows(self, rank: int) -> dict[int, int]:
+        """For each dimension of an operand of ``rank`` that windows have, that of the updates."""
+        return dict(zip(self.window_dims(rank), self.update_window_dims, strict=True))
+
+    def window_sizes(self, rank: int, updates: Sequence[int]) -> tuple[int, ...]:
+        """The size of a window in each dimension of an operand of ``rank``; 1 in those it has not."""
+        windows = self.windows(rank)
+        return tuple(updates[windows[dim]] if dim in windows else 1 for dim in range(rank))
 
 
 def _listed(numbers: Iterable[int]) -> str:

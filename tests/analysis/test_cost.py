@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.analysis.cost import Cost, computation_cost, instruction_cost, module_cost
-from hloopt.analysis.windows import valid_multiply_adds
+from hloopt.analysis.windows import valid_products
 from hloopt.types import WindowDim
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
@@ -144,7 +144,7 @@ def test_valid_products_by_hand(
         at = position * stride + element * window - low
         expected += 0 <= at < dilated and at % base == 0
     dimension = WindowDim(size, stride, low, high, base, window)
-    assert valid_multiply_adds(dimension, source, result) == expected
+    assert valid_products(dimension, source, result) == expected
 
 
 LOOP = """HloModule m

@@ -127,7 +127,7 @@ def _folds_single_elements(instruction: Instruction) -> bool:
     dims = instruction.operands[0].array.dims
     if instruction.opcode == "reduce":
         return all(dims[dim] == 1 for dim in instruction.attributes["dimensions"])
-    window = Window.given(instruction.attributes.get("window"), len(dims))
+    window = instruction.window
     return all(entry == WindowDim(1) for entry in window.dims)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import hloopt
 from hloopt.interpret.reducer import Reducer
-from hloopt.interpret.window import output_size, reduce_window, select_and_scatter
+from hloopt.interpret.window import reduce_window, select_and_scatter
 from hloopt.types import Window, WindowDim, dtype
 
 
@@ -14,10 +14,10 @@ def reducer(function, *, name=None, associative=False, kind="s64"):
     return Reducer(name, (dtype(kind),), lambda a, b: [function(a[0], b[0])], associative)
 
 
-def test_output_size_of_an_empty_operand_counts_padding_only():
+def test_positions_over_an_empty_operand_count_padding_only():
     """A base of 0 elements has dilated size 0, not a negative one."""
-    assert output_size(0, WindowDim(2, 1, 1, 2, base_dilation=3)) == 2
-    assert output_size(3, WindowDim(5)) == 0
+    assert WindowDim(2, 1, 1, 2, base_dilation=3).positions(0) == 2
+    assert WindowDim(5).positions(3) == 0
 
 
 def test_cumulative_sum_of_floats_is_accurate():

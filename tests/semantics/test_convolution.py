@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.interpret import convolution
-from hloopt.types import Window, WindowDim
+from hloopt.types import ConvNumbers, Window, WindowDim
 from tests.semantics.elements import INTEGERS, entry, seeds, shape_of, values
 from tests.semantics.formats import array_of, numbers
 from tests.semantics.statement import assert_same, check
@@ -246,13 +246,7 @@ def test_operands_may_lie_in_memory_in_any_order(data, chooser):
         order = data.draw(st.permutations(range(array.ndim)))
         laid = np.repeat(np.ascontiguousarray(array.transpose(order)), 2, axis=0)[::2]
         views.append(laid.transpose(np.argsort(order)))
-    got = convolution.convolution(
-        *views,
-        Window.given(root.attributes.get("window"), len(case.slides)),
-        root.attributes["dim_labels"],
-        case.feature_groups,
-        case.batch_groups,
-    )
+    got = convolution.convolution(*views, ConvNumbers.of(root.attributes))
     assert_same(got, want, "a view", signed_zeros=False)
 
 
@@ -263,7 +257,9 @@ def test_both_group_counts_are_refused():
     ).entry.root.attributes["dim_labels"]  # fmt: skip
     with pytest.raises(ValueError, match="both exceed 1"):
         convolution.convolution(
-            np.zeros((4, 4, 3)), np.zeros((2, 4, 1)), Window((WindowDim(1),)), labels, 2, 2
+            np.zeros((4, 4, 3)),
+            np.zeros((2, 4, 1)),
+            ConvNumbers(labels, Window((WindowDim(1),)), 2, 2),
         )
 
 

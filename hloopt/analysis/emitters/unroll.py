@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import gcd
 from typing import Final
 
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import normal_form
-from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import REDUCING
@@ -119,7 +118,7 @@ def _drop(instruction: Instruction, options: UnrollOptions) -> str:
     if opcode in ("sort", "dot"):
         return f"a {opcode}"
     if opcode == "reduce-window":
-        volume = prod(dimension.size for dimension in window_dims(instruction))
+        volume = instruction.window.size
         if volume > options.window:
             return f"a reduce-window over {volume} elements, more than {options.window}"
     elif opcode == "concatenate":

@@ -10,7 +10,6 @@ from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.parallel_loop.edges import Names, Value, leaf_count
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import Axes, Node, local_dims
-from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction
@@ -150,13 +149,13 @@ def _count(instruction: Instruction, number: int) -> tuple[float, bool]:
     if opcode == "convolution":
         labels: ConvDims = instruction.attributes["dim_labels"]
         channels = instruction.operands[1].array.dims[labels.kernel_input_feature]
-        return channels * prod(window.size for window in window_dims(instruction)), False
+        return channels * instruction.window.size, False
     if opcode == "reduce-window":
         if number >= len(instruction.operands) // 2:
             return 1, False
-        return prod(window.size for window in window_dims(instruction)), False
+        return instruction.window.size, False
     if opcode == "select-and-scatter":
-        windows = window_dims(instruction)
+        windows = instruction.window.dims
         met = prod(-(-window.size // window.stride) for window in windows)
         return (
             (met * prod(window.size for window in windows), False) if number == 0 else (met, False)
@@ -182,5 +181,5 @@ def _scatter_count(instruction: Instruction, number: int) -> tuple[float, bool]:
         return 1, True
     dims = ScatterDims.of(instruction.attributes)
     updates = instruction.operands[-1].array.dims
-    windows = prod(size for at, size in enumerate(updates) if at not in dims.update_window_dims)
+    windows = prod(updates[at] for at in dims.batch_dims(len(updates)))
     return windows * (len(dims.scatter_dims_to_operand_dims) if number == count else 1), False

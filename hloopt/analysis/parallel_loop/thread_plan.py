@@ -10,7 +10,6 @@ from typing import Final
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.analysis.parallel_loop.model import Axes, Carried, Node, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.state import State
-from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import CONTRACTING, FOLDING, MOVING, SOURCES, TUPLES
@@ -138,7 +137,7 @@ class ThreadPlan:
             own = max(self.local((instruction, 0)), 1)
             return max(self.local((operand, 0)) // own, 1)
         if instruction.opcode in ("convolution", "reduce-window"):
-            taps = prod(window.size for window in window_dims(instruction))
+            taps = instruction.window.size
             if instruction.opcode == "reduce-window":
                 return taps
             labels: ConvDims = instruction.attributes["dim_labels"]

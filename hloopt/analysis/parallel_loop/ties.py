@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from hloopt.analysis.reshapes import factors
-from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
-from hloopt.types import ConvDims, DotDims, GatherDims, ScatterDims
+from hloopt.types import ConvNumbers, DotDims, GatherDims, ScatterDims
 
 __all__ = ["Relation", "relations"]
 
@@ -152,14 +151,15 @@ def _dot(instruction: Instruction) -> Iterator[Relation]:
 
 
 def _convolution(instruction: Instruction) -> Iterator[Relation]:
-    labels: ConvDims = instruction.attributes["dim_labels"]
-    groups = instruction.attributes.get("feature_group_count", 1)
-    batch_groups = instruction.attributes.get("batch_group_count", 1)
+    numbers = ConvNumbers.of(instruction.attributes)
+    labels = numbers.labels
     for number, operand in enumerate(instruction.operands[:2]):
         for dim in range(operand.array.rank):
-            if number == 0 and dim == labels.input_batch and batch_groups == 1:
+            if number == 0 and dim == labels.input_batch and numbers.batch_groups == 1:
                 yield Relation(0, dim, labels.output_batch)
-            elif number == 1 and dim == labels.kernel_output_feature and groups == 1:
+            elif (
+                number == 1 and dim == labels.kernel_output_feature and numbers.feature_groups == 1
+            ):
                 yield Relation(1, dim, labels.output_feature)
             else:
                 yield Relation(number, dim)
@@ -176,7 +176,7 @@ def _reduce(instruction: Instruction) -> Iterator[Relation]:
 
 
 def _reduce_window(instruction: Instruction) -> Iterator[Relation]:
-    windows = window_dims(instruction)
+    windows = instruction.window.dims
     for number in range(len(instruction.operands) // 2):
         for dim, window in enumerate(windows):
             plain = window.size == window.stride == 1 and not (window.pad_low or window.pad_high)
@@ -194,17 +194,15 @@ def _sort(instruction: Instruction) -> Iterator[Relation]:
 def _gather(instruction: Instruction) -> Iterator[Relation]:
     dims = GatherDims.of(instruction.attributes)
     operand, indices = (one.array for one in instruction.operands)
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    offsets = iter(dims.offset_dims)
-    batch = [dim for dim in range(instruction.array.rank) if dim not in dims.offset_dims]
-    rows = [dim for dim in range(indices.rank) if dim != dims.index_vector_dim]
+    offsets = dict(zip(dims.window_dims(operand.rank), dims.offset_dims, strict=True))
+    batch = dims.batch_dims(instruction.array.rank)
+    rows, batching = dims.batch_of(range(indices.rank)), dict(dims.batching)
     for dim in range(operand.rank):
-        offset = None if dim in dropped else next(offsets)
-        if dim in dims.operand_batching_dims:
-            at = dims.operand_batching_dims.index(dim)
-            yield Relation(0, dim, batch[rows.index(dims.start_indices_batching_dims[at])])
+        if dim in batching:
+            yield Relation(0, dim, batch[batching[dim]])
         else:
-            yield Relation(0, dim, offset if dims.slice_sizes[dim] == operand.dims[dim] else None)
+            whole = dims.slice_sizes[dim] == operand.dims[dim]
+            yield Relation(0, dim, offsets.get(dim) if whole else None)
     for dim in range(indices.rank):
         mixed = dim == dims.index_vector_dim
         yield Relation(1, dim, None if mixed else batch[rows.index(dim)])
@@ -216,21 +214,14 @@ def _scatter(instruction: Instruction) -> Iterator[Relation]:
     operand = instruction.operands[0].array
     updates = instruction.operands[count + 1].array
     indices = instruction.operands[count].array
-    dropped = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = iter(dims.update_window_dims)
-    rows = [dim for dim in range(indices.rank) if dim != dims.index_vector_dim]
-    scattered = [dim for dim in range(updates.rank) if dim not in dims.update_window_dims]
-    together: dict[int, int] = {}
-    batches: dict[int, int] = {}
-    for dim in range(operand.rank):
-        if dim in dims.input_batching_dims:
-            at = dims.input_batching_dims.index(dim)
-            batches[dims.scatter_indices_batching_dims[at]] = dim
-        elif dim not in dropped:
-            at = next(window)
-            if updates.dims[at] == operand.dims[dim]:
-                together[at] = dim
-    for at, row in zip(scattered, rows, strict=True):
+    rows = dims.batch_of(range(indices.rank))
+    batches = {rows[place]: dim for dim, place in dims.batching}
+    together = {
+        at: dim
+        for dim, at in dims.windows(operand.rank).items()
+        if updates.dims[at] == operand.dims[dim]
+    }
+    for at, row in zip(dims.batch_dims(updates.rank), rows, strict=True):
         if row in batches:
             together[at] = batches[row]
     whole = set(together.values())

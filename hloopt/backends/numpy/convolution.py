@@ -23,7 +23,7 @@ from hloopt.interpret.convolution import convolution
 from hloopt.interpret.correlation import Geometry
 from hloopt.interpret.linear import accumulated, rounded, sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DType, Window
+from hloopt.types import ConvNumbers, DType
 
 __all__ = ["EMITTERS"]
 
@@ -64,8 +64,8 @@ def _integer_form(
 ) -> IntegerForm:
     """Never NumPy's loops of integers; f64 where f32 would hold parts of sums only."""
     kernel = instruction.operands[1].array
-    dims: ConvDims = instruction.attributes["dim_labels"]
-    terms = kernel.elements // max(1, kernel.dims[dims.kernel_output_feature])
+    labels = ConvNumbers.of(instruction.attributes).labels
+    terms = kernel.elements // max(1, kernel.dims[labels.kernel_output_feature])
     form = integer_form(kinds, kind, instruction.array.dtype, (terms,), 1 << 62, context)
     return form.in_one()
 
@@ -94,21 +94,9 @@ class _Convolution:
         carrier: np.dtype[Any],
         finish: Function | None,
     ) -> None:
-        attributes = instruction.attributes
-        self._dims: ConvDims = attributes["dim_labels"]
-        self._window = Window.given(attributes.get("window"), len(self._dims.input_spatial))
-        self._groups = (
-            attributes.get("feature_group_count", 1),
-            attributes.get("batch_group_count", 1),
-        )
+        self._numbers = ConvNumbers.of(instruction.attributes)
         operand, kernel = (one.array.dims for one in instruction.operands)
-        self._geometry = Geometry(
-            operand,
-            kernel,
-            self._window,
-            self._dims,
-            *self._groups,
-        )
+        self._geometry = Geometry(operand, kernel, self._numbers)
         self._shape = instruction.array.dims
         self._widen, self._compute, self._carrier = widen, compute, carrier
         self._finish = finish
@@ -134,7 +122,7 @@ class _Convolution:
         if geometry.meets_padding and not np.isfinite(np.add.reduce(kernel, axis=None)):
             # An infinite weight meets no zero of the padding: the interpreter leaves those places out.
             wide = x.astype(self._compute, copy=False)
-            np.copyto(out, convolution(wide, kernel, self._window, self._dims, *self._groups))
+            np.copyto(out, convolution(wide, kernel, self._numbers))
             return
         operand, result = geometry.operand(x), geometry.result(out)
         weights = geometry.kernel(kernel)

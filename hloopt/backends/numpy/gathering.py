@@ -17,7 +17,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.index_vectors import (
-    batch_dims,
     batch_line,
     index_columns,
     single_starts,
@@ -42,8 +41,9 @@ _Label: TypeAlias = "tuple[str, int]"
 class _Gather:
     """A gather's numbers.
 
-    moving  operand dimensions whose start depends on an index, by their greatest start
-    vector  of each moving dimension the element of the index vector, or -1 for a batching dimension
+    moving   operand dimensions whose start depends on an index, by their greatest start
+    vector   of each moving dimension the element of the index vector
+    aligned  of each batching dimension the batch dimension that it follows
     """
 
     shape: Dims
@@ -62,12 +62,9 @@ class _Gather:
         shape, indices = (operand.array.dims for operand in instruction.operands)
         most = {axis: shape[axis] - dims.slice_sizes[axis] for axis in range(len(shape))}
         vector = {axis: at for at, axis in enumerate(dims.start_index_map)}
-        at = dims.index_vector_dim
-        pairs = zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True)
-        aligned = {axis: other - (other > at) for axis, other in pairs}
+        aligned = dict(dims.batching)
         moving = {axis: most[axis] for axis in sorted({*vector, *aligned}) if most[axis]}
-        batch = batch_dims(indices, at)
-        result = instruction.array.dims
+        batch, result = dims.batch_of(indices), instruction.array.dims
         return cls(shape, dims.slice_sizes, batch, moving, vector, aligned, dims, result)
 
     def fixed(self) -> tuple[slice, ...] | None:
@@ -87,8 +84,7 @@ class _Gather:
 
         Dimensions of size 1 may be missing, and there may be more of them.
         """
-        dropped = {*self.dims.collapsed_slice_dims, *self.dims.operand_batching_dims}
-        offset = iter(axis for axis in range(len(self.shape)) if axis not in dropped)
+        offset = iter(self.dims.window_dims(len(self.shape)))
         batch = iter(range(len(self.batch)))
         wanted: list[_Label] = [
             ("o", next(offset)) if axis in self.dims.offset_dims else ("b", next(batch))
@@ -216,7 +212,7 @@ def _columns(instruction: Instruction, plan: _Gather) -> Callable[[Any], list[Ar
     indices = instruction.operands[1].array
     indexed = [axis for axis in plan.moving if axis in plan.vector]
     wanted = [plan.vector[axis] for axis in indexed]
-    columns = index_columns(indices.dims, plan.dims.index_vector_dim, indices.dtype, wanted)
+    columns = index_columns(plan.dims, indices, wanted)
     if len(indexed) == len(plan.moving):
         return columns
     lines = {axis: batch_line(plan.batch, plan.aligned[axis]) for axis in plan.aligned}

@@ -8,28 +8,23 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.context import Array
-from hloopt.types import DType
+from hloopt.types import ArrayShape, DType, GatherDims, ScatterDims
 
-__all__ = ["batch_dims", "batch_line", "index_columns", "single_starts"]
+__all__ = ["batch_line", "index_columns", "single_starts"]
 
 _MOST = np.iinfo(np.int64).max
 
 
-def batch_dims(dims: Sequence[int], vector_dim: int) -> tuple[int, ...]:
-    """The dimensions of indices without the one along which an index vector lies."""
-    return tuple(size for axis, size in enumerate(dims) if axis != vector_dim)
-
-
 def index_columns(
-    dims: Sequence[int], vector_dim: int, kind: DType, wanted: Sequence[int]
+    dims: GatherDims | ScatterDims, shape: ArrayShape, wanted: Sequence[int]
 ) -> Callable[[Any], list[Array]]:
-    """A function from indices of ``dims`` to an array over the batch for each wanted vector element.
+    """A function from indices of a shape to an array over the batch for each wanted vector element.
 
     Numbers too large for int64 become the largest one: both lie outside of any dimension.
     """
-    batch = batch_dims(dims, vector_dim)
-    integers = _integers(kind)
-    if vector_dim == len(dims) or dims[vector_dim] == 1:
+    batch, vector_dim = dims.batch_of(shape.dims), dims.index_vector_dim
+    integers = _integers(shape.dtype)
+    if vector_dim == shape.rank or shape.dims[vector_dim] == 1:
         return lambda indices: [integers(indices.reshape(batch))] * len(wanted)
     before = (slice(None),) * vector_dim
     places = [(*before, number) for number in wanted]

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.index_vectors import batch_dims, batch_line, index_columns
+from hloopt.backends.numpy.index_vectors import batch_line, index_columns
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Dims, Function, Step
 from hloopt.backends.numpy.values import Slots
@@ -64,25 +64,19 @@ class _Scatter:
         shape = instruction.operands[0].array.dims
         indices = instruction.operands[count].array.dims
         update = instruction.operands[count + 1].array.dims
-        inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
-        window = [axis for axis in range(len(shape)) if axis not in inserted]
-        size = [1] * len(shape)
-        for axis, place in zip(window, dims.update_window_dims, strict=True):
-            size[axis] = update[place]
+        window, size = dims.windows(len(shape)), dims.window_sizes(len(shape), update)
         starting = {*dims.scatter_dims_to_operand_dims, *dims.input_batching_dims}
         whole = [axis for axis in window if size[axis] == shape[axis] and axis not in starting]
         partial = [axis for axis in window if axis not in whole]
-        axes = [axis for axis in range(len(update)) if axis not in dims.update_window_dims]
-        axes += [dims.update_window_dims[window.index(axis)] for axis in partial + whole]
         return cls(
             shape,
-            tuple(size),
-            batch_dims(indices, dims.index_vector_dim),
+            size,
+            dims.batch_of(indices),
             tuple(axis for axis in range(len(shape)) if axis not in whole),
             tuple(partial),
             tuple(whole),
             {axis: shape[axis] - size[axis] for axis in starting},
-            tuple(axes),
+            (*dims.batch_dims(len(update)), *(window[axis] for axis in partial + whole)),
             dims,
         )
 
@@ -207,9 +201,7 @@ def _rows(instruction: Instruction, plan: _Scatter) -> Callable[[Any], _Rows]:
     """Flat places over the picked dimensions, row-major over batch and window."""
     indices = instruction.operands[len(instruction.operands) // 2].array
     vector = plan.dims.scatter_dims_to_operand_dims
-    columns = index_columns(
-        indices.dims, plan.dims.index_vector_dim, indices.dtype, range(len(vector))
-    )
+    columns = index_columns(plan.dims, indices, range(len(vector)))
     strides, stride = {}, 1
     for axis in reversed(plan.picked):
         strides[axis] = stride
@@ -217,10 +209,8 @@ def _rows(instruction: Instruction, plan: _Scatter) -> Callable[[Any], _Rows]:
     starts = [(np.uint64(max(plan.most[axis], 0)), strides[axis]) for axis in vector]
     within = np.full(plan.batch, all(most >= 0 for most in plan.most.values()))
     base = np.zeros(plan.batch, np.int64)
-    at = plan.dims.index_vector_dim
-    pairs = zip(plan.dims.input_batching_dims, plan.dims.scatter_indices_batching_dims, strict=True)
-    for axis, other in pairs:
-        line = batch_line(plan.batch, other - (other > at))
+    for axis, other in plan.dims.batching:
+        line = batch_line(plan.batch, other)
         base += line * strides[axis]
         within &= line < plan.shape[axis]
     always = bool(within.all())

@@ -50,8 +50,7 @@ def select_and_scatter(
         return None
     if not source.elements or not source.rank:
         return None
-    window = Window.given(instruction.attributes.get("window"), array.rank)
-    pieces = Pieces.of(array.dims, source.dims, window)
+    pieces = Pieces.of(array.dims, source.dims, instruction.window)
     places = _Places(pieces.operand, pieces.output, pieces.window)
     carrier = builder.context.carrier(kind)
     compute = kind.compute if kind.is_float else carrier
@@ -122,7 +121,7 @@ class _Places:
     def __init__(self, operand: Dims, source: Dims, window: Window) -> None:
         self.operand, self.source = operand, source
         strides = [prod(operand[axis + 1 :]) for axis in range(len(operand))]
-        by_axis = [window_places(*one) for one in zip(operand, window.dims, source, strict=True)]
+        by_axis = list(map(window_places, operand, window.dims))
         self.inside: list[tuple[slice, ...]] = []
         self.at: list[tuple[slice, ...]] = []
         jumps = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +22,7 @@ from hloopt.backends.numpy.values import Slots
 from hloopt.backends.numpy.window_pieces import Pieces
 from hloopt.interpret.context import Context
 from hloopt.interpret.reducer import Reducer, reducer_of
-from hloopt.interpret.window import output_size, reduce_window, window_places
+from hloopt.interpret.window import reduce_window, window_places
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
 from hloopt.types import ArrayShape, DType, Window, WindowDim
@@ -49,7 +48,7 @@ def _reduce_window(
         return None
     kind = named.dtypes[0]
     whole = instruction.operands[0].array.dims
-    window = Window.given(instruction.attributes.get("window"), len(whole))
+    window = instruction.window
     carrier = builder.context.carrier(kind)
     if kind is not instruction.operands[0].array.dtype:
         return None
@@ -166,12 +165,12 @@ def _in_order(ufunc: np.ufunc, worked: np.dtype[Any], dims: Dims, window: Window
             return accumulate(ufunc, begun, axis, worked, back=False)
 
         return cumulative
-    if prod(dim.size for dim in window.dims) > _MANY_POSITIONS:
+    if window.size > _MANY_POSITIONS:
         return None
-    output = tuple(map(output_size, dims, window.dims))
+    output = window.positions(dims)
     places = [
         (tuple(inside for inside, _ in place), tuple(at for _, at in place))
-        for place in product(*map(window_places, dims, window.dims, output))
+        for place in product(*map(window_places, dims, window.dims))
     ]
     return _positions(ufunc, worked, output, places)
 
@@ -218,8 +217,8 @@ def _grouped(ufunc: np.ufunc, worked: np.dtype[Any], dims: Dims, window: Window)
         if running is not None:
             passes.append(_accumulated(ufunc, worked, axis, back=running[1]))
             continue
-        output = output_size(sizes[axis], dim)
-        places = window_places(sizes[axis], dim, output)
+        output = dim.positions(sizes[axis])
+        places = window_places(sizes[axis], dim)
         # A window that meets no element has no value before the initial one.
         if dim.size > _MANY_POSITIONS or not _meets_all(places, output):
             return _in_order(ufunc, worked, dims, window)

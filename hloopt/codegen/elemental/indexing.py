@@ -93,26 +93,18 @@ def _gather(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
     if 0 in dims.slice_sizes:
         # What a dimension of none is dropped from: there is nothing to be read.
         return literal(0, operand.array.dtype)
-    offsets = [index[dimension] for dimension in dims.offset_dims]
-    batch = [at for number, at in enumerate(index) if number not in dims.offset_dims]
-    window = iter(offsets)
-    gone = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    position = [
-        Index(0) if dimension in gone else next(window) for dimension in range(operand.array.rank)
-    ]
+    batch = [index[at] for at in dims.batch_dims(len(index))]
+    position = dims.offsets_in(index, operand.array.rank, Index(0))
     for number, dimension in enumerate(dims.start_index_map):
         high = operand.array.dims[dimension] - dims.slice_sizes[dimension]
         if high <= 0:
             continue
-        where = list(batch)
-        if dims.index_vector_dim < indices.array.rank:
-            where.insert(dims.index_vector_dim, Index(number))
-        value = yield At(indices, tuple(where))
+        where = dims.vector_place(batch, Index(number), indices.array.rank)
+        value = yield At(indices, where)
         start = clamped_start(e, value, indices.array.dtype, high, f"start_{dimension}")
         position[dimension] += start
-    for number, dimension in enumerate(dims.operand_batching_dims):
-        place = dims.start_indices_batching_dims[number]
-        at, last = batch[place - (place > dims.index_vector_dim)], operand.array.dims[dimension] - 1
+    for dimension, place in dims.batching:
+        at, last = batch[place], operand.array.dims[dimension] - 1
         if at.high > last:
             # More batches than the operand has: the last one again and again, as all starts are clamped.
             at = e.symbol(Select.of(as_expr(at) > last, last, at), f"start_{dimension}", 0, last)

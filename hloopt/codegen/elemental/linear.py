@@ -8,7 +8,6 @@ from typing import Final
 
 from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.index import Index
-from hloopt.analysis.windows import window_dims
 from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.window import window_position
 from hloopt.codegen.elements import Elements
@@ -18,7 +17,7 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Var
-from hloopt.types import ConvDims, DotDims, DType
+from hloopt.types import ConvNumbers, DotDims, DType
 
 __all__ = ["EMITTERS", "Products"]
 
@@ -44,10 +43,9 @@ def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
 
 def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     lhs, rhs = instruction.operands[:2]
-    labels: ConvDims = instruction.attributes["dim_labels"]
+    numbers = ConvNumbers.of(instruction.attributes)
+    labels, groups, batch_groups = numbers.labels, numbers.feature_groups, numbers.batch_groups
     products = Products.of(instruction)
-    groups = instruction.attributes.get("feature_group_count", 1)
-    batch_groups = instruction.attributes.get("batch_group_count", 1)
     source, kernel = lhs.array.dims, rhs.array.dims
     features = kernel[labels.kernel_output_feature]
     inner = kernel[labels.kernel_input_feature]
@@ -57,7 +55,7 @@ def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: 
         blocks.enter_context(e.before(index))
         left: dict[int, Index] = {}
         right: dict[int, Index] = {labels.kernel_output_feature: feature}
-        windows = window_dims(instruction)
+        windows = numbers.window.dims
         for axis, window in enumerate(windows):
             element = Index(0)
             if window.size != 1:

@@ -25,9 +25,9 @@ class Window:
 
     def __init__(self, rank: int) -> None:
         self.start = [Index(0)] * rank
-        self.sizes = [1] * rank
+        self.sizes: tuple[int, ...] = (1,) * rank
         self.tests: list[Expr] = []
-        self.along: list[int] = []
+        self.along: tuple[int, ...] = ()
 
 
 def scatter_window(
@@ -39,15 +39,11 @@ def scatter_window(
     operand, indices = scatter.operands[0].array, scatter.operands[count]
     updates = scatter.operands[-1].array
     window = Window(operand.rank)
-    gone = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window.along = [at for at in range(operand.rank) if at not in gone]
-    for at, dimension in zip(window.along, sorted(dims.update_window_dims), strict=True):
-        window.sizes[at] = updates.dims[dimension]
-    for number, dimension in enumerate(dims.scatter_dims_to_operand_dims):
-        where = list(batch)
-        if dims.index_vector_dim < indices.array.rank:
-            where.insert(dims.index_vector_dim, Index(number))
-        value = yield At(indices, tuple(where))
+    window.along = dims.window_dims(operand.rank)
+    window.sizes = dims.window_sizes(operand.rank, updates.dims)
+    for number, dimension in enumerate(dims.index_map):
+        where = dims.vector_place(batch, Index(number), indices.array.rank)
+        value = yield At(indices, where)
         last = operand.dims[dimension] - window.sizes[dimension]
         kind = indices.array.dtype
         if last < 0:
@@ -60,9 +56,8 @@ def scatter_window(
         # Outside of the tests the number may be anything; whoever reads it has passed them.
         number_of = value.cast(e.loads.index_type)
         window.start[dimension] = e.symbol(number_of, f"start_{dimension}", 0, last)
-    for number, dimension in enumerate(dims.input_batching_dims):
-        place = dims.scatter_indices_batching_dims[number]
-        start, last = batch[place - (place > dims.index_vector_dim)], operand.dims[dimension] - 1
+    for dimension, place in dims.batching:
+        start, last = batch[place], operand.dims[dimension] - 1
         if start.high > last:
             window.tests.append(as_expr(start) <= last)
             start = e.symbol(start, f"start_{dimension}", 0, max(last, 0))

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Final
 
 from hloopt.analysis.index import Index, Symbol
-from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.reduction import begin, finish, fold
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
@@ -42,7 +41,7 @@ def _visit(
     """Begin loops over the window of an output, and tests that it meets an element; returns its index."""
     position = []
     dims = instruction.operands[0].array.dims
-    for at, window in enumerate(window_dims(instruction)):
+    for at, window in enumerate(instruction.window.dims):
         element = Index(0)
         if window.size != 1:
             element = blocks.enter_context(e.counting(0, window.size, "w"))
@@ -74,7 +73,7 @@ def _select_and_scatter(
     Each window that meets the element is searched anew: windows overlap little.
     """
     source, init = instruction.operands[1:]
-    windows = window_dims(instruction)
+    windows = instruction.window.dims
     first = yield At(init)
     total = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, first)
     with ExitStack() as blocks:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import Axis, Contraction, Group, Position, Side
 from hloopt.analysis.index import Index, delinearize, linearize
-from hloopt.codegen.positions import index_at, position_of
+from hloopt.codegen.positions import index_at, inside, position_of
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import Expr, as_expr, eq
+from hloopt.kernel_ir.expressions import Expr
 
 __all__ = ["Axes", "moved", "operand_place", "result_place", "split_axes"]
 
@@ -30,13 +30,7 @@ def operand_place(side: Side, axes: Axes) -> tuple[list[Expr], tuple[Index, ...]
     place: list[Index] = []
     for position, size in zip(side.positions, side.instruction.array.dims, strict=True):
         at = _sum(position, axes)
-        end = (size - 1) * position.dilation
-        if at.low < 0:
-            tests.append(as_expr(at) >= 0)
-        if at.high > end:
-            tests.append(as_expr(at) <= end)
-        if position.dilation > 1:
-            tests.append(eq(at % position.dilation, 0))
+        tests += inside(at, (size - 1) * position.dilation, position.dilation)
         place.append(at // position.dilation)
     return tests, tuple(place)
 

@@ -54,7 +54,7 @@ def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> A
     """Combine the element of the updates at an index into the result."""
     dims = ScatterDims.of(scatter.attributes)
     e = f.elements
-    batch = [at for number, at in enumerate(index) if number not in dims.update_window_dims]
+    batch = [index[at] for at in dims.batch_dims(len(index))]
     window = yield from scatter_window(e, scatter, batch)
     offsets = [index[number] for number in sorted(dims.update_window_dims)]
     position = list(window.start)

@@ -70,8 +70,8 @@ def scatter_of(region: Region) -> Instruction | None:
 def scatter_count(scatter: Instruction) -> int:
     """How many windows are scattered."""
     updates = scatter.operands[-1].array.dims
-    windows = ScatterDims.of(scatter.attributes).update_window_dims
-    return prod(size for at, size in enumerate(updates) if at not in windows)
+    batch = ScatterDims.of(scatter.attributes).batch_dims(len(updates))
+    return prod(updates[at] for at in batch)
 
 
 def combiner(scatter: Instruction) -> str:

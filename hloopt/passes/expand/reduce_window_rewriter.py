@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction
@@ -107,7 +106,7 @@ class _Running:
 def _running(instruction: Instruction) -> _Running | None:
     dims = instruction.operands[0].array.dims
     found: _Running | None = None
-    for dimension, window in enumerate(window_dims(instruction)):
+    for dimension, window in enumerate(instruction.window.dims):
         if (window.stride, window.base_dilation, window.window_dilation) != (1, 1, 1):
             return None
         pads = (window.pad_low, window.pad_high)

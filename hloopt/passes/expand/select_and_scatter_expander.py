@@ -10,7 +10,7 @@ from hloopt.ir.walk import has_side_effect
 from hloopt.passes.expand.computations import Region, region
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.types import DType, TupleShape, Window, array, dtype
+from hloopt.types import DType, TupleShape, array, dtype
 
 __all__ = ["SelectAndScatterExpander"]
 
@@ -77,7 +77,7 @@ ENTRY main {
             write.scalar(operand.dtype, 0),
             write.scalar(kind, -1),
             shape=TupleShape((array(operand.dtype, source.dims), array(kind, source.dims))),
-            window=Window.given(instruction.attributes.get("window"), len(operand.dims)),
+            window=instruction.window,
             to_apply=_selection(write, instruction.attributes["select"], operand.dtype, kind),
         )
         result = write.make(

@@ -92,9 +92,7 @@ def _rewrite(gather: Instruction) -> None:
     windows = site.make(
         "gather", operand, indices, shape=row_major(operand.array, (rows, *sizes)), **attributes
     )
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    kept = tuple(size for dim, size in enumerate(sizes) if dim not in dropped)
-    value = site.reshape(windows, row_major(operand.array, (*starts.batch, *kept)))
+    value = site.reshape(windows, row_major(operand.array, (*starts.batch, *dims.kept_sizes)))
     count = len(starts.batch)
     batch = iter(range(count))
     places = tuple(

@@ -121,7 +121,7 @@ ENTRY main {
             return False
         log.hit("windows in rows => slices", gather)
         site = Site(gather)
-        axis = next(k for k in range(gather.array.rank) if k not in dims.offset_dims)
+        axis = dims.batch_dims(gather.array.rank)[0]
         parts = []
         for begin, end in cuts:
             rows = {
@@ -174,9 +174,7 @@ def _single(
         )
         if zero not in places:
             site.discard(zero)
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    kept = tuple(size for dim, size in enumerate(sizes) if dim not in dropped)
-    inner = site.reshape(window, row_major(window.array, kept))
+    inner = site.reshape(window, row_major(window.array, dims.kept_sizes))
     site.replace(_spread(site, inner, dims.offset_dims, gather.array))
 
 
@@ -300,17 +298,14 @@ def _sliced(site: Site, value: Instruction, axes: tuple[_Axis, ...]) -> Instruct
 
 def _places(gather: Instruction, dims: GatherDims, axes: tuple[_Axis, ...]) -> list[int | None]:
     """The result dimension of each axis; None for one that is not in the result by itself."""
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    offsets = [dim for dim in range(len(dims.slice_sizes)) if dim not in dropped]
-    batch = [k for k in range(gather.array.rank) if k not in dims.offset_dims]
+    offsets = dict(zip(dims.window_dims(len(dims.slice_sizes)), dims.offset_dims, strict=True))
+    batch = dims.batch_dims(gather.array.rank)
     places: list[int | None] = []
     for axis in axes:
         if axis.moved_by is not None:
             places.append(batch[axis.moved_by])
-        elif axis.dims[0] in dropped:
-            places.append(None)
         else:
-            places.append(dims.offset_dims[offsets.index(axis.dims[0])])
+            places.append(offsets.get(axis.dims[0]))
     return places
 
 

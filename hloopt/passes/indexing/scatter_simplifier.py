@@ -104,9 +104,7 @@ def _windows(
     site: Site, update: Instruction, dims: ScatterDims, starts: Starts, rank: int
 ) -> Instruction:
     """[N, window...] with a dimension for each of the operand's."""
-    batch = tuple(dim for dim in range(update.array.rank) if dim not in dims.update_window_dims)
+    batch = dims.batch_dims(update.array.rank)
     value = site.transpose(update, (*batch, *dims.update_window_dims))
-    left_out = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = iter(update.array.dims[dim] for dim in dims.update_window_dims)
-    sizes = tuple(1 if dim in left_out else next(window) for dim in range(rank))
+    sizes = dims.window_sizes(rank, update.array.dims)
     return site.reshape(value, row_major(update.array, (prod(starts.batch), *sizes)))

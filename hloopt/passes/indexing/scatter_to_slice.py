@@ -118,7 +118,7 @@ def _is_outside(
 ) -> bool:
     """Whether the one window has a start that is known to be outside."""
     operand = scatter.operands[0].array
-    sizes = _window_sizes(operand, scatter.operands[-1].array, dims)
+    sizes = dims.window_sizes(operand.rank, scatter.operands[-1].array.dims)
     for column, dim in enumerate(starts.columns):
         known = starts.known(column, arrays)
         if known is not None and not is_inside(known, operand.dims[dim], sizes[dim]):
@@ -135,7 +135,7 @@ def _single(
     site = Site(scatter)
     count = len(scatter.operands) // 2
     operands, updates = scatter.operands[:count], scatter.operands[count + 1 :]
-    sizes = _window_sizes(operands[0].array, updates[0].array, dims)
+    sizes = dims.window_sizes(operands[0].array.rank, updates[0].array.dims)
     places, conditions = _places(site, scatter, starts, sizes, arrays, values)
     parts = tuple(site.reshape(update, row_major(update.array, sizes)) for update in updates)
     whole = sizes == operands[0].array.dims
@@ -176,13 +176,6 @@ def _single(
 
 def _pred(shape: ArrayShape) -> ArrayShape:
     return ArrayShape(DTYPES["pred"], shape.dims, shape.layout)
-
-
-def _window_sizes(operand: ArrayShape, update: ArrayShape, dims: ScatterDims) -> Dims:
-    """The window's size in each operand dimension."""
-    inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = iter(dims.update_window_dims)
-    return tuple(1 if dim in inserted else update.dims[next(window)] for dim in range(operand.rank))
 
 
 def _places(
@@ -252,19 +245,17 @@ def _plan(
     scatter: Instruction, dims: ScatterDims, starts: Starts, arrays: KnownArrays
 ) -> _Plan | None:
     shape, update = scatter.operands[0].array, scatter.operands[2].array
-    sizes = _window_sizes(shape, update, dims)
+    sizes = dims.window_sizes(shape.rank, update.dims)
     found = _affine_starts(shape, sizes, starts, arrays)
     if found is None:
         return None
-    inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
-    window = iter(dims.update_window_dims)
-    batch = [axis for axis in range(update.rank) if axis not in dims.update_window_dims]
+    window, batch = dims.windows(shape.rank), dims.batch_dims(update.rank)
     rows: list[_Row] = []
     merged: list[int] = []
     movers: list[int] = []
     for dim, row in enumerate(found):
         moving = [axis for axis, stride in enumerate(row.strides) if stride]
-        source = None if dim in inserted else next(window)
+        source = window.get(dim)
         if len(moving) > 1 or (moving and sizes[dim] != 1):
             return None
         if not moving:

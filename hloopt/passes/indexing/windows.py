@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -35,37 +35,13 @@ class Starts:
     @classmethod
     def of_gather(cls, gather: Instruction, dims: GatherDims) -> Starts:
         """Those of a gather."""
-        return cls._of(
-            gather.operands[1],
-            dims.index_vector_dim,
-            dims.start_index_map,
-            dims.operand_batching_dims,
-            dims.start_indices_batching_dims,
-        )
+        return cls(gather.operands[1], dims.index_vector_dim, dims.index_map, dims.batching)
 
     @classmethod
     def of_scatter(cls, scatter: Instruction, dims: ScatterDims) -> Starts:
         """Those of a scatter."""
-        return cls._of(
-            scatter.operands[len(scatter.operands) // 2],
-            dims.index_vector_dim,
-            dims.scatter_dims_to_operand_dims,
-            dims.input_batching_dims,
-            dims.scatter_indices_batching_dims,
-        )
-
-    @classmethod
-    def _of(
-        cls,
-        indices: Instruction,
-        vector_dim: int,
-        columns: Dims,
-        operand_dims: Sequence[int],
-        indices_dims: Sequence[int],
-    ) -> Starts:
-        pairs = zip(operand_dims, indices_dims, strict=True)
-        batching = tuple((dim, axis - (axis > vector_dim)) for dim, axis in pairs)
-        return cls(indices, vector_dim, columns, batching)
+        indices = scatter.operands[len(scatter.operands) // 2]
+        return cls(indices, dims.index_vector_dim, dims.index_map, dims.batching)
 
     @property
     def batch(self) -> Dims:

@@ -49,10 +49,9 @@ def reduce(rewriter: Rewriter, instruction: Instruction) -> None:
 def reduce_window(rewriter: Rewriter, instruction: Instruction) -> None:
     count = len(instruction.operands) // 2
     order = rewriter.order(instruction.operands[0])
-    window = Window.given(instruction.attributes.get("window"), len(order))
     arrays = (rewriter.operand(operand, order) for operand in instruction.operands[:count])
     inits = (rewriter.operand(operand, ()) for operand in instruction.operands[count:])
-    turned = Window(tuple(window.dims[dimension] for dimension in order))
+    turned = Window(tuple(instruction.window.dims[dimension] for dimension in order))
     attributes = {"window": turned} if "window" in instruction.attributes else {}
     rewriter.update(instruction, (*arrays, *inits), _each(instruction, order), **attributes)
 

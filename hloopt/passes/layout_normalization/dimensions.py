@@ -51,9 +51,10 @@ def gather_order(
     Batch and offset dimensions alternate as they do in the result's layout; each kind comes in the order
     in which its operand has it.
     """
-    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     pattern = [dimension in dims.offset_dims for dimension in declared]
-    result = _woven(pattern, dims.offset_dims, order, dropped, indices, dims.index_vector_dim)
+    result = _woven(
+        pattern, dims.offset_dims, order, dims.dropped_dims, indices, dims.index_vector_dim
+    )
     left, right = _paired(
         positions(order, dims.operand_batching_dims),
         positions(indices, dims.start_indices_batching_dims),
@@ -83,11 +84,10 @@ def scatter_order(
 
     The indices are descending; scatter and window dimensions alternate as they do in ``updates``.
     """
-    dropped = {*dims.inserted_window_dims, *dims.input_batching_dims}
     pattern = [dimension in dims.update_window_dims for dimension in updates]
     count = len(updates) - len(dims.update_window_dims) + 1
     turned = _woven(
-        pattern, dims.update_window_dims, order, dropped, tuple(range(count)), count - 1
+        pattern, dims.update_window_dims, order, dims.dropped_dims, tuple(range(count)), count - 1
     )
     left, right = _paired(
         positions(order, dims.input_batching_dims), dims.scatter_indices_batching_dims
@@ -106,7 +106,7 @@ def _woven(
     pattern: Sequence[bool],
     windows: Dims,
     order: Order,
-    dropped: set[int],
+    dropped: frozenset[int],
     indices: Order,
     vector: int,
 ) -> Order:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
 from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import of_convolution, of_dot
-from hloopt.analysis.windows import window_dims
 from hloopt.interpret import has_evaluation
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, elemental_problem
@@ -29,7 +27,7 @@ def slow_in_a_loop(one: Instruction, products: int = PRODUCTS, window: int = WIN
         made = (of_dot if one.opcode == "dot" else of_convolution)(one).multiply_adds
         return f"{made} multiply-adds are more than {products}" if made > products else ""
     if one.opcode in ("reduce-window", "select-and-scatter"):
-        size = prod(dimension.size for dimension in window_dims(one))
+        size = one.window.size
         return f"a window has {size} elements, more than {window}" if size > window else ""
     if one.op.is_elementwise or one.opcode in ELEMENTAL or one.opcode in SEQUENTIAL:
         return ""
