@@ -22,7 +22,7 @@ from hloopt.interpret.host import Host
 from hloopt.interpret.random import (
     joined_pairs,
     paired_dims,
-    philox4x32,
+    philox,
     philox_bits,
     split_pairs,
 )
@@ -37,7 +37,7 @@ _LOW = 0xFFFFFFFF
 _U64 = dtype("u64")
 _FIRST_STATE = 0x7012395
 # XLA's ScramblePhiloxKey: one block under this key makes any seed a good key.
-_SCRAMBLING_KEY = (0x3EC8F720, 0x02461E29)
+_SCRAMBLING_KEY = 0x02461E293EC8F720
 # No logarithm is taken of less; XLA writes it as a float.
 _SMALLEST = np.float32(1e-7)
 # How many bits of a word are the fraction of a float in [0, 1).
@@ -57,11 +57,10 @@ def _rng(instruction: Instruction, operands: tuple[Value, ...], context: Context
 def _next_state(host: Host, units: int) -> Array:
     """The state for the next ``units`` words: key, counter low, counter high."""
     low, high = host.seed & _LOW, host.seed >> 32 & _LOW
-    seed = tuple(np.array([word], np.uint32) for word in (low, 0, high, 0))
-    block = [int(word[0]) for word in philox4x32(_SCRAMBLING_KEY, seed)]
-    key = (block[0] | block[1] << 32) ^ host.number
-    first = ((block[2] | block[3] << 32) << 64) + _FIRST_STATE
-    counter = host.states.get(_next_state, first)
+    _, blocks = philox(np.array([_SCRAMBLING_KEY, low, high], np.uint64), 1)
+    key, first = blocks[0].tolist()
+    key ^= host.number
+    counter = host.states.get(_next_state, (first << 64) + _FIRST_STATE)
     host.states[_next_state] = counter + units
     return np.array([key, counter & _WORD, counter >> 64 & _WORD], np.uint64)
 

@@ -52,25 +52,30 @@ def cholesky_in_place(matrices: Array, *, lower: bool) -> tuple[Array, Array]:
     """LAPACK's ``potrf``: the factor over the named triangle, the other left as it was, and ``info``.
 
     ``info`` (s32, one a matrix) is 0, or the 1-based order of the first leading minor that is not
-    positive; then the columns from there on are not factors.
+    positive; then the columns from there on are as they were.
     """
-    result = wide(matrices).copy()
+    result = wide(matrices)
     work = result if lower else _adjoint(result).copy()
     size = work.shape[-1]
-    info = np.zeros(work.shape[:-2], np.int32)
+    pivots = np.empty(work.shape[:-1])
     for column in range(size):
-        row = work[..., column, :column]
-        pivot = work[..., column, column].real - (row * row.conj()).real.sum(axis=-1)
-        bad = ~(pivot > 0)
-        info = np.where((info == 0) & bad, np.int32(column + 1), info)
-        good = info == 0
-        root = np.sqrt(np.where(good, pivot, 1.0))
         below = work[..., column + 1 :, column]
-        below = below - (work[..., column + 1 :, :column] @ row.conj()[..., None])[..., 0]
-        work[..., column, column] = np.where(good, root, work[..., column, column])
-        work[..., column + 1 :, column] = np.where(
-            good[..., None], below / root[..., None], work[..., column + 1 :, column]
-        )
+        pivot = work[..., column, column].real
+        if column:
+            row = work[..., column, :column].conj()
+            pivot = pivot - (work[..., column, :column] * row).real.sum(axis=-1)
+            below = below - (work[..., column + 1 :, :column] @ row[..., None])[..., 0]
+        pivots[..., column] = pivot
+        root = np.sqrt(pivot)
+        work[..., column, column] = root
+        work[..., column + 1 :, column] = below / root[..., None]
+    good = pivots > 0
+    info = np.zeros(work.shape[:-2], np.int32)
+    if not good.all():
+        good = np.logical_and.accumulate(good, axis=-1)
+        info[...] = np.where(good.all(axis=-1), 0, good.sum(axis=-1) + 1)
+        given = wide(matrices) if lower else _adjoint(result)
+        work = np.where(good[..., None, :], work, given)
     if lower:
         return work, info
     return np.triu(_adjoint(work)) + np.tril(result, -1), info

@@ -20,7 +20,7 @@ __all__ = [
     "EVALUATORS",
     "joined_pairs",
     "paired_dims",
-    "philox4x32",
+    "philox",
     "philox_bits",
     "random_bits",
     "split_dimension",
@@ -39,8 +39,14 @@ _THREEFRY_PARITY = 0x1BD11BDA
 _THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 _PHILOX_ROUNDS = 10
-_PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
+_PHILOX_MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
+# What is added to the two words of the key from round to round, for each of them.
+_PHILOX_WEYL = (
+    np.arange(_PHILOX_ROUNDS, dtype=np.uint32)[:, np.newaxis]
+    * np.array([0x9E3779B9, 0xBB67AE85], np.uint32)
+)[..., np.newaxis]
+# Rounds of so many blocks at once stay in the second cache: 48 bytes a block.
+_AT_ONCE = 1 << 13
 
 
 def threefry2x32(key: tuple[Any, Any], x0: Array, x1: Array) -> tuple[Array, Array]:
@@ -60,22 +66,50 @@ def threefry2x32(key: tuple[Any, Any], x0: Array, x1: Array) -> tuple[Array, Arr
     return x0, x1
 
 
-def philox4x32(key: tuple[int, int], words: tuple[Array, ...]) -> tuple[Array, Array, Array, Array]:
-    """The 10-round block function: four u32 words of counter each element to four of output."""
-    x0, x1, x2, x3 = words
-    k0, k1 = key
-    for _ in range(_PHILOX_ROUNDS):
-        p0 = x0.astype(_U64) * _U64(_PHILOX_MULTIPLIERS[0])
-        p1 = x2.astype(_U64) * _U64(_PHILOX_MULTIPLIERS[1])
-        x0, x1, x2, x3 = (
-            _high(p1) ^ x1 ^ _U32(k0),
-            _low(p1),
-            _high(p0) ^ x3 ^ _U32(k1),
-            _low(p0),
-        )
-        k0 = (k0 + _PHILOX_WEYL[0]) & _LOW
-        k1 = (k1 + _PHILOX_WEYL[1]) & _LOW
-    return x0, x1, x2, x3
+def philox(state: Array, blocks: int) -> tuple[Array, Array]:
+    """The state after ``blocks`` blocks of a u64[2] or u64[3] state, and their words: u64 [blocks, 2].
+
+    A block is the 10-round function of a key of two words and a counter of four.  The state is (key, counter
+    low, counter high); of two numbers the key is also the high half of the counter.  Each number of the result
+    is two words of a block, the first one low.
+    """
+    words = state.tolist()
+    key, low, high = words if len(words) == 3 else (*words, words[0])
+    keys = (_PHILOX_WEYL + np.array([[key & _LOW], [key >> 32]], _U32)).astype(_U64)
+    counter = high << 64 | low
+    result = np.empty((blocks, 2), _U64)
+    for begin in range(0, blocks, _AT_ONCE):
+        _fill(result[begin : begin + _AT_ONCE], keys, counter + begin)
+    total = counter + blocks
+    after = [key, total & _WORD, total >> 64 & _WORD][: len(words)]
+    return np.array(after, _U64), result
+
+
+def _fill(result: Array, keys: Array, counter: int) -> None:
+    """The blocks of a 128-bit counter and those that follow it.
+
+    Words are kept in 64 bits, so that a product is made in place: ``factors`` are the two that are
+    multiplied, ``rest`` the others.
+    """
+    count = len(result)
+    first = _U64(counter & _WORD)
+    lows = np.arange(count, dtype=_U64) + first
+    highs = np.full(count, counter >> 64 & _WORD, _U64)
+    highs += lows < first
+    counters = np.stack([lows, highs])
+    half = _U64(32)
+    factors, rest = counters & _U64(_LOW), counters >> half
+    products = np.empty((2, count), _U64)
+    crossed = products[::-1]
+    for key in keys:
+        np.multiply(factors, _PHILOX_MULTIPLIERS, out=products)
+        np.bitwise_xor(rest, key, out=rest)
+        np.right_shift(crossed, half, out=factors)
+        np.bitwise_xor(factors, rest, out=factors)
+        np.bitwise_and(crossed, _U64(_LOW), out=rest)
+    rest <<= half
+    rest |= factors
+    result[...] = rest.T
 
 
 def threefry_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array, Array]:
@@ -97,28 +131,16 @@ def threefry_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array
 
 
 def philox_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array, Array]:
-    """Bits from a u64[3] state (key, counter low, counter high), or u64[2] where the key is also the
-    high counter word: the new state, and a u32 or u64 array of ``dims``.
+    """Bits from a state of ``philox``: the new state, and a u32 or u64 array of ``dims``.
 
     A block's words fill the result in row-major order, pairs of them (low first) for 64 bits.
     """
-    words = [int(word) for word in state]
-    key, low = words[0], words[1]
-    high = words[2] if len(words) == 3 else key
     count = prod(dims)
-    per_block = 2 if bits == 64 else 4
-    blocks = -(-count // per_block)
-    lows = np.arange(blocks, dtype=_U64) + _U64(low)
-    highs = np.full(blocks, high, _U64) + (lows < _U64(low)).astype(_U64)
-    counter = (_low(lows), _high(lows), _low(highs), _high(highs))
-    x0, x1, x2, x3 = philox4x32((key & _LOW, key >> 32), counter)
-    if bits == 64:
-        values = np.stack([_wide(x0, x1), _wide(x2, x3)], axis=1)
-    else:
-        values = np.stack([x0, x1, x2, x3], axis=1)
-    total = (high << 64 | low) + blocks
-    after = [key, total & _WORD, total >> 64 & _WORD][: len(words)]
-    return np.array(after, _U64), values.reshape(-1)[:count].reshape(dims)
+    after, words = philox(state, -(-count // (2 if bits == 64 else 4)))
+    if bits != 64:
+        # Low words first, whatever the order of bytes is here.
+        words = words.astype("<u8", copy=False).view("<u4").astype(_U32, copy=False)
+    return after, words.reshape(-1)[:count].reshape(dims)
 
 
 def random_bits(

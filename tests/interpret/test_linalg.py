@@ -32,6 +32,26 @@ def test_potrf_says_which_minor_failed_and_leaves_the_other_triangle() -> None:
     assert factor.tolist() == [[2, 0], [9, 2]]
 
 
+@given(seeds, st.integers(1, 5), st.data(), st.booleans(), st.booleans())
+def test_potrf_of_one_matrix_does_not_depend_on_the_others(seed, size, data, lower, is_complex):
+    """Columns from the failed minor on are as they were."""
+    x = normal(seed, (4, size, size), is_complex)
+    x = x @ adjoint(x) + np.eye(size)
+    failed = [data.draw(st.integers(0, size)) for _ in x]
+    for matrix, order in zip(x, failed, strict=True):
+        if order:
+            matrix[order - 1, order - 1] = -1
+    factors, info = linalg.cholesky_in_place(x, lower=lower)
+    assert info.tolist() == failed
+    for matrix, factor, order in zip(x, factors, failed, strict=True):
+        known = order - 1 if order else size
+        alone = np.linalg.cholesky(matrix[:known, :known])
+        left = np.tril(factor if lower else adjoint(factor))
+        np.testing.assert_allclose(left[:known, :known], alone, atol=1e-9)
+        given = np.tril(matrix if lower else adjoint(matrix))
+        assert (left[:, known:] == given[:, known:]).all()
+
+
 @given(seeds, batches, st.integers(0, 6), st.integers(0, 6), st.booleans())
 def test_lu_factors_multiply_to_the_permuted_matrix(seed, batch, rows, columns, is_complex) -> None:
     matrix = normal(seed, (*batch, rows, columns), is_complex)

@@ -7,7 +7,8 @@ import pytest
 
 import hloopt
 from hloopt.errors import UnsupportedError
-from hloopt.interpret.random import random_bits
+from hloopt.interpret import random as generators
+from hloopt.interpret.random import philox, random_bits
 from hloopt.types import dtype
 
 KEY = 0x123456789ABCDEF0
@@ -163,3 +164,11 @@ ENTRY e {
         last, other = hloopt.evaluate(module, [])
         assert last.tolist() == [117515157 + 3 * 7, 0]
         assert other.tolist() == [117515157, 0]
+
+
+@pytest.mark.parametrize("words", [[5, 2**64 - 40, 7], [5, 2**64 - 40, 2**64 - 1], [1, 2]])
+def test_parts_of_many_blocks_are_one_after_the_other(words, monkeypatch):
+    state = np.array(words, np.uint64)
+    wanted = [array.tolist() for array in philox(state, 70)]
+    monkeypatch.setattr(generators, "_AT_ONCE", 16)
+    assert [array.tolist() for array in philox(state, 70)] == wanted

@@ -25,7 +25,7 @@ from hloopt.interpret.progress import Progress
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, execution_order, has_side_effect
-from hloopt.ops.traits import SEQUENTIAL
+from hloopt.ops.traits import LIBRARY, SEQUENTIAL
 from hloopt.runtime.kernels import is_kernel
 from hloopt.types import TupleShape
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Compiler"]
 
+# Evaluators whose results never share memory with an operand.
+_FRESH = LIBRARY | {"rng-bit-generator", "topk"}
 _PASSED_ON = frozenset({"add-dependency", "domain", "opt-barrier"})
 # A called computation of more instructions is inlined where it has one caller only.
 _MOST_INLINED = 64
@@ -210,20 +212,25 @@ class Compiler(Interpreter, Lines):
     def _evaluated(
         self, builder: Builder, instruction: Instruction, operands: list[Slots]
     ) -> Slots:
-        """Through the interpreter's evaluator; results may share memory with any operand."""
+        """Through the interpreter's evaluator; results of most may share memory with any operand."""
         evaluate = evaluator(instruction, EVALUATORS[instruction.opcode])
         packed = pack([operand.shape for operand in instruction.operands])
+        if all(operand.is_array for operand in instruction.operands):
+            packed = _tupled
 
         def run(*flat: Any) -> Any:
             return evaluate(instruction, packed(*map(np.asarray, flat)), self)
 
+        view = instruction.opcode not in _FRESH
         if isinstance(instruction.shape, TupleShape):
-            return self.several(builder, instruction, operands, lambda *flat: unpack(run(*flat)))
+            return self.several(
+                builder, instruction, operands, lambda *flat: unpack(run(*flat)), view=view
+            )
         out = builder.slots(instruction.shape)
         assert isinstance(out, int)
         ins = self._flat(builder, instruction, operands)
         keep = has_side_effect(instruction)
-        return builder.line.step(run, ins, out, view=True, keep=keep)
+        return builder.line.step(run, ins, out, view=view, keep=keep)
 
     def several(
         self,
@@ -239,7 +246,7 @@ class Compiler(Interpreter, Lines):
         keep = has_side_effect(instruction)
         outs = tuple(leaf_slots(out))
         builder.line.steps.append(
-            Step(function, ins, outs, several=True, view=True, keep=keep, **flags)
+            Step(function, ins, outs, several=True, keep=keep, **{"view": True, **flags})
         )
         return out
 
@@ -247,3 +254,7 @@ class Compiler(Interpreter, Lines):
     def _flat(builder: Builder, instruction: Instruction, operands: list[Slots]) -> tuple[int, ...]:
         shapes = [operand.shape for operand in instruction.operands]
         return builder.all_full(zip(operands, shapes, strict=True))
+
+
+def _tupled(*arrays: Any) -> tuple[Any, ...]:
+    return arrays

@@ -1,11 +1,10 @@
-"""Custom calls that are planned: markers are names of their operand; the others but a few are evaluated.
+"""Custom calls that are planned: markers are names of their operand; the others are evaluated.
 
 What the user supplies for a target comes first, as in ``interpret.custom_calls``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,7 +19,6 @@ from hloopt.types import ArrayShape, compatible
 
 __all__ = ["EMITTERS"]
 
-_POTRF: Final = re.compile(r"lapack_[sdcz]potrf_ffi")
 _MARKERS: Final = frozenset(MARKERS)
 
 
@@ -28,16 +26,8 @@ def _custom_call(
     builder: Builder, instruction: Instruction, operands: Sequence[int]
 ) -> Slots | None:
     target = str(instruction.attributes["custom_call_target"])
-    if plugins.named(target) is not None:
-        return None
-    if target in _MARKERS:
-        return _passed_on(instruction, operands)
-    if _POTRF.fullmatch(target):
-        # Loaded for the first of them: most programs have markers alone.
-        from hloopt.backends.numpy.linear import potrf
-
-        return potrf(builder, instruction, operands)
-    return None
+    is_marker = target in _MARKERS and plugins.named(target) is None
+    return _passed_on(instruction, operands) if is_marker else None
 
 
 def _passed_on(instruction: Instruction, operands: Sequence[int]) -> int | None:

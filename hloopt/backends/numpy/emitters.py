@@ -7,7 +7,7 @@ from typing import Final
 
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.lazy_table import tables
-from hloopt.ops.traits import LIBRARY, VIEWS, op_table
+from hloopt.ops.traits import VIEWS, op_table
 
 __all__ = ["EMITTERS", "PLANNED"]
 
@@ -17,14 +17,12 @@ PLANNED: Final[Mapping[str, Collection[str]]] = {
     "dot": ("dot",),
     "dynamic_slices": ("dynamic-slice", "dynamic-update-slice"),
     "gathering": ("gather",),
-    "linear": LIBRARY,
     "movement": VIEWS | {"concatenate", "iota"},
     "padding": ("pad",),
-    "random_bits": ("rng-bit-generator",),
     "reduction": ("reduce",),
     "reinterpreting": ("bitcast-convert",),
     "scattering": ("scatter",),
-    "sorting": ("sort", "topk"),
+    "sorting": ("sort",),
     "windows": ("reduce-window", "select-and-scatter"),
 }
 """Module -> the opcodes in its ``EMITTERS``."""

@@ -1,4 +1,4 @@
-"""sort and topk: the form chosen when the line is made.
+"""sort: the form chosen when the line is made.
 
 A comparator with keys (``interpret.comparator``) is sorted by NumPy: a single operand by its values where
 equal ones have equal bits, anything else by a permutation, which gives an iota among the operands as it
@@ -22,7 +22,7 @@ from hloopt.backends.numpy.values import Slots
 from hloopt.interpret.comparator import sort_keys
 from hloopt.interpret.context import Array, Context, arrays_of
 from hloopt.interpret.sort import EVALUATORS as SORTS
-from hloopt.interpret.sort import ordered_bits, topk
+from hloopt.interpret.sort import ordered_bits
 from hloopt.ir import Instruction
 from hloopt.types import DType, TupleShape
 
@@ -160,13 +160,4 @@ def _with_nans(column: Column, values: Array) -> Array:
     return merge_order_of_floats(wide, descending=key.descending, later_first=key.later_first)
 
 
-def _topk(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots | None:
-    kind = instruction.operands[0].array.dtype
-    if builder.context.carrier(kind) != kind.numpy or not isinstance(instruction.shape, TupleShape):
-        return None
-    count = int(instruction.attributes["k"])
-    largest = bool(instruction.attributes.get("largest", True))
-    return builder.applied(instruction, operands, lambda array: topk(array, count, largest=largest))
-
-
-EMITTERS: Mapping[str, Emitter] = {"sort": _sort, "topk": _topk}
+EMITTERS: Mapping[str, Emitter] = {"sort": _sort}

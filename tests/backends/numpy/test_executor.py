@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
+from hloopt.interpret import plugins
 from hloopt.runtime.inputs import generate
+from tests.helpers.planned import assert_planned
 
 
 def bits(array: np.ndarray[Any, Any]) -> list[int]:
@@ -304,3 +306,21 @@ def test_devices() -> None:
     module = hloopt.parse("HloModule m\nENTRY e {\n ROOT x = f32[3] parameter(0)\n}\n")
     with pytest.raises(UsageError, match="did you mean 'cpu'"):
         hloopt.compile(module, "cpuu")
+
+
+MARKED = """HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[4] add(x, x)
+  z = f32[4] custom-call(y), custom_call_target="Sharding", sharding={replicated}
+  ROOT r = f32[4] multiply(z, z)
+}
+"""
+
+
+def test_a_marker_is_its_operand_unless_the_user_says_what_it_does(monkeypatch):
+    x = np.arange(4, dtype=np.float32)
+    assert_planned(MARKED, [x])
+    monkeypatch.setitem(plugins._GIVEN, "Sharding", lambda instruction, y: y + 1)
+    (got,) = assert_planned(MARKED, [x], evaluated=["custom-call"])
+    assert got.tolist() == [1.0, 9.0, 25.0, 49.0]
