@@ -23,7 +23,7 @@ from hloopt.analysis.contraction import (
 )
 from hloopt.dataclass import dataclass
 from hloopt.interpret import cublas, cudnn
-from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape, target
+from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, TupleShape, dtype
@@ -82,12 +82,12 @@ class Finish:
 
 def is_product_call(instruction: Instruction) -> bool:
     """Whether it is a call of a matrix product or a convolution."""
-    return instruction.opcode == "custom-call" and target(instruction) in _GEMMS | _CONVOLUTIONS
+    return instruction.custom_call_target in _GEMMS | _CONVOLUTIONS
 
 
 def call_problem(instruction: Instruction) -> str:
     """Why a product call cannot be computed by a kernel; empty if it can."""
-    name = target(instruction)
+    name = instruction.custom_call_target
     check = (cublas.CHECKS if name in _GEMMS else cudnn.CHECKS)[name]
     problem = check(instruction)
     if problem is not None:
@@ -113,7 +113,7 @@ def call_problem(instruction: Instruction) -> str:
 
 def of_call(instruction: Instruction) -> Contraction:
     """The contraction of a product call."""
-    name = target(instruction)
+    name = instruction.custom_call_target
     if name == _BLOCK_SCALED:
         return _block_scaled(instruction)
     if name in _GEMMS:
@@ -239,7 +239,7 @@ def _groups(instruction: Instruction) -> int:
 
 def call_finish(instruction: Instruction) -> Finish:
     """What a product call does with the sums."""
-    name = target(instruction)
+    name = instruction.custom_call_target
     if name == _BLOCK_SCALED:
         last = len(instruction.operands) - 1
         return Finish(factors=() if instruction.operands[last].array.rank else (last,))
@@ -249,7 +249,7 @@ def call_finish(instruction: Instruction) -> Finish:
 
 
 def _gemm_finish(instruction: Instruction, settings: Config) -> Finish:
-    is_f8 = target(instruction) == _F8
+    is_f8 = instruction.custom_call_target == _F8
     numbers = range(2, len(instruction.operands))
     scales = [at for at in numbers if is_f8 and not instruction.operands[at].array.rank]
     others = [at for at in numbers if at not in scales]

@@ -97,7 +97,7 @@ def product_of(instruction: Instruction) -> Product | str:
         dims = DotDims.of(instruction.attributes)
         asked = str(instruction.attributes.get("algorithm", "dot_unset"))
         return _product(lhs, rhs, instruction.array, dims, asked, {})
-    if instruction.attributes.get("custom_call_target") == "__cublas$gemm":
+    if instruction.custom_call_target == "__cublas$gemm":
         return _gemm_call(instruction)
     return f"{instruction.opcode} is no product of matrices"
 

@@ -26,7 +26,7 @@ __all__ = [
 
 def library_flops(instruction: Instruction) -> int:
     """Multiplications and additions of a custom call; 0 for other targets and for unclear calls."""
-    name = str(instruction.attributes.get("custom_call_target"))
+    name = instruction.custom_call_target
     rule = _RULES.get(name)
     if rule is None or _problem(name, instruction) is not None:
         return 0
@@ -36,7 +36,7 @@ def library_flops(instruction: Instruction) -> int:
 def result_bytes(instruction: Instruction) -> int:
     """Bytes a custom call writes that anybody reads: of a library's call all but the scratch space."""
     shape = instruction.shape
-    known = instruction.attributes.get("custom_call_target") in _RULES
+    known = instruction.custom_call_target in _RULES
     if known and isinstance(shape, TupleShape) and len(shape.elements) > 1:
         return sum(element.byte_size for element in shape.elements[:-1])
     return shape.byte_size
@@ -44,7 +44,7 @@ def result_bytes(instruction: Instruction) -> int:
 
 def is_product_call(instruction: Instruction) -> bool:
     """Whether a custom call is a matrix product of a library that can be read."""
-    name = str(instruction.attributes.get("custom_call_target"))
+    name = instruction.custom_call_target
     return _RULES.get(name) is _product and _problem(name, instruction) is None
 
 
@@ -68,14 +68,14 @@ def _triangular(instruction: Instruction) -> int:
 
 def is_convolution_call(instruction: Instruction) -> bool:
     """Whether a custom call is a convolution of a library that can be read."""
-    name = str(instruction.attributes.get("custom_call_target"))
+    name = instruction.custom_call_target
     return name in _ROLES and _problem(name, instruction) is None
 
 
 def convolution_arrays(instruction: Instruction) -> tuple[ArrayShape, ArrayShape, ArrayShape]:
     """Input, kernel and result of the forward convolution, whichever of them a library's call computes."""
     lhs, rhs = (operand.array for operand in instruction.operands[:2])
-    roles = _ROLES[str(instruction.attributes["custom_call_target"])]
+    roles = _ROLES[instruction.custom_call_target]
     return roles(lhs, rhs, result_shape(instruction))
 
 

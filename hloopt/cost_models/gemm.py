@@ -83,7 +83,7 @@ def product_shape(product: Instruction) -> Product | None:
         arrays = [shape for shape in shapes if isinstance(shape, ArrayShape)]
         return _convolution(product, arrays) if len(arrays) == len(shapes) else None
     if is_convolution_call(product):
-        sought = _SOUGHT.get(str(product.attributes["custom_call_target"]), 2)
+        sought = _SOUGHT.get(product.custom_call_target, 2)
         return _convolution(product, convolution_arrays(product), sought)
     if is_product_call(product):
         return _dot(product, product_dims(product))

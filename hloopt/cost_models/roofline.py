@@ -107,7 +107,7 @@ def product_of(kernel: Instruction) -> Instruction | None:
     if kernel.opcode == "fusion":
         body = kernel.calls
         return next((entry for entry in body if entry.opcode in CONTRACTING), None)
-    target = str(kernel.attributes.get("custom_call_target", ""))
+    target = kernel.custom_call_target
     return kernel if kernel.opcode in CONTRACTING or target.startswith(_LIBRARIES) else None
 
 

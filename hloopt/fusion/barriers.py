@@ -44,7 +44,7 @@ def note_barriers(scribe: Scribe, computations: Iterable[Computation]) -> None:
 
 def decide_call(call: Instruction) -> Decision:
     """Why a custom call is no part of any kernel but its own."""
-    return forbid("custom-call", words=str(call.attributes.get("custom_call_target", "")))
+    return forbid("custom-call", words=call.custom_call_target)
 
 
 def find_barriers(plans: Iterable[FusionPlan], alive: Collection[tuple[str, str]]) -> list[Barrier]:

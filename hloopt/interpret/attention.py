@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
-from hloopt.interpret.library_calls import Config, config, dot_dims, is_arrays, target, with_scratch
+from hloopt.interpret.library_calls import Config, config, dot_dims, is_arrays, with_scratch
 from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape, parts_of
@@ -69,7 +69,7 @@ def _norm_backward(
 
 
 def _check_norm(instruction: Instruction) -> str | None:
-    name = target(instruction)
+    name = instruction.custom_call_target
     try:
         kind = str(config(instruction, "cudnn_norm_backend_config").get("kind", ""))
     except ValueError:
@@ -173,7 +173,8 @@ def _wanted(instruction: Instruction) -> int:
 
 
 def _check_attention(instruction: Instruction) -> str | None:
-    name, backward = target(instruction), target(instruction).endswith("Backward")
+    name = instruction.custom_call_target
+    backward = name.endswith("Backward")
     numbers = (
         _GRADIENTS if backward else ("bmm1_dot_dimension_numbers", "bmm2_dot_dimension_numbers")
     )

@@ -19,7 +19,6 @@ from hloopt.interpret.library_calls import (
     operands_of,
     result_shape,
     saturated,
-    target,
     with_scratch,
 )
 from hloopt.interpret.linalg import triangular_solve
@@ -151,20 +150,18 @@ def _check_gemm(instruction: Instruction) -> str | None:
     if complaint is not None:
         return complaint
     settings = config(instruction, "gemm_backend_config")
-    if target(instruction) == _F8:
+    if instruction.custom_call_target == _F8:
         scales = sum(not operand.array.rank for operand in instruction.operands[2:])
         if scales not in (2, 3, 4):
             return f"{_F8} with {scales} scales instead of 2, 3 or 4"
     wanted = 2 + bool(float(settings.get("beta", 0))) + epilogue(settings)[0] + scales
     if len(instruction.operands) != wanted:
-        return (
-            f"{target(instruction)} with {len(instruction.operands)} operands instead of {wanted}"
-        )
+        return f"{instruction.custom_call_target} with {len(instruction.operands)} operands instead of {wanted}"
     return None
 
 
 def _check_product(instruction: Instruction) -> str | None:
-    name = target(instruction)
+    name = instruction.custom_call_target
     try:
         settings = config(instruction, "gemm_backend_config")
         dims = dot_dims(settings["dot_dimension_numbers"])
@@ -190,7 +187,7 @@ def _check_product(instruction: Instruction) -> str | None:
 
 
 def _check_block_scaled(instruction: Instruction) -> str | None:
-    name = target(instruction)
+    name = instruction.custom_call_target
     found = [o.shape for o in instruction.operands if isinstance(o.shape, ArrayShape)]
     scales = found[2:-1] if found and not found[-1].rank else found[2:]
     if (
@@ -235,7 +232,7 @@ def _check_triangular(instruction: Instruction) -> str | None:
         isinstance(settings.get(name, False), bool) for name in _FLAGS
     )
     if not known or len(instruction.operands) != 2 or not is_arrays(instruction.shape):
-        return f"{target(instruction)} without options that say which system is to be solved"
+        return f"{instruction.custom_call_target} without options that say which system is to be solved"
     return None
 
 

@@ -21,7 +21,6 @@ from hloopt.interpret.library_calls import (
     operands_of,
     result_shape,
     saturated,
-    target,
     with_scratch,
 )
 from hloopt.ir import Instruction
@@ -156,7 +155,9 @@ def _conv(instruction: Instruction, values: tuple[Value, ...], context: Context)
     settings = config(instruction, "cudnn_conv_backend_config")
     lhs, rhs, *others = operands_of(instruction, values, context)
     numbers = ConvNumbers.of(instruction.attributes)
-    total = _CONVOLUTIONS[target(instruction)](lhs, rhs, numbers, result_shape(instruction))
+    total = _CONVOLUTIONS[instruction.custom_call_target](
+        lhs, rhs, numbers, result_shape(instruction)
+    )
     kind = total.dtype
     with np.errstate(all="ignore"):
         total = total * float(settings.get("conv_result_scale", 1))
@@ -239,26 +240,24 @@ def _check_graph(instruction: Instruction) -> str | None:
     try:
         nodes = _graph(instruction)
     except ValueError:
-        return f"{target(instruction)} without a serialized_graph that can be read"
-    wanted = 2
+        return f"{instruction.custom_call_target} without a serialized_graph that can be read"
+    name, wanted = instruction.custom_call_target, 2
     known: set[int] = set()
     for node in nodes:
         takes = {"conv": 0, **dict.fromkeys(_UNARY, 1), **dict.fromkeys(_BINARY, 2)}.get(node.name)
         if takes is None or node.dtype not in DTYPES:
-            return f"{target(instruction)} with the step {node.dtype} {node.name}"
+            return f"{name} with the step {node.dtype} {node.name}"
         missing = takes - len(node.takes)
         if missing not in (0, 1) or (missing and takes != 2) or not known.issuperset(node.takes):
-            return f"{target(instruction)} with the step {node.name} of {len(node.takes)} operands"
+            return f"{name} with the step {node.name} of {len(node.takes)} operands"
         wanted += missing
         known.add(node.number)
     if nodes[0].name != "conv" or len(instruction.operands) != wanted:
-        return (
-            f"{target(instruction)} with {len(instruction.operands)} operands instead of {wanted}"
-        )
+        return f"{name} with {len(instruction.operands)} operands instead of {wanted}"
     extra = sum(node.name == "amax" for node in nodes)
     parts = instruction.shape.elements if isinstance(instruction.shape, TupleShape) else ()
     if len(parts) != extra + 2:
-        return f"{target(instruction)} with {len(parts)} results instead of {extra + 2}"
+        return f"{name} with {len(parts)} results instead of {extra + 2}"
     return None
 
 
@@ -266,7 +265,7 @@ def _check_conv(instruction: Instruction) -> str | None:
     complaint = _check_conv_call(instruction)
     if complaint is not None:
         return complaint
-    name = target(instruction)
+    name = instruction.custom_call_target
     mode = activation(config(instruction, "cudnn_conv_backend_config"))
     if mode not in _CONV_ACTIVATIONS:
         return f"{name} with the activation {mode}"
@@ -277,7 +276,7 @@ def _check_conv(instruction: Instruction) -> str | None:
 
 
 def _check_conv_call(instruction: Instruction) -> str | None:
-    name = target(instruction)
+    name = instruction.custom_call_target
     try:
         config(instruction, "cudnn_conv_backend_config")
     except ValueError:

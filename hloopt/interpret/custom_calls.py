@@ -44,7 +44,9 @@ def _check_identity(instruction: Instruction) -> str | None:
     if isinstance(result, TupleShape) and compatible(TupleShape(given), result):
         return None
     operands = ", ".join(str(operand.shape) for operand in instruction.operands)
-    return f"{_target(instruction)} of ({operands}) to {shape}; only one participant is run"
+    return (
+        f"{instruction.custom_call_target} of ({operands}) to {shape}; only one participant is run"
+    )
 
 
 def _contents(shape: Shape) -> Shape:
@@ -69,7 +71,7 @@ def _check_topk(instruction: Instruction) -> str | None:
         if operand and values and operand[:-1] == values[:-1] and operand[-1] >= values[-1]:
             return None
     result = f"the result {shape}"
-    return f"{_target(instruction)} with {result} is not (values, indices) of one operand"
+    return f"{instruction.custom_call_target} with {result} is not (values, indices) of one operand"
 
 
 def _dims(shape: Shape) -> tuple[int, ...]:
@@ -83,11 +85,7 @@ def _nothing(instruction: Instruction, operands: tuple[Value, ...], context: Con
 def _check_nothing(instruction: Instruction) -> str | None:
     if compatible(instruction.shape, TupleShape(())):
         return None
-    return f"{_target(instruction)} with the result {instruction.shape}, which is not ()"
-
-
-def _target(instruction: Instruction) -> str:
-    return str(instruction.attributes["custom_call_target"])
+    return f"{instruction.custom_call_target} with the result {instruction.shape}, which is not ()"
 
 
 CUSTOM_CALLS: dict[str, Evaluator] = {
@@ -130,22 +128,22 @@ _LIBRARIES = {
 
 
 def _custom_call(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    function = plugins.named(_target(instruction))
+    function = plugins.named(instruction.custom_call_target)
     if function is not None:
         return plugins.evaluate(function, instruction, operands, context)
     if context.participant.count > 1 and is_boundary(instruction):
         return shards(instruction, operands, context)
-    evaluate = CUSTOM_CALLS.get(_target(instruction))
+    evaluate = CUSTOM_CALLS.get(instruction.custom_call_target)
     if evaluate is None:
-        raise context.unsupported(instruction, _unknown(_target(instruction)))
+        raise context.unsupported(instruction, _unknown(instruction.custom_call_target))
     return evaluate(instruction, operands, context)
 
 
 def _check_custom_call(instruction: Instruction) -> str | None:
-    if plugins.named(_target(instruction)) is not None:
+    if plugins.named(instruction.custom_call_target) is not None:
         return None
-    check = CUSTOM_CHECKS.get(_target(instruction))
-    return _unknown(_target(instruction)) if check is None else check(instruction)
+    check = CUSTOM_CHECKS.get(instruction.custom_call_target)
+    return _unknown(instruction.custom_call_target) if check is None else check(instruction)
 
 
 def _unknown(target: str) -> str:

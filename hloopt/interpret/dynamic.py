@@ -151,7 +151,7 @@ def _check_scatter(instruction: Instruction) -> str | None:
 def _check_custom_call(instruction: Instruction) -> str | None:
     from hloopt.interpret import plugins
 
-    target = str(instruction.attributes["custom_call_target"])
+    target = instruction.custom_call_target
     if target in (*MARKERS, "PadToStatic", "SliceToDynamic") or plugins.named(target) is not None:
         return None
     return f"custom call to {target} of dynamic dimensions has no evaluation"

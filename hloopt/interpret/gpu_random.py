@@ -29,7 +29,7 @@ def _threefry(instruction: Instruction, operands: tuple[Value, ...], context: Co
 
 def _check(instruction: Instruction) -> str | None:
     shapes = [operand.shape for operand in instruction.operands]
-    target = instruction.attributes["custom_call_target"]
+    target = instruction.custom_call_target
     first = shapes[0] if len(shapes) == 4 else None
     if not isinstance(first, ArrayShape) or first.dtype.name != "u32":
         given = ", ".join(map(str, shapes))

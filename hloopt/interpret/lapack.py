@@ -202,7 +202,9 @@ def evaluator(routine: Routine) -> Evaluator:
                 array = np.zeros(shape.dims)
             if array.shape != shape.dims:
                 message = f"result {list(array.shape)} where the instruction has {shape}"
-                raise context.unsupported(instruction, f"{_target(instruction)}: {message}")
+                raise context.unsupported(
+                    instruction, f"{instruction.custom_call_target}: {message}"
+                )
             with np.errstate(over="ignore"):
                 converted.append(context.round(array, shape.dtype))
         return tuple(converted) if isinstance(instruction.shape, TupleShape) else converted[0]
@@ -214,7 +216,7 @@ def checker(row: Row) -> Check:
     """Why a call of the routine cannot be evaluated, or None."""
 
     def check(instruction: Instruction) -> str | None:
-        target = _target(instruction)
+        target = instruction.custom_call_target
         try:
             options = call_options(instruction)
         except ValueError as error:
@@ -240,10 +242,6 @@ def _codes(choices: Choices) -> str:
     if isinstance(choices, str):
         return ", ".join(f"{ord(letter)} ({letter})" for letter in choices)
     return ", ".join(map(str, choices or ()))
-
-
-def _target(instruction: Instruction) -> str:
-    return str(instruction.attributes["custom_call_target"])
 
 
 _ROWS: dict[str, Row] = {

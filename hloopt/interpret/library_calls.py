@@ -24,7 +24,6 @@ __all__ = [
     "operands_of",
     "result_shape",
     "saturated",
-    "target",
     "with_scratch",
 ]
 
@@ -60,14 +59,14 @@ def guarded(evaluate: Evaluator) -> Evaluator:
         try:
             result = evaluate(instruction, values, context)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            message = f"operands and options of {target(instruction)} do not fit: {error}"
+            message = (
+                f"operands and options of {instruction.custom_call_target} do not fit: {error}"
+            )
             raise failure(instruction, message) from error
         for array, shape in zip(leaf_arrays(result), leaves(instruction.shape), strict=True):
             if isinstance(shape, ArrayShape) and not shape.holds(array.shape):
-                raise failure(
-                    instruction,
-                    f"{target(instruction)} of these operands gives {list(array.shape)}, not {shape}",
-                )
+                given = f"{instruction.custom_call_target} of these operands"
+                raise failure(instruction, f"{given} gives {list(array.shape)}, not {shape}")
         return result
 
     return run
@@ -132,8 +131,3 @@ def saturated(array: Array, dtype: DType) -> Array:
         return array
     most = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
     return np.clip(array, -most, most)
-
-
-def target(instruction: Instruction) -> str:
-    """What is called."""
-    return str(instruction.attributes["custom_call_target"])

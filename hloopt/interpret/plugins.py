@@ -116,7 +116,7 @@ def evaluate(
     Raises ``EvaluationError`` when it fails, or gives other shapes or types than the instruction has.
     """
     attributes = instruction.attributes
-    target = str(attributes["custom_call_target"])
+    target = instruction.custom_call_target
     shapes = tuple(operand.shape for operand in instruction.operands)
     call = CustomCall(
         target,
@@ -175,7 +175,7 @@ def _kind(result: Any) -> str:
 
 
 def _failed(instruction: Instruction, message: str) -> EvaluationError:
-    target = instruction.attributes["custom_call_target"]
+    target = instruction.custom_call_target
     return failure(instruction, f"the function for {target} {message}")
 
 

@@ -355,7 +355,7 @@ _FACTORS: Final = ("lapack_", "cusolver", "hipsolver", "Cholesky", "Qr", "Eigh",
 def _custom_call(
     one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
 ) -> Value:
-    target = str(one.attributes["custom_call_target"])
+    target = one.custom_call_target
     if target in MARKERS or target in ("PadToStatic", "SliceToDynamic", "TopK", "__gpu$TopK"):
         return run(one, values, context)
     move = _over_matrix if target.startswith(_FACTORS) else _over_row

@@ -54,8 +54,7 @@ class Tiling:
 
 def is_boundary(instruction: Instruction) -> bool:
     """Whether an instruction leads into or out of a region for one device."""
-    target = instruction.attributes.get("custom_call_target")
-    return instruction.opcode == "custom-call" and str(target) in (*INWARD, *OUTWARD)
+    return instruction.custom_call_target in (*INWARD, *OUTWARD)
 
 
 # ---- how arrays are cut -------------------------------------------------------------------------
@@ -66,7 +65,7 @@ def tilings(instruction: Instruction, partitions: int) -> list[Tiling]:
 
     Raises ``ValueError`` where the annotations do not say it.
     """
-    target = str(instruction.attributes["custom_call_target"])
+    target = instruction.custom_call_target
     if not target.startswith("xla.sdy."):
         holder = instruction.operands[0] if target in INWARD else instruction
         return [_of_tiles(holder, _rank(instruction.operands[0]), partitions)]
@@ -166,7 +165,7 @@ def _meshes(module: Module | None) -> dict[str, Mesh]:
 
 def check_shards(instruction: Instruction, partitions: int) -> str | None:
     """Why so many partitions cannot cross this boundary, or None."""
-    target = str(instruction.attributes["custom_call_target"])
+    target = instruction.custom_call_target
     try:
         found = tilings(instruction, partitions)
     except ValueError as error:
@@ -184,7 +183,7 @@ def check_shards(instruction: Instruction, partitions: int) -> str | None:
 
 def shards(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     """A participant's part of each operand, or the whole of which each operand is its part."""
-    inward = str(instruction.attributes["custom_call_target"]) in INWARD
+    inward = instruction.custom_call_target in INWARD
     participant = context.participant
     results: list[Value] = []
     for operand, tiling in zip(operands, tilings(instruction, participant.partitions), strict=True):

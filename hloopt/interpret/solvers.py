@@ -131,7 +131,7 @@ def _check_lu_permutation(instruction: Instruction) -> str | None:
     shapes = [*(operand.shape for operand in instruction.operands), instruction.shape]
     if len(shapes) == 2 and all(isinstance(s, ArrayShape) and s.rank for s in shapes):
         return None
-    return f"{_target(instruction)} is not one array of pivots to one of rows"
+    return f"{instruction.custom_call_target} is not one array of pivots to one of rows"
 
 
 def _lower(instruction: Instruction) -> bool:
@@ -167,7 +167,7 @@ def _check_cholesky(instruction: Instruction) -> str | None:
     try:
         _lower(instruction)
     except ValueError:
-        return f"{_target(instruction)} without options that say which triangle is read"
+        return f"{instruction.custom_call_target} without options that say which triangle is read"
     shape = instruction.shape
     parts = shape.elements if isinstance(shape, TupleShape) else ()
     operands = [operand.shape for operand in instruction.operands]
@@ -180,11 +180,7 @@ def _check_cholesky(instruction: Instruction) -> str | None:
         sizes = [part.elements for part in parts if isinstance(part, ArrayShape)]
         if sizes[0] == matrix.elements and sizes[2] == prod(matrix.dims[:-2]):
             return None
-    return f"{_target(instruction)} does not give a factor, scratch space and info"
-
-
-def _target(instruction: Instruction) -> str:
-    return str(instruction.attributes["custom_call_target"])
+    return f"{instruction.custom_call_target} does not give a factor, scratch space and info"
 
 
 EVALUATORS: dict[str, Evaluator] = {

@@ -128,6 +128,11 @@ class Instruction:
         return self.shape
 
     @property
+    def custom_call_target(self) -> str:
+        """What a custom call calls; empty for any other op."""
+        return str(self.attributes.get("custom_call_target", ""))
+
+    @property
     def window(self) -> Window:
         """The window that the op slides over its first operand: single elements where the text gives none."""
         rank = 0 if "dim_labels" in self.attributes else self.operands[0].array.rank

@@ -88,7 +88,7 @@ def _has_own_effect(instruction: Instruction) -> bool:
 def custom_call_targets(module: Module) -> set[str]:
     """The targets of all custom calls."""
     return {
-        str(instruction.attributes["custom_call_target"])
+        instruction.custom_call_target
         for instruction in module.instructions()
         if instruction.opcode == "custom-call"
     }

@@ -77,7 +77,7 @@ def _count(module: Module, name: str) -> object:
 
 def _rule(instruction: Instruction) -> _Write | None:
     if instruction.opcode == "custom-call":
-        is_marker = instruction.attributes["custom_call_target"] in MARKERS
+        is_marker = instruction.custom_call_target in MARKERS
         return _operands if is_marker and len(instruction.operands) == 1 else None
     return _RULES.get(instruction.opcode)
 

@@ -394,7 +394,7 @@ def _group_rows(
 def computes(kernel: Instruction) -> str:
     """What a kernel does, in opcodes: the most frequent ones of a fusion."""
     if kernel.opcode != "fusion":
-        target = kernel.attributes.get("custom_call_target")
+        target = kernel.custom_call_target
         return f"{kernel.opcode} {target}" if target else kernel.opcode
     counts = Counter(
         entry.opcode

@@ -93,7 +93,7 @@ def ignore_callbacks(module: Module) -> list[str]:
     gone = []
     for computation in module:
         for one in list(computation):
-            if one.attributes.get("custom_call_target") in CALLBACKS and not _is_needed(one):
+            if one.custom_call_target in CALLBACKS and not _is_needed(one):
                 gone.append(one.name)
                 _leave_out(one)
     return gone

@@ -135,7 +135,7 @@ def _sources(place: Place, through: Through) -> list[Place] | None:
 
 
 def _is_marker(instruction: Instruction) -> bool:
-    return str(instruction.attributes["custom_call_target"]) in MARKERS
+    return instruction.custom_call_target in MARKERS
 
 
 def _called_roots(caller: Instruction) -> list[Instruction]:

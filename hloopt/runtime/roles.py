@@ -177,7 +177,7 @@ def _definite(instruction: Instruction) -> Sequence[Instruction]:
     if instruction.opcode in ("cholesky", "triangular-solve"):
         return instruction.operands[:1]
     if instruction.opcode == "custom-call":
-        target = str(instruction.attributes["custom_call_target"])
+        target = instruction.custom_call_target
         if _FACTORED.fullmatch(target):
             return instruction.operands[:1]
     return ()
@@ -191,7 +191,7 @@ def _random_bits(instruction: Instruction) -> Sequence[Instruction]:
     if opcode == "xor" and operands[0].array.dtype.kind == "unsigned":
         return operands
     if opcode == "custom-call":
-        target = str(instruction.attributes["custom_call_target"])
+        target = instruction.custom_call_target
         return operands if target.startswith("cu_threefry2x32") else ()
     return ()
 

@@ -36,7 +36,7 @@ class BufferChecks:
             if self._indices(instruction.shape):
                 concerned.add(instruction)
                 concerned.update(instruction.users)
-            elif instruction.opcode == "custom-call" and _target(instruction) in _FORMS:
+            elif instruction.opcode == "custom-call" and instruction.custom_call_target in _FORMS:
                 concerned.add(instruction)
         if not concerned:
             return
@@ -81,7 +81,7 @@ class BufferChecks:
     # ---- custom calls -------------------------------------------------------------------------------
 
     def _custom_call(self, call: Instruction) -> Iterator[Fault]:
-        target = _target(call)
+        target = call.custom_call_target
         form = _form_message(call, target) if target in _FORMS else None
         message = self._general_message(call) if form is None else form
         if message:
@@ -130,10 +130,6 @@ class BufferChecks:
                     message = f"the buffer {braces(index)} has {count[index]} writers, not one"
                     found.append(Fault(instruction, "buffer", message))
         yield from reversed(found)
-
-
-def _target(call: Instruction) -> str:
-    return str(call.attributes.get("custom_call_target"))
 
 
 def _places(shape: Shape, index: Index = ()) -> Iterator[Index]:

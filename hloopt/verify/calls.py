@@ -78,7 +78,7 @@ def _composite_message(attributes: FrontendAttributes) -> str:
 
 def _constraint_message(call: Instruction) -> str:
     shapes = call.attributes.get("operand_layout_constraints")
-    if shapes is None or call.attributes.get("custom_call_target") == "LayoutConstraint":
+    if shapes is None or call.custom_call_target == "LayoutConstraint":
         return ""
     if len(shapes) != len(call.operands):
         return f"operand_layout_constraints= has {len(shapes)} shapes for {len(call.operands)} operands"
@@ -103,8 +103,7 @@ def _aliases_message(instruction: Instruction) -> str:
     )
     # What is pinned and unpinned becomes a buffer, and a state holds arrays where operands are buffers.
     plain = (
-        instruction.attributes.get("custom_call_target") in ("Pin", "Unpin")
-        or instruction.opcode == "async-start"
+        instruction.custom_call_target in ("Pin", "Unpin") or instruction.opcode == "async-start"
     )
     for entry in found:
         message = _alias_message(instruction, entry, plain=plain, skips=skips)

@@ -102,7 +102,7 @@ def emission(region: Region, options: KindOptions | None = None) -> Emission:
     if configured is not None:
         return Emission(configured[0], found, found, f"backend_config says {configured[1]}")
     if opcode == "custom-call":
-        target = region.instruction.attributes.get("custom_call_target", "")
+        target = region.instruction.custom_call_target
         return Emission("custom", found, found, f"a call of {target}")
     heroes = found
     if region.is_fusion and not region.opcodes.isdisjoint(_HEROES):

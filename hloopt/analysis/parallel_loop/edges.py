@@ -181,7 +181,7 @@ def _problem(instruction: Instruction) -> str:
     opcode = instruction.opcode
     named = f"{opcode} {instruction.name}"
     if opcode == "custom-call":
-        target = instruction.attributes.get("custom_call_target", "")
+        target = instruction.custom_call_target
         return f'{named} calls "{target}", which is not code of this module'
     if instruction.op.family in ("host", "async", "collective") or opcode in _OPAQUE:
         return f"{named} runs outside of kernels"

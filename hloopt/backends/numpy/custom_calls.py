@@ -25,7 +25,7 @@ _MARKERS: Final = frozenset(MARKERS)
 def _custom_call(
     builder: Builder, instruction: Instruction, operands: Sequence[int]
 ) -> Slots | None:
-    target = str(instruction.attributes["custom_call_target"])
+    target = instruction.custom_call_target
     is_marker = target in _MARKERS and plugins.named(target) is None
     return _passed_on(instruction, operands) if is_marker else None
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.interpret.library_calls import config, target
+from hloopt.interpret.library_calls import config
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
@@ -101,7 +101,7 @@ def _fits_cholesky(site: Site) -> Verdict:
 
 def _fits_solve(site: Site) -> Verdict:
     instruction = site.region.instruction
-    is_call = instruction.opcode == "custom-call" and target(instruction) == _CALL
+    is_call = instruction.opcode == "custom-call" and instruction.custom_call_target == _CALL
     if instruction.opcode != "triangular-solve" and not is_call:
         return NO(f"{instruction.name} is no triangular-solve")
     if is_call:

@@ -103,7 +103,7 @@ def no_kernel(instruction: Instruction, found: Iterable[Candidate]) -> Unsupport
     reasons: dict[str, list[str]] = {}
     for candidate in found:
         reasons.setdefault(candidate.reason, []).append(candidate.name)
-    target = instruction.attributes.get("custom_call_target", "")
+    target = instruction.custom_call_target
     error = unsupported(instruction, f"to {target} fits no kernel" if target else "fits no kernel")
     rows = [(", ".join(names), reason) for reason, names in reasons.items()]
     if len(rows) == 1:

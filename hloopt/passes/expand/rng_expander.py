@@ -53,7 +53,7 @@ ENTRY main {
     def is_candidate(self, instruction: Instruction) -> bool:
         """Ops of random numbers, and calls and loops that are known to be Threefry."""
         if instruction.opcode == "custom-call":
-            return instruction.attributes["custom_call_target"] in gpu_random.CHECKS
+            return instruction.custom_call_target in gpu_random.CHECKS
         if instruction.opcode == "while":
             return self.loops and rolled_threefry.is_threefry(instruction)
         return instruction.opcode in self.opcodes
@@ -71,7 +71,7 @@ ENTRY main {
         if instruction.opcode == "while":
             return rolled_threefry.obstacle(instruction)
         if instruction.opcode == "custom-call":
-            target = instruction.attributes["custom_call_target"]
+            target = instruction.custom_call_target
             for mark in ("custom_call_has_side_effect", "output_to_operand_aliasing"):
                 if instruction.attributes.get(mark):
                     return f"the call has {mark}"

@@ -98,7 +98,7 @@ def _has_kernel(instruction: Instruction) -> bool:
 
 def _is_topk(instruction: Instruction) -> bool:
     if instruction.opcode == "custom-call":
-        return str(instruction.attributes["custom_call_target"]) == "TopK"
+        return instruction.custom_call_target == "TopK"
     return instruction.opcode == "topk"
 
 

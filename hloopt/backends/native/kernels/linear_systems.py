@@ -98,7 +98,7 @@ def routine_of(instruction: Instruction) -> Routine | str:
     """What an instruction asks for, or why that is none of these kernels' work."""
     asked = instruction.opcode
     if asked == "custom-call":
-        target = str(instruction.attributes["custom_call_target"])
+        target = instruction.custom_call_target
         found = _CALL.fullmatch(target)
         if found is None:
             return f"{instruction.name} calls {target}"
