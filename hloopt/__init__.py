@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from hloopt.driver.options import RunOptions
     from hloopt.fusion.user_rules import FusionRule
     from hloopt.interpret import Host
     from hloopt.ir import Module
     from hloopt.pipelines import Given
+    from hloopt.report.run import RunReport
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
     from hloopt.runtime.program import Program
 
@@ -46,6 +49,8 @@ __all__ = [
     "Pass",
     "PassLog",
     "Pipeline",
+    "RunOptions",
+    "RunReport",
     "ShapeError",
     "UnsupportedError",
     "UsageError",
@@ -56,6 +61,7 @@ __all__ = [
     "optimize",
     "parse",
     "parse_pipeline",
+    "run",
     "verify",
 ]
 
@@ -188,21 +194,56 @@ def evaluate_participants(
     return evaluate_all(module, inputs, replicas, partitions, excess_precision=excess_precision)
 
 
+def run(
+    module: Module | str | Path,
+    device: str = "cpu",
+    *,
+    pipeline: Given | None = None,
+    inputs: Sequence[np.ndarray[Any, Any]] | None = None,
+    expected: Sequence[np.ndarray[Any, Any]] | None = None,
+    options: RunOptions | None = None,
+    **changes: Any,
+) -> RunReport:
+    """What ``hloopt run`` does: execute a module as given and optimised, compare the results, time both.
+
+    ``module`` is a module, or the path of a text, a protocol buffer or a snapshot.  The interpreter evaluates
+    it, and ``device`` executes it as it is and after the passes of ``pipeline`` (as ``optimize`` takes it; O2
+    by default).  ``inputs`` are arrays in parameter order; without them, those of the snapshot, or made from a
+    seed.  ``expected`` are results to compare with as well.
+
+    ``changes`` are fields of ``RunOptions``, each the option of its name: ``seed``, ``repeat``, ``rtol``,
+    ``atol``, ``threads``, ``exact``, ``no_reference`` ...; ``options`` has those that are not given.
+
+    The report has ``verdict`` and ``passed``; ``rows`` with times, memory and comparisons, one for the
+    interpreter and one for each program; ``outputs``, the results of the optimised program for each
+    participant; and ``to_json()``, the JSON that the command prints.
+
+    Raises ``UsageError`` for options that cannot be, ``DeviceError`` for a device that is not there,
+    ``UnsupportedError`` for what cannot be run, ``EvaluationError`` for inputs that do not fit.
+    """
+    from hloopt.driver.run import run_module
+
+    changes = {"device": device, **changes}
+    return run_module(module, pipeline, inputs, expected, options, changes)
+
+
 def __getattr__(name: str) -> Any:
     # NumPy is loaded with the graph; a command that only prints its help must not wait for that.
-    if name == "Host":
-        from hloopt.interpret import Host
-
-        return Host
-    if name == "Module":
-        from hloopt.ir import Module
-
-        return Module
-    if name in ("Fix", "Pass", "PassLog", "Pipeline"):
-        from hloopt import rewrite
-
-        return getattr(rewrite, name)
+    if name in _HOMES:
+        return getattr(import_module(f"hloopt.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_HOMES = {
+    "Fix": "rewrite",
+    "Host": "interpret",
+    "Module": "ir",
+    "Pass": "rewrite",
+    "PassLog": "rewrite",
+    "Pipeline": "rewrite",
+    "RunOptions": "driver.options",
+    "RunReport": "report.run",
+}
 
 
 class _Package(ModuleType):

@@ -13,7 +13,10 @@ from unicodedata import combining, east_asian_width
 
 from hloopt.errors import SourceError
 
-__all__ = ["Source", "columns", "visible"]
+__all__ = ["STDIN", "Source", "columns", "visible"]
+
+STDIN = "<stdin>"
+"""What standard input is called in messages."""
 
 _MAX_EXCERPT = 160
 # What a terminal obeys or cannot show: control characters, changes of direction, halves of characters.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,13 @@ from hloopt.cli.explain_xla import explain_xla, xla_option
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
-from hloopt.cli.kernel_options import KERNELS, KernelOptions
+from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.options import json_option, pick_options, strict_option
-from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
-from hloopt.cli.selecting import Selecting, selecting
+from hloopt.cli.pipeline_options import PASSES, chosen_passes
 from hloopt.cli.words import complete_instruction
 from hloopt.dataclass import dataclass
+from hloopt.driver.passes import Chosen
+from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UsageError
 from hloopt.fusion.trail import Trail
 from hloopt.ir import Module, build
@@ -101,14 +101,14 @@ def command(
       hloopt explain dump.txt multiply.7 reduce.9 --passes priority-fusion
       hloopt optimize dump.txt | hloopt explain -O0 - dot.1 --target a100_sxm_80
     """
-    kernels = KernelOptions.given()
+    kernels = kernel_options()
     if xla_dump is not None:
-        target = selecting(kernels).options.get("target")
+        target = selecting(kernels, ctx.with_resource).options.get("target")
         explain_xla(xla_dump, files, target=target, as_json=as_json)
         return
     paths, names = _split(files)
-    selection = selecting(kernels, predicted=True)
-    choice = chosen(PassOptions.given(), kernels)
+    selection = selecting(kernels, ctx.with_resource, predicted=True)
+    choice = chosen_passes(kernels)
     texts = open_texts(paths)
     explaining = _Explaining(selection, choice, names, every, as_json, len(texts) > 1)
     if not selection.has_kernels:
@@ -178,11 +178,7 @@ class _Explaining:
         if is_pair:
             aim = self.selection.instance.target
             trials = Trials(build.clone_module(module), self.choice, self.target, aim)
-        report = self.choice.pipeline.run(
-            module,
-            controls=replace(self.choice.controls, remarks=True),
-            watchers=(*self.choice.watchers, trail),
-        )
+        report = self.choice.run(module, (trail,), remarks=True)
         questions = Questions(module, trail, self.target, trials)
         matters = questions.is_about_fusion or is_pair or not self.selection.has_kernels
         return *_answer(questions, self.names), report.notes, matters

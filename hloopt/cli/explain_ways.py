@@ -16,7 +16,7 @@ from hloopt.rewrite.entries import with_options
 from hloopt.rewrite.spec import value_text
 
 if TYPE_CHECKING:
-    from hloopt.cli.pipeline_options import Chosen
+    from hloopt.driver.passes import Chosen
     from hloopt.fusion.story_parts import Pair
     from hloopt.ir import Module
     from hloopt.rewrite.entries import Entry

@@ -21,6 +21,7 @@ from hloopt.cli.waiting import patience, progress
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
 from hloopt.ir import Module
+from hloopt.source import STDIN
 from hloopt.text.encoding import decode
 from hloopt.text.parser import parse_module
 from hloopt.verify import verify_module
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from hloopt.text.joined import Part
 
 __all__ = [
-    "STDIN",
     "Input",
     "Text",
     "each_input",
@@ -42,9 +42,6 @@ __all__ = [
     "open_texts",
     "read_input",
 ]
-
-STDIN = "<stdin>"
-"""What standard input is called in messages."""
 
 _GZIP = b"\x1f\x8b"
 _ELIDED = b"{...}"

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hloopt.cli.options import OptionGroup, option
 from hloopt.cli.words import complete_kernel, complete_target
-from hloopt.dataclass import dataclass
+from hloopt.driver.options import KernelOptions
 
-if TYPE_CHECKING:
-    from hloopt.rewrite import Pipeline
-
-__all__ = ["KERNELS", "KernelOptions", "needs_kernels"]
+__all__ = ["KERNELS", "kernel_options"]
 
 KERNELS = OptionGroup(
     "kernels",
@@ -52,25 +47,6 @@ KERNELS = OptionGroup(
 )
 
 
-@dataclass(frozen=True)
-class KernelOptions:
-    """What the options ``KERNELS`` say; a lock file may be about fusion, kernels, or both."""
-
-    target: str | None = None
-    kernel: tuple[str, ...] = ()
-    kernel_rule: str | None = None
-    kernel_file: tuple[str, ...] = ()
-    lock: str | None = None
-    frozen: bool = False
-    write_lock: str | None = None
-
-    @classmethod
-    def given(cls) -> KernelOptions:
-        """Those of the running command."""
-        return cls(**KERNELS.given())
-
-
-def needs_kernels(options: KernelOptions, pipeline: Pipeline) -> bool:
-    """Whether options are about kernels, or a pass chooses some."""
-    chooses = any(one.name == "kernel-selection" for one in pipeline.passes())
-    return chooses or options != KernelOptions()
+def kernel_options() -> KernelOptions:
+    """What the running command was given for ``KERNELS``."""
+    return KernelOptions(**KERNELS.given())

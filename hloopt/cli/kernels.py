@@ -15,11 +15,12 @@ from hloopt.backends.nvrtc import architecture, compile_cuda
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end, write_json
-from hloopt.cli.kernel_options import KERNELS, KernelOptions
+from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.options import files_argument, json_option, strict_option
-from hloopt.cli.pipeline_options import PASSES, Chosen, PassOptions, chosen
-from hloopt.cli.selecting import Selecting, selecting
+from hloopt.cli.pipeline_options import PASSES, chosen_passes
 from hloopt.codegen.program import KernelProgram, listed, render
+from hloopt.driver.passes import Chosen
+from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.kernels.plan import KernelStep, function_name, walk_steps
 from hloopt.kernels.plan_json import dump_plan
@@ -102,12 +103,12 @@ def command(
     """
     if planned + source + ir > 1 and not as_json:
         raise UsageError("--plan, --source and --ir are different texts: ask for one, or --json")
-    options = KernelOptions.given()
-    selection = selecting(options)
+    options = kernel_options()
+    selection = selecting(options, ctx.with_resource)
     if listing:
         _list(as_json)
         return
-    choice = chosen(PassOptions.given(), options)
+    choice = chosen_passes(options)
     if compiled and selection.is_native:
         raise UsageError("--compile asks NVRTC about CUDA C: for host there is --source")
     texts = open_texts(files)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.errors import EvaluationError, HlooptError, ParseError, SourceError, VerifyError
-from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
@@ -19,8 +18,6 @@ __all__ = [
     "error_json",
     "show_error",
     "show_errors",
-    "show_silent",
-    "show_unread",
     "show_warnings",
 ]
 
@@ -73,17 +70,6 @@ def show_warnings(module: Module, name: str) -> None:
     rest = len(module.warnings) - _MOST_WARNINGS
     if rest > 0:
         click.echo(f"{name}: {rest} more warnings (hloopt check lists them)", err=True)
-
-
-def show_unread(path: str, names: Sequence[str]) -> None:
-    """Warn of arrays in a file of streams that the module has not asked for, on stderr."""
-    if names:
-        click.echo(f"{path}: warning: never read: {first_of(names, 5)}", err=True)
-
-
-def show_silent(path: str) -> None:
-    """Warn, on stderr, that a module has given nothing to the host and a file is empty."""
-    click.echo(f"{path}: warning: empty: the module gives nothing to the host", err=True)
 
 
 def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -9,14 +10,14 @@ import click
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
-from hloopt.cli.kernel_options import KERNELS, KernelOptions, needs_kernels
+from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.options import (
     files_argument,
     json_option,
     strict_option,
 )
 from hloopt.cli.outputs import PRINT, Product
-from hloopt.cli.pipeline_options import PASSES, PassOptions, chosen
+from hloopt.cli.pipeline_options import PASSES, chosen_passes
 from hloopt.cli.watching import WATCH, Watching
 from hloopt.ir import Module
 from hloopt.rewrite import PipelineReport
@@ -69,35 +70,29 @@ def command(
       hloopt optimize dump.txt --print-changed=diff -o /dev/null
       hloopt optimize dump.txt --remarks-out remarks.sarif --dump-dir stages
     """
-    kernels, watch = KernelOptions.given(), Watching.given()
-    choice = chosen(PassOptions.given(), kernels)
-    pipeline, selection = choice.pipeline, None
-    if needs_kernels(kernels, pipeline):
-        from hloopt.cli.selecting import selecting
+    kernels, watch = kernel_options(), Watching.given()
+    choice = chosen_passes(kernels)
+    selection = None
+    if kernels.needed_by(choice.pipeline):
+        from hloopt.driver.selecting import selecting
 
-        selection = selecting(kernels, predicted=True)
-        pipeline = selection.applied(pipeline)
-    watch.check(pipeline)
+        selection = selecting(kernels, ctx.with_resource, predicted=True)
+        choice = replace(choice, pipeline=selection.applied(choice.pipeline))
+    watch.check(choice.pipeline)
     texts = open_texts(files)
     product = Product.of(output, texts, proto=emit == "proto", as_json=as_json)
 
     def step(found: Input) -> dict[str, Any]:
         module, name = found.module, found.name
-        report = pipeline.run(
-            module,
-            controls=watch.controls(choice.controls),
-            watchers=(
-                *choice.watchers,
-                *watch.watchers(found, choice.label, heading=len(texts) > 1),
-            ),
-        )
+        watchers = watch.watchers(name if len(texts) > 1 else "", choice.label)
+        report = choice.run(module, watchers, **watch.controls)
         if selection is not None:
             selection.lock(report)
         if emit == "xla":
             make_for_xla(module)
             _warn_of_elided(name, module)
         watch.tell(report, found, as_json=as_json)
-        row = {"module": module.name, "pipeline": str(pipeline), **_report_json(report)}
+        row = {"module": module.name, "pipeline": str(choice.pipeline), **_report_json(report)}
         return {**row, **product.write(module, name)}
 
     rows, code = each_input(texts, step, "optimizing")

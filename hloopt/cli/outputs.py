@@ -5,19 +5,17 @@ A file appears whole or not at all.
 
 from __future__ import annotations
 
-import errno
-import gzip
 import os
-import secrets
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hloopt.cli.files import STDIN, Text
+from hloopt.cli.files import Text
 from hloopt.cli.options import OptionGroup, option
 from hloopt.dataclass import dataclass
+from hloopt.driver.writing import file_name, is_folder, write_bytes, write_text
 from hloopt.errors import UsageError
 from hloopt.proto import write_module
 from hloopt.text.parser import parse_module
@@ -25,16 +23,7 @@ from hloopt.text.parser import parse_module
 if TYPE_CHECKING:
     from hloopt.ir import Module
 
-__all__ = [
-    "PRINT",
-    "Product",
-    "check_output",
-    "hlo_text",
-    "is_folder",
-    "proto_wanted",
-    "write_bytes",
-    "write_text",
-]
+__all__ = ["PRINT", "Product", "check_output", "hlo_text", "proto_wanted"]
 
 PRINT = OptionGroup(
     "print",
@@ -59,7 +48,6 @@ PRINT = OptionGroup(
 """How ``hlo_text`` prints."""
 
 _PROTOS = (".pb", ".pb.gz")
-_FORMATS = (".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt")
 
 
 def proto_wanted(output: str | None) -> bool:
@@ -143,80 +131,11 @@ def check_output(output: str | None, texts: Sequence[Text], *, proto: bool = Fal
         if len(texts) < 2:
             return
         raise UsageError(f"{output}: several modules need a directory (write {output}{os.sep})")
-    names = Counter(_file_name(text.name, proto) for text in texts)
+    names = Counter(file_name(text.name, proto) for text in texts)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise UsageError(f"{output}: several of the modules would be written to {twice[0]}")
     for text in texts:
-        target = Path(output) / _file_name(text.name, proto)
+        target = Path(output) / file_name(text.name, proto)
         if text.path is not None and target.exists() and target.samefile(text.path):
             raise UsageError(f"{output}: {target} is one of the inputs; give another directory")
-
-
-def is_folder(output: str) -> bool:
-    """Whether files are to be written into a directory of this name."""
-    return output.endswith(os.sep) or Path(output).is_dir()
-
-
-def write_text(output: str | None, text: str, name: str, *, heading: bool = False) -> None:
-    """Write to ``output``: None or ``-`` is stdout; a directory gets one file per module.
-
-    On stdout ``heading`` says which of several modules follows, as an HLO comment.  A file appears whole
-    or not at all, compressed when it is called ``.gz``.  Raises ``UsageError`` when it cannot be written.
-    """
-    if output in (None, "-"):
-        sys.stdout.write(f"// {name}\n{text}\n" if heading else text)
-    else:
-        _write(output, text.encode(), _file_name(name, proto=False))
-
-
-def write_bytes(output: str | None, content: bytes, name: str) -> None:
-    """Write a protocol buffer, as ``write_text`` does a text."""
-    if output in (None, "-"):
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    else:
-        _write(output, content, _file_name(name, proto=True))
-
-
-def _write(output: str, content: bytes, file_name: str) -> None:
-    path = Path(output)
-    if is_folder(output):
-        path /= file_name
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a device is written to, never replaced
-            path.write_bytes(content)
-        else:
-            _write_whole(path.resolve(), content)  # a link stays, and what it points to is written
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    if path.parent.exists() and not path.parent.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if path.suffix == ".gz":
-        content = gzip.compress(content, mtime=0)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-    try:
-        with temporary.open("xb") as stream:
-            stream.write(content)
-        if path.exists():
-            temporary.chmod(path.stat().st_mode & 0o777)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _file_name(name: str, proto: bool) -> str:
-    """The last part of an input's name, with an end that says what is in the file."""
-    plain = "stdin.hlo" if name == STDIN else Path(name).name.removesuffix(".gz")
-    if plain.endswith(".pb") == proto:
-        return plain
-    stem = next((plain.removesuffix(end) for end in _FORMATS if plain.endswith(end)), plain)
-    return f"{stem}.hlo.pb" if proto else f"{stem}.hlo"

@@ -9,8 +9,9 @@ import click
 
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
-from hloopt.cli.pipeline_options import PASSES, PassOptions, pass_files
+from hloopt.cli.pipeline_options import PASSES
 from hloopt.cli.words import complete_pass, complete_preset
+from hloopt.driver.passes import pass_files
 from hloopt.errors import UsageError
 from hloopt.fusion.user_rules import rule_names
 from hloopt.pipelines import ABOUT, PIPELINES, all_names, find_pass, parse_pipeline
@@ -118,7 +119,7 @@ def _list(as_json: bool) -> None:
 
 def _known() -> dict[str, type[Pass]]:
     """All passes by name; an entry point that gives none is a warning."""
-    extra = pass_files(PassOptions.given().pass_file)
+    extra = pass_files(PASSES.given()["pass_file"])
     found: dict[str, type[Pass]] = {}
     for name in dict.fromkeys((*all_names(), *extra)):
         try:
@@ -132,7 +133,7 @@ def _known() -> dict[str, type[Pass]]:
 
 
 def _explain(names: tuple[str, ...], as_diff: bool, as_json: bool) -> None:
-    name, extra = names[0], pass_files(PassOptions.given().pass_file)
+    name, extra = names[0], pass_files(PASSES.given()["pass_file"])
     rule = find_rule(name)
     if rule is not None and len(names) == 1:
         _show_rule(rule, as_diff, as_json)

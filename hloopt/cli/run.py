@@ -8,18 +8,17 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hloopt.cli.files import Input, each_input, one_text, open_texts
-from hloopt.cli.gpu_options import GPU, Profiling
+from hloopt.cli.files import Input, Text, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
-from hloopt.cli.kernel_options import KERNELS, KernelOptions
-from hloopt.cli.options import files_argument, json_option, strict_option
-from hloopt.cli.pipeline_options import PASSES, PassOptions
-from hloopt.cli.run_options import RunOptions
-from hloopt.cli.runner import Runner
+from hloopt.cli.kernel_options import KERNELS, kernel_options
+from hloopt.cli.options import OptionGroup, files_argument, json_option, option, strict_option
+from hloopt.cli.pipeline_options import PASSES, pass_options
 from hloopt.cli.waiting import patience
 from hloopt.cli.watching import WATCH, Watching
 from hloopt.cli.words import complete
+from hloopt.driver.options import Profiling, RunOptions
+from hloopt.driver.run import Runner, Task
 from hloopt.interpret.plugins import load
 from hloopt.ir.walk import custom_call_targets
 from hloopt.report.console import product
@@ -41,6 +40,19 @@ class _Tolerance(click.FloatRange):
 
 
 _TOLERANCE = _Tolerance(0)
+GPU = OptionGroup(
+    "gpu",
+    option(
+        "--trace",
+        metavar="FILE",
+        help="On gpu: write a run's kernels for Perfetto (ui.perfetto.dev) as JSON.",
+    ),
+    option(
+        "--cold-l2",
+        is_flag=True,
+        help="On gpu: time each kernel with its operands out of the second-level cache.",
+    ),
+)
 
 
 @click.command(
@@ -221,26 +233,27 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     """
     if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
         given["seed"] = None
-    records = (PassOptions.given(), KernelOptions.given(), Profiling(**GPU.given()))
-    options = RunOptions(*records, **given)
+    watch = Watching.given()
+    records = (pass_options(), kernel_options(), Profiling(**GPU.given()))
+    options = RunOptions(*records, verify_each=watch.verify_each, **given)
     unused = dict.fromkeys(map(load, options.custom_calls))
-    runner = Runner.of(options, Watching.given())
-    texts = open_texts(files)
-    if options.names_arrays:
-        belonging = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"
-        one_text(texts, f"{belonging} belong")
-    if options.profiling.trace is not None:
-        one_text(texts, "--trace belongs")
+    runner = Runner.of(options, ctx.with_resource)
+    runner.watchers.extend(watch.watchers("", runner.chosen.label))
+    for note in runner.notes:
+        click.echo(f"note: {note}", err=True)
+    texts = _texts(files, options)
     options.check()
 
     def step(found: Input) -> dict[str, Any]:
         with patience("running", found.name, lambda: str(runner.stage), alone=len(texts) == 1):
-            report = runner.run(found)
+            report = runner.run(Task(found.module, found.name, found.snapshot))
         for target in custom_call_targets(found.module):
             unused.pop(target, None)
+        for file, warning in report.warnings:
+            click.echo(f"{file}: warning: {warning}", err=True)
         if not as_json:
             report.show(product())
-        return report.json()
+        return report.to_json()
 
     rows, code = each_input(texts, step)
     runner.finish()
@@ -253,3 +266,14 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
             click.echo(f"note: no custom call that was run has the target {target}", err=True)
     failed = [row for row in rows if row.get("verdict") in ("differs", "nothing verified")]
     ctx.exit(max([code, *(1 for _ in failed)]))
+
+
+def _texts(files: tuple[str, ...], options: RunOptions) -> list[Text]:
+    """What is to be run.  Raises ``UsageError`` for several modules where an option belongs to one."""
+    texts = open_texts(files)
+    if options.names_arrays:
+        belonging = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"
+        one_text(texts, f"{belonging} belong")
+    if options.profiling.trace is not None:
+        one_text(texts, "--trace belongs")
+    return texts

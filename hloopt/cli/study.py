@@ -14,13 +14,13 @@ from hloopt.cli.files import Input, Text, each_input
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import files_argument, json_option, strict_option
-from hloopt.cli.outputs import write_text
-from hloopt.cli.pipeline_options import PASSES, PassOptions
+from hloopt.cli.pipeline_options import PASSES, pass_options
 from hloopt.cli.study_out import check_folder, check_page
 from hloopt.cli.study_runner import Studied, StudyRunner
 from hloopt.cli.study_setup import StudyOptions, chosen_devices, chosen_modules, chosen_plan
 from hloopt.cli.waiting import progress
 from hloopt.cli.words import complete, complete_model
+from hloopt.driver.writing import write_text
 from hloopt.report.console import product
 from hloopt.report.study import Study, study_json
 from hloopt.report.study_gate import parse_gate
@@ -72,7 +72,7 @@ def _gates(
     "--device",
     multiple=True,
     metavar="NAME",
-    shell_complete=complete("runtime.study.devices", "device_names"),
+    shell_complete=complete("study.devices", "device_names"),
     help="cpu, native, gpu, xla-cpu: measured; emulator: verified; a target (h200, a100, ...): predicted (may "
     "be repeated; cpu by default).",
 )
@@ -178,7 +178,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     """
     if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
         given["seed"] = None
-    options = StudyOptions(PassOptions.given(), **given)
+    options = StudyOptions(pass_options(), **given)
     plan = chosen_plan(options)
     modules = chosen_modules(files, plan, options)
     devices, predictors = chosen_devices(options, plan)

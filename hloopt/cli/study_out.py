@@ -8,8 +8,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloopt.cli.outputs import hlo_text, is_folder, write_text
+from hloopt.cli.outputs import hlo_text
 from hloopt.dataclass import dataclass
+from hloopt.driver.writing import is_folder, write_text
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:

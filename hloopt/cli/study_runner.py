@@ -24,7 +24,7 @@ from hloopt.report.study_cost import counts_of, predicted
 from hloopt.study.cells import Cell, Checked
 from hloopt.study.devices import way_of
 from hloopt.study.execute import Limits, execute, gpu_target, too_much
-from hloopt.study.optimised import aimed, optimised
+from hloopt.study.optimised import optimised
 from hloopt.study.reference import MOST_WORK, reference
 from hloopt.study.xla import execute_xla
 
@@ -146,7 +146,7 @@ class StudyRunner:
 
     def _better(self, at: _Module, strategy: Strategy, target: str | None) -> Optimised:
         """The module after a strategy's passes; devices for which these decide alike share it."""
-        pipeline = strategy.pipeline if target is None else aimed(strategy.pipeline, target)
+        pipeline = strategy.aimed(target)
         key = (strategy.name, str(pipeline))
         if key not in at.optimised:
             try:

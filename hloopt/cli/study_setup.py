@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from hloopt.cli.files import Text, open_texts
-from hloopt.cli.pipeline_options import PassOptions, pass_files
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import find_model, model_for
 from hloopt.dataclass import dataclass
+from hloopt.driver.options import PassOptions
+from hloopt.driver.passes import pass_files
 from hloopt.errors import UsageError
 from hloopt.report.study import Device
 from hloopt.report.study_gate import RatioGate

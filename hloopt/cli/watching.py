@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,15 @@ from hloopt import __version__
 from hloopt.cli.files import Input
 from hloopt.cli.json_out import SCHEMA
 from hloopt.cli.options import OptionGroup, option
-from hloopt.cli.outputs import hlo_text, write_text
+from hloopt.cli.outputs import hlo_text
 from hloopt.dataclass import dataclass
+from hloopt.driver.writing import write_text
 from hloopt.errors import UsageError
 from hloopt.rewrite.runner import check_names
 
 if TYPE_CHECKING:
     from hloopt.report.remarks import Finding
-    from hloopt.rewrite import Controls, Pipeline, PipelineReport, Watcher
+    from hloopt.rewrite import Pipeline, PipelineReport, Watcher
 
 __all__ = ["WATCH", "Watching"]
 
@@ -98,33 +99,25 @@ class Watching:
         if out is not None and not out.endswith(_FORMATS):
             raise UsageError(f"--remarks-out {out}: write to .yaml, .json or .sarif")
 
-    def controls(self, given: Controls) -> Controls:
-        """The controls with what these options add."""
-        told = self.remarks is not None or self.remarks_out is not None
-        return replace(given, verify_each=self.verify_each, remarks=told)
+    @property
+    def controls(self) -> dict[str, bool]:
+        """The fields of ``Controls`` that these options set."""
+        remarks = self.remarks is not None or self.remarks_out is not None
+        return {"verify_each": self.verify_each, "remarks": remarks}
 
-    def watchers(self, found: Input, label: str, *, heading: bool) -> list[Watcher]:
-        """Who looks on while passes run over a module; ``heading`` names the module's file each time."""
+    def watchers(self, name: str, label: str) -> list[Watcher]:
+        """What looks on while passes run; texts begin with ``name``, the module's file, unless it is empty."""
         made: list[Watcher] = []
         if self.print_before or self.print_after or self.print_changed:
             from hloopt.report.watch import PrintPasses
 
-            name = found.name if heading else ""
-            made.append(
-                PrintPasses(
-                    _to_stderr,
-                    hlo_text,
-                    self.print_before,
-                    self.print_after,
-                    self.print_changed,
-                    name,
-                )
-            )
+            wanted = (self.print_before, self.print_after, self.print_changed)
+            made.append(PrintPasses(_to_stderr, hlo_text, *wanted, name))
         if self.dump_dir is not None:
             from hloopt.report.dump_passes import DumpPasses
 
-            name = label.partition("{")[0]  # options are no part of a file's name
-            made.append(DumpPasses(Path(self.dump_dir), name, hlo_text, _write_file))
+            pipeline = label.partition("{")[0]  # options are no part of a file's name
+            made.append(DumpPasses(Path(self.dump_dir), pipeline, hlo_text, _write_file))
         return made
 
     def tell(self, report: PipelineReport, found: Input, *, as_json: bool) -> None:

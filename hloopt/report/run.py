@@ -64,7 +64,9 @@ class RunReport:
     the text leaves out.
 
     ``pipeline`` is the text of the passes that ran; it is shown where no row is called by it.  ``profile`` has
-    the kernels of the optimised program on a GPU.
+    the kernels of the optimised program on a GPU.  ``outputs`` are the results of the optimised program, the
+    arrays of each participant; ``warnings`` are about files of host streams, each
+    after its file.
     """
 
     module: str
@@ -79,6 +81,8 @@ class RunReport:
     profile: Profile | None = None
     skipped: str = ""
     invented: int = 0
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+    outputs: list[list[Any]] = field(default_factory=list, repr=False)
 
     @property
     def participants(self) -> int:
@@ -203,7 +207,7 @@ class RunReport:
         sizes = [_resident(row.memory), "" if row.alive is None else byte_size(row.alive)]
         return [*cells, time, least, _speed_up(base, row.timing), *sizes]
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The report as JSON values; infinities are strings."""
         return {
             "module": self.module,

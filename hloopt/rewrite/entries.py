@@ -15,6 +15,7 @@ __all__ = [
     "Entry",
     "Find",
     "Fix",
+    "aimed",
     "each_pass",
     "entry_text",
     "make_entries",
@@ -99,6 +100,22 @@ def with_options(
         return replace(instance, **found) if found else instance  # type: ignore[type-var]
 
     return select(entries, give) if options else entries
+
+
+def aimed(entries: tuple[Entry, ...], target: str, room: str = "") -> tuple[Entry, ...]:
+    """The entries, those whose option ``target`` was left as it is by default deciding for another device.
+
+    ``room`` is how the names of the modules begin whose passes are meant.
+    """
+
+    def give(instance: Pass) -> Pass:
+        known = {field.name: field.default for field in fields(instance)}  # type: ignore[arg-type]
+        if "target" not in known or not type(instance).__module__.startswith(room):
+            return instance
+        own = getattr(instance, "target") == known["target"]  # noqa: B009 - not in the base class
+        return replace(instance, target=target) if own else instance  # type: ignore[type-var]
+
+    return select(entries, give)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
 
 from hloopt.dataclass import dataclass
 from hloopt.fusion.hand import advised
@@ -18,11 +16,10 @@ from hloopt.fusion.user_rules import load_rule
 from hloopt.ir import Module, build
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.passes.loops.trip_count import TripCount
-from hloopt.rewrite import Controls, Pass, Pipeline
-from hloopt.rewrite.entries import select
+from hloopt.rewrite import Controls, Pipeline
 from hloopt.study.plan import Strategy
 
-__all__ = ["Optimised", "aimed", "optimised"]
+__all__ = ["Optimised", "optimised"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,21 +47,6 @@ class Optimised:
         return blake2b(self.module.to_text().encode(), digest_size=16).hexdigest()
 
 
-def aimed(pipeline: Pipeline, target: str) -> Pipeline:
-    """The pipeline whose passes decide for a device; those that name another one are left."""
-
-    def give(instance: Pass) -> Pass:
-        # A pass is a dataclass, which mypy does not see in the base class.
-        known: Any = instance
-        own = {field.name: field.default for field in fields(known)}
-        if "target" in own and known.target == own["target"]:
-            changed: Pass = replace(known, target=target)
-            return changed
-        return instance
-
-    return Pipeline(select(pipeline.entries, give))
-
-
 def optimised(
     module: Module, strategy: Strategy, target: str | None, rules: Sequence[str] = ()
 ) -> Optimised:
@@ -75,7 +57,7 @@ def optimised(
     """
     copy = build.clone_module(module)
     Pipeline((TripCount(),)).run(copy)
-    pipeline = strategy.pipeline if target is None else aimed(strategy.pipeline, target)
+    pipeline = strategy.aimed(target)
     if not has_strategy(pipeline):
         start = time.perf_counter()
         report = pipeline.run(copy)

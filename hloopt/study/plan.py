@@ -10,6 +10,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.lock_file import Decisions
 from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import Pipeline
+from hloopt.rewrite.entries import aimed
 
 __all__ = ["MEASURED", "Kind", "ModuleRow", "Strategy", "StudyPlan"]
 
@@ -53,6 +54,12 @@ class Strategy:
     def is_for(self, module: str) -> bool:
         """Whether it is for the module of a name."""
         return not self.modules or any(fnmatchcase(module, one) for one in self.modules)
+
+    def aimed(self, target: str | None) -> Pipeline:
+        """The pipeline whose passes decide for a device, where they name none themselves; as it is for None."""
+        if target is None:
+            return self.pipeline
+        return Pipeline(aimed(self.pipeline.entries, target))
 
     @property
     def chooses_kernels(self) -> bool:

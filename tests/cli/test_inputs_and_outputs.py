@@ -349,7 +349,7 @@ def test_an_array_too_large_for_the_machine_is_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int | None, message: str
 ) -> None:
     """Not a defect: what the module asks for is not there; the next module runs."""
-    monkeypatch.setattr("hloopt.cli.run_notes.memory_limit", lambda: memory)
+    monkeypatch.setattr("hloopt.driver.notes.memory_limit", lambda: memory)
     (tmp_path / "a.hlo").write_text(HUGE)
     (tmp_path / "b.hlo").write_text(GOOD)
     result = invoke("run", str(tmp_path), "--repeat", "1", "--json")

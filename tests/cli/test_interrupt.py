@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.cli.outputs import write_bytes, write_text
+from hloopt.driver.writing import write_bytes, write_text
 
 ENDLESS = """HloModule m
 body {

@@ -156,7 +156,7 @@ def test_an_array_too_large_for_all_is_a_message(
     module: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is needed for each."""
-    monkeypatch.setattr("hloopt.cli.run_notes.memory_limit", lambda: 95)
+    monkeypatch.setattr("hloopt.driver.notes.memory_limit", lambda: 95)
     result = invoke("run", str(module))
     assert result.exit_code == 4
     assert "this needs 96 B of memory at once, 95 B can be had" in result.stderr

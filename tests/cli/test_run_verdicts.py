@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.cli.files import Input
-from hloopt.cli.pipeline_options import PassOptions
-from hloopt.cli.run_options import RunOptions
-from hloopt.cli.runner import Runner
-from hloopt.cli.watching import Watching
+from hloopt.errors import UsageError
 from hloopt.interpret import evaluate_participants
 from hloopt.interpret.progress import Progress
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
@@ -305,10 +301,22 @@ def test_the_useful_line_comes_first(tmp_path: Path) -> None:
     assert len(notes) <= 6
 
 
-def test_a_run_is_one_call_from_python() -> None:
-    """The command's options are one record; the report is what the command prints."""
-    module = hloopt.parse(SUM)
-    options = RunOptions(passes=PassOptions(level="3"), repeat=1)
-    report = Runner.of(options, Watching()).run(Input("sum", module))
+def test_a_run_is_one_call_from_python(tmp_path: Path) -> None:
+    """The command's options are keywords; the report is what the command prints, with the results."""
+    module = hloopt.parse(SUM, "sum")
+    inputs = [np.ones((40, 50), np.float32)]
+    report = hloopt.run(module, pipeline="O3", inputs=inputs, repeat=1)
     assert [row.name for row in report.rows] == ["interpreter", "given, cpu", "O3, cpu"]
-    assert report.json()["verdict"] == "ok"
+    assert report.verdict == "ok"
+    assert report.passed
+    assert np.array_equal(report.outputs[0][0], np.ones(40, np.float32))
+    assert all(row.timing is not None and len(row.timing.seconds) == 1 for row in report.rows)
+    path = tmp_path / "sum.hlo"
+    path.write_text(SUM)
+    again = hloopt.run(path, "cpu", pipeline=["cse", "dce"], expected=report.outputs[0], repeat=1)
+    told = again.to_json()
+    assert (told["verdict"], told["pipeline"], told["inputs"]) == ("differs", "cse,dce", "seed 0")
+    with pytest.raises(UsageError, match="--exact is for --device cpu"):
+        hloopt.run(module, "emulator", exact=True)
+    with pytest.raises(UsageError, match="No such file"):
+        hloopt.run(tmp_path / "nothing.hlo")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hloopt.cli import streams, waiting
-from hloopt.cli.runner import Stage
+from hloopt.driver.run import Stage
 from hloopt.interpret.progress import Progress
 
 

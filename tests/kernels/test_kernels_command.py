@@ -11,7 +11,7 @@ import pytest
 
 import hloopt
 from hloopt.backends.nvrtc import nvrtc_for
-from hloopt.cli.kernel_options import KernelOptions
+from hloopt.cli.kernel_options import kernel_options
 from hloopt.cli.kernels import command
 from hloopt.errors import DeviceError
 from tests.helpers.support import invoke
@@ -166,4 +166,4 @@ def test_completion(name: str, typed: str, wanted: str | None) -> None:
 def test_options_belong_to_commands() -> None:
     """Outside of a command there is nothing to ask."""
     with pytest.raises(RuntimeError, match="no active click context"):
-        KernelOptions.given()
+        kernel_options()

@@ -134,7 +134,7 @@ def test_a_ratio_is_shown_where_times_part(
     line = next(line for line in stream.getvalue().splitlines() if line.startswith("O2, cpu"))
     assert shown in line
     assert "least" in stream.getvalue()
-    assert made.json()["rows"][1]["min"] == min(better)
+    assert made.to_json()["rows"][1]["min"] == min(better)
     unsteady = "times of given, cpu vary by more than a fifth" in stream.getvalue()
     assert unsteady == (0.009 in given)
 
@@ -168,7 +168,7 @@ def test_memory_is_shown_where_it_is_known(memory: int | None, shown: str) -> No
     made.show(Console(file=stream, width=200))
     (line,) = [line for line in stream.getvalue().splitlines() if line.startswith("O2")]
     assert shown in line
-    row = made.json()["rows"][1]
+    row = made.to_json()["rows"][1]
     assert (row["peak_memory"], row["bytes_alive"]) == (memory, 16)
 
 
@@ -179,7 +179,7 @@ def test_notes_stand_below_the_table() -> None:
     stream = io.StringIO()
     made.show(Console(file=stream, width=200))
     assert "\nnote 1 of 1 results hold NaN\ndiffers " in stream.getvalue()
-    assert made.json()["notes"] == ["1 of 1 results hold NaN"]
+    assert made.to_json()["notes"] == ["1 of 1 results hold NaN"]
 
 
 def test_a_sentence_is_one_line() -> None:
@@ -204,7 +204,7 @@ def test_passes_are_shown_where_no_row_tells_them(pipeline: str, shown: str | No
         .partition("\n")[0]
         .endswith("strict rounding" if shown is None else f"  passes: {shown}")
     )
-    assert made.json()["pipeline"] == pipeline
+    assert made.to_json()["pipeline"] == pipeline
 
 
 def test_a_buffer_has_the_shape_of_its_place_in_a_tuple() -> None:
@@ -228,6 +228,6 @@ def test_a_buffer_has_the_shape_of_its_place_in_a_tuple() -> None:
 def test_infinities_survive_json() -> None:
     """JSON has no infinity: it is a string."""
     bad = compare(np.ones(2, np.float32), np.ones(3, np.float32))
-    made = RunReport("m", "", "", "x", [Row("x", against="y", comparisons=(bad,))]).json()
+    made = RunReport("m", "", "", "x", [Row("x", against="y", comparisons=(bad,))]).to_json()
     assert made["rows"][0]["comparisons"][0]["absolute"] == "inf"
     assert made["passed"] is False

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from hloopt.backends.cuda import CudaDevice
 from hloopt.backends.cuda.description import describe_gpu, this_gpu
 from hloopt.backends.cuda.profile import Profile, profile
 from hloopt.backends.device_compile import CompiledProgram
 from hloopt.backends.nvrtc import FAST_MATH, TIMED
-from hloopt.cli.outputs import write_text
+from hloopt.driver.writing import write_text
 
 if TYPE_CHECKING:
-    from hloopt.cli.run_options import RunOptions
-    from hloopt.cli.selecting import Selecting
+    from hloopt.driver.options import RunOptions
+    from hloopt.driver.selecting import Selecting
     from hloopt.runtime.program import Program
 
 __all__ = ["choose_for_this_gpu", "timed_kernels"]
@@ -54,8 +52,7 @@ def choose_for_this_gpu(selecting: Selecting) -> None:
     if target is not None:
         selecting.made = replace(selecting.instance, target=target.name)
         return
-    click.echo(
-        f"note: hloopt does not know {title}: kernels are chosen for {selecting.instance.target}; "
-        "--target takes another device, or a description",
-        err=True,
+    selecting.notes.append(
+        f"hloopt does not know {title}: kernels are chosen for {selecting.instance.target}; --target takes "
+        "another device, or a description"
     )

@@ -1,4 +1,4 @@
-"""What ``hloopt run`` says beside its table: memory, what runs on the host, what XLA leaves open."""
+"""What a run notes beside its table: memory, what the interpreter evaluates, what XLA leaves open."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 from hloopt.kernels.plan import HostStep, walk_steps
 from hloopt.report.numbers import byte_size
+from hloopt.runtime.comparison import not_finite
 from hloopt.runtime.memory import memory_limit
 from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
+    from hloopt.driver.options import RunOptions
+    from hloopt.driver.reference import Results
+    from hloopt.report.run import RunReport
     from hloopt.runtime.program import Program
 
 __all__ = [
     "bytes_alive",
     "check_memory",
     "on_amended",
-    "on_functions",
+    "on_differences",
     "on_host",
+    "on_not_finite",
     "on_selection",
     "open_numbers",
 ]
@@ -65,19 +70,42 @@ def on_selection(program: Program) -> list[str]:
     return [] if prepared is None else prepared.notes
 
 
-def on_functions(module: Module, device: str, *, exact: bool) -> list[str]:
-    """Where results differ: what of it the functions of a processor's own may be to blame for."""
-    if exact or device not in ("cpu", "native"):
-        return []
-    found = next((one for part in module for one in part if one.opcode in QUICK), None)
-    if found is None:
-        return []
-    said = (
-        f"f32 functions such as {found.opcode} are off by some units in the last place on {device}"
+def on_differences(
+    module: Module, report: RunReport, options: RunOptions, *, is_fast: bool
+) -> list[str]:
+    """Where results differ: what else than a wrong pass may be to blame."""
+    given, optimised = (
+        any(not entry.passed for _, entry in report.compared(row))
+        for row in [row for row in report.rows if row.timing is not None][-2:]
     )
-    return [
-        f"{said}, which a long loop makes large: --device cpu --exact computes them as the interpreter does"
-    ]
+    if given and not options.exact and options.device in ("cpu", "native"):
+        found = next((one for part in module for one in part if one.opcode in QUICK), None)
+        if found is not None:
+            told = (
+                f"f32 functions such as {found.opcode} are off by some units in the last place on "
+                f"{options.device}, which a long loop makes large: --device cpu --exact computes them as the "
+                "interpreter does"
+            )
+            return [told]
+    elif optimised and not given and is_fast:
+        changes = (
+            "fast_math lets passes change roundings, which an ill-conditioned module makes large"
+        )
+        return [f"{changes}: without it every bit is kept"]
+    return []
+
+
+def on_not_finite(results: Results) -> list[str]:
+    """What a reader should know who sees that all results agree."""
+    counts = [not_finite(array) for arrays in results for array in arrays]
+    broken = [number for number, count in enumerate(counts) if count]
+    if not broken:
+        return []
+    first, each = broken[0], max(1, len(results[0]))
+    participant = f".{first // each}" if len(results) > 1 else ""
+    size = results[first // each][first % each].size
+    place = f"{counts[first]} of {size} elements of out_{first % each}{participant}"
+    return [f"{len(broken)} of {len(counts)} results hold NaN or infinity: {place}"]
 
 
 def open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:

@@ -1,25 +1,78 @@
-"""The options of ``hloopt run`` as one record."""
+"""What commands are to do, as records: each field is the option of its name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hloopt.backends import check_device
-from hloopt.cli.gpu_options import Profiling
-from hloopt.cli.kernel_options import KernelOptions
-from hloopt.cli.outputs import is_folder
-from hloopt.cli.pipeline_options import PassOptions
 from hloopt.dataclass import dataclass
+from hloopt.driver.writing import is_folder
 from hloopt.errors import UsageError
 
-__all__ = ["RunOptions"]
+if TYPE_CHECKING:
+    from hloopt.pipelines import Given
+    from hloopt.rewrite import Pipeline
+
+__all__ = ["KernelOptions", "PassOptions", "Profiling", "RunOptions"]
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """Which passes run, and how far: a ``level`` (0 to 3) or ``passes``, O2 without either."""
+
+    level: str | None = None
+    passes: Given | None = None
+    pass_file: tuple[str, ...] = ()
+    fast_math: bool = False
+    only: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+    fuel: Mapping[str, int] = field(default_factory=dict)
+    stop_after: int | None = None
+    fusion_rule: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """Which kernel runs what; a lock file may be about fusion, kernels, or both."""
+
+    target: str | None = None
+    kernel: tuple[str, ...] = ()
+    kernel_rule: str | None = None
+    kernel_file: tuple[str, ...] = ()
+    lock: str | None = None
+    frozen: bool = False
+    write_lock: str | None = None
+
+    def needed_by(self, pipeline: Pipeline) -> bool:
+        """Whether any option is given, or a pass chooses kernels."""
+        chooses = any(one.name == "kernel-selection" for one in pipeline.passes())
+        return chooses or self != KernelOptions()
+
+
+@dataclass(frozen=True)
+class Profiling:
+    """``trace`` is a file for Perfetto; ``cold_l2`` empties the GPU's cache before each kernel."""
+
+    trace: str | None = None
+    cold_l2: bool = False
+
+    def check(self, device: str) -> None:
+        """Raise ``UsageError`` for options of another device, and for a trace that is not a file."""
+        if device != "gpu" and (self.trace is not None or self.cold_l2):
+            raise UsageError("--trace and --cold-l2 time kernels on --device gpu")
+        if self.trace is not None and (self.trace in {"", "-"} or Path(self.trace).is_dir()):
+            raise UsageError(f"--trace needs a file, not '{self.trace}'")
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What one run is to do; each field is the option of its name.
+    """What one run is to do; each field is the option of ``hloopt run`` of its name.
 
-    ``seed`` is None where none is given, and so is ``repeat``, which then is as many runs as there is time for.
+    Paths are texts.  ``seed`` is None where none is given, and so is ``repeat``, which then is as many runs as
+    there is time for.
     """
 
     passes: PassOptions = field(default_factory=PassOptions)
@@ -47,6 +100,7 @@ class RunOptions:
     exact: bool = False
     excess_precision: bool = False
     custom_calls: tuple[str, ...] = ()
+    verify_each: bool = False
 
     @property
     def names_arrays(self) -> bool:
@@ -59,7 +113,7 @@ class RunOptions:
         return 0.0 if self.no_reference else self.reference_seconds
 
     def check_host(self) -> None:
-        """Raise ``UsageError`` for options of kernels on a GPU where the device is the host."""
+        """Raise ``UsageError`` for options of kernels on a GPU where the device is the CPU."""
         given = {
             "--kernel-file": self.kernels.kernel_file,
             "--allow-host": self.allow_host,
@@ -77,10 +131,7 @@ class RunOptions:
             raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
         if self.exact and self.device != "cpu":
             raise UsageError(f"--exact is for --device cpu: {self.device} has functions of its own")
-        for option, path in (
-            ("--save-snapshot", self.save_snapshot),
-            ("--outfeed", self.outfeed),
-        ):
+        for option, path in (("--save-snapshot", self.save_snapshot), ("--outfeed", self.outfeed)):
             if path is not None and (path in {"", "-"} or is_folder(path)):
                 raise UsageError(f"{option} needs a file, not '{path}'")
         if self.save_snapshot is not None and self.interpreter_seconds is not None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from hloopt.backends.device_compile import choices_of, lock_entries, lower, notes_of
 from hloopt.backends.trial import try_kernel
-from hloopt.cli.outputs import write_text
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.dataclass import dataclass
+from hloopt.driver.writing import write_text
 from hloopt.errors import UsageError
 from hloopt.fusion.lock_file import decisions_text, head_text, read_tables
 from hloopt.fusion.strategies import has_strategy
@@ -27,7 +26,9 @@ from hloopt.targets import find_gpu, find_target
 from hloopt.targets.host import HOST
 
 if TYPE_CHECKING:
-    from hloopt.cli.kernel_options import KernelOptions
+    from contextlib import AbstractContextManager
+
+    from hloopt.driver.options import KernelOptions
     from hloopt.fusion.lock_watcher import LockWatcher
     from hloopt.ir import Module
     from hloopt.kernels.lock import LockEntry
@@ -41,6 +42,7 @@ class Selecting:
     """What the options ask for; ``asked`` says whether there were any.  ``entries`` are for the lock file.
 
     ``fixed`` options are the command's own; ``has_files`` says that kernels were read from files.
+    ``notes`` are for stderr.
     """
 
     options: dict[str, Any]
@@ -49,6 +51,7 @@ class Selecting:
     has_files: bool = False
     entries: list[LockEntry] = field(default_factory=list)
     made: KernelSelection | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def instance(self) -> KernelSelection:
@@ -122,9 +125,6 @@ class Selecting:
         write_text(self.write_lock, text + decisions_text(*decisions), "kernels.toml")
 
 
-_LOCK = ("lock", "frozen")
-
-
 def _is_about_fusion(lock: str) -> bool:
     """Whether a lock file says nothing about kernels.  Raises ``UsageError``."""
     found = read_tables(lock)
@@ -133,14 +133,16 @@ def _is_about_fusion(lock: str) -> bool:
     )
 
 
-def _register(path: str) -> None:
-    """Let selection know the kernels of a file while the command runs."""
-    click.get_current_context().with_resource(registered(load_kernels(path)))
-
-
-def selecting(given: KernelOptions, *, predicted: bool = False, **fixed: Any) -> Selecting:
+def selecting(
+    given: KernelOptions,
+    enter: Callable[[AbstractContextManager[None]], object],
+    *,
+    predicted: bool = False,
+    **fixed: Any,
+) -> Selecting:
     """What the options of a command ask for; ``fixed`` options are the command's own.
 
+    ``enter`` enters a context that lasts as long as the command: in it the kernels of files are known.
     ``predicted`` lets devices pass that kernels are only timed for, never made: where no other option is
     about kernels.  Raises ``UsageError`` for what cannot be, before any module is read.
     """
@@ -150,12 +152,12 @@ def selecting(given: KernelOptions, *, predicted: bool = False, **fixed: Any) ->
         if (value := getattr(given, name))
     }
     if given.lock and _is_about_fusion(given.lock):
-        options = {name: value for name, value in options.items() if name not in _LOCK}
+        options = {name: value for name, value in options.items() if name not in ("lock", "frozen")}
     if given.frozen and not given.lock:
         raise UsageError("--frozen says that a lock file has to suit: give --lock FILE as well")
     verify_with(try_kernel)
     for path in given.kernel_file:
-        _register(path)
+        enter(registered(load_kernels(path)))
     if given.kernel_rule:
         options["rule"] = load_rule(given.kernel_rule)
     if str(options.get("target")).lower() == HOST.name:

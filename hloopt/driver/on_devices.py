@@ -1,19 +1,22 @@
-"""What ``hloopt run`` asks of devices whose programs are kernels."""
+"""What a run asks of devices whose programs are kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hloopt.backends import compile_module
 from hloopt.backends.device_compile import CompiledProgram, DeviceOptions
 from hloopt.backends.native.compile import CompiledNative, compile_native
-from hloopt.cli.selecting import Selecting, selecting
 from hloopt.dataclass import dataclass
+from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UsageError
 from hloopt.kernels.selection import KernelSelection
 
 if TYPE_CHECKING:
-    from hloopt.cli.run_options import RunOptions
+    from contextlib import AbstractContextManager
+
+    from hloopt.driver.options import RunOptions
     from hloopt.ir import Module
     from hloopt.runtime.program import Program
 
@@ -28,12 +31,17 @@ class OnDevices:
     selecting: Selecting
 
     @classmethod
-    def of(cls, options: RunOptions) -> OnDevices:
-        """Raises ``UsageError`` for options that the device does not take, or not together."""
+    def of(
+        cls, options: RunOptions, enter: Callable[[AbstractContextManager[None]], object]
+    ) -> OnDevices:
+        """``enter`` as ``selecting`` takes it.
+
+        Raises ``UsageError`` for options that the device does not take, or not together.
+        """
         device = options.device
         native: dict[str, Any] = {"device": "native", "target": "host"}
         fixed = native if device == "native" else {}
-        selection = selecting(options.kernels, **fixed)
+        selection = selecting(options.kernels, enter, **fixed)
         options.check_host()
         if device in ("gpu", "emulator") and selection.is_native:
             raise UsageError(f"--target host is for --device native, not for {device}")
@@ -42,7 +50,7 @@ class OnDevices:
                 "options that choose kernels are for --device native, gpu and emulator, not for cpu"
             )
         if device == "gpu":
-            from hloopt.cli.gpu_profile import choose_for_this_gpu
+            from hloopt.driver.gpu_profile import choose_for_this_gpu
 
             choose_for_this_gpu(selection)
         return cls(options, selection)
