@@ -5,10 +5,8 @@ Everything public is here; all other modules are private.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hloopt.errors import (
@@ -79,7 +77,7 @@ def parse(text: str, name: str = "<text>", *, strict: bool = False) -> Module:
 
 def verify(module: Module) -> None:
     """Check shapes, operands, attributes and calls.  Raises ``VerifyError`` at the first offence."""
-    from hloopt.verify import verify_module
+    from hloopt.verifier import verify_module
 
     verify_module(module)
 
@@ -244,14 +242,3 @@ _HOMES = {
     "RunOptions": "driver.options",
     "RunReport": "report.run",
 }
-
-
-class _Package(ModuleType):
-    """Keeps ``verify`` a function when the room of the same name is loaded."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "verify" or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

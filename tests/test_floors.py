@@ -27,7 +27,7 @@ FLOORS = {
     "ir": 3,
     "text": 4,
     "proto": 4,
-    "verify": 4,
+    "verifier": 4,
     "dumps": 4,
     "interpret": 4,
     "analysis": 5,

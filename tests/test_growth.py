@@ -22,7 +22,7 @@ from hloopt.pipelines import PASSES, for_target, parse_pipeline
 from hloopt.report.cost import kernel_costs
 from hloopt.report.stats import module_stats
 from hloopt.targets import find_gpu
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 from tests.helpers.growing import SHAPES, doubled_calls
 from tests.helpers.support import count_calls
 

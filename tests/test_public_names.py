@@ -25,7 +25,7 @@ def test_nothing_else_is_public() -> None:
 
 
 def test_verify_stays_a_function() -> None:
-    """Loading the room of the same name does not hide it."""
+    """No room that is loaded has its name."""
     module = hloopt.parse("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }\n")
     hloopt.verify(module)
     hloopt.verify(module)

@@ -88,7 +88,7 @@ def test_check_loads_what_reads_and_verifies() -> None:
     """What explains mistakes is for texts that have some."""
     names = loaded(COMMAND, "check", str(SAMPLE))
     ground = {"cache_folder", "dataclass", "errors", "graphs", "source", "spelling"}
-    assert rooms(names) == {*ground, "cli", "ir", "ops", "text", "types", "verify"}
+    assert rooms(names) == {*ground, "cli", "ir", "ops", "text", "types", "verifier"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])
     assert missing(names, ["numpy.random", "gzip", "difflib", "tempfile", "platformdirs"])
@@ -98,7 +98,7 @@ def test_check_loads_what_reads_and_verifies() -> None:
 def test_a_run_loads_what_compiles_for_numpy(sample: str) -> None:
     """No pass, no kernel of a GPU, and of the interpreter and the analyses what the program needs."""
     names = loaded(RUN, str(ROOT / "samples" / f"{sample}.hlo"), "")
-    unwanted = {"codegen", "cost_models", "fusion", "passes", "rewrite", "targets", "verify"}
+    unwanted = {"codegen", "cost_models", "fusion", "passes", "rewrite", "targets", "verifier"}
     assert not rooms(names) & (unwanted | {"cli", "report", "pipelines", "proto", "dumps"})
     assert missing(names, ["hloopt.kernels.kernel", "hloopt.analysis.parallel_loop"])
     assert missing(names, [f"hloopt.runtime.{name}" for name in ("cuda", "emulator", "native")])
@@ -125,7 +125,7 @@ def test_a_pipeline_that_fuses_loads_what_the_module_has() -> None:
     assert missing(names, [f"hloopt.analysis.parallel_loop.{place}" for place in places])
     assert missing(names, [f"hloopt.cost_models.{name}" for name in ("block_level", "loop_time")])
     assert missing(names, [f"hloopt.fusion.{name}" for name in ("lock_file", "locked_fusion")])
-    assert missing(names, ["hloopt.presets", "hloopt.verify", "numpy.typing", "difflib"])
+    assert missing(names, ["hloopt.presets", "hloopt.verifier", "numpy.typing", "difflib"])
 
 
 def test_a_run_on_the_cpu_chooses_no_kernels() -> None:

@@ -17,7 +17,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.ops.traits import UPDATING
 from hloopt.types import ArrayShape, Shape, TupleShape
-from hloopt.verify.readings import aliases
+from hloopt.verifier.readings import aliases
 
 __all__ = ["InPlace", "in_place_pairs", "may_overwrite"]
 

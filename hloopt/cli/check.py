@@ -13,7 +13,7 @@ from hloopt.cli.messages import each_error, error_json, show_errors
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.waiting import patience, progress
 from hloopt.errors import HlooptError, ParseError
-from hloopt.verify import RULES, violations
+from hloopt.verifier import RULES, violations
 
 __all__ = ["command"]
 

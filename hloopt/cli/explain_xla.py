@@ -30,7 +30,7 @@ from hloopt.source import Source
 from hloopt.targets import find_target, targets
 from hloopt.text.encoding import decode
 from hloopt.text.parser import parse_module
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule

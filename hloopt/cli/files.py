@@ -24,7 +24,7 @@ from hloopt.ir import Module
 from hloopt.source import STDIN
 from hloopt.text.encoding import decode
 from hloopt.text.parser import parse_module
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule, Stage

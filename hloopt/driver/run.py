@@ -41,7 +41,7 @@ from hloopt.runtime.timing import measure_in_turn
 from hloopt.spelling import first_of
 from hloopt.text.encoding import decode
 from hloopt.text.parser import parse_module
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 
 if TYPE_CHECKING:
     from hloopt.driver.on_devices import OnDevices

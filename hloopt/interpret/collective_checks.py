@@ -10,7 +10,7 @@ from hloopt.interpret.transfers import check_transfer
 from hloopt.ir import Instruction
 from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, DONES, op_table
 from hloopt.types import UNBOUNDED, ArrayShape, IotaList, TupleShape, compatible, leaves
-from hloopt.verify.devices import replica_groups
+from hloopt.verifier.devices import replica_groups
 
 __all__ = ["CHECKS", "check_among"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hloopt.ir import Instruction
 from hloopt.types import AxisRef, IotaList, Mesh, MeshGroups
-from hloopt.verify.devices import Groups, group_mode, replica_groups
+from hloopt.verifier.devices import Groups, group_mode, replica_groups
 
 __all__ = ["Group", "check_groups", "check_pairs", "cut", "groups_of", "links", "listed_groups"]
 

@@ -37,7 +37,7 @@ from hloopt.targets import Target
 from hloopt.targets.host import HOST
 from hloopt.text.parser import parse_module
 from hloopt.types import DTYPES, DType
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 
 __all__ = ["Coverage", "coverage", "coverage_json", "show_coverage"]
 

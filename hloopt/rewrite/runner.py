@@ -294,6 +294,6 @@ def _fingerprint(module: Module) -> str:
 
 def _verify(module: Module) -> None:
     # The verifier reads the whole op table; a pipeline that is not asked to verify does not load it.
-    from hloopt.verify import verify_module
+    from hloopt.verifier import verify_module
 
     verify_module(module)

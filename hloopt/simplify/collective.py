@@ -21,7 +21,7 @@ def _all_alone(root: Instruction) -> bool:
     """Whether each group that is written has one member, and that is one device."""
     # What reads groups comes with the interpreter and the verifier; few modules have any.
     from hloopt.interpret.groups import listed_groups
-    from hloopt.verify.devices import group_mode, replica_groups
+    from hloopt.verifier.devices import group_mode, replica_groups
 
     mode = group_mode(root)
     groups = replica_groups(root)

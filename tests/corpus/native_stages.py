@@ -22,7 +22,7 @@ from hloopt.interpret import supported
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate
 from hloopt.types import of_numpy
-from hloopt.verify import violations
+from hloopt.verifier import violations
 from tests.corpus.emulated import agrees
 from tests.corpus.records import record_of, tolerance_of
 from tests.helpers.support import Recorded

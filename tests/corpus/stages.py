@@ -41,7 +41,7 @@ from hloopt.errors import HlooptError, ParseError, UnsupportedError
 from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.pipelines import PASSES, parse_pipeline
-from hloopt.verify import violations
+from hloopt.verifier import violations
 from tests.corpus.beside import FIGURES, MOST, ratios
 from tests.corpus.emulated import examine_kernels
 from tests.corpus.explanations import rewritten

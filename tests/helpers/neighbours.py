@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import hloopt
-from hloopt.verify import RULES, violations
+from hloopt.verifier import RULES, violations
 
 __all__ = ["Pair", "check_pair"]
 

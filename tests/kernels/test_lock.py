@@ -16,7 +16,7 @@ from hloopt.kernels.lock import LockEntry, entry_of, lock_text, read_lock
 from hloopt.kernels.selection import KernelSelection, choose, selection
 from hloopt.kernels.structure import signature, standalone
 from hloopt.rewrite import Pipeline
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 from tests.helpers.support import invoke
 from tests.kernels.selecting import DEVICE, MADE_UP, TEXT, by_name
 

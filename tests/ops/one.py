@@ -14,7 +14,7 @@ from pathlib import Path
 import hloopt
 from hloopt.text.grammar import read
 from hloopt.types import Shape
-from hloopt.verify import violations
+from hloopt.verifier import violations
 
 __all__ = ["Row", "module_text", "opcode_of", "rows", "shape_messages", "shape_of"]
 

@@ -1,6 +1,6 @@
 """What XLA's shape inference and shape verifier ask of each op, one broken constraint a row.
 
-The tables are in ``constraints/``.  What the verifier asks beside that is tested in ``tests/verify``.
+The tables are in ``constraints/``.  What the verifier asks beside that is tested in ``tests/verifier``.
 """
 
 from __future__ import annotations

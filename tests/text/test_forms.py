@@ -13,7 +13,7 @@ from hloopt.pipelines import optimize_module
 from hloopt.text.parser import parse_module
 from hloopt.text.printer import print_instruction
 from hloopt.types import AliasEntry, TupleShape, Verbatim, array
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 
 SUM = "%sum { %a = f32[] parameter(0) %b = f32[] parameter(1) ROOT %c = f32[] add(%a, %b) }\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hloopt.text.parser import parse_module
-from hloopt.verify import verify_module
+from hloopt.verifier import verify_module
 
 TEXT = """HloModule m
 ENTRY e {

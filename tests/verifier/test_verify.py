@@ -23,7 +23,7 @@ from hloopt.types import (
     array,
     dtype,
 )
-from hloopt.verify import verify_module, violations
+from hloopt.verifier import verify_module, violations
 
 TEXT = """HloModule m, entry_computation_layout={(f32[2,3]{1,0}, s32[])->(f32[3,2]{1,0}, f32[2]{0})}
 

@@ -6,7 +6,7 @@ import pytest
 
 import hloopt
 from hloopt.types import IotaList
-from hloopt.verify import violations
+from hloopt.verifier import violations
 from tests.helpers.neighbours import Pair, check_pair
 
 SUM = """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hloopt
-from hloopt.verify import RULES, violations
+from hloopt.verifier import RULES, violations
 from tests.helpers.support import invoke
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from typing import TypeGuard
 from hloopt.ir import Module
 from hloopt.ir.module import StackTables
 from hloopt.types import AliasEntry, ArrayShape, Shape, compatible
-from hloopt.verify.places import Fault
-from hloopt.verify.readings import braces, part_of
+from hloopt.verifier.places import Fault
+from hloopt.verifier.readings import braces, part_of
 
 __all__ = ["header_faults"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import CONTROL_FLOW, TUPLES
 from hloopt.types import ArrayShape, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
-from hloopt.verify.places import Fault
-from hloopt.verify.readings import aliases, braces
+from hloopt.verifier.places import Fault
+from hloopt.verifier.readings import aliases, braces
 
 __all__ = ["BufferChecks"]
 

@@ -8,9 +8,9 @@ from hloopt.ir import Instruction, walk
 from hloopt.ops import OPS
 from hloopt.ops.traits import WRAPPING
 from hloopt.types import AliasEntry, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
-from hloopt.verify.chains import thread_faults
-from hloopt.verify.places import Fault
-from hloopt.verify.readings import aliases, braces, part_of
+from hloopt.verifier.chains import thread_faults
+from hloopt.verifier.places import Fault
+from hloopt.verifier.readings import aliases, braces, part_of
 
 __all__ = ["CALLING", "calling_faults"]
 

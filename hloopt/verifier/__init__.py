@@ -12,17 +12,17 @@ from typing import TypeAlias
 from hloopt.errors import VerifyError
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.types import stray_key
-from hloopt.verify.buffers import BufferChecks
-from hloopt.verify.calls import CALLING, calling_faults
-from hloopt.verify.chains import CHAINED, ChainChecks
-from hloopt.verify.constraints import RULES
-from hloopt.verify.devices import DeviceChecks
-from hloopt.verify.header import header_faults
-from hloopt.verify.links import call_faults, link_faults, order_faults
-from hloopt.verify.notes import NoteChecks
-from hloopt.verify.places import Fault
-from hloopt.verify.rows import RowChecks
-from hloopt.verify.shardings import Shardings
+from hloopt.verifier.buffers import BufferChecks
+from hloopt.verifier.calls import CALLING, calling_faults
+from hloopt.verifier.chains import CHAINED, ChainChecks
+from hloopt.verifier.constraints import RULES
+from hloopt.verifier.devices import DeviceChecks
+from hloopt.verifier.header import header_faults
+from hloopt.verifier.links import call_faults, link_faults, order_faults
+from hloopt.verifier.notes import NoteChecks
+from hloopt.verifier.places import Fault
+from hloopt.verifier.rows import RowChecks
+from hloopt.verifier.shardings import Shardings
 
 __all__ = ["RULES", "verify_module", "violations"]
 
