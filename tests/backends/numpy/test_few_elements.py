@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hloopt
 from hloopt.backends.numpy import few_elements
-from hloopt.backends.numpy.program import NumpyProgram
 from tests.helpers.planned import assert_planned
+from tests.helpers.python_code import PythonCode
 
 # A few rounds that mix two arrays: enough to be worth reading their elements.
 ROUND = """\
@@ -21,13 +22,6 @@ ROUND = """\
   y{n} = {kind}[{dims}] xor(a{n}, o{n})
   x{n} = {kind}[{dims}] xor(y{n}, a{n})
 """
-
-
-def written(text: str) -> str:
-    """The entry's function."""
-    program = hloopt.compile(hloopt.parse(text))
-    assert isinstance(program, NumpyProgram)
-    return program._entry.__doc__ or ""
 
 
 def mixed(dims: str, kind: str = "u32", rounds: int = 4) -> str:
@@ -45,7 +39,7 @@ def mixed(dims: str, kind: str = "u32", rounds: int = 4) -> str:
 @pytest.mark.parametrize(("dims", "few"), [("1", 1), ("2", 1), ("2,1", 1), ("3", 1), ("64", 0)])
 def test_few_elements_are_scalars(dims: str, few: bool) -> None:
     text = mixed(dims, rounds=6)
-    assert (" << " in written(text)) == bool(few)
+    assert bool(PythonCode.of(text).operators(ast.LShift)) == bool(few)
     size = tuple(map(int, dims.split(",")))
     draw = np.random.default_rng(3)
     for amount in (0, 1, 13, 32, 40):
@@ -56,7 +50,7 @@ def test_few_elements_are_scalars(dims: str, few: bool) -> None:
 def test_a_single_step_stays_one() -> None:
     """Reading the elements, and making an array of them, takes longer."""
     text = "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[2] add(x, x)\n}\n"
-    assert " + " not in written(text)
+    assert not PythonCode.of(text).operators(ast.Add)
     assert_planned(text, [np.array([1, -0.0], np.float32)])
 
 
@@ -65,7 +59,7 @@ def test_a_function_without_an_operator_has_an_array() -> None:
         "ROOT t = (u32[2], u32[2]) tuple(x4, y4)",
         "c = u32[2] popcnt(x4)\n  ROOT t = (u32[2], u32[2]) tuple(c, y4)",
     )
-    assert " << " in written(text)
+    assert PythonCode.of(text).operators(ast.LShift)
     draw = np.random.default_rng(4).integers(0, 1 << 32, (2, 2), np.uint32)
     assert_planned(text, [*draw, np.array(5, np.uint32)])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ast
 
 import numpy as np
 import pytest
@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.backends.numpy.program import NumpyProgram
 from tests.helpers.planned import assert_planned
-
-
-def source(text: str) -> str:
-    """The entry's function."""
-    program = hloopt.compile(hloopt.parse(text))
-    assert isinstance(program, NumpyProgram)
-    return program._entry.__doc__ or ""
+from tests.helpers.python_code import PythonCode
 
 
 def loop(state: str, body: str, condition: str, entry: str) -> str:
@@ -42,19 +36,26 @@ BEGINNING = "  i = s32[] constant(0)\n  x = f32[3] parameter(0)"
 
 def test_a_counted_loop_asks_for_no_condition() -> None:
     text = loop("f32[3]", "  y = f32[3] multiply(x, x)", COUNTED, BEGINNING)
-    written = source(text)
-    assert re.search(r"(v\d+) = k\d+\(None, 7\)\n.*\n    for _ in \1:", written)
-    assert " + k" in written  # the counter
-    assert "if not" not in written
-    assert "[()]" not in written
+    code = PythonCode.of(text)
+    (over,) = (ast.unparse(one.iter) for one in code.nodes(ast.For))
+    assert over in [
+        ast.unparse(one.targets[0])
+        for one in code.assigned(ast.Name, ast.Call)
+        if isinstance(one.value, ast.Call) and "7" in map(ast.unparse, one.value.args)
+    ]
+    assert len(code.operators(ast.Add)) == 1  # the counter
+    assert not code.exits()
+    assert not code.elements()
     assert_planned(text, [np.array([1, -1, 0.5], np.float32)])
 
 
 def test_another_loop_asks_in_place() -> None:
     text = loop("f32[3]", "  y = f32[3] multiply(x, x)", COUNTED, BEGINNING)
     text = text.replace("i = s32[] constant(0)", "i = s32[] parameter(1)")
-    written = source(text)
-    assert re.search(r"(v\d+) = v\d+ < k\d+\n( +launched \+= 1\n)? +if not \1: break", written)
+    body = PythonCode.of(text).loop()
+    (compared,) = body.assigned(ast.Name, ast.Compare)
+    (end,) = body.exits()
+    assert ast.unparse(end.test) == f"not {ast.unparse(compared.targets[0])}"
     for start in (-3, 0, 6, 7, 100):
         assert_planned(text, [np.array([1, -1, 0.5], np.float32), np.array(start, np.int32)])
 
@@ -62,7 +63,7 @@ def test_another_loop_asks_in_place() -> None:
 def test_what_trips_hand_on_unchanged_is_no_state() -> None:
     body = "  y = f32[3] multiply(x, x)"
     text = loop("f32[3]", body, COUNTED, BEGINNING).replace("tuple(next, y)", "tuple(next, x)")
-    assert re.search(r"\n +v\d+ = v\d+\n", source(text)[source(text).index("for _") :])
+    assert PythonCode.of(text).loop().assigned(ast.Name, ast.Name)
     assert_planned(text, [np.array([1, -1, 0.5], np.float32)])
 
 
@@ -72,10 +73,15 @@ def test_a_scalar_fills_one_array_again_and_again() -> None:
         "  f = f32[] convert(i)\n  b = f32[3] broadcast(f), dimensions={}\n  y = f32[3] add(x, b)"
     )
     text = loop("f32[3]", body, COUNTED, BEGINNING)
-    before, _, inside = source(text).partition("for _")
-    assert "((), " in before
-    assert "((), " not in inside
-    assert re.search(r"v\d+\[\(\)\] = v\d+", inside)
+    code = PythonCode.of(text)
+    filled = [one.targets[0] for one in code.loop().assigned(ast.Subscript, ast.Name)]
+    assert filled
+    assert all(one in code.loop().elements() for one in filled)
+    made = [
+        [step for step in part.steps() if ast.unparse(step.args[0]) == "()"]
+        for part in (code, code.loop())
+    ]
+    assert [len(part) for part in made] == [len(filled), 0]
     assert_planned(text, [np.array([1, -1, 0.5], np.float32)])
 
 
@@ -85,10 +91,12 @@ def test_slices_at_computed_places_are_written_in_place() -> None:
         "  q = f32[1] add(p, p)\n  y = f32[3] dynamic-update-slice(x, q, next)"
     )
     text = loop("f32[3]", body, COUNTED, BEGINNING)
-    inside = source(text).partition("for _")[2]
-    assert re.search(r"(v\d+) = v\d+\[v\d+\]\n +(v\d+) = \1 \+ \1\n", inside)
-    assert re.search(r"\n +v\d+\[v\d+\] = v\d+\n", inside)
-    assert ".copy" not in inside
+    body = PythonCode.of(text).loop()
+    (taken,) = body.assigned(ast.Name, ast.Subscript)
+    name = ast.unparse(taken.targets[0])
+    assert f"{name} + {name}" in map(ast.unparse, body.operators(ast.Add))
+    assert body.assigned(ast.Subscript, ast.Name)
+    assert not body.methods("copy")
     assert_planned(text, [np.array([1, -1, 0.5], np.float32)])
 
 
@@ -104,7 +112,11 @@ def test_a_row_is_copied_only_where_something_writes() -> None:
     x = np.arange(32, dtype=np.float32).reshape(8, 4)
     for body, copied in ((updated, True), (added, False)):
         text = loop("f32[8,4]", body, COUNTED, entry)
-        assert ("].copy()" in source(text)) == copied
+        copies = [one.func for one in PythonCode.of(text).methods("copy")]
+        assert [
+            isinstance(one, ast.Attribute) and isinstance(one.value, ast.Subscript)
+            for one in copies
+        ] == ([True] * copied)
         assert_planned(text, [x])
 
 
@@ -215,7 +227,8 @@ def branching(count: int) -> str:
 def test_branches_are_written_in_place(count: int) -> None:
     """Found by halves; out of range is the last."""
     text = branching(count)
-    assert source(text).count("if v") == count - 1
+    chosen = [one for one in PythonCode.of(text).nodes(ast.If) if isinstance(one.test, ast.Compare)]
+    assert len(chosen) == count - 1
     for index in range(-1, count + 2):
         inputs = [np.array(index, np.int32), np.ones(3, np.float32), np.array(2, np.float32)]
         assert_planned(text, inputs)
@@ -229,7 +242,8 @@ def test_equal_steps_are_made_once() -> None:
     )
     program = hloopt.compile(hloopt.parse(text))
     assert isinstance(program, NumpyProgram)
-    assert source(text).count("(v1, v1)") == 2
+    asked = [[ast.unparse(one) for one in step.args] for step in PythonCode.of(text).steps()]
+    assert asked == [["v1", "v1"]] * 2
     assert_planned(text, [np.arange(4, dtype=np.float32)])
 
 
@@ -308,8 +322,9 @@ def test_small_selects_are_assignments(kind: str) -> None:
     numbers = (np.arange(12) % 5).astype(hloopt.parse(alone).entry.parameters[1].array.dtype.numpy)
     inputs = [np.arange(6) % 2 == 0, numbers[:6], numbers[6:]]
     for text, copies in ((alone, 0), (needed, 1), (input_, 1)):
-        assert source(text).count(".copy()") == copies
-        assert ", where=" in source(text)
+        code = PythonCode.of(text)
+        assert len(code.methods("copy")) == copies
+        assert "where" in code.keywords()
         assert_planned(text, inputs)
 
 
@@ -319,7 +334,7 @@ def test_a_quotient_and_a_rest_share_what_they_need() -> None:
         "  y = s32[6] broadcast(c), dimensions={}\n  q = s32[6] divide(x, y)\n"
         "  r = s32[6] remainder(x, y)\n  ROOT t = (s32[6], s32[6]) tuple(q, r)\n}\n"
     )
-    assert len(re.findall(r"= k\d+\(v", source(text))) == 3
+    assert len(PythonCode.of(text).steps()) == 3
     assert_planned(text, [np.array([-(2**31), -4, -3, 0, 5, 2**31 - 1], np.int32)])
 
 
@@ -330,7 +345,7 @@ def test_leading_dimensions_of_one_element_cost_nothing() -> None:
         "  p = f32[1,30] slice(x), slice={[2:3], [0:30]}\n  q = f32[30] reshape(p)\n"
         "  a = f32[30] add(q, q)\n  b = f32[1,1,30] reshape(a)\n  ROOT c = f32[1,1,30] negate(b)\n}\n"
     )
-    assert source(text).count("reshape") == 1  # of the result
+    assert len(PythonCode.of(text).methods("reshape")) == 1  # of the result
     (found,) = assert_planned(text, [np.arange(120, dtype=np.float32).reshape(4, 30)])
     assert found.shape == (1, 1, 30)
 
@@ -360,7 +375,7 @@ def test_a_condition_that_does_more_is_asked_however_often_the_body_runs() -> No
         "  k = token[] after-all()\n  o = token[] outfeed(i, k), outfeed_shape=s32[]\n  n = s32"
     )
     told = text.replace("  n = s32", telling)
-    assert "if not" in source(told)
+    assert PythonCode.of(told).exits()
     module = hloopt.parse(told)
     host = hloopt.Host()
     hloopt.compile(module).run([np.ones(3, np.float32)], host)
@@ -378,7 +393,7 @@ def test_a_predicate_is_not_written_over_while_it_selects() -> None:
     )
     bits = np.array([1, 1, 0, 1, 0, 0, 0, 1, 0], bool)
     for version in (text, text.replace("select(q", "select(p")):
-        assert source(version).count(".copy()") == 1
+        assert len(PythonCode.of(version).methods("copy")) == 1
         assert_planned(version, [bits, ~bits[::-1].copy()])
 
 
@@ -397,8 +412,8 @@ def test_large_selects_blend_in_place_where_the_arrays_have_all_elements(stretch
             lines.append(f"  {name} = {kind}[4,300] parameter({at})")
     lines.append("  ROOT s = f32[4,300] select(p, x, y)")
     text = "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n"
-    in_place = re.search(r"\n +k\d+\((v\d+), v\d+, \1\)\n", source(text))
-    assert bool(in_place) == (stretched != "xy")
+    asked = [[ast.unparse(one) for one in step.args] for step in PythonCode.of(text).steps()]
+    assert any(len(one) == 3 and one[0] == one[2] for one in asked) == (stretched != "xy")
     random = np.random.default_rng(2)
     sizes = [(300,) if name in stretched else (4, 300) for name in names]
     predicate = random.random(sizes[0]) < 0.5
@@ -413,8 +428,7 @@ def test_what_is_made_of_constants_alone_is_made_once_for_all_runs() -> None:
         "  p = pred[4] compare(n, b), direction=LT\n  s = s32[4] select(p, b, n)\n"
         "  ROOT r = s32[4] add(x, s)\n}\n"
     )
-    written = source(text)
-    assert len(re.findall(r"v\d+ = k\d+\(", written)) == 1
+    assert len(PythonCode.of(text).assigned(ast.Name, ast.Call)) == 1
     assert_planned(text, [np.array([5, -6, 7, 2**31 - 1], np.int32)])
 
 
@@ -423,7 +437,7 @@ def test_large_results_of_constants_are_made_by_each_run() -> None:
         "HloModule m\nENTRY e {\n  n = s32[4096] iota(), iota_dimension=0\n"
         "  ROOT r = s32[4096] add(n, n)\n}\n"
     )
-    assert len(re.findall(r"v\d+ = k\d+\(", source(text))) == 1
+    assert len(PythonCode.of(text).assigned(ast.Name, ast.Call)) == 1
     assert_planned(text, [])
 
 
@@ -439,7 +453,7 @@ def test_equal_constants_of_two_fusions_let_equal_steps_be_made_once() -> None:
         "  b = f32[8] fusion(x), kind=kLoop, calls=two\n"
         "  ROOT t = (f32[8], f32[8]) tuple(a, b)\n}\n"
     )
-    assert len(re.findall(r"v\d+ = k\d+\(", source(text))) == 3
+    assert len(PythonCode.of(text).assigned(ast.Name, ast.Call)) == 3
     assert_planned(text, [np.linspace(-1, 1, 8).astype(np.float32)])
 
 
@@ -461,7 +475,7 @@ def test_selects_by_one_predicate_share_its_mask() -> None:
         "  s = f32[1000] select(p, x, y)\n  u = f32[1000] select(p, o, z)\n"
         "  ROOT t = (f32[1000], f32[1000]) tuple(s, u)\n}\n"
     )
-    assert source(text).count(".astype(") == 1
+    assert len(PythonCode.of(text).methods("astype")) == 1
     draw = np.random.default_rng(0)
     pred = draw.random(1000) < 0.5
     assert_planned(text, [pred, *(draw.standard_normal((2, 1000)).astype(np.float32))])
