@@ -20,7 +20,6 @@ from hloopt.text.records import (
     InstructionText,
     LinesText,
     OperandText,
-    begin,
 )
 from hloopt.text.scope import (
     NO_SHAPE,
@@ -70,7 +69,7 @@ class ArgumentReader(ABC):
                 yield item, None, 0
                 continue
             lines, more = (item.lines, item.attributes) if type(item) is LinesText else (item, None)
-            start, at, last = scope.base + begin(lines), 0, len(lines)
+            start, at, last = scope.base + lines.begin, 0, len(lines)
             while at < last:
                 match = parts(lines, at)
                 assert match is not None, "the parts of a line are those of the terminal LINE"
@@ -107,7 +106,7 @@ class ArgumentReader(ABC):
     ) -> None:
         if isinstance(given, Token):
             text = given[:-1]
-            at = scope.base + begin(given)
+            at = scope.base + given.begin
             if text.strip():
                 self.arguments(scope, instruction, head, text, at)
             elif head.row.role:
@@ -129,11 +128,7 @@ class ArgumentReader(ABC):
                     instruction.operands = tuple([by_name[name] for name in text.split(", ")])
             except KeyError:
                 # Not just names with a comma and a blank in between, or a name that is not there.
-                try:
-                    operands = read("operands", text)
-                except Problem as problem:
-                    raise problem.moved(at) from None
-                self.operands(scope, instruction, head, operands, at)
+                self.operands(scope, instruction, head, read("operands", text, at), at)
         elif role == 1:
             literal = head.literals.get(text)
             instruction.attributes["literal"] = literal or self.literal(instruction, head, text, at)
@@ -144,12 +139,9 @@ class ArgumentReader(ABC):
 
     def number(self, text: str, at: int) -> int:
         """A parameter's number with blanks or comments around it."""
-        try:
-            number: int = read("integer", text)
-        except Problem as problem:
-            raise problem.moved(at) from None
+        number: int = read("integer", text, at)
         if number < 0:
-            raise Problem(at, "a parameter's number cannot be negative", width=len(text))
+            raise Problem(at, "a parameter's number cannot be negative", text)
         return number
 
     def literal(self, instruction: Instruction, head: Head, text: str, at: int) -> Literal:
@@ -157,7 +149,7 @@ class ArgumentReader(ABC):
             raise Problem(
                 instruction.offset,
                 f"{instruction.name!r} needs a shape: that of a constant cannot be inferred",
-                width=len(instruction.name),
+                instruction.name,
             )
         warnings: list[tuple[int, str]] = []
         try:
@@ -184,7 +176,7 @@ class ArgumentReader(ABC):
 
     def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction | None:
         """The instruction an operand stands for; None for one that XLA passes over."""
-        offset = at + begin(syntax.name)
+        offset = at + syntax.name.begin
         if syntax.arguments is not None:
             with self.nesting(offset):
                 return self.nested(scope, syntax, syntax.arguments, at)
@@ -198,14 +190,14 @@ class ArgumentReader(ABC):
         if found is None and scope.open and shape is not None and not syntax.index:
             return self.parameter(scope, name, shape, offset)
         if found is None:
-            raise undefined(scope, name, offset, len(syntax.name))
+            raise undefined(scope, name, offset, syntax.name)
         for index in syntax.index:
             found = self.element(scope, found, index, at)
         if shape is not None and not compatible(shape, found.shape):
             raise Problem(
                 offset,
                 f"operand {name!r} is written with shape {shape}, it has {found.shape}",
-                width=len(syntax.name),
+                syntax.name,
             )
         return found
 
@@ -219,7 +211,7 @@ class ArgumentReader(ABC):
 
     def element(self, scope: Scope, whole: Instruction, index: Token, at: int) -> Instruction:
         """``%t#1``: one get-tuple-element for all places that name the same element."""
-        offset = at + begin(index)
+        offset = at + index.begin
         number = integer(index[1:].lstrip(), offset)
         found = scope.elements.get((whole, number))
         if found is not None:
@@ -227,10 +219,10 @@ class ArgumentReader(ABC):
         shape = whole.shape
         if not isinstance(shape, TupleShape):
             message = f"{whole.name!r} has shape {shape}: it has no elements"
-            raise Problem(offset, message, width=len(index))
+            raise Problem(offset, message, index)
         if not 0 <= number < len(shape.elements):
             message = f"{whole.name!r} has {len(shape.elements)} elements, there is no {number}"
-            raise Problem(offset, message, width=len(index))
+            raise Problem(offset, message, index)
         name = self.free_name(scope, "get-tuple-element")
         attributes = {"index": number}
         element = Instruction(
@@ -243,17 +235,13 @@ class ArgumentReader(ABC):
         self, scope: Scope, syntax: OperandText, given: ArgumentsText, at: int
     ) -> Instruction:
         """An instruction written in the place of an operand; it gets a name made of its opcode."""
-        try:
-            head = head_of(syntax.shape, syntax.name)
-        except Problem as problem:
-            raise problem.moved(at) from None
-        offset = at + begin(syntax.name)
+        head = head_of(syntax.shape, syntax.name)
+        offset = at + syntax.name.begin
         if head.row.unknown:
             self.known_opcode(head, offset)
-        try:
-            tail = head.row.tail("")
-        except Problem as problem:
-            raise problem.at_instruction(offset, syntax.name) from None
+        tail = head.row.tail("")
+        if tail.missing:
+            raise Problem(offset, tail.missing, syntax.name)
         legal = head.opcode not in DTYPES and not head.opcode.startswith("__")
         name = self.free_name(scope, head.opcode if legal else f"op.{head.opcode}")
         instruction = Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)

@@ -11,8 +11,8 @@ from hloopt.dataclass import dataclass
 from hloopt.ops import OPS, Attribute, Kind, is_attribute, op_of
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import pattern, read, starts
-from hloopt.text.problem import WHOLE, Problem
-from hloopt.text.records import AttributeText, Unfamiliar
+from hloopt.text.problem import Problem
+from hloopt.text.records import AttributeText
 from hloopt.text.spelling import did_you_mean
 from hloopt.types import (
     METADATA_TEXTS,
@@ -99,7 +99,8 @@ class Tail:
 
     ``plain`` holds every attribute but metadata and control predecessors in the order of the text,
     None in the place of computations (``calls``) and literals, which are made per instruction.
-    ``unknown`` names attributes that the op does not have, ``unfamiliar`` tells of these and of others.
+    ``unknown`` names attributes that the op does not have, ``unfamiliar`` are the mistakes that a strict
+    reading finds in these and in others; ``missing`` says which attribute the op needs.
     Offsets count from the start of the tail.
     """
 
@@ -107,6 +108,7 @@ class Tail:
         "calls",
         "literals",
         "metadata",
+        "missing",
         "plain",
         "predecessors",
         "simple",
@@ -120,7 +122,8 @@ class Tail:
         self.literals: list[tuple[str, Any, int]] = []
         self.predecessors: list[tuple[str, int]] = []
         self.metadata: Metadata | None = None
-        self.unfamiliar: list[Unfamiliar] = []
+        self.missing = ""
+        self.unfamiliar: list[Problem] = []
         self.unknown: list[str] = []
         self.simple = True
 
@@ -191,27 +194,23 @@ class Row:
         seen: set[str] = set()
         for entry in entries:
             if entry.name in seen:
-                raise Problem(
-                    entry.offset, f"attribute {entry.name!r} is given twice", width=len(entry.name)
-                )
+                raise Problem(entry.offset, f"attribute {entry.name!r} is given twice", entry.name)
             seen.add(entry.name)
             self._add(tail, entry, text[entry.start : entry.end])
         for name in self.required:
             if name not in seen:
-                raise self._misspelt(tail, name) or Problem(
-                    WHOLE, f"{self.word} needs attribute {name!r}"
-                )
+                self._misspelt(tail, name)
+                tail.missing = tail.missing or f"{self.word} needs attribute {name!r}"
         tail.simple = not (
             tail.calls or tail.literals or tail.predecessors or tail.metadata or tail.unfamiliar
         )
         return tail
 
-    def _misspelt(self, tail: Tail, wanted: str) -> Problem | None:
-        """The unknown attribute that is meant to be the one that is missing."""
+    def _misspelt(self, tail: Tail, wanted: str) -> None:
+        """Raise what is wrong with the unknown attribute that is meant to be the one that is missing."""
         for unfamiliar in tail.unfamiliar:
             if unfamiliar.message.endswith(f"; did you mean {wanted!r}?"):
-                return Problem(unfamiliar.offset, unfamiliar.message, width=unfamiliar.width)
-        return None
+                raise unfamiliar
 
     def _add(self, tail: Tail, entry: AttributeText, text: str) -> None:
         name = entry.name
@@ -220,7 +219,7 @@ class Row:
             message = f"{self.word} has no attribute {name!r}"
             if not self.unknown:
                 message += _owners(name) or did_you_mean(name, self._schema)
-                tail.unfamiliar.append(Unfamiliar(entry.offset, len(name), message))
+                tail.unfamiliar.append(Problem(entry.offset, message, name))
             key = stray_key(name) if is_attribute(name) else name
             tail.unknown.append(key)
             tail.plain[key] = Verbatim(text)
@@ -228,18 +227,13 @@ class Row:
         try:
             value = _value(schema, text)
         except Problem as problem:
-            problem = problem.moved(entry.start)
-            if name not in _EVOLVING or text[0] != "{":
-                raise problem from None
-            tail.unfamiliar.append(
-                Unfamiliar(problem.offset, problem.width, f"{name}=: {problem.message}")
-            )
             value = Verbatim(text)
+            tail.unfamiliar.append(_evolved(problem, entry, name, text))
         if name == "metadata":
             tail.metadata = value
             for key in (key for key in value.fields if key not in _METADATA):
                 message = f"metadata has no {key!r}{did_you_mean(key, _METADATA)}"
-                tail.unfamiliar.append(Unfamiliar(entry.start + text.index(key), len(key), message))
+                tail.unfamiliar.append(Problem(entry.start + text.index(key), message, key))
         elif name == "control-predecessors":
             tail.predecessors = [(other, entry.start + offset) for other, offset in value]
         elif schema.kind in {Kind.COMPUTATION, Kind.COMPUTATIONS}:
@@ -259,6 +253,14 @@ def _entries(text: str) -> list[AttributeText]:
         AttributeText(match["key"][:-1], match.start("key"), *match.span("value"))
         for match in pattern("LINE_ATTRIBUTE").finditer(text)
     ]
+
+
+def _evolved(problem: Problem, entry: AttributeText, rule: str, text: str) -> Problem:
+    """A mistake of a strict reading alone: a value of a form that grows.  Raises any other one."""
+    problem = problem.moved(entry.start)
+    if rule not in _EVOLVING or text[0] != "{":
+        raise problem from None
+    return Problem(problem.offset, f"{rule}=: {problem.message}", problem.width)
 
 
 def _owners(name: str) -> str:
@@ -302,7 +304,7 @@ def _value(schema: Attribute, text: str) -> Any:
         raise Problem(
             0,
             f"{schema.name} cannot be {value!r}{did_you_mean(value, schema.words)}",
-            width=len(text),
+            text,
             notes=(f"it can be {', '.join(schema.words)}",),
         )
     return value
@@ -333,26 +335,22 @@ def decode_metadata(text: str) -> Mapping[str, Any]:
     return fields
 
 
-def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Unfamiliar | None]:
+def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Problem | None]:
     """The value of an attribute of the module, and what XLA has against it; raises ``Problem``."""
     start = _HEADER.get(entry.name)
     value_text = text[entry.start : entry.end]
     if start is None:
         message = f"a module has no attribute {entry.name!r}{did_you_mean(entry.name, _HEADER)}"
-        return Verbatim(value_text), Unfamiliar(entry.offset, len(entry.name), message)
+        return Verbatim(value_text), Problem(entry.offset, message, entry.name)
     try:
         value = verbatim(start, value_text) if start in _KEPT_AS_TEXT else read(start, value_text)
     except Problem as problem:
-        problem = problem.moved(entry.start)
-        if start not in _EVOLVING or value_text[0] != "{":
-            raise problem from None
-        message = f"{start}=: {problem.message}"
-        return Verbatim(value_text), Unfamiliar(problem.offset, problem.width, message)
+        return Verbatim(value_text), _evolved(problem, entry, start, value_text)
     short = _SHORT_ALIAS.search(value_text) if start == "input_output_alias" else None
     if short is None:
         return value, None
     message = f"parameter {short[1]} is written without parentheses: ({short[1]}, {{}})"
-    return value, Unfamiliar(entry.start + short.start(1), len(short[1]), message)
+    return value, Problem(entry.start + short.start(1), message, short[1])
 
 
 _ROWS: dict[str, Row] = {}

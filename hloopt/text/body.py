@@ -18,8 +18,8 @@ from hloopt.text.attributes import Row, Tail, decode_metadata
 from hloopt.text.grammar import read
 from hloopt.text.literals import build
 from hloopt.text.made_shapes import MADE, made_otherwise, with_layout
-from hloopt.text.problem import Problem
-from hloopt.text.records import AttributeText, InstructionText, begin, end
+from hloopt.text.problem import Problem, Undefined
+from hloopt.text.records import AttributeText, InstructionText
 from hloopt.text.scope import (
     HEADS,
     NO_SHAPE,
@@ -70,7 +70,7 @@ class BodyReader(ArgumentReader):
                     raise Problem(
                         instruction.offset,
                         f"a second instruction is marked ROOT in {computation.name!r}",
-                        width=len(instruction.name),
+                        instruction.name,
                         notes=(f"the first is {root.name!r}",),
                     )
                 root = instruction
@@ -103,12 +103,7 @@ class BodyReader(ArgumentReader):
             self.check_name(scope, name, offset)
         head = HEADS.get(head_text)
         if head is None:
-            try:
-                head = read_head(head_text)
-            except Problem as problem:
-                raise problem.moved(start + match.start("head")).at_instruction(
-                    offset, name
-                ) from None
+            head = read_head(head_text, start + match.start("head"))
             if head.row.unknown:
                 self.known_opcode(head, start + match.end("head") - len(head.opcode))
         found = head.row
@@ -120,11 +115,11 @@ class BodyReader(ArgumentReader):
             tail = found.known(tail_text)
             if tail is None or not tail.simple:
                 places = self.places(match, start)
-                tail = tail or self.tail(found, tail_text, places, name, offset)
+                tail = tail or self.tail(found, tail_text, places)
         else:
             places = Places(0)
-            tail = self.more(scope, found, match, start, more, name, offset)
-        instruction = Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
+            tail = self.more(scope, found, match, start, more)
+        instruction = self.begun(name, head, tail, offset)
         if metadata is not None:
             instruction.metadata = Metadata(metadata[metadata.index("{") :], decode_metadata)
         if arguments is not None:
@@ -143,22 +138,15 @@ class BodyReader(ArgumentReader):
         gap = match.start("more") - match.end("attributes")
         return Places(start + match.start("attributes"), len(before), gap)
 
-    def tail(self, found: Row, text: str, places: Places, name: str, offset: int) -> Tail:
+    def tail(self, found: Row, text: str, places: Places) -> Tail:
         try:
             return found.tail(text)
         except Problem as problem:
             problem.offset = places.of(problem.offset)
-            raise problem.at_instruction(offset, name) from None
+            raise problem from None
 
     def more(
-        self,
-        scope: Scope,
-        found: Row,
-        match: re.Match[str],
-        start: int,
-        more: list[AttributeText],
-        name: str,
-        offset: int,
+        self, scope: Scope, found: Row, match: re.Match[str], start: int, more: list[AttributeText]
     ) -> Tail:
         """Attributes of which the last ones were not part of an ordinary line."""
         entries = [
@@ -170,30 +158,27 @@ class BodyReader(ArgumentReader):
         entries += [entry.moved(scope.base) for entry in more]
         twice = match["metadata"] and [entry for entry in entries if entry.name == "metadata"]
         if twice:
-            raise Problem(twice[0].offset, "attribute 'metadata' is given twice", width=8)
-        try:
-            return found.read(self.text, entries)
-        except Problem as problem:
-            raise problem.at_instruction(offset, name) from None
+            raise Problem(twice[0].offset, "attribute 'metadata' is given twice", "metadata")
+        return found.read(self.text, entries)
+
+    def begun(self, name: str, head: Head, tail: Tail, offset: int) -> Instruction:
+        """An instruction with its plain attributes."""
+        if tail.missing:
+            raise Problem(offset, tail.missing, name)
+        return Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
 
     def instruction(self, scope: Scope, syntax: InstructionText) -> tuple[Instruction, bool]:
         """An instruction read token by token."""
         base = scope.base
         name = syntax.name.lstrip("%")
-        offset = base + end(syntax.name) - len(name)
+        offset = base + syntax.name.end - len(name)
         if name in scope.computation.by_name or name in _RESERVED or name[:2] == "__":
             self.check_name(scope, name, offset)
-        try:
-            head = head_of(syntax.shape, syntax.opcode)
-        except Problem as problem:
-            raise problem.moved(base) from None
+        head = head_of(syntax.shape, syntax.opcode)
         if head.row.unknown:
-            self.known_opcode(head, base + begin(syntax.opcode))
-        try:
-            tail = head.row.read(self.text, [entry.moved(base) for entry in syntax.attributes])
-        except Problem as problem:
-            raise problem.at_instruction(offset, name) from None
-        instruction = Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
+            self.known_opcode(head, base + syntax.opcode.begin)
+        tail = head.row.read(self.text, [entry.moved(base) for entry in syntax.attributes])
+        instruction = self.begun(name, head, tail, offset)
         self.given_arguments(scope, instruction, head, syntax.arguments)
         self.finish(scope, instruction, head, tail, Places(0))
         return instruction, syntax.root
@@ -205,7 +190,7 @@ class BodyReader(ArgumentReader):
             raise Problem(
                 offset,
                 f"instruction {name!r} is defined twice in {computation.name!r}",
-                width=len(name),
+                name,
             )
         self.check_word(name, offset)
 
@@ -214,7 +199,7 @@ class BodyReader(ArgumentReader):
         reserved = name.startswith("__") and not name.startswith("__xla_")
         keyword = name in _RESERVED and self.text[offset - 1 : offset] != "%"
         if name in DTYPES or keyword or reserved:
-            raise Problem(offset, f"{name!r} cannot be a name", width=len(name))
+            raise Problem(offset, f"{name!r} cannot be a name", name)
 
     def finish(
         self,
@@ -234,7 +219,7 @@ class BodyReader(ArgumentReader):
                 instruction.offset,
                 f"{found.word} takes {_range(low, high)}, {instruction.name!r} has "
                 f"{len(instruction.operands)}",
-                width=len(instruction.name),
+                instruction.name,
             )
         if head.shape is not None:
             instruction.shape = head.shape
@@ -246,7 +231,7 @@ class BodyReader(ArgumentReader):
             instruction.shape = self.inferred(instruction, found)
         if self.strict:
             for message in objections(instruction, found):
-                raise Problem(instruction.offset, message, width=len(instruction.name))
+                raise Problem(instruction.offset, message, instruction.name)
         edit.append(scope.computation, instruction)
 
     def make_shape(self, instruction: Instruction) -> None:
@@ -266,7 +251,7 @@ class BodyReader(ArgumentReader):
             raise Problem(
                 instruction.offset,
                 f"{instruction.name!r} needs a shape: that of {found.word} cannot be inferred",
-                width=len(instruction.name),
+                instruction.name,
             )
         try:
             return with_layout(instruction, infer_shape(instruction))
@@ -274,7 +259,7 @@ class BodyReader(ArgumentReader):
             raise Problem(
                 instruction.offset,
                 f"the shape of {instruction.name!r} cannot be inferred: {error.message}",
-                width=len(instruction.name),
+                instruction.name,
             ) from None
 
     def wrap(self, instruction: Instruction, found: Row) -> None:
@@ -286,7 +271,7 @@ class BodyReader(ArgumentReader):
             raise Problem(
                 instruction.offset,
                 f"{found.word} needs a shape ((operands), result, ...)",
-                width=len(instruction.name),
+                instruction.name,
             )
         assert found.wrapped is not None
         low, high = op_of(found.wrapped).arity
@@ -295,7 +280,7 @@ class BodyReader(ArgumentReader):
                 instruction.offset,
                 f"{found.wrapped} takes {_range(low, high)}, {instruction.name!r} starts it with "
                 f"{len(instruction.operands)}",
-                width=len(instruction.name),
+                instruction.name,
             )
         computation = Computation(
             self.result.fresh_name(f"{instruction.name}.computation"), instruction.offset
@@ -340,7 +325,7 @@ class BodyReader(ArgumentReader):
     def links(self, scope: Scope, instruction: Instruction, tail: Tail, places: Places) -> None:
         """Names in attributes become computations and instructions."""
         for one in tail.unfamiliar:
-            self.tolerate(Problem(places.of(one.offset), one.message, width=one.width))
+            self.tolerate(Problem(places.of(one.offset), one.message, one.width))
         for name in tail.unknown:
             instruction.attributes[name] = self.kept(instruction.attributes[name])
         if tail.metadata is not None:
@@ -358,7 +343,7 @@ class BodyReader(ArgumentReader):
         for other, at in tail.predecessors:
             before = scope.computation.by_name.get(other)
             if before is None:
-                raise undefined(scope, other, places.of(at), len(other))
+                raise undefined(scope, other, places.of(at), other)
             edit.add_control_edge(before, instruction)
 
     def kept(self, value: Verbatim) -> Verbatim | Computation | tuple[Computation, ...]:
@@ -377,19 +362,12 @@ class BodyReader(ArgumentReader):
             name = text.lstrip("%")
             found = self.computations.get(name)
             if found is None:
-                raise Problem(
-                    at,
-                    f"no computation {name!r} before this one{did_you_mean(name, self.computations)}",
-                    width=len(text),
-                )
+                hint = did_you_mean(name, self.computations)
+                raise Undefined(at, name, None, text, hint=hint)
             return found
         computation = Computation(f"{instruction.name}.{attribute}", at)
         with self.nesting(at, _DEEPEST_COMPUTATION):
-            try:
-                items = read("body", text[1:-1])
-            except Problem as problem:
-                raise problem.moved(at + 1) from None
-            self.body(Scope(computation, items, at + 1))
+            self.body(Scope(computation, read("body", text[1:-1], at + 1), at + 1))
         edit.add_computation(self.result, computation)
         self.computations[computation.name] = computation
         return computation

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from hloopt.text.lalr import Parser, Unexpected
+from hloopt.text.problem import Problem
 from hloopt.text.syntax import Syntax
 from hloopt.text.tables import grammar_folder, load_tables
 from hloopt.types import Shape
@@ -30,19 +31,21 @@ def starts() -> Collection[str]:
     return _parser().ends
 
 
-def read(start: str, text: str) -> Any:
-    """Read ``text`` as ``start``, one of ``starts()``; raises ``Problem``."""
+def read(start: str, text: str, at: int = 0) -> Any:
+    """Read ``text``, which begins ``at`` an offset, as ``start``, one of ``starts()``; raises ``Problem``."""
     try:
         return _parser().parse(text, start)
+    except Problem as problem:
+        raise problem.moved(at) from None
     except Unexpected as error:
         from hloopt.text.hints import explain  # a text that is in order needs none of it
 
-        raise explain(error, text, start, _parser()) from None
+        raise explain(error, text, start, _parser()).moved(at) from None
 
 
-def shape_of(text: str) -> Shape:
-    """The shape of a SHAPE_TEXT, read once per distinct text; raises ``Problem``."""
-    return _syntax().shape_of(text)
+def shape_of(text: str, at: int = 0) -> Shape:
+    """The shape of a SHAPE_TEXT, read once per distinct text; raises ``Problem`` as ``read`` does."""
+    return _syntax().shape_of(text, at)
 
 
 @cache

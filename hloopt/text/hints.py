@@ -190,32 +190,32 @@ def _broken(text: str, at: int) -> Problem | None:
         if escape is not None:
             place = at + 1 + escape.start("bad")
             bad = escape["bad"]
-            return Problem(place, f"unknown escape {bad} in a string", width=len(bad))
+            return Problem(place, f"unknown escape {bad} in a string", bad)
     return odd_character(text, at)
 
 
 def _missing(text: str, at: int, start: str, names: set[str]) -> Problem | None:
     """``name=`` where none can stand, or a name without ``=``: what was forgotten before it."""
     if "KEY" in names and (word := pattern("WORD").match(text, at)):
-        return Problem(at, f"expected '=' after {word[0]!r}", width=len(word[0]))
+        return Problem(at, f"expected '=' after {word[0]!r}", word[0])
     if text.startswith("=", at) and "_CLOSE" in names:
         begin = max(0, at - _LONGEST_WORD)
         operand = _OPERAND_BEFORE.search(text[begin:at])
         if operand is not None:
             message = f"expected ')' before attribute {operand[1]!r}"
-            return Problem(begin + operand.start(1), message, width=len(operand[1]))
+            return Problem(begin + operand.start(1), message, operand[1])
     if text.startswith("=", at) and start == "module" and {"LBRACE", "_OPEN"} <= names:
         name = _NAME_BEFORE.search(text[max(0, at - _LONGEST_WORD) : at])
         if name is not None:
             message = f"instruction {name[1]!r} stands outside of a computation"
-            return Problem(at - len(name[0]), message, width=len(name[0].rstrip()))
+            return Problem(at - len(name[0]), message, name[0].rstrip())
     key = pattern("KEY").match(text, at)
     if key is None or ("LINES" not in names and (start != "module" or "COMMA" not in names)):
         return None
     if start == "module" or text[text.rfind("\n", 0, at) + 1 : at].strip():
         return Problem(at, f"expected ',' before attribute {key[0][:-1]!r}", width=len(key[0]) - 1)
     message = f"expected a blank between {key[0][:-1]!r} and '=', or ',' before an attribute"
-    return Problem(at, message, width=len(key[0]))
+    return Problem(at, message, key[0])
 
 
 def found_at(text: str, at: int) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hloopt.text.problem import Problem, shortened
-from hloopt.text.records import begin
 from hloopt.text.token import Token
 
 __all__ = ["integer", "integers"]
@@ -23,8 +22,8 @@ def integer(text: str, offset: int = 0) -> int:
     if _LEAST <= value < 1 << 63:
         return value
     if value > _MOST or value < _LEAST:
-        at = begin(text) if isinstance(text, Token) else offset
-        raise Problem(at, f"{shortened(text)} does not fit into 64 bits", width=len(text))
+        at = text.begin if isinstance(text, Token) else offset
+        raise Problem(at, f"{shortened(text)} does not fit into 64 bits", text)
     return value - (1 << 64)
 
 

@@ -59,14 +59,12 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
         text = f"({syntax.elements[0].text}, {syntax.elements[1].text})"
     elif syntax.form == "element":
         if shape.dtype.is_complex:
-            raise Problem(
-                syntax.offset, "a complex number is written (real, imaginary)", width=len(text)
-            )
+            raise Problem(syntax.offset, "a complex number is written (real, imaginary)", text)
         if 0 in dims:
             raise Problem(
                 syntax.offset,
                 f"a literal of shape {shape} has no elements, found a number",
-                width=len(text),
+                text,
             )
     else:
         if not dims:
@@ -101,7 +99,7 @@ def _check_size(shape: ArrayShape, syntax: LiteralText) -> None:
         raise Problem(
             syntax.offset,
             f"one number is given for the {shape.elements} elements of {shape}",
-            width=len(syntax.text),
+            syntax.text,
         )
     if math.prod(filter(None, shape.dims)) >= 1 << 58:
         raise Problem(syntax.offset, f"{shape} is too large to have a literal")
@@ -129,7 +127,7 @@ def _tuple(shape: TupleShape, syntax: LiteralText, warnings: list[tuple[int, str
         raise Problem(
             syntax.offset,
             f"a literal of shape {shape} is written in parentheses",
-            width=len(syntax.text),
+            syntax.text,
         )
     if len(syntax.elements) != len(shape.elements):
         raise Problem(

@@ -109,7 +109,7 @@ def _several(text: str, headers: list[int]) -> Problem:
     return Problem(
         starts[1],
         f"a second module begins here: one of {len(starts)} in this text",
-        width=len("HloModule"),
+        "HloModule",
         notes=(
             f"modules begin on lines {listed}",
             f"this cuts the second one out: sed -n '{lines[1]},{last}p' FILE",

@@ -17,8 +17,6 @@ from hloopt.text.records import (
     ComputationText,
     InstructionText,
     ModuleText,
-    begin,
-    end,
 )
 from hloopt.text.scope import Scope
 from hloopt.text.spelling import did_you_mean
@@ -49,7 +47,7 @@ class ModuleReader(BodyReader):
         for number, (item, _, start) in enumerate(self.items(scope)):
             if number:
                 at = (
-                    begin(item.name)
+                    item.name.begin
                     if type(item) is InstructionText
                     else start + item.start("target")
                 )
@@ -68,11 +66,11 @@ class ModuleReader(BodyReader):
         first = syntax.computations[0]
         if self.strict and syntax.name is None and not first.entry and first.result is not None:
             message = "XLA reads a computation with parameters first only after HloModule or ENTRY"
-            raise Problem(begin(first.name), message, width=len(first.name))
+            raise Problem(first.name.begin, message, first.name)
         entry_seen = False
         for computation in syntax.computations:
             if computation.entry and entry_seen:
-                raise Problem(begin(computation.name), "a second computation is marked ENTRY")
+                raise Problem(computation.name.begin, "a second computation is marked ENTRY")
             built = self.computation(computation)
             if computation.entry or not entry_seen:
                 module.entry = built
@@ -81,19 +79,16 @@ class ModuleReader(BodyReader):
             module.name = f"module_{module.entry.name}"
         else:
             module.name = syntax.name.lstrip("%")
-            self.check_word(module.name, end(syntax.name) - len(module.name))
+            self.check_word(module.name, syntax.name.end - len(module.name))
         return module
 
     def header_attribute(self, entry: AttributeText) -> None:
         attributes = self.result.attributes
         if entry.name in attributes:
-            raise Problem(
-                entry.offset, f"attribute {entry.name!r} is given twice", width=len(entry.name)
-            )
+            raise Problem(entry.offset, f"attribute {entry.name!r} is given twice", entry.name)
         value, unfamiliar = read_header_attribute(entry, self.text)
         if unfamiliar is not None:
-            offset, width = unfamiliar.offset, unfamiliar.width
-            self.tolerate(Problem(offset, unfamiliar.message, width=width))
+            self.tolerate(unfamiliar)
         attributes[entry.name] = value
 
     def tables(self, syntax: ModuleText) -> None:
@@ -104,12 +99,12 @@ class ModuleReader(BodyReader):
         ):
             for line in syntax.tables.get(name, ()):
                 number, value = str(line).split(None, 1)
-                names[integer(number, begin(line))] = unquote(value)
+                names[integer(number, line.begin)] = unquote(value)
         for name, rows in (("FileLocations", tables.locations), ("StackFrames", tables.frames)):
             for line in syntax.tables.get(name, ()):
                 number, _, rest = line.partition("{")
-                rows[integer(number.strip(), begin(line))] = {
-                    key: integer(value, begin(line)) for key, value in _FIELD.findall(rest)
+                rows[integer(number.strip(), line.begin)] = {
+                    key: integer(value, line.begin) for key, value in _FIELD.findall(rest)
                 }
 
     # ---- computation ----
@@ -118,11 +113,11 @@ class ModuleReader(BodyReader):
         name = syntax.name.lstrip("%")
         if name in self.computations:
             raise Problem(
-                begin(syntax.name),
+                syntax.name.begin,
                 f"computation {name!r} is defined twice",
-                width=len(syntax.name),
+                syntax.name,
             )
-        offset = end(syntax.name) - len(name)
+        offset = syntax.name.end - len(name)
         self.check_word(name, offset)
         if self.strict and syntax.parameters is not None:
             self.check_signature(syntax.parameters)
@@ -138,10 +133,7 @@ class ModuleReader(BodyReader):
     def check_signature(self, parameters: Token) -> None:
         """The parameters' shapes are said again by the body; only their form is looked at here."""
         for found in pattern("PARAMETER").finditer(parameters):
-            try:
-                shape_of(found["shape_text"])
-            except Problem as problem:
-                raise problem.moved(begin(parameters) + found.start("shape_text")) from None
+            shape_of(found["shape_text"], parameters.begin + found.start("shape_text"))
 
     def check_result(self, computation: Computation, declared: Shape | None) -> None:
         """The shape given in front of the body is that of the root."""
@@ -150,7 +142,7 @@ class ModuleReader(BodyReader):
                 computation.offset,
                 f"computation {computation.name!r} is declared to give {declared}, its root has shape "
                 f"{computation.result_shape}",
-                width=len(computation.name),
+                computation.name,
             )
 
     def computation_attribute(self, computation: Computation, entry: AttributeText) -> None:
@@ -159,10 +151,7 @@ class ModuleReader(BodyReader):
                 entry.offset,
                 f"a computation has no attribute {entry.name!r}"
                 f"{did_you_mean(entry.name, ['execution_thread'])}",
-                width=len(entry.name),
+                entry.name,
             )
-        try:
-            thread = read("string", self.text[entry.start : entry.end])
-        except Problem as problem:
-            raise problem.moved(entry.start) from None
+        thread = read("string", self.text[entry.start : entry.end], entry.start)
         computation.execution_thread = str(thread)

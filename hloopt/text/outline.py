@@ -135,7 +135,7 @@ class _Outliner:
             return self.heading_after(at)
         if text.startswith("HloModule", at):
             message = "a second module begins here: a text holds one module"
-            found.problems.append(Problem(at, message, width=len("HloModule")))
+            found.problems.append(Problem(at, message, "HloModule"))
             return len(text)
         if text.startswith(("...", "\u2026"), at):
             found.problems.append(left_out(at))

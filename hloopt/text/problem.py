@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["WHOLE", "Expected", "Problem", "Undefined", "shortened"]
+__all__ = ["Expected", "Problem", "Undefined", "shortened"]
 
-# The offset of a mistake that is not at one place of the part: the whole instruction is meant.
-WHOLE = -1
 _LONGEST = 500
 
 
@@ -15,41 +13,33 @@ def shortened(text: str, longest: int = 24) -> str:
 
 
 class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it a place in the source
-    """``offset`` counts characters from the start of the text being read.
+    """``offset`` counts characters from the start of the text being read, ``width`` those that are wrong.
 
-    Readers of a part of a text raise it relative to that part; whoever handed the part out adds where
-    it started (``moved``).
+    Readers of a part of a text raise it relative to that part; where the part begins is added (``moved``).
     """
 
     def __init__(
-        self, offset: int, message: str, *, width: int = 1, notes: tuple[str, ...] = ()
+        self, offset: int, message: str, width: int | str = 1, *, notes: tuple[str, ...] = ()
     ) -> None:
         # A name or a number in it may be megabytes long.
         message = shortened(message, _LONGEST)
         super().__init__(message)
         self.offset = offset
         self.message = message
-        self.width = width
+        self.width = len(width) if isinstance(width, str) else width
         self.notes = notes
 
     def moved(self, base: int) -> Problem:
         """The same mistake, with the offset counted from ``base`` characters earlier."""
-        if self.offset != WHOLE:
-            self.offset += base
-        return self
-
-    def at_instruction(self, offset: int, name: str) -> Problem:
-        """The same mistake, at the instruction's name when the whole instruction was meant."""
-        if self.offset == WHOLE:
-            self.offset, self.width = offset, len(name)
+        self.offset += base
         return self
 
 
 class Expected(Problem):
     """``words`` are what could have stood in the place of what was ``found``."""
 
-    def __init__(self, offset: int, words: str, found: str, *, width: int = 1) -> None:
-        super().__init__(offset, f"expected {words}, found {found}", width=width)
+    def __init__(self, offset: int, words: str, found: str, width: int = 1) -> None:
+        super().__init__(offset, f"expected {words}, found {found}", width)
         self.words = words
 
 
@@ -58,8 +48,10 @@ class Undefined(Problem):
     for the name of a computation.
     """
 
-    def __init__(self, offset: int, name: str, where: str | None, *, width: int) -> None:
+    def __init__(
+        self, offset: int, name: str, where: str | None, width: int | str, *, hint: str = ""
+    ) -> None:
         what = "computation" if where is None else "instruction"
-        super().__init__(offset, f"no {what} {name!r} before this one", width=width)
+        super().__init__(offset, f"no {what} {name!r} before this one{hint}", width)
         self.name = name
         self.where = where

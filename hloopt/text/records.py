@@ -17,20 +17,7 @@ __all__ = [
     "LiteralText",
     "ModuleText",
     "OperandText",
-    "Unfamiliar",
-    "begin",
-    "end",
 ]
-
-
-def begin(token: Token) -> int:
-    """Where a token begins in the text it was read from."""
-    return token.start_pos
-
-
-def end(token: Token) -> int:
-    """Where a token ends in the text it was read from."""
-    return token.end_pos
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +32,6 @@ class AttributeText:
     def moved(self, base: int) -> AttributeText:
         """The same attribute, with offsets counted from ``base`` characters earlier."""
         return AttributeText(self.name, self.offset + base, self.start + base, self.end + base)
-
-
-@dataclass(frozen=True, slots=True)
-class Unfamiliar:
-    """What XLA's parser refuses and is kept as it is: an error only when a text is read strictly."""
-
-    offset: int
-    width: int
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

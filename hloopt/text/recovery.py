@@ -19,8 +19,8 @@ from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import first_unclosed, found_at
 from hloopt.text.outline import HEADER, OPENING
 from hloopt.text.parts import CUT_OFF, Part, Piece, Suspect, left_out, skip
-from hloopt.text.problem import WHOLE, Expected, Problem, Undefined
-from hloopt.text.records import AttributeText, InstructionText, ModuleText, begin
+from hloopt.text.problem import Expected, Problem, Undefined
+from hloopt.text.records import AttributeText, InstructionText, ModuleText
 from hloopt.text.scope import Scope
 from hloopt.text.tolerant import Consequence, TolerantReader
 from hloopt.types import Shape
@@ -145,7 +145,7 @@ class _Recovery(TolerantReader):
         if syntax.name is not None:
             name = syntax.name.lstrip("%")
             with self.noting():
-                self.check_word(name, begin(syntax.name) + len(syntax.name) - len(name))
+                self.check_word(name, syntax.name.begin + len(syntax.name) - len(name))
         for entry in syntax.attributes:
             with self.noting():
                 self.header_attribute(entry)
@@ -204,7 +204,7 @@ class _Recovery(TolerantReader):
                 message = "a second computation is marked ENTRY"
                 line = self.names.line(self.entry.start)
                 notes = (f"the first is {self.entry.name!r} on line {line}",)
-                self.add(Problem(part.start, message, width=len("ENTRY"), notes=notes))
+                self.add(Problem(part.start, message, "ENTRY", notes=notes))
             self.entry = self.entry or part
         if part.headless:
             return None
@@ -307,12 +307,10 @@ class _Recovery(TolerantReader):
         except Problem as problem:
             if isinstance(item, InstructionText):
                 root, name, shape = item.root, str(item.name), item.shape
-                at = scope.base + begin(item.name)
+                at = scope.base + item.name.begin
             else:
                 root, name = item["root"] is not None, item["target"]
                 shape, at = _shape_at(item["head"], 0), start + item.start("target")
-            if problem.offset == WHOLE:
-                problem.offset = at
             self.add(problem)
             yield from self.instead(scope.computation, name, root, shape, at)
 

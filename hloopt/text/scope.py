@@ -10,9 +10,8 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row
 from hloopt.text.grammar import pattern, read, shape_of
-from hloopt.text.problem import WHOLE, Problem, Undefined
+from hloopt.text.problem import Problem, Undefined
 from hloopt.text.spelling import did_you_mean
-from hloopt.text.token import Token
 from hloopt.types import Literal, Shape
 
 __all__ = [
@@ -49,13 +48,14 @@ class Head:
 HEADS: dict[str, Head] = {}
 
 
-def read_head(text: str) -> Head:
-    """``f32[2]{0} add``; raises ``Problem``."""
+def read_head(text: str, at: int) -> Head:
+    """``f32[2]{0} add``, which begins ``at``; raises ``Problem``."""
     match = pattern("LINE_HEAD").fullmatch(text)
     if match is None:
-        head = head_of(*read("head", text))
+        shape, opcode = read("head", text, at)
     else:
-        head = Head(shape_of(match[1]) if match[1] else None, row(match["word"]))
+        shape, opcode = shape_of(match[1], at) if match[1] else None, match["word"]
+    head = head_of(shape, opcode)
     # Whoever reads an unknown opcode is told so each time.
     if len(text) <= _LONGEST_HEAD and not head.row.unknown:
         if len(HEADS) >= _MOST_HEADS:
@@ -64,7 +64,7 @@ def read_head(text: str) -> Head:
     return head
 
 
-def head_of(shape: Shape | None, opcode: Token) -> Head:
+def head_of(shape: Shape | None, opcode: str) -> Head:
     """The head made of these; the opcode may be unknown."""
     return Head(shape, row(str(opcode)))
 
@@ -75,7 +75,7 @@ def unknown_opcode(opcode: str, offset: int) -> Problem:
     hint = did_you_mean(opcode, OPS)
     if phase in PHASES:
         hint = "" if inner in OPS else did_you_mean(inner, OPS).replace("'?", f"-{phase}'?")
-    return Problem(offset, f"unknown opcode {opcode!r}{hint}", width=len(opcode))
+    return Problem(offset, f"unknown opcode {opcode!r}{hint}", opcode)
 
 
 @dataclass(slots=True)
@@ -105,10 +105,8 @@ class Places:
     gap: int = 0
 
     def of(self, offset: int) -> int:
-        if offset == WHOLE:
-            return WHOLE
         return self.base + offset + (self.gap if offset >= self.split else 0)
 
 
-def undefined(scope: Scope, name: str, offset: int, width: int) -> Undefined:
-    return Undefined(offset, name, scope.computation.name, width=width)
+def undefined(scope: Scope, name: str, offset: int, width: int | str) -> Undefined:
+    return Undefined(offset, name, scope.computation.name, width)

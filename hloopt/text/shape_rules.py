@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
-from hloopt.text.records import LiteralText, begin
+from hloopt.text.records import LiteralText
 from hloopt.text.spelling import type_meant
 from hloopt.text.token import Token
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
@@ -37,21 +37,21 @@ class ShapeRules:
     def array_shape(self, parts: list[Any]) -> ArrayShape:
         name, *rest = parts
         layout = None
-        offset = begin(name)
+        offset = name.begin
         if rest and isinstance(rest[-1], tuple) and isinstance(rest[-1][0], Layout):
             layout, offset = rest.pop()
         dims = tuple(size for size, _ in rest)
         dynamic = tuple(mark for _, mark in rest)
-        return _array(str(name), begin(name), dims, dynamic if any(dynamic) else (), layout, offset)
+        return _array(str(name), name.begin, dims, dynamic if any(dynamic) else (), layout, offset)
 
     def plain_array(self, parts: list[Token]) -> ArrayShape:
         token = parts[0]
         name, _, rest = token.partition("[")
         sizes, _, order = rest.partition("]")
         dims = tuple(map(int, sizes.split(","))) if sizes else ()
-        start = begin(token)
+        start = token.begin
         if max(dims, default=0) >= _HUGE:
-            raise Problem(start, f"{max(dims)} is no dimension size", width=len(token))
+            raise Problem(start, f"{max(dims)} is no dimension size", token)
         layout = Layout(tuple(map(int, order[1:-1].split(",")))) if order else None
         return _array(name, start, dims, (), layout, start + len(token) - len(order))
 
@@ -71,7 +71,7 @@ class ShapeRules:
         shape = TupleShape(tuple(parts[1:]))
         if shape.depth > DEEPEST_SHAPE:
             raise Problem(
-                begin(parts[0]), f"a shape is nested more than {DEEPEST_SHAPE} levels deep"
+                parts[0].begin, f"a shape is nested more than {DEEPEST_SHAPE} levels deep"
             )
         if len(self._tuples) >= MOST_SHAPES:
             self._tuples.clear()
@@ -86,7 +86,7 @@ class ShapeRules:
         numbers = {piece[0]: piece[2:-1] for piece in pieces if piece[1] == "("}
         suffix = "".join(piece for piece in pieces if piece not in _DEFAULTS)
         space, bits = (int(numbers.get(letter, 0)) for letter in "SE")
-        return Layout(order, suffix, space, bits), begin(opening)
+        return Layout(order, suffix, space, bits), opening.begin
 
     def order(self, parts: list[Token]) -> tuple[int, ...]:
         return integers(parts)
@@ -101,13 +101,13 @@ class ShapeRules:
     # ---- literals ----
 
     def element(self, parts: list[Token]) -> LiteralText:
-        return LiteralText("element", begin(parts[0]), str(parts[0]))
+        return LiteralText("element", parts[0].begin, str(parts[0]))
 
     def elided(self, parts: list[Token]) -> LiteralText:
-        return LiteralText("elided", begin(parts[0]), "")
+        return LiteralText("elided", parts[0].begin, "")
 
     def dense(self, parts: list[Token]) -> LiteralText:
-        return LiteralText("dense", begin(parts[0]), str(parts[0]))
+        return LiteralText("dense", parts[0].begin, str(parts[0]))
 
     def several(self, parts: list[LiteralText]) -> LiteralText:
         offset = parts[0].offset if parts else 0
@@ -122,9 +122,9 @@ class ShapeRules:
     def deep_array(self, parts: list[Any]) -> LiteralText:
         depth = 1 + max((part.depth for part in parts if isinstance(part, LiteralText)), default=0)
         if depth > _DEEPEST:
-            raise Problem(begin(parts[0]), f"a literal is nested more than {_DEEPEST} levels deep")
+            raise Problem(parts[0].begin, f"a literal is nested more than {_DEEPEST} levels deep")
         text = "".join(_flat(parts))
-        return LiteralText("dense", begin(parts[0]), text, depth=depth)
+        return LiteralText("dense", parts[0].begin, text, depth=depth)
 
     def complex(self, parts: list[Token]) -> str:
         return "".join(parts)
@@ -140,11 +140,9 @@ def _array(
 ) -> ArrayShape:
     element = DTYPES.get(name)
     if element is None:
-        raise Problem(
-            start, f"unknown element type {name!r}{type_meant(name, DTYPES)}", width=len(name)
-        )
+        raise Problem(start, f"unknown element type {name!r}{type_meant(name, DTYPES)}", name)
     if not element.is_array and dims:
-        raise Problem(start, f"{name} has no dimensions", width=len(name))
+        raise Problem(start, f"{name} has no dimensions", name)
     if layout is None:
         return ArrayShape(element, dims, None if dims else _SCALAR, dynamic)
     order, rank = layout.minor_to_major, len(dims)
@@ -160,7 +158,7 @@ def _array(
 def _size(token: Token) -> int:
     size = integer(token)
     if size < 0:
-        raise Problem(begin(token), f"{token} is no dimension size", width=len(token))
+        raise Problem(token.begin, f"{token} is no dimension size", token)
     return size
 
 

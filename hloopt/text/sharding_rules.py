@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
-from hloopt.text.records import begin
 from hloopt.text.token import Token
 from hloopt.types import (
     AxisRef,
@@ -51,7 +50,7 @@ class ShardingRules:
             if name not in names and name.isdecimal() and int(name[:9]) < len(names):
                 axis = replace(axis, name=names[int(name)])
             elif name not in names:
-                raise Problem(begin(token), f"the mesh has no axis {name!r}", width=len(token))
+                raise Problem(token.begin, f"the mesh has no axis {name!r}", token)
             used.append(axis)
         if isinstance(mesh.device_ids, IotaList):
             _check_iota(mesh.device_ids)
@@ -59,7 +58,7 @@ class ShardingRules:
             message = (
                 f"the mesh has {mesh.count} positions, device_ids= lists {mesh.listed} devices"
             )
-            raise Problem(begin(last), message, width=len(last))
+            raise Problem(last.begin, message, last)
         return MeshGroups(mesh, tuple(used))
 
     def mesh(self, parts: list[Any]) -> tuple[Mesh, Token | None]:

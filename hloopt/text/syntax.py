@@ -16,8 +16,6 @@ from hloopt.text.records import (
     LinesText,
     ModuleText,
     OperandText,
-    begin,
-    end,
 )
 from hloopt.text.shape_rules import MOST_SHAPES, ShapeRules
 from hloopt.text.token import Token
@@ -38,7 +36,7 @@ class Syntax(ShapeRules, ValueRules):
             raise AttributeError(name)
         return getattr(self, plain)
 
-    def __init__(self, read: Callable[[str, str], Any]) -> None:
+    def __init__(self, read: Callable[[str, str, int], Any]) -> None:
         super().__init__()
         self._read = read
         self._shapes: dict[str, Shape] = {}
@@ -96,7 +94,7 @@ class Syntax(ShapeRules, ValueRules):
 
     def nameless(self, parts: list[Token]) -> OperandText:
         token = parts[0]
-        name = Token("NAME", "", start_pos=begin(token), end_pos=end(token))
+        name = Token("NAME", "", begin=token.begin, end=token.end)
         return OperandText(name, self.shape_text(parts))
 
     def single(self, parts: list[list[Any]]) -> list[Any]:
@@ -104,35 +102,32 @@ class Syntax(ShapeRules, ValueRules):
 
     def unnamed(self, parts: list[Any]) -> list[InstructionText]:
         shape, opcode, arguments, *attributes = parts
-        name = Token("TARGET", "_", start_pos=begin(opcode), end_pos=begin(opcode) + 1)
+        name = Token("TARGET", "_", begin=opcode.begin, end=opcode.begin + 1)
         return [InstructionText(True, name, shape, opcode, arguments, attributes)]
 
     def attribute(self, parts: list[Any]) -> AttributeText:
         key, value = parts
-        span = value if isinstance(value, tuple) else (begin(value), end(value))
-        return AttributeText(key[:-1], begin(key), *span)
+        span = value if isinstance(value, tuple) else (value.begin, value.end)
+        return AttributeText(key[:-1], key.begin, *span)
 
     def deep(self, parts: list[Any]) -> tuple[int, int]:
-        return begin(parts[0]), end(parts[-1])
+        return parts[0].begin, parts[-1].end
 
     def deeper(self, parts: list[Any]) -> int:
         """How many levels of braces there are."""
         depth = 1 + max((part for part in parts if type(part) is int), default=0)
         if depth > _DEEPEST:
-            raise Problem(begin(parts[0]), f"braces are nested more than {_DEEPEST} levels deep")
+            raise Problem(parts[0].begin, f"braces are nested more than {_DEEPEST} levels deep")
         return depth
 
     def shape_text(self, parts: list[Token]) -> Shape:
-        try:
-            return self.shape_of(str(parts[0]))
-        except Problem as problem:
-            raise problem.moved(begin(parts[0])) from None
+        return self.shape_of(str(parts[0]), parts[0].begin)
 
-    def shape_of(self, text: str) -> Shape:
-        """The shape of a SHAPE_TEXT; raises ``Problem``."""
+    def shape_of(self, text: str, at: int) -> Shape:
+        """The shape of a SHAPE_TEXT that begins ``at``; raises ``Problem``."""
         found = self._shapes.get(text)
         if found is None:
-            found = self._read("shape", text)
+            found = self._read("shape", text, at)
             if len(self._shapes) >= MOST_SHAPES:
                 self._shapes.clear()
             self._shapes[text] = found

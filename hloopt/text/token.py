@@ -10,16 +10,16 @@ __all__ = ["Token"]
 class Token(str):
     """The text between two offsets; ``type`` is the name of its terminal."""
 
-    __slots__ = ("end_pos", "start_pos", "type")
+    __slots__ = ("begin", "end", "type")
 
     type: str
-    start_pos: int
-    end_pos: int
+    begin: int
+    end: int
 
-    def __new__(cls, kind: str, text: str, start_pos: int, end_pos: int) -> Self:
+    def __new__(cls, kind: str, text: str, begin: int, end: int) -> Self:
         """The text of a terminal, and its place."""
         made = super().__new__(cls, text)
         made.type = kind
-        made.start_pos = start_pos
-        made.end_pos = end_pos
+        made.begin = begin
+        made.end = end
         return made

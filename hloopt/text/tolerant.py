@@ -11,7 +11,7 @@ from hloopt.text.module import ModuleReader
 from hloopt.text.names import Names
 from hloopt.text.outline import outline
 from hloopt.text.parts import Part
-from hloopt.text.problem import Problem, Undefined
+from hloopt.text.problem import Problem
 from hloopt.text.records import OperandText
 from hloopt.text.scope import Head, Places, Scope
 from hloopt.types import Shape, TupleShape
@@ -65,8 +65,6 @@ class TolerantReader(ModuleReader):
             name = text.lstrip("%")
             if name in self.hollow:
                 raise Consequence(at, "the computation called is broken")
-            if name not in self.computations:
-                raise Undefined(at, name, None, width=len(text))
         return super().called(instruction, attribute, text, at)
 
     def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction | None:

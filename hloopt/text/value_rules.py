@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
-from hloopt.text.records import LiteralText, begin, end
+from hloopt.text.records import LiteralText
 from hloopt.text.sharding_rules import ShardingRules
 from hloopt.text.token import Token
 from hloopt.types import (
@@ -43,7 +43,7 @@ class ValueRules(ShardingRules):
         token = parts[0]
         value = float(token.partition("(")[0])
         if isinf(value) and "inf" not in token:
-            raise Problem(begin(token), "the number is out of range", width=len(token))
+            raise Problem(token.begin, "the number is out of range", token)
         return value
 
     def boolean(self, parts: list[Token]) -> bool:
@@ -72,15 +72,13 @@ class ValueRules(ShardingRules):
         fields: dict[str, list[tuple[int, ...]]] = {}
         sizes = [len(values) for key, values in parts if key == "size="]
         if parts and not sizes:
-            raise Problem(begin(parts[0][0]), "a window needs size=", width=len(parts[0][0]))
+            raise Problem(parts[0][0].begin, "a window needs size=", parts[0][0])
         rank = sizes[0] if sizes else 0
         for key, values in parts:
             if key in fields:
-                raise Problem(begin(key), f"{key} is given twice", width=len(key))
+                raise Problem(key.begin, f"{key} is given twice", key)
             if len(values) != rank and key != "rhs_reversal=":
-                raise Problem(
-                    begin(key), f"{key} has {len(values)} dimensions, not {rank}", width=len(key)
-                )
+                raise Problem(key.begin, f"{key} has {len(values)} dimensions, not {rank}", key)
             fields[str(key)] = values
         ones = [(1,)] * rank
         columns = (
@@ -105,7 +103,7 @@ class ValueRules(ShardingRules):
         values = _columns(value)
         if any(len(entry) != (2 if pairs else 1) for entry in values):
             wanted = "low_high pairs, as in 0_1x0_1" if pairs else "numbers, as in 3x3"
-            raise Problem(begin(value), f"{key} wants {wanted}", width=len(value))
+            raise Problem(value.begin, f"{key} wants {wanted}", value)
         return key, values
 
     def padding(self, parts: list[Token]) -> tuple[PaddingDim, ...]:
@@ -116,7 +114,7 @@ class ValueRules(ShardingRules):
 
     def called(self, parts: list[Any]) -> tuple[int, int]:
         value = parts[0]
-        return value if isinstance(value, tuple) else (begin(value), end(value))
+        return value if isinstance(value, tuple) else (value.begin, value.end)
 
     def shaped_literal(self, parts: list[Any]) -> tuple[Shape, LiteralText]:
         return parts[0], parts[1]
@@ -126,7 +124,7 @@ class ValueRules(ShardingRules):
         return TupleShape(tuple(shapes)), LiteralText("several", 0, "", tuple(elements))
 
     def names(self, parts: list[Token]) -> list[tuple[str, int]]:
-        return [(str(part).lstrip("%"), begin(part)) for part in parts]
+        return [(str(part).lstrip("%"), part.begin) for part in parts]
 
     def metadata(self, parts: list[tuple[str, Any]]) -> dict[str, Any]:
         return dict(parts)
@@ -154,7 +152,7 @@ class ValueRules(ShardingRules):
 
     def frontend_attribute(self, parts: list[Any]) -> tuple[str, int, int]:
         name, value = parts
-        return str(name), *(value if isinstance(value, tuple) else (begin(value), end(value)))
+        return str(name), *(value if isinstance(value, tuple) else (value.begin, value.end))
 
     def origin(self, parts: list[OriginTree]) -> Origin | None:
         level: list[OriginTree] = parts
@@ -206,7 +204,7 @@ class ValueRules(ShardingRules):
 
 def _columns(token: Token) -> list[tuple[int, ...]]:
     """``0_1x2_3`` by dimension."""
-    columns, at = [], begin(token)
+    columns, at = [], token.begin
     for part in token.split("x"):
         values = []
         for digits in part.split("_"):
@@ -225,12 +223,12 @@ def _conv_dims(token: Token) -> ConvDims:
         complete = all(known.count(letter) == 1 for letter in letters)
         if not complete or spatial != [str(axis) for axis in range(len(spatial))]:
             raise Problem(
-                begin(token) + str(token).index(labels),
+                token.begin + str(token).index(labels),
                 f"{labels!r} must have {letters[0]}, {letters[1]} and the spatial digits from 0, once each",
-                width=len(labels),
+                labels,
             )
     if not len(lhs.replace("?", "")) == len(rhs.replace("?", "")) == len(out.replace("?", "")):
-        raise Problem(begin(token), "the three parts have different ranks", width=len(token))
+        raise Problem(token.begin, "the three parts have different ranks", token)
 
     def spatial_of(labels: str) -> tuple[int, ...]:
         digits = sorted(label for label in labels if label.isdigit())

@@ -126,8 +126,10 @@ def described(tree: object) -> object:
     """A tree of Lark's, or what is in ``_Trees``, with the places of its tokens."""
     if isinstance(tree, lark.Tree):
         return str(tree.data), [described(child) for child in tree.children]
-    if isinstance(tree, (lark.Token, Token)):
+    if isinstance(tree, lark.Token):
         return tree.type, str(tree), tree.start_pos, tree.end_pos
+    if isinstance(tree, Token):
+        return tree.type, str(tree), tree.begin, tree.end
     return tree
 
 
