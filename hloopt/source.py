@@ -71,6 +71,10 @@ class Source:
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
+    def line(self, offset: int) -> int:
+        """The 1-based line of a character offset."""
+        return self.line_column(offset)[0]
+
     def line_text(self, line: int) -> str:
         """The text of a 1-based line, without its line end."""
         start = self._line_starts[line - 1]

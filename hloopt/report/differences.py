@@ -51,7 +51,7 @@ def _line(entry: Instruction) -> int:
     module = entry.computation.module if entry.computation is not None else None
     if module is None or module.source is None or entry.offset < 0:
         return 0
-    return module.source.line_column(entry.offset)[0]
+    return module.source.line(entry.offset)
 
 
 def show_differences(

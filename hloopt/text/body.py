@@ -13,6 +13,7 @@ from hloopt.errors import ShapeError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import infer_shape
 from hloopt.ops import MANY, op_of
+from hloopt.source import Source
 from hloopt.text.arguments import ArgumentReader
 from hloopt.text.attributes import Row, Tail, decode_metadata
 from hloopt.text.grammar import read
@@ -31,7 +32,6 @@ from hloopt.text.scope import (
     read_head,
     undefined,
 )
-from hloopt.text.spelling import did_you_mean
 from hloopt.text.strict import ALWAYS_WRITTEN, objections
 from hloopt.types import DTYPES, Metadata, Shape, TupleShape, Verbatim
 
@@ -48,10 +48,13 @@ _RESERVED = {
 
 
 class BodyReader(ArgumentReader):
-    """Reads computations' bodies into a module; knows the computations read so far."""
+    """Reads computations' bodies of ``text``, which has the offsets of ``source``, into a module; knows the
+    computations read so far.
+    """
 
-    def __init__(self, text: str, module: Module, strict: bool) -> None:
-        super().__init__(module, strict)
+    def __init__(self, source: Source, text: str, strict: bool) -> None:
+        super().__init__(Module(source.name, source), strict)
+        self.source = source
         self.text = text
         self.computations: dict[str, Computation] = {}
 
@@ -67,15 +70,18 @@ class BodyReader(ArgumentReader):
                 instruction, is_root = self.line(scope, item, more, start)
             if is_root:
                 if root is not None:
-                    raise Problem(
-                        instruction.offset,
-                        f"a second instruction is marked ROOT in {computation.name!r}",
-                        instruction.name,
-                        notes=(f"the first is {root.name!r}",),
-                    )
+                    raise self.second_root(computation, root, instruction)
                 root = instruction
         computation.root = root or instruction
         self.check_parameters(computation)
+
+    def second_root(
+        self, computation: Computation, root: Instruction, other: Instruction
+    ) -> Problem:
+        """The mistake of two instructions that are marked as one computation's root."""
+        message = f"a second instruction is marked ROOT in {computation.name!r}"
+        notes = (f"the first is {root.name!r} on line {self.source.line(root.offset)}",)
+        return Problem(other.offset, message, other.name, notes=notes)
 
     def check_parameters(self, computation: Computation) -> None:
         for number, parameter in enumerate(computation.parameters):
@@ -186,12 +192,11 @@ class BodyReader(ArgumentReader):
     def check_name(self, scope: Scope, name: str, offset: int) -> None:
         """A name may be used once in a computation; some words need ``%``, types are no names."""
         computation = scope.computation
-        if name in computation.by_name:
-            raise Problem(
-                offset,
-                f"instruction {name!r} is defined twice in {computation.name!r}",
-                name,
-            )
+        first = computation.by_name.get(name)
+        if first is not None:
+            message = f"instruction {name!r} is defined twice in {computation.name!r}"
+            notes = (f"the first is on line {self.source.line(first.offset)}",)
+            raise Problem(offset, message, name, notes=notes)
         self.check_word(name, offset)
 
     def check_word(self, name: str, offset: int) -> None:
@@ -362,8 +367,7 @@ class BodyReader(ArgumentReader):
             name = text.lstrip("%")
             found = self.computations.get(name)
             if found is None:
-                hint = did_you_mean(name, self.computations)
-                raise Undefined(at, name, None, text, hint=hint)
+                raise Undefined(at, name, None, text)
             return found
         computation = Computation(f"{instruction.name}.{attribute}", at)
         with self.nesting(at, _DEEPEST_COMPUTATION):

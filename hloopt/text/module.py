@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from hloopt.ir import Computation, Module, edit
-from hloopt.source import Source
 from hloopt.text.attributes import read_header_attribute
 from hloopt.text.body import BodyReader
 from hloopt.text.grammar import pattern, read, shape_of
@@ -29,11 +28,14 @@ __all__ = ["ModuleReader"]
 _FIELD = re.compile(r"([a-z_]+)=(-?[0-9]+)")  # the next one may follow without a blank
 
 
-class ModuleReader(BodyReader):
-    """Makes a module of what the grammar found in ``text``, which has the offsets of ``source``."""
+class ModuleReader:
+    """Makes a module of what the grammar found in a text; ``body`` reads its instructions."""
 
-    def __init__(self, source: Source, text: str, strict: bool) -> None:
-        super().__init__(text, Module(source.name, source), strict)
+    def __init__(self, body: BodyReader) -> None:
+        self.body = body
+        self.result = body.result
+        self.strict = body.strict
+        self.text = body.text
 
     # ---- a single instruction ----
 
@@ -44,7 +46,7 @@ class ModuleReader(BodyReader):
         module.attributes["is_scheduled"] = True
         computation = module.entry = Computation("_", 0)
         scope = Scope(computation, items, 0, open=True)
-        for number, (item, _, start) in enumerate(self.items(scope)):
+        for number, (item, _, start) in enumerate(self.body.items(scope)):
             if number:
                 at = (
                     item.name.begin
@@ -52,7 +54,7 @@ class ModuleReader(BodyReader):
                     else start + item.start("target")
                 )
                 raise Problem(at, "a second instruction, and no computation around them")
-        self.body(scope)
+        self.body.body(scope)
         edit.add_computation(module, computation)
         return module
 
@@ -79,7 +81,7 @@ class ModuleReader(BodyReader):
             module.name = f"module_{module.entry.name}"
         else:
             module.name = syntax.name.lstrip("%")
-            self.check_word(module.name, syntax.name.end - len(module.name))
+            self.body.check_word(module.name, syntax.name.end - len(module.name))
         return module
 
     def header_attribute(self, entry: AttributeText) -> None:
@@ -88,7 +90,7 @@ class ModuleReader(BodyReader):
             raise Problem(entry.offset, f"attribute {entry.name!r} is given twice", entry.name)
         value, unfamiliar = read_header_attribute(entry, self.text)
         if unfamiliar is not None:
-            self.tolerate(unfamiliar)
+            self.body.tolerate(unfamiliar)
         attributes[entry.name] = value
 
     def tables(self, syntax: ModuleText) -> None:
@@ -111,23 +113,23 @@ class ModuleReader(BodyReader):
 
     def computation(self, syntax: ComputationText) -> Computation:
         name = syntax.name.lstrip("%")
-        if name in self.computations:
+        if name in self.body.computations:
             raise Problem(
                 syntax.name.begin,
                 f"computation {name!r} is defined twice",
                 syntax.name,
             )
         offset = syntax.name.end - len(name)
-        self.check_word(name, offset)
+        self.body.check_word(name, offset)
         if self.strict and syntax.parameters is not None:
             self.check_signature(syntax.parameters)
         computation = Computation(name, offset)
-        self.body(Scope(computation, syntax.body, 0))
+        self.body.body(Scope(computation, syntax.body, 0))
         self.check_result(computation, syntax.result)
         for entry in syntax.attributes:
             self.computation_attribute(computation, entry)
         edit.add_computation(self.result, computation)
-        self.computations[name] = computation
+        self.body.computations[name] = computation
         return computation
 
     def check_signature(self, parameters: Token) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloopt.source import Source
 from hloopt.text.parts import Outline, Part
 from hloopt.text.problem import Problem, Undefined
 from hloopt.text.spelling import did_you_mean
@@ -12,7 +13,8 @@ __all__ = ["Names"]
 class Names:
     """The names of a whole text; ``first`` is the first computation of each name."""
 
-    def __init__(self, text: str, parts: Outline) -> None:
+    def __init__(self, source: Source, text: str, parts: Outline) -> None:
+        self.source = source
         self.text = text
         self.parts = parts.parts
         self.lost = parts.lost
@@ -21,10 +23,6 @@ class Names:
             self.first.setdefault(part.name, part)
         self.told: set[tuple[str | None, str]] = set()
         self.homes: dict[str, Part] | None = None
-
-    def line(self, at: int) -> int:
-        """The line of an offset."""
-        return self.text.count("\n", 0, at) + 1
 
     def undefined(self, problem: Undefined, part: Part) -> Problem | None:
         """The mistake with what is known of the name; None where it follows from another mistake.
@@ -56,7 +54,7 @@ class Names:
         if called.start < problem.offset:
             return None
         message = f"computation {name!r} is called before its definition on line "
-        message += str(self.line(called.start))
+        message += str(self.source.line(called.start))
         notes = ("a computation stands before those that call it",)
         return Problem(problem.offset, message, width=width, notes=notes)
 
@@ -70,7 +68,7 @@ class Names:
                 return None
             if at == start:
                 return Problem(problem.offset, f"{name!r} is an operand of itself", width=width)
-            message = f"{name!r} is used before its definition on line {self.line(at)}"
+            message = f"{name!r} is used before its definition on line {self.source.line(at)}"
             notes = ("an instruction stands after its operands",)
             return Problem(problem.offset, message, width=width, notes=notes)
         message = f"there is no instruction {name!r} in {part.name!r}{did_you_mean(name, names)}"
@@ -86,7 +84,7 @@ class Names:
         home = self.homes.get(name)
         if home is None:
             return ()
-        line = self.line(home.names(self.text)[name])
+        line = self.source.line(home.names(self.text)[name])
         return (
             f"that of line {line} belongs to {home.name!r}: each computation has its own names",
         )

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import TypeAlias
 
+from hloopt.source import Source
 from hloopt.text.characters import odd_character
 from hloopt.text.grammar import pattern
 from hloopt.text.hints import found_at
@@ -64,24 +63,20 @@ _LAYOUT = re.compile(r"[ \t\r\n]*+[0-9:]")
 _PAIRS = {")": "(", "}": "{", "]": "["}
 
 
-Line: TypeAlias = Callable[[str, int], re.Match[str] | None]
-
-
-def outline(text: str, line: Line, enough: int) -> Outline:
-    """The parts of a text, and at most ``enough`` mistakes of their order; ``line`` matches an ordinary
-    instruction.
-    """
-    return _Outliner(text, line, enough).run()
+def outline(source: Source, text: str, enough: int) -> Outline:
+    """The parts of a text with the offsets of ``source``, and at most ``enough`` mistakes of their order."""
+    return _Outliner(source, text, enough).run()
 
 
 class _Outliner:
     """Goes through a text; ``found`` is what it has seen so far."""
 
-    def __init__(self, text: str, line: Line, enough: int) -> None:
+    def __init__(self, source: Source, text: str, enough: int) -> None:
+        self.source = source
         self.text = text
         self.enough = enough
         self.found = Outline()
-        self.ordinary = line
+        self.ordinary = pattern("LINE").match
         self.last = len(text.rstrip())
         self.headings: list[int] | None = None
         self.suspect: Suspect | None = None
@@ -126,7 +121,7 @@ class _Outliner:
             if found.parts:
                 part = found.parts[-1]
                 notes = (
-                    f"computation {part.name!r} has been closed on line {self.line(part.close)}",
+                    f"computation {part.name!r} has been closed on line {self.source.line(part.close)}",
                 )
             found.problems.append(Problem(at, "this '}' closes nothing", notes=notes))
             more = _BRACES.match(text, at)
@@ -162,7 +157,9 @@ class _Outliner:
         notes: tuple[str, ...] = ()
         part = self.found.parts[-1] if self.found.parts else None
         if part is not None:
-            notes = (f"this '}}' on line {self.line(part.close)} ends computation {part.name!r}",)
+            notes = (
+                f"this '}}' on line {self.source.line(part.close)} ends computation {part.name!r}",
+            )
         if part is not None and not part.pieces:
             message = f"this '}}' ends computation {part.name!r} before its first instruction"
             self.found.problems.append(Problem(part.close, message))
@@ -178,9 +175,6 @@ class _Outliner:
     def has_root(self, part: Part) -> bool:
         last = part.pieces[-1] if part.pieces else -1
         return self.text.startswith("ROOT", last if isinstance(last, int) else last.start)
-
-    def line(self, at: int) -> int:
-        return self.text.count("\n", 0, at) + 1
 
     def instruction_at(self, at: int) -> bool:
         match = TARGET.match(self.text, at)
@@ -291,7 +285,7 @@ class _Outliner:
         return part.after
 
     def unended(self, part: Part, at: int) -> None:
-        notes = (f"computation {part.name!r} begins on line {self.line(part.start)}",)
+        notes = (f"computation {part.name!r} begins on line {self.source.line(part.start)}",)
         message = f"computation {part.name!r} is not closed: expected '}}' before this"
         self.found.problems.append(self.suspect or Problem(at, message, notes=notes))
 
@@ -301,7 +295,7 @@ class _Outliner:
         if isinstance(last, Piece) and last.cut:
             return
         notes: tuple[str, ...] = (
-            f"computation {part.name!r} begins on line {self.line(part.start)}",
+            f"computation {part.name!r} begins on line {self.source.line(part.start)}",
             CUT_OFF,
         )
         message = f"the text ends within computation {part.name!r}: expected '}}'"
@@ -400,7 +394,7 @@ class _Outliner:
 
     def ends_within(self, what: str, opened: str, start: int) -> Problem:
         column = start - self.text.rfind("\n", 0, start)
-        place = f"{opened} begins on line {self.line(start)}, column {column}"
+        place = f"{opened} begins on line {self.source.line(start)}, column {column}"
         return Problem(self.last, f"the text ends within {what}", notes=(place, CUT_OFF))
 
 

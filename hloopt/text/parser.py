@@ -8,6 +8,7 @@ from hloopt.errors import ParseError
 from hloopt.ir import Module
 from hloopt.ir.build import no_collection
 from hloopt.source import Source
+from hloopt.text.body import BodyReader
 from hloopt.text.grammar import read
 from hloopt.text.module import ModuleReader
 from hloopt.text.problem import Problem
@@ -44,7 +45,7 @@ def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Mo
 
 
 def _read(source: Source, text: str, strict: bool) -> Module:
-    reader = ModuleReader(source, text, strict)
+    reader = ModuleReader(BodyReader(source, text, strict))
     if _SINGLE.match(text):
         return reader.single(read("single", text))
     return reader.module(read("module", text))
@@ -63,7 +64,7 @@ def _second_look(source: Source, strict: bool, first: Problem) -> Module:
         raise _error(source, text, strict, part or whole or first, part is None and whole is None)
     outside = part.outside(text)
     if strict:
-        line = source.line_column(part.start)[0]
+        line = source.line(part.start)
         message = f"this is no part of the module, which begins on line {line}"
         problem = Problem(outside, message, notes=("it is passed over unless read strictly",))
         raise _error(source, text, strict, problem, False)

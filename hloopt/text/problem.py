@@ -48,10 +48,8 @@ class Undefined(Problem):
     for the name of a computation.
     """
 
-    def __init__(
-        self, offset: int, name: str, where: str | None, width: int | str, *, hint: str = ""
-    ) -> None:
+    def __init__(self, offset: int, name: str, where: str | None, width: int | str) -> None:
         what = "computation" if where is None else "instruction"
-        super().__init__(offset, f"no {what} {name!r} before this one{hint}", width)
+        super().__init__(offset, f"no {what} {name!r} before this one", width)
         self.name = name
         self.where = where

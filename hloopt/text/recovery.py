@@ -14,19 +14,23 @@ from dataclasses import replace
 
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.source import Source
+from hloopt.text.attributes import Tail
+from hloopt.text.body import BodyReader
 from hloopt.text.characters import PLAIN, Odd
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import first_unclosed, found_at
-from hloopt.text.outline import HEADER, OPENING
+from hloopt.text.module import ModuleReader
+from hloopt.text.names import Names
+from hloopt.text.outline import HEADER, OPENING, outline
 from hloopt.text.parts import CUT_OFF, Part, Piece, Suspect, left_out, skip
 from hloopt.text.problem import Expected, Problem, Undefined
-from hloopt.text.records import AttributeText, InstructionText, ModuleText
-from hloopt.text.scope import Scope
-from hloopt.text.tolerant import Consequence, TolerantReader
-from hloopt.types import Shape
+from hloopt.text.records import AttributeText, InstructionText, ModuleText, OperandText
+from hloopt.text.scope import Head, Places, Scope
+from hloopt.types import Shape, TupleShape
 
 __all__ = ["mistakes"]
 
+_UNKNOWN = TupleShape(())
 _EMPTY_BODY = "{ROOT _ = () tuple()}"
 _EMPTY_COMPUTATION = f"\n_ {_EMPTY_BODY}"
 _TRAILING_COMMA = re.compile(r",")
@@ -65,19 +69,31 @@ class _Enough(Exception):  # noqa: N818 - no error: it ends the reading
     """As many mistakes as are wanted have been found."""
 
 
-class _Recovery(TolerantReader):
-    """Reads what can be read of a text and keeps every mistake."""
+class _Consequence(Problem):
+    """A mistake that would not be there but for another one."""
+
+
+class _Recovery(BodyReader):
+    """Reads what can be read of a text and keeps every mistake.
+
+    ``part`` is the computation that is being read, ``standing`` what stands in for broken instructions of it;
+    the shape of those of which none is known is ``_UNKNOWN``.
+    """
 
     def __init__(self, source: Source, text: str, strict: bool, most: int) -> None:
-        super().__init__(source, text, strict, most)
+        super().__init__(source, text, strict)
+        self.module = ModuleReader(self)
+        self.outline = outline(source, text, most)
+        self.names = Names(source, text, self.outline)
+        self.part = Part("", 0, 0, 0)
+        self.standing: set[Instruction] = set()
         self.most = most
         self.found: list[Problem] = []
         self.last = len(text.rstrip())
         self.repeated = 0
         self.entry: Part | None = None
-        self.nameless = (
-            False  # whether an instruction of this computation is too broken to have a name
-        )
+        # Whether an instruction of this computation is too broken to have a name.
+        self.nameless = False
 
     def look(self) -> list[Problem]:
         with suppress(_Enough):
@@ -100,7 +116,7 @@ class _Recovery(TolerantReader):
             if named is None:
                 return
             problem = named
-        elif isinstance(problem, Consequence):
+        elif isinstance(problem, _Consequence):
             return
         elif problem.message in self.told:
             self.repeated += 1
@@ -148,9 +164,9 @@ class _Recovery(TolerantReader):
                 self.check_word(name, syntax.name.begin + len(syntax.name) - len(name))
         for entry in syntax.attributes:
             with self.noting():
-                self.header_attribute(entry)
+                self.module.header_attribute(entry)
         with self.noting():
-            self.tables(syntax)
+            self.module.tables(syntax)
 
     def placed(self, problem: Problem, start: int, end: int) -> Problem:
         """The mistake in the text between ``start`` and ``end``, with what really follows there."""
@@ -175,15 +191,21 @@ class _Recovery(TolerantReader):
     # ---- a computation ----
 
     def computation_of(self, part: Part) -> None:
-        self.part, self.standing, self.shapeless, self.nameless = part, set(), set(), False
+        self.part, self.standing, self.nameless = part, set(), False
         declared = self.heading(part)
         computation = Computation(part.name, part.name_at)
         root = self.pieces(part, computation)
-        with self.noting():
-            self.finish_part(part, computation, root, declared)
+        root = root or self.declared_root(computation, declared)
+        if not part.pieces and part.close >= 0:
+            self.add(Expected(part.close, "an instruction", "'}'"))
+        if root is not None:
+            computation.root = root
+            with self.noting():
+                self.check_whole(part, computation, declared)
         with self.noting():
             self.attributes_of(part, computation)
-        if part.name and part.name not in self.computations:
+        # Without a root it is as if there were no computation: a call of it says nothing.
+        if root is not None and part.name and part.name not in self.computations:
             edit.add_computation(self.result, computation)
             self.computations[part.name] = computation
 
@@ -192,7 +214,7 @@ class _Recovery(TolerantReader):
         name, text = part.name, self.text[part.start : part.body]
         first = self.names.first[name] if name else part
         if first is not part:
-            note = f"the first is on line {self.names.line(first.start)}"
+            note = f"the first is on line {self.source.line(first.start)}"
             message = f"computation {name!r} is defined twice"
             at = part.name_at - (self.text[part.name_at - 1] == "%")
             self.add(Problem(at, message, width=part.name_at + len(name) - at, notes=(note,)))
@@ -202,7 +224,7 @@ class _Recovery(TolerantReader):
         if text.startswith("ENTRY"):
             if self.entry is not None:
                 message = "a second computation is marked ENTRY"
-                line = self.names.line(self.entry.start)
+                line = self.source.line(self.entry.start)
                 notes = (f"the first is {self.entry.name!r} on line {line}",)
                 self.add(Problem(part.start, message, "ENTRY", notes=notes))
             self.entry = self.entry or part
@@ -216,49 +238,37 @@ class _Recovery(TolerantReader):
         head = syntax.computations[0]
         if self.strict and head.parameters is not None:
             try:
-                self.check_signature(head.parameters)
+                self.module.check_signature(head.parameters)
             except Problem as problem:
                 self.add(problem.moved(part.start))
         return head.result
 
     def pieces(self, part: Part, computation: Computation) -> Instruction | None:
-        """Read the instructions; the root, or None where nobody can know it."""
-        scope = Scope(computation, [], 0)
+        """Read the instructions; the root, or None where it is not known."""
+        scope = Scope(computation, [], 0, set(part.names(self.text)))
         root: Instruction | None = None
         marked = False
         for piece in part.pieces:
             for instruction, is_root in self.instructions(scope, piece):
                 if is_root and marked and root is not None:
-                    notes = (f"the first is {root.name!r} on line {self.names.line(root.offset)}",)
-                    message = f"a second instruction is marked ROOT in {computation.name!r}"
-                    offset, width = instruction.offset, len(instruction.name)
-                    self.add(Problem(offset, message, width=width, notes=notes))
+                    self.add(self.second_root(computation, root, instruction))
                 elif is_root or not marked:
                     root = instruction
                     marked = marked or is_root
         known = marked or not (part.lost or self.nameless)
-        return root if known and root not in self.shapeless else None
+        return root if known and root is not None and root.shape is not _UNKNOWN else None
 
-    def finish_part(
-        self,
-        part: Part,
-        computation: Computation,
-        root: Instruction | None,
-        declared: Shape | None,
-    ) -> None:
-        """Give a computation its root; check what can be checked of it as a whole."""
-        if not part.pieces and part.close >= 0:
-            self.add(Expected(part.close, "an instruction", "'}'"))
-        if root is None:
-            if declared is None:
-                self.hollow.add(part.name)
-                return
-            root = self.stand_in(computation, f"{part.name}.root", declared, part.name_at)
-        computation.root = root
-        if self.standing or self.nameless or part.lost or part.close < 0:
-            return
-        self.check_parameters(computation)
-        self.check_result(computation, declared)
+    def declared_root(self, computation: Computation, declared: Shape | None) -> Instruction | None:
+        """What stands in for the root: all that a call of the computation asks is its shape."""
+        if declared is None:
+            return None
+        return self.stand_in(computation, f"{computation.name}.root", declared, computation.offset)
+
+    def check_whole(self, part: Part, computation: Computation, declared: Shape | None) -> None:
+        """Check what can be checked of a computation as a whole."""
+        if not (self.standing or self.nameless or part.lost or part.close < 0):
+            self.check_parameters(computation)
+            self.module.check_result(computation, declared)
 
     def attributes_of(self, part: Part, computation: Computation) -> None:
         start = part.close + 1
@@ -270,7 +280,7 @@ class _Recovery(TolerantReader):
             raise self.placed(problem, start, part.after) from None
         for entry in entries:
             with self.noting():
-                self.computation_attribute(computation, entry.moved(start))
+                self.module.computation_attribute(computation, entry.moved(start))
 
     # ---- an instruction ----
 
@@ -312,7 +322,46 @@ class _Recovery(TolerantReader):
                 root, name = item["root"] is not None, item["target"]
                 shape, at = _shape_at(item["head"], 0), start + item.start("target")
             self.add(problem)
-            yield from self.instead(scope.computation, name, root, shape, at)
+            yield self.instead(scope.computation, name, root, shape, at)
+
+    def instead(
+        self, computation: Computation, name: str, root: bool, shape: Shape | None, at: int
+    ) -> tuple[Instruction, bool]:
+        """What stands in for a broken instruction, unless another one has its name."""
+        name = name.lstrip("%")
+        known = computation.by_name.get(name)
+        if known is not None:
+            return known, False
+        return self.stand_in(computation, name, shape or _UNKNOWN, at), root
+
+    def stand_in(self, computation: Computation, name: str, shape: Shape, at: int) -> Instruction:
+        instruction = Instruction(name, "custom-call", shape, (), {}, None, at)
+        self.standing.add(instruction)
+        return edit.append(computation, instruction)
+
+    def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction | None:
+        """Nothing is wrong with an operand of which no shape is known."""
+        found = scope.computation.by_name.get(syntax.name.lstrip("%"))
+        if syntax.arguments is None and found is not None and found.shape is _UNKNOWN:
+            return found
+        return super().operand(scope, syntax, at)
+
+    def finish(
+        self, scope: Scope, instruction: Instruction, head: Head, tail: Tail, places: Places | None
+    ) -> None:
+        """What is wrong with an instruction as a whole may be so because of an operand's shape."""
+        standing = self.standing.intersection(instruction.operands)
+        unknown = any(operand.shape is _UNKNOWN for operand in standing)
+        try:
+            super().finish(scope, instruction, head, tail, places)
+        except Problem as problem:
+            follows = unknown or (standing and head.shape is None)
+            if problem.offset != instruction.offset or not follows:
+                raise
+            raise _Consequence(problem.offset, problem.message) from None
+        if unknown and head.shape is None:
+            instruction.shape = _UNKNOWN
+            self.standing.add(instruction)
 
     def guessed(self, scope: Scope, piece: Piece) -> Iterator[tuple[Instruction, bool]]:
         """The stand-in for a piece that is not even well formed: by the words it begins with."""
@@ -322,7 +371,7 @@ class _Recovery(TolerantReader):
             return
         shape = _shape_at(self.text[match.end() : piece.end], 0)
         root, name, at = match[1] is not None, match[2], match.start(2)
-        yield from self.instead(scope.computation, name, root, shape, at)
+        yield self.instead(scope.computation, name, root, shape, at)
 
     def syntax(self, problem: Problem, piece: Piece) -> Problem:
         """The mistake in the form of a piece: what the grammar says, or a bracket that is not closed."""
@@ -342,7 +391,7 @@ class _Recovery(TolerantReader):
             here = "\n" not in text[piece.opened : problem.offset] and problem.offset < last
             return problem if here and not piece.cut else piece.unclosed
         if problem.offset + problem.width >= last >= self.last:
-            return Consequence(last, "the outline tells that the text ends")
+            return _Consequence(last, "the outline tells that the text ends")
         return problem
 
 
