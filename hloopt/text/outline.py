@@ -327,7 +327,7 @@ class _Outliner:
                     brackets.append((piece, start, body))
                     continue
                 ends, loose = self.closed(brackets, piece, start, at)
-                if ends and unclosed is not None and self.one_line(at, unclosed.offset, start):
+                if ends and unclosed is not None and not self.alone(start):
                     continue
                 unclosed = unclosed or loose
                 if ends:
@@ -354,12 +354,9 @@ class _Outliner:
                 # What stands in brackets on this line cannot be told from the string.
                 brackets.clear()
 
-    def one_line(self, first: int, stray: int, end: int) -> bool:
-        """Whether a brace too many and the one at ``end`` close the same value of one line: the second is
-        as little the end of the body as the first.
-        """
-        before = self.text[self.text.rfind("\n", 0, first) + 1 : first]
-        return self.text[stray] == "}" and not before.strip() and "\n" not in self.text[first:end]
+    def alone(self, at: int) -> bool:
+        """Whether nothing stands before an offset in its line."""
+        return not self.text[self.text.rfind("\n", 0, at) + 1 : at].strip()
 
     def boundary(self, newline: int) -> bool:
         """Whether an instruction or a computation begins on the line after ``newline``."""
@@ -381,8 +378,7 @@ class _Outliner:
                 self.suspect = self.suspect or Suspect(opened, kind, first, start)
             return False, None
         if piece == "}" and not any(one[0] == "{" for one in brackets):
-            alone = not self.text[self.text.rfind("\n", 0, start) + 1 : start].strip()
-            if not alone and (brackets or not _AFTER_BODY.match(self.text, start + 1)):
+            if not self.alone(start) and (brackets or not _AFTER_BODY.match(self.text, start + 1)):
                 return False, Problem(start, "this '}' closes nothing")
             return True, _not_closed(*brackets[0][:2]) if brackets else None
         if any(one[0] == wanted for one in brackets):
