@@ -29,7 +29,7 @@ from hloopt.verifier import verify_module
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule, Stage
     from hloopt.proto.snapshot import Snapshot
-    from hloopt.text.joined import Part
+    from hloopt.text.logs import Part
 
 __all__ = [
     "Input",
@@ -158,7 +158,7 @@ def modules_of(text: Text) -> list[Text]:
         content = text.read()
         if content.count(b"HloModule") < 2 or _may_be_proto(text, content):
             return [text]
-        from hloopt.text.joined import split_modules
+        from hloopt.text.logs import split_modules
 
         parts = split_modules(decode(text.name, content))
     except HlooptError:

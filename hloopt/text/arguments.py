@@ -11,7 +11,6 @@ from typing import Any
 from hloopt.ir import Instruction, Module, edit
 from hloopt.text.attributes import Tail
 from hloopt.text.grammar import pattern, read
-from hloopt.text.integers import integer
 from hloopt.text.literals import read_literal
 from hloopt.text.problem import Problem
 from hloopt.text.records import (
@@ -20,6 +19,8 @@ from hloopt.text.records import (
     InstructionText,
     LinesText,
     OperandText,
+    Token,
+    integer,
 )
 from hloopt.text.scope import (
     NO_SHAPE,
@@ -31,7 +32,6 @@ from hloopt.text.scope import (
     undefined,
     unknown_opcode,
 )
-from hloopt.text.token import Token
 from hloopt.types import DTYPES, Literal, Shape, TupleShape, compatible
 
 __all__ = ["ArgumentReader"]

@@ -11,9 +11,8 @@ from hloopt.dataclass import dataclass
 from hloopt.ops import OPS, Attribute, Kind, is_attribute, op_of
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import pattern, read, starts
-from hloopt.text.problem import Problem
+from hloopt.text.problem import Problem, did_you_mean
 from hloopt.text.records import AttributeText
-from hloopt.text.spelling import did_you_mean
 from hloopt.types import (
     METADATA_TEXTS,
     FrontendAttributes,

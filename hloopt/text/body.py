@@ -8,6 +8,7 @@ same grammar, and its frozen value is shared.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from hloopt.errors import ShapeError
 from hloopt.ir import Computation, Instruction, Module, edit
@@ -64,10 +65,7 @@ class BodyReader(ArgumentReader):
         instruction: Instruction
         root: Instruction | None = None
         for item, more, start in self.items(scope):
-            if type(item) is InstructionText:
-                instruction, is_root = self.instruction(scope, item)
-            else:
-                instruction, is_root = self.line(scope, item, more, start)
+            instruction, is_root = self.item(scope, item, more, start)
             if is_root:
                 if root is not None:
                     raise self.second_root(computation, root, instruction)
@@ -95,6 +93,14 @@ class BodyReader(ArgumentReader):
             )
 
     # ---- instruction ----
+
+    def item(
+        self, scope: Scope, item: Any, more: list[AttributeText] | None, start: int
+    ) -> tuple[Instruction, bool]:
+        """One of ``items``, and whether it is marked as the root."""
+        if type(item) is InstructionText:
+            return self.instruction(scope, item)
+        return self.line(scope, item, more, start)
 
     def line(
         self, scope: Scope, match: re.Match[str], more: list[AttributeText] | None, start: int

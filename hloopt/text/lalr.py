@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from hloopt.text.records import Token
 from hloopt.text.tables import Tables, Terminal
-from hloopt.text.token import Token
 
 __all__ = ["END", "Parser", "Parts", "Unexpected"]
 

@@ -1,4 +1,4 @@
-"""Modules within other text: logs, mails, web pages.
+"""Modules within other text: logs, mails, web pages; and several modules one after another.
 
 Whatever does not belong to the module is made blank, so that every place keeps its line and column.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import pairwise
 
 from hloopt.dataclass import dataclass
 from hloopt.text.parts import NAME, SKIP
 from hloopt.text.problem import Problem
 
-__all__ = ["Excerpt", "excerpt", "headers"]
+__all__ = ["Excerpt", "Part", "excerpt", "split_modules"]
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\))")
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,]*+(?:Z|[+-][0-9]{2}:?[0-9]{2})?+"
@@ -41,6 +42,8 @@ _GOES_ON = re.compile(
 _ONLY_COMMENTS = re.compile(SKIP)
 _MOST_LISTED = 10
 _NOT_BLANK = re.compile(r"[^\n]")
+# A line that may stand between two modules: blank, or a comment.
+_BETWEEN = re.compile(r"[ \t]*+(?://[^\n]*+)?\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def excerpt(text: str) -> Excerpt | Problem | None:
     return None if cut == text else Excerpt(cut, start, end)
 
 
-def headers(text: str) -> list[tuple[int, int]]:
+def _headers(text: str) -> list[tuple[int, int]]:
     """Where modules begin in a text: the start of the line and the end of the module's name."""
     return [match.span() for match in _HEADER.finditer(_plain(text))]
 
@@ -123,3 +126,55 @@ def _blanks(match: re.Match[str]) -> str:
 
 def _blank(text: str) -> str:
     return _NOT_BLANK.sub(" ", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One module of a text that holds several.
+
+    module   its name
+    heading  what the comment right before it says: the file that it was read from; empty without one
+    text     the module alone
+    line     the line of the whole text that ``text`` begins on, from 1
+    """
+
+    module: str
+    heading: str
+    text: str
+    line: int
+
+    def placed(self) -> str:
+        """The module behind as many newlines as there are lines before it, so that its lines are those
+        of the whole text.
+        """
+        return "\n" * (self.line - 1) + self.text
+
+
+def split_modules(text: str) -> list[Part]:
+    """The modules of a text that holds several; an empty list where it holds one or none."""
+    found = _headers(text) if text.count("HloModule") > 1 else []
+    if len(found) < 2:
+        return []
+    leads = [_lead(text, stop, start) for (_, stop), (start, _) in pairwise([(0, 0), *found])]
+    ends = [start - len(lead) for (start, _), lead in zip(found[1:], leads[1:], strict=True)]
+    parts: list[Part] = []
+    line, done = 1, 0
+    for (start, stop), end, lead in zip(found, [*ends, len(text)], leads, strict=True):
+        line += text.count("\n", done, start)
+        done = start
+        comment = lead.rstrip().rpartition("\n")[2].strip()
+        heading = comment.removeprefix("//").strip() if comment.startswith("// ") else ""
+        module = text[start:stop].partition("HloModule")[2].strip().removeprefix("%")
+        parts.append(Part(module, heading, text[start:end], line))
+    return parts
+
+
+def _lead(text: str, begin: int, end: int) -> str:
+    """The comments and blank lines right before ``end``, not beyond ``begin``."""
+    at = end
+    while at > begin:
+        line = max(text.rfind("\n", begin, at - 1) + 1, begin)
+        if not _BETWEEN.fullmatch(text, line, at):
+            break
+        at = line
+    return text[at:end]

@@ -9,17 +9,16 @@ from hloopt.ir import Computation, Module, edit
 from hloopt.text.attributes import read_header_attribute
 from hloopt.text.body import BodyReader
 from hloopt.text.grammar import pattern, read, shape_of
-from hloopt.text.integers import integer
-from hloopt.text.problem import Problem
+from hloopt.text.problem import Problem, did_you_mean
 from hloopt.text.records import (
     AttributeText,
     ComputationText,
     InstructionText,
     ModuleText,
+    Token,
+    integer,
 )
 from hloopt.text.scope import Scope
-from hloopt.text.spelling import did_you_mean
-from hloopt.text.token import Token
 from hloopt.types import Shape, compatible
 from hloopt.types.strings import unquote
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hloopt.source import Source
 from hloopt.text.parts import Outline, Part
-from hloopt.text.problem import Problem, Undefined
-from hloopt.text.spelling import did_you_mean
+from hloopt.text.problem import Problem, Undefined, did_you_mean
 
 __all__ = ["Names"]
 

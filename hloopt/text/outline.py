@@ -12,9 +12,8 @@ import re
 from bisect import bisect_left
 
 from hloopt.source import Source
-from hloopt.text.characters import odd_character
 from hloopt.text.grammar import pattern
-from hloopt.text.hints import found_at
+from hloopt.text.hints import found_at, odd_character
 from hloopt.text.parts import (
     CUT_OFF,
     NAME,

@@ -1,11 +1,11 @@
-"""Parts of a text as the grammar finds them, before they are read by what they mean."""
+"""Tokens and other parts of a text as the grammar finds them, before they are read by what they mean."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from hloopt.dataclass import dataclass
-from hloopt.text.token import Token
+from hloopt.text.problem import Problem, shortened
 from hloopt.types import Shape
 
 __all__ = [
@@ -17,7 +17,31 @@ __all__ = [
     "LiteralText",
     "ModuleText",
     "OperandText",
+    "Token",
+    "integer",
+    "integers",
 ]
+
+_MOST_DIGITS = 20
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+
+
+class Token(str):
+    """The text between two offsets; ``type`` is the name of its terminal."""
+
+    __slots__ = ("begin", "end", "type")
+
+    type: str
+    begin: int
+    end: int
+
+    def __new__(cls, kind: str, text: str, begin: int, end: int) -> Self:
+        """The text of a terminal, and its place."""
+        made = super().__new__(cls, text)
+        made.type = kind
+        made.begin = begin
+        made.end = end
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +130,29 @@ class LiteralText:
     text: str
     elements: tuple[LiteralText, ...] = ()
     depth: int = 0
+
+
+def integer(text: str, offset: int = 0) -> int:
+    """The value of ``-?[0-9]+``; as in XLA, what 63 bits do not hold is read as negative.
+
+    ``offset`` is where ``text`` stands, unless it is a token.  Raises ``Problem`` beyond 64 bits.
+    """
+    # Python refuses to read very long numbers, zeros in front included.
+    digits = text if len(text) <= _MOST_DIGITS else _without_zeros(text)
+    value = int(digits) if len(digits) <= _MOST_DIGITS else _MOST + 1
+    if _LEAST <= value < 1 << 63:
+        return value
+    if value > _MOST or value < _LEAST:
+        at = text.begin if isinstance(text, Token) else offset
+        raise Problem(at, f"{shortened(text)} does not fit into 64 bits", text)
+    return value - (1 << 64)
+
+
+def integers(tokens: list[Token]) -> tuple[int, ...]:
+    """The values of several tokens."""
+    return tuple(map(integer, tokens))
+
+
+def _without_zeros(text: str) -> str:
+    sign = "-" if text[0] == "-" else ""
+    return sign + (text.lstrip("-").lstrip("0") or "0")

@@ -16,9 +16,8 @@ from hloopt.ir import Computation, Instruction, edit
 from hloopt.source import Source
 from hloopt.text.attributes import Tail
 from hloopt.text.body import BodyReader
-from hloopt.text.characters import PLAIN, Odd
 from hloopt.text.grammar import pattern, read, shape_of
-from hloopt.text.hints import first_unclosed, found_at
+from hloopt.text.hints import PLAIN, Odd, first_unclosed, found_at
 from hloopt.text.module import ModuleReader
 from hloopt.text.names import Names
 from hloopt.text.outline import HEADER, OPENING, outline
@@ -289,7 +288,7 @@ class _Recovery(BodyReader):
         if isinstance(piece, int):
             match = self.parts(self.text, piece)
             assert match is not None, "the outline takes lines for such only when they match"
-            yield from self.one(scope, match, None, 0)
+            yield self.one(scope, match, None, 0)
             return
         try:
             items = read("body", self.text[piece.start : piece.end])
@@ -299,7 +298,7 @@ class _Recovery(BodyReader):
             return
         inner = replace(scope, items=items, base=piece.start)
         for item, more, start in self.items(inner):
-            yield from self.one(inner, item, more, start)
+            yield self.one(inner, item, more, start)
 
     def one(
         self,
@@ -307,22 +306,19 @@ class _Recovery(BodyReader):
         item: InstructionText | re.Match[str],
         more: list[AttributeText] | None,
         start: int,
-    ) -> Iterator[tuple[Instruction, bool]]:
+    ) -> tuple[Instruction, bool]:
         self.depth = 0
         try:
-            if isinstance(item, InstructionText):
-                yield self.instruction(scope, item)
-            else:
-                yield self.line(scope, item, more, start)
+            return self.item(scope, item, more, start)
         except Problem as problem:
             if isinstance(item, InstructionText):
                 root, name, shape = item.root, str(item.name), item.shape
                 at = scope.base + item.name.begin
             else:
                 root, name = item["root"] is not None, item["target"]
-                shape, at = _shape_at(item["head"], 0), start + item.start("target")
+                shape, at = _shape_at(item["head"]), start + item.start("target")
             self.add(problem)
-            yield self.instead(scope.computation, name, root, shape, at)
+            return self.instead(scope.computation, name, root, shape, at)
 
     def instead(
         self, computation: Computation, name: str, root: bool, shape: Shape | None, at: int
@@ -369,7 +365,7 @@ class _Recovery(BodyReader):
         if match is None:
             self.nameless = True
             return
-        shape = _shape_at(self.text[match.end() : piece.end], 0)
+        shape = _shape_at(self.text[match.end() : piece.end])
         root, name, at = match[1] is not None, match[2], match.start(2)
         yield self.instead(scope.computation, name, root, shape, at)
 
@@ -395,11 +391,9 @@ class _Recovery(BodyReader):
         return problem
 
 
-def _shape_at(text: str, at: int) -> Shape | None:
-    """The shape written at an offset, where it is one."""
-    match = pattern("SHAPE_TEXT").match(text, at)
-    if match is None:
-        return None
+def _shape_at(text: str) -> Shape | None:
+    """The shape that a text begins with, where it is one."""
+    match = pattern("SHAPE_TEXT").match(text)
     with suppress(Problem):
-        return shape_of(match[0])
+        return shape_of(match[0]) if match else None
     return None

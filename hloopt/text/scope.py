@@ -10,8 +10,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row
 from hloopt.text.grammar import pattern, read, shape_of
-from hloopt.text.problem import Problem, Undefined
-from hloopt.text.spelling import did_you_mean
+from hloopt.text.problem import Problem, Undefined, did_you_mean
 from hloopt.types import Literal, Shape
 
 __all__ = [

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hloopt.text.integers import integer, integers
-from hloopt.text.problem import Problem
-from hloopt.text.records import LiteralText
-from hloopt.text.spelling import type_meant
-from hloopt.text.token import Token
+from hloopt.text.problem import Problem, type_meant
+from hloopt.text.records import LiteralText, Token, integer, integers
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
 
 __all__ = ["DEEPEST_SHAPE", "MOST_SHAPES", "ShapeRules"]

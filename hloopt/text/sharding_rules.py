@@ -7,9 +7,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
-from hloopt.text.token import Token
+from hloopt.text.records import Token, integer, integers
 from hloopt.types import (
     AxisRef,
     DimSharding,

@@ -16,9 +16,9 @@ from hloopt.text.records import (
     LinesText,
     ModuleText,
     OperandText,
+    Token,
 )
 from hloopt.text.shape_rules import MOST_SHAPES, ShapeRules
-from hloopt.text.token import Token
 from hloopt.text.value_rules import ValueRules
 from hloopt.types import Shape
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from math import isinf
 from typing import Any
 
-from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
-from hloopt.text.records import LiteralText
+from hloopt.text.records import LiteralText, Token, integer, integers
 from hloopt.text.sharding_rules import ShardingRules
-from hloopt.text.token import Token
 from hloopt.types import (
     AliasEntry,
     ConvDims,

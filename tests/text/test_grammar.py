@@ -23,8 +23,8 @@ from hloopt.text.grammar import pattern, read
 from hloopt.text.lalr import Parser, Parts, Unexpected
 from hloopt.text.lalr_build import build, make_parser
 from hloopt.text.problem import Problem
+from hloopt.text.records import Token
 from hloopt.text.syntax import Syntax
-from hloopt.text.token import Token
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
 
 STARTS = list(grammar.starts())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.text.joined import split_modules
+from hloopt.text.logs import split_modules
 from tests.helpers.support import invoke
 
 MODULE = "HloModule {0}\n\nENTRY e {{\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] {1}(x)\n}}\n"
