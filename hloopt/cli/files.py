@@ -29,7 +29,7 @@ from hloopt.verifier import verify_module
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule, Stage
     from hloopt.proto.snapshot import Snapshot
-    from hloopt.text.logs import Part
+    from hloopt.text.logs import JoinedModule
 
 __all__ = [
     "Input",
@@ -61,7 +61,7 @@ class Text:
     path: Path | None
     twin: Path | None = None
     content: bytes | None = None
-    part: Part | None = None
+    part: JoinedModule | None = None
     whole: str = ""
 
     @property
@@ -166,7 +166,7 @@ def modules_of(text: Text) -> list[Text]:
     return [_part(text, part) for part in parts] or [text]
 
 
-def _part(text: Text, part: Part) -> Text:
+def _part(text: Text, part: JoinedModule) -> Text:
     return Text(part.heading or f"{text.name}:{part.module}", None, part=part, whole=text.name)
 
 

@@ -21,7 +21,7 @@ from hloopt.proto.annotations import (
     write_replication,
     write_statistics,
 )
-from hloopt.proto.entry import Entry, Target, said
+from hloopt.proto.entry import ProtoSource, ProtoTarget, said
 from hloopt.proto.literals import read_literal, write_literal
 from hloopt.proto.messages import encoded, text
 from hloopt.proto.precision import ALGORITHM, OPERAND_PRECISION, RESULT_ACCURACY
@@ -60,7 +60,7 @@ _DIMENSIONS_OPTIONAL = integers("dimensions", optional=True)
 def _backend_config() -> ProtoRow:
     """Bytes in the instruction, or in the module's table of payloads."""
 
-    def read(entry: Entry) -> Verbatim | None:
+    def read(entry: ProtoSource) -> Verbatim | None:
         data = entry.proto.backend_config
         if not data and entry.proto.backend_config_payload:
             payload = entry.message("Payload", "backend_config_payload")
@@ -72,7 +72,7 @@ def _backend_config() -> ProtoRow:
                 data = entry.reading.payloads[payload.id]
         return Verbatim(json_or_string(text(data))) if data else None
 
-    def write(target: Target, value: Verbatim) -> None:
+    def write(target: ProtoTarget, value: Verbatim) -> None:
         word = value.text
         raw = unquote(word) if word[:1] in {'"', "'"} else word
         target.proto.backend_config = encoded(raw)
@@ -99,11 +99,11 @@ def _aliasing() -> ProtoRow:
     name, field = "output_to_operand_aliasing", "output_operand_aliasing"
     taken, put = records(AliasEntry, "output_shape_index", "operand_index", "operand_shape_index")
 
-    def read(entry: Entry) -> Verbatim | None:
+    def read(entry: ProtoSource) -> Verbatim | None:
         found = taken(entry.proto.output_operand_aliasing)
         return AliasEntry.listed(found) if found else None
 
-    def write(target: Target, value: Verbatim) -> None:
+    def write(target: ProtoTarget, value: Verbatim) -> None:
         put(target.proto.output_operand_aliasing, said(name, value, tuple))
 
     return ProtoRow(name, (field,), read, write)
@@ -118,12 +118,12 @@ def _comparison_type() -> ProtoRow:
         kind = of.dtype.kind
         return {"signed": "SIGNED", "unsigned": "UNSIGNED", "pred": "UNSIGNED"}.get(kind, "FLOAT")
 
-    def read(entry: Entry) -> str | None:
+    def read(entry: ProtoSource) -> str | None:
         found = text(entry.proto.comparison_type)
         is_usual = not entry.operands or found == usual(entry.operands[0].shape)
         return None if is_usual else found or None
 
-    def write(target: Target, value: str | None) -> None:
+    def write(target: ProtoTarget, value: str | None) -> None:
         kind = value or usual(target.instruction.operands[0].shape)
         target.proto.comparison_type = kind.encode()
 
@@ -152,12 +152,12 @@ def _listed(value: int) -> tuple[int, ...]:
 def _prefetch() -> ProtoRow:
     field = "cross_program_prefetch_index"
 
-    def read(entry: Entry) -> int | None:
+    def read(entry: ProtoSource) -> int | None:
         if entry.proto.HasField(field):
             return int(entry.proto.cross_program_prefetch_index)
         return 0 if entry.proto.is_cross_program_prefetch else None
 
-    def write(target: Target, value: int) -> None:
+    def write(target: ProtoTarget, value: int) -> None:
         target.proto.cross_program_prefetch_index = value
 
     return ProtoRow(field, (field, "is_cross_program_prefetch"), read, write)
@@ -166,7 +166,7 @@ def _prefetch() -> ProtoRow:
 def _constraints() -> ProtoRow:
     """The layouts a custom call asks for; an empty list says that there are no operands."""
 
-    def read(entry: Entry) -> tuple[Shape, ...] | None:
+    def read(entry: ProtoSource) -> tuple[Shape, ...] | None:
         if not entry.proto.constrain_layout:
             return None
         found = []
@@ -175,7 +175,7 @@ def _constraints() -> ProtoRow:
                 found.append(entry.reading.shapes.read(data))
         return tuple(found)
 
-    def write(target: Target, value: tuple[Shape, ...]) -> None:
+    def write(target: ProtoTarget, value: tuple[Shape, ...]) -> None:
         target.proto.constrain_layout = True
         target.proto.operand_shapes_with_layout.extend(map(target.writing.shapes.write, value))
 
@@ -186,12 +186,12 @@ def _constraints() -> ProtoRow:
 def _outfeed_shape() -> ProtoRow:
     name = "outfeed_shape"
 
-    def read(entry: Entry) -> Shape | None:
+    def read(entry: ProtoSource) -> Shape | None:
         data = entry.proto.outfeed_shape
         with within(name):
             return entry.reading.shapes.read(data) if data else None
 
-    def write(target: Target, value: Shape) -> None:
+    def write(target: ProtoTarget, value: Shape) -> None:
         target.proto.outfeed_shape = target.writing.shapes.write(value)
 
     return ProtoRow(name, (name,), read, write)
@@ -200,7 +200,7 @@ def _outfeed_shape() -> ProtoRow:
 def _literal(*, of_constant: bool) -> ProtoRow:
     """A constant's value, elided where the proto has none; a custom call's literal."""
 
-    def read(entry: Entry) -> Literal | None:
+    def read(entry: ProtoSource) -> Literal | None:
         data = entry.proto.literal
         if not data and of_constant:
             if not isinstance(entry.shape, (ArrayShape, TupleShape)):
@@ -214,7 +214,7 @@ def _literal(*, of_constant: bool) -> ProtoRow:
         with within("literal"):
             return read_literal(data, entry.reading.shapes, entry.reading.warnings)
 
-    def write(target: Target, value: Literal) -> None:
+    def write(target: ProtoTarget, value: Literal) -> None:
         if not value.elided:
             made = write_literal(value, target.writing.shapes)
             target.proto.literal = made.SerializeToString()

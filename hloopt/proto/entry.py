@@ -13,7 +13,7 @@ from hloopt.text.attributes import verbatim
 from hloopt.text.problem import Problem as TextProblem
 from hloopt.types import Shape, Verbatim
 
-__all__ = ["Entry", "Reading", "Target", "Writing", "kept", "said"]
+__all__ = ["ProtoSource", "ProtoTarget", "Reading", "Writing", "kept", "said"]
 
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ def said(name: str, value: Verbatim, kind: type[_T]) -> _T:
     return record
 
 
-class Entry:
+class ProtoSource:
     """An instruction of a proto, its operands and the computations it calls."""
 
     __slots__ = ("called", "opcode", "operands", "proto", "reading", "shape")
@@ -96,7 +96,7 @@ class Writing:
         return data
 
 
-class Target:
+class ProtoTarget:
     """An instruction and the proto it goes to.
 
     Messages that several attributes share are collected in ``parts`` and put in when all are there.

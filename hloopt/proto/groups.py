@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hloopt.proto.entry import Entry, Target, kept, said
+from hloopt.proto.entry import ProtoSource, ProtoTarget, kept, said
 from hloopt.proto.messages import new
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import ProtoRow, flag, integers, of_message, word
@@ -31,13 +31,13 @@ __all__ = [
 def _channel() -> ProtoRow:
     """Zero and less say that there is none; old protos have the number under another name."""
 
-    def read(entry: Entry) -> int | None:
+    def read(entry: ProtoSource) -> int | None:
         found = entry.proto.channel_id
         if found <= 0:
             found = entry.proto.all_reduce_id
         return found if found > 0 else None
 
-    def write(target: Target, value: int) -> None:
+    def write(target: ProtoTarget, value: int) -> None:
         target.proto.channel_id = value
 
     return ProtoRow("channel_id", ("channel_id", "all_reduce_id"), read, write)
@@ -52,7 +52,7 @@ def _replica_groups() -> ProtoRow:
         "mesh_axes_replica_group_list",
     )
 
-    def read(entry: Entry) -> Any:
+    def read(entry: ProtoSource) -> Any:
         proto = entry.proto
         if proto.HasField("mesh_axes_replica_group_list"):
             groups = entry.message("MeshAxesReplicaGroupList", fields[3])
@@ -66,7 +66,7 @@ def _replica_groups() -> ProtoRow:
             return _iota(groups.iota_replica_group_list)
         return _listed(groups)
 
-    def write(target: Target, value: Any) -> None:
+    def write(target: ProtoTarget, value: Any) -> None:
         if isinstance(value, Verbatim):
             field, made = fields[3], write_mesh_groups(said("replica_groups", value, MeshGroups))
         elif isinstance(value, IotaList):
@@ -95,10 +95,10 @@ def _iota(proto: Any) -> IotaList:
 def _pairs() -> ProtoRow:
     name = "source_target_pairs"
 
-    def read(entry: Entry) -> tuple[tuple[int, int], ...]:
+    def read(entry: ProtoSource) -> tuple[tuple[int, int], ...]:
         return tuple((pair.source, pair.target) for pair in entry.proto.source_target_pairs)
 
-    def write(target: Target, value: tuple[tuple[int, int], ...]) -> None:
+    def write(target: ProtoTarget, value: tuple[tuple[int, int], ...]) -> None:
         for source, destination in value:
             target.proto.source_target_pairs.add(source=source, target=destination)
 
@@ -108,7 +108,7 @@ def _pairs() -> ProtoRow:
 def _slice_sizes() -> ProtoRow:
     """One list in the proto: the sizes for each array of the input, as many as it has dimensions."""
 
-    def read(entry: Entry) -> tuple[tuple[int, ...], ...] | None:
+    def read(entry: ProtoSource) -> tuple[tuple[int, ...], ...] | None:
         sizes = tuple(entry.proto.dynamic_slice_sizes)
         if not sizes:
             return None
@@ -124,7 +124,7 @@ def _slice_sizes() -> ProtoRow:
             )
         return tuple(sizes[at : at + rank] for at in range(0, len(sizes), rank))
 
-    def write(target: Target, value: tuple[tuple[int, ...], ...]) -> None:
+    def write(target: ProtoTarget, value: tuple[tuple[int, ...], ...]) -> None:
         for sizes in value:
             target.proto.dynamic_slice_sizes.extend(sizes)
 

@@ -16,7 +16,7 @@ from hloopt.proto import header
 from hloopt.proto.annotations import read_metadata
 from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import calls
-from hloopt.proto.entry import Entry, Reading
+from hloopt.proto.entry import ProtoSource, Reading
 from hloopt.proto.messages import decode, text
 from hloopt.proto.problem import Problem, within
 from hloopt.proto.rows import ProtoRow
@@ -184,7 +184,7 @@ class _ModuleReader:
             raise Problem(_wrong_count(opcode, plan, len(operands)), "operand_ids")
         attributes: dict[str, Any] = {}
         if plan.own or plan.common or called:
-            entry = Entry(self.reading, proto, opcode, shape, operands, called)
+            entry = ProtoSource(self.reading, proto, opcode, shape, operands, called)
             for row in plan.own:
                 value = row.read(entry)
                 if value is not None:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from hloopt.dataclass import dataclass
-from hloopt.proto.entry import Entry, Target
+from hloopt.proto.entry import ProtoSource, ProtoTarget
 from hloopt.proto.messages import decode, encoded, new, text
 from hloopt.proto.problem import within
 from hloopt.proto.schema import named
@@ -43,8 +43,8 @@ class ProtoRow:
 
     name: str
     fields: tuple[str, ...]
-    read: Callable[[Entry], Any]
-    write: Callable[[Target, Any], None]
+    read: Callable[[ProtoSource], Any]
+    write: Callable[[ProtoTarget, Any], None]
     always: bool = False
 
 
@@ -65,10 +65,10 @@ def field(
     found = attrgetter(".".join(inner or [outer]))
     *way, last = inner or [outer]
 
-    def read(entry: Entry) -> Any:
+    def read(entry: ProtoSource) -> Any:
         return take(found(entry.message(kind, outer) if inner else entry.proto))
 
-    def write(target: Target, value: Any) -> None:
+    def write(target: ProtoTarget, value: Any) -> None:
         holder = target.message(kind, outer) if inner else target.proto
         for part in way:
             holder = getattr(holder, part)
@@ -172,12 +172,12 @@ def of_message(
     def taken(data: bytes, warnings: list[str]) -> Any:
         return read_message(decode(kind, data, warnings)) or None
 
-    def read(entry: Entry) -> Any:
+    def read(entry: ProtoSource) -> Any:
         data = getattr(entry.proto, path)
         with within(path):
             return entry.reading.once(taken, data) if data else None
 
-    def write(target: Target, value: Any) -> None:
+    def write(target: ProtoTarget, value: Any) -> None:
         setattr(target.proto, path, target.writing.once(made, value))
 
     return ProtoRow(name, (path,), read, write)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from hloopt.proto.annotations import read_metadata, write_metadata
-from hloopt.proto.entry import Entry, Target, said
+from hloopt.proto.entry import ProtoSource, ProtoTarget, said
 from hloopt.proto.messages import decode, encoded, new, text
 from hloopt.proto.problem import Problem, within
 from hloopt.proto.rows import ProtoRow
@@ -126,19 +126,19 @@ def _write_metadata(several: Any, metadata: Iterable[Metadata]) -> None:
 
 
 def _sharding() -> ProtoRow:
-    def read(entry: Entry) -> Verbatim | None:
+    def read(entry: ProtoSource) -> Verbatim | None:
         if not entry.proto.HasField("sharding"):
             return None
         return Verbatim.of(_field(entry, "sharding"))
 
-    def write(target: Target, value: Verbatim) -> None:
+    def write(target: ProtoTarget, value: Verbatim) -> None:
         found = said("sharding", value, Sharding)
         target.proto.sharding = target.writing.once(_written, found)
 
     return ProtoRow("sharding", ("sharding",), read, write)
 
 
-def _field(entry: Entry, field: str) -> Sharding:
+def _field(entry: ProtoSource, field: str) -> Sharding:
     with within(field):
         found: Sharding = entry.reading.once(_decoded, getattr(entry.proto, field))
         return found
@@ -148,10 +148,10 @@ def _domain() -> ProtoRow:
     # XLA's proto calls entry what its text calls exit.
     fields = ("domain_exit_sharding", "domain_entry_sharding")
 
-    def read(entry: Entry) -> Verbatim:
+    def read(entry: ProtoSource) -> Verbatim:
         return Verbatim.of(Domain("sharding", *(_field(entry, field) for field in fields)))
 
-    def write(target: Target, value: Verbatim) -> None:
+    def write(target: ProtoTarget, value: Verbatim) -> None:
         found = said("domain", value, Domain)
         for field, part in zip(fields, (found.entry, found.exit), strict=True):
             setattr(target.proto, field, target.writing.once(_written, part))

@@ -10,7 +10,7 @@ from hloopt.ops.traits import op_table
 from hloopt.proto.annotations import write_array, write_frontend, write_metadata
 from hloopt.proto.attributes import rows_by_name
 from hloopt.proto.calls import called_by
-from hloopt.proto.entry import Target, Writing, said
+from hloopt.proto.entry import ProtoTarget, Writing, said
 from hloopt.proto.messages import encoded, new
 from hloopt.proto.problem import Problem
 from hloopt.proto.words import ALIAS_KINDS, number_of
@@ -192,7 +192,7 @@ class _ModuleWriter:
         proto.called_computation_ids.extend([self.computations[part] for part in called])
         calls = walk.calls_by_attribute(instruction) if called else {}
         rows = rows_by_name(instruction.opcode)
-        target = Target(self.writing, instruction, proto)
+        target = ProtoTarget(self.writing, instruction, proto)
         for name, value in attributes.items():
             if name in calls:
                 continue

@@ -26,8 +26,8 @@ from hloopt.text.scope import (
     NO_SHAPE,
     ROLES,
     Head,
-    Places,
     Scope,
+    TailPlaces,
     head_of,
     undefined,
     unknown_opcode,
@@ -55,7 +55,12 @@ class ArgumentReader(ABC):
 
     @abstractmethod
     def finish(
-        self, scope: Scope, instruction: Instruction, head: Head, tail: Tail, places: Places | None
+        self,
+        scope: Scope,
+        instruction: Instruction,
+        head: Head,
+        tail: Tail,
+        places: TailPlaces | None,
     ) -> None:
         """Complete an instruction that has its arguments, and put it in its place."""
 

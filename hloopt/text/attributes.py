@@ -25,7 +25,7 @@ from hloopt.types import (
 __all__ = [
     "PHASES",
     "Called",
-    "Row",
+    "OpcodeSchema",
     "Tail",
     "decode_metadata",
     "read_header_attribute",
@@ -127,7 +127,7 @@ class Tail:
         self.simple = True
 
 
-class Row:
+class OpcodeSchema:
     """An opcode as the parser sees it: its schema, and the tails it was seen with.
 
     ``wrapped`` is set for ``negate-start`` and the like: an asynchronous op that names the op its
@@ -352,14 +352,14 @@ def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Problem
     return value, Problem(entry.start + short.start(1), message, short[1])
 
 
-_ROWS: dict[str, Row] = {}
+_ROWS: dict[str, OpcodeSchema] = {}
 
 
-def row(word: str) -> Row:
+def row(word: str) -> OpcodeSchema:
     """The row of an opcode; one that no table has is ``unknown``."""
     found = _ROWS.get(word)
     if found is None:
         if len(_ROWS) >= _MOST_ROWS:
             _ROWS.clear()
-        found = _ROWS[word] = Row(word)
+        found = _ROWS[word] = OpcodeSchema(word)
     return found

@@ -16,7 +16,7 @@ from hloopt.ir.build import infer_shape
 from hloopt.ops import MANY, op_of
 from hloopt.source import Source
 from hloopt.text.arguments import ArgumentReader
-from hloopt.text.attributes import Row, Tail, decode_metadata
+from hloopt.text.attributes import OpcodeSchema, Tail, decode_metadata
 from hloopt.text.grammar import read
 from hloopt.text.literals import build
 from hloopt.text.made_shapes import MADE, made_otherwise, with_layout
@@ -27,8 +27,8 @@ from hloopt.text.scope import (
     NO_SHAPE,
     ROLES,
     Head,
-    Places,
     Scope,
+    TailPlaces,
     head_of,
     read_head,
     undefined,
@@ -129,7 +129,7 @@ class BodyReader(ArgumentReader):
                 places = self.places(match, start)
                 tail = tail or self.tail(found, tail_text, places)
         else:
-            places = Places(0)
+            places = TailPlaces(0)
             tail = self.more(scope, found, match, start, more)
         instruction = self.begun(name, head, tail, offset)
         if metadata is not None:
@@ -141,16 +141,16 @@ class BodyReader(ArgumentReader):
         self.finish(scope, instruction, head, tail, places)
         return instruction, root is not None
 
-    def places(self, match: re.Match[str], start: int) -> Places:
+    def places(self, match: re.Match[str], start: int) -> TailPlaces:
         before, after = match.group("attributes", "more")
         if before is None:
-            return Places(start + match.start("more") if after else start + match.end("head"))
+            return TailPlaces(start + match.start("more") if after else start + match.end("head"))
         if after is None:
-            return Places(start + match.start("attributes"))
+            return TailPlaces(start + match.start("attributes"))
         gap = match.start("more") - match.end("attributes")
-        return Places(start + match.start("attributes"), len(before), gap)
+        return TailPlaces(start + match.start("attributes"), len(before), gap)
 
-    def tail(self, found: Row, text: str, places: Places) -> Tail:
+    def tail(self, found: OpcodeSchema, text: str, places: TailPlaces) -> Tail:
         try:
             return found.tail(text)
         except Problem as problem:
@@ -158,7 +158,12 @@ class BodyReader(ArgumentReader):
             raise problem from None
 
     def more(
-        self, scope: Scope, found: Row, match: re.Match[str], start: int, more: list[AttributeText]
+        self,
+        scope: Scope,
+        found: OpcodeSchema,
+        match: re.Match[str],
+        start: int,
+        more: list[AttributeText],
     ) -> Tail:
         """Attributes of which the last ones were not part of an ordinary line."""
         entries = [
@@ -192,7 +197,7 @@ class BodyReader(ArgumentReader):
         tail = head.row.read(self.text, [entry.moved(base) for entry in syntax.attributes])
         instruction = self.begun(name, head, tail, offset)
         self.given_arguments(scope, instruction, head, syntax.arguments)
-        self.finish(scope, instruction, head, tail, Places(0))
+        self.finish(scope, instruction, head, tail, TailPlaces(0))
         return instruction, syntax.root
 
     def check_name(self, scope: Scope, name: str, offset: int) -> None:
@@ -218,7 +223,7 @@ class BodyReader(ArgumentReader):
         instruction: Instruction,
         head: Head,
         tail: Tail,
-        places: Places | None,
+        places: TailPlaces | None,
     ) -> None:
         """Look up names, check the operands' number, infer a missing shape; put it in its place."""
         found = head.row
@@ -257,7 +262,7 @@ class BodyReader(ArgumentReader):
             )
             instruction.shape = shape
 
-    def inferred(self, instruction: Instruction, found: Row) -> Shape:
+    def inferred(self, instruction: Instruction, found: OpcodeSchema) -> Shape:
         if not found.inferable or (self.strict and found.opcode in ALWAYS_WRITTEN):
             raise Problem(
                 instruction.offset,
@@ -273,7 +278,7 @@ class BodyReader(ArgumentReader):
                 instruction.name,
             ) from None
 
-    def wrap(self, instruction: Instruction, found: Row) -> None:
+    def wrap(self, instruction: Instruction, found: OpcodeSchema) -> None:
         """``negate-start(p)`` is ``async-start(p), calls=c`` with a computation of one negate."""
         if found.opcode != "async-start":
             return
@@ -333,7 +338,7 @@ class BodyReader(ArgumentReader):
         self.computations[computation.name] = computation
         instruction.attributes["calls"] = computation
 
-    def links(self, scope: Scope, instruction: Instruction, tail: Tail, places: Places) -> None:
+    def links(self, scope: Scope, instruction: Instruction, tail: Tail, places: TailPlaces) -> None:
         """Names in attributes become computations and instructions."""
         for one in tail.unfamiliar:
             self.tolerate(Problem(places.of(one.offset), one.message, one.width))

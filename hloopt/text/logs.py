@@ -13,7 +13,7 @@ from hloopt.dataclass import dataclass
 from hloopt.text.parts import NAME, SKIP
 from hloopt.text.problem import Problem
 
-__all__ = ["Excerpt", "Part", "excerpt", "split_modules"]
+__all__ = ["Excerpt", "JoinedModule", "excerpt", "split_modules"]
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\))")
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,]*+(?:Z|[+-][0-9]{2}:?[0-9]{2})?+"
@@ -129,7 +129,7 @@ def _blank(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JoinedModule:
     """One module of a text that holds several.
 
     module   its name
@@ -150,14 +150,14 @@ class Part:
         return "\n" * (self.line - 1) + self.text
 
 
-def split_modules(text: str) -> list[Part]:
+def split_modules(text: str) -> list[JoinedModule]:
     """The modules of a text that holds several; an empty list where it holds one or none."""
     found = _headers(text) if text.count("HloModule") > 1 else []
     if len(found) < 2:
         return []
     leads = [_lead(text, stop, start) for (_, stop), (start, _) in pairwise([(0, 0), *found])]
     ends = [start - len(lead) for (start, _), lead in zip(found[1:], leads[1:], strict=True)]
-    parts: list[Part] = []
+    parts: list[JoinedModule] = []
     line, done = 1, 0
     for (start, stop), end, lead in zip(found, [*ends, len(text)], leads, strict=True):
         line += text.count("\n", done, start)
@@ -165,7 +165,7 @@ def split_modules(text: str) -> list[Part]:
         comment = lead.rstrip().rpartition("\n")[2].strip()
         heading = comment.removeprefix("//").strip() if comment.startswith("// ") else ""
         module = text[start:stop].partition("HloModule")[2].strip().removeprefix("%")
-        parts.append(Part(module, heading, text[start:end], line))
+        parts.append(JoinedModule(module, heading, text[start:end], line))
     return parts
 
 

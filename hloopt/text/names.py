@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.source import Source
-from hloopt.text.parts import Outline, Part
+from hloopt.text.parts import ComputationOutline, Outline
 from hloopt.text.problem import Problem, Undefined, did_you_mean
 
 __all__ = ["Names"]
@@ -17,13 +17,13 @@ class Names:
         self.text = text
         self.parts = parts.parts
         self.lost = parts.lost
-        self.first: dict[str, Part] = {}
+        self.first: dict[str, ComputationOutline] = {}
         for part in self.parts:
             self.first.setdefault(part.name, part)
         self.told: set[tuple[str | None, str]] = set()
-        self.homes: dict[str, Part] | None = None
+        self.homes: dict[str, ComputationOutline] | None = None
 
-    def undefined(self, problem: Undefined, part: Part) -> Problem | None:
+    def undefined(self, problem: Undefined, part: ComputationOutline) -> Problem | None:
         """The mistake with what is known of the name; None where it follows from another mistake.
 
         ``part`` is the computation that is being read.
@@ -40,7 +40,7 @@ class Names:
             return None
         return self.instruction(problem, part)
 
-    def computation(self, problem: Undefined, caller: Part) -> Problem | None:
+    def computation(self, problem: Undefined, caller: ComputationOutline) -> Problem | None:
         name, width = problem.name, problem.width
         called = self.first.get(name)
         if called is None:
@@ -57,7 +57,7 @@ class Names:
         notes = ("a computation stands before those that call it",)
         return Problem(problem.offset, message, width=width, notes=notes)
 
-    def instruction(self, problem: Undefined, part: Part) -> Problem | None:
+    def instruction(self, problem: Undefined, part: ComputationOutline) -> Problem | None:
         name, width = problem.name, problem.width
         names = part.names(self.text)
         at = names.get(name)

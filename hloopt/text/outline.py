@@ -19,8 +19,8 @@ from hloopt.text.parts import (
     NAME,
     SKIP,
     TARGET,
+    ComputationOutline,
     Outline,
-    Part,
     Piece,
     Suspect,
     left_out,
@@ -146,7 +146,7 @@ class _Outliner:
             found.problems.append(problem)
         return self.heading_after(at + 1)
 
-    def outside(self, at: int) -> Part:
+    def outside(self, at: int) -> ComputationOutline:
         """The computation of an instruction behind the end of the last one: that one where its root has not
         come yet, else one without a heading.
         """
@@ -165,13 +165,13 @@ class _Outliner:
             return part
         if part is None or self.has_root(part):
             self.found.lost = True
-            part = Part("", at, at, at, headless=True, lost=True)
+            part = ComputationOutline("", at, at, at, headless=True, lost=True)
             self.found.parts.append(part)
         width = match.end() - at if match else 1
         self.found.problems.append(Problem(at, message, width=width, notes=notes))
         return part
 
-    def has_root(self, part: Part) -> bool:
+    def has_root(self, part: ComputationOutline) -> bool:
         last = part.pieces[-1] if part.pieces else -1
         return self.text.startswith("ROOT", last if isinstance(last, int) else last.start)
 
@@ -201,7 +201,7 @@ class _Outliner:
         text = self.text
         name = heading[2] or ""
         name_at = heading.start(2) if name else heading.end()
-        part = Part(name.lstrip("%"), at, name_at + name.startswith("%"), -1)
+        part = ComputationOutline(name.lstrip("%"), at, name_at + name.startswith("%"), -1)
         self.found.parts.append(part)
         opened, end = self.opening(heading.end())
         part.body = end
@@ -235,7 +235,7 @@ class _Outliner:
                 return False, start + 1
         return False, len(text)
 
-    def body(self, at: int, part: Part) -> int:
+    def body(self, at: int, part: ComputationOutline) -> int:
         """The instructions from ``at`` to the brace that ends the body; where to go on."""
         text, pieces = self.text, part.pieces
         length = len(text)
@@ -277,18 +277,18 @@ class _Outliner:
             return True
         return "\n" in text[end:following] and not _CONTINUED.match(text, following)
 
-    def after(self, at: int, part: Part) -> int:
+    def after(self, at: int, part: ComputationOutline) -> int:
         """Past the attributes of a computation."""
         match = pattern("LINE_ATTRIBUTES").match(self.text, at) or _ATTRIBUTES.match(self.text, at)
         part.after = match.end() if match else at
         return part.after
 
-    def unended(self, part: Part, at: int) -> None:
+    def unended(self, part: ComputationOutline, at: int) -> None:
         notes = (f"computation {part.name!r} begins on line {self.source.line(part.start)}",)
         message = f"computation {part.name!r} is not closed: expected '}}' before this"
         self.found.problems.append(self.suspect or Problem(at, message, notes=notes))
 
-    def cut(self, part: Part) -> None:
+    def cut(self, part: ComputationOutline) -> None:
         """The text ends within a body."""
         last = part.pieces[-1] if part.pieces else None
         if isinstance(last, Piece) and last.cut:

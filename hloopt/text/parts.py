@@ -14,8 +14,8 @@ __all__ = [
     "NAME",
     "SKIP",
     "TARGET",
+    "ComputationOutline",
     "Outline",
-    "Part",
     "Piece",
     "Suspect",
     "left_out",
@@ -52,7 +52,7 @@ class Suspect(Problem):
 
 
 @dataclass(slots=True)
-class Part:
+class ComputationOutline:
     """A computation: where its heading begins and its body, and where that ends (-1: nowhere).
 
     ``pieces`` are the offsets of ordinary lines, and ``Piece`` for what is none.  ``lost`` means that
@@ -90,7 +90,7 @@ class Outline:
 
     front: int = 0
     lost: bool = False
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ComputationOutline] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 

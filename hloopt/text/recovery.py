@@ -21,10 +21,10 @@ from hloopt.text.hints import PLAIN, Odd, first_unclosed, found_at
 from hloopt.text.module import ModuleReader
 from hloopt.text.names import Names
 from hloopt.text.outline import HEADER, OPENING, outline
-from hloopt.text.parts import CUT_OFF, Part, Piece, Suspect, left_out, skip
+from hloopt.text.parts import CUT_OFF, ComputationOutline, Piece, Suspect, left_out, skip
 from hloopt.text.problem import Expected, Problem, Undefined
 from hloopt.text.records import AttributeText, InstructionText, ModuleText, OperandText
-from hloopt.text.scope import Head, Places, Scope
+from hloopt.text.scope import Head, Scope, TailPlaces
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["mistakes"]
@@ -84,13 +84,13 @@ class _Recovery(BodyReader):
         self.module = ModuleReader(self)
         self.outline = outline(source, text, most)
         self.names = Names(source, text, self.outline)
-        self.part = Part("", 0, 0, 0)
+        self.part = ComputationOutline("", 0, 0, 0)
         self.standing: set[Instruction] = set()
         self.most = most
         self.found: list[Problem] = []
         self.last = len(text.rstrip())
         self.repeated = 0
-        self.entry: Part | None = None
+        self.entry: ComputationOutline | None = None
         # Whether an instruction of this computation is too broken to have a name.
         self.nameless = False
 
@@ -189,7 +189,7 @@ class _Recovery(BodyReader):
 
     # ---- a computation ----
 
-    def computation_of(self, part: Part) -> None:
+    def computation_of(self, part: ComputationOutline) -> None:
         self.part, self.standing, self.nameless = part, set(), False
         declared = self.heading(part)
         computation = Computation(part.name, part.name_at)
@@ -208,7 +208,7 @@ class _Recovery(BodyReader):
             edit.add_computation(self.result, computation)
             self.computations[part.name] = computation
 
-    def heading(self, part: Part) -> Shape | None:
+    def heading(self, part: ComputationOutline) -> Shape | None:
         """Check name and mark; the shape that is declared to be the result's."""
         name, text = part.name, self.text[part.start : part.body]
         first = self.names.first[name] if name else part
@@ -242,7 +242,7 @@ class _Recovery(BodyReader):
                 self.add(problem.moved(part.start))
         return head.result
 
-    def pieces(self, part: Part, computation: Computation) -> Instruction | None:
+    def pieces(self, part: ComputationOutline, computation: Computation) -> Instruction | None:
         """Read the instructions; the root, or None where it is not known."""
         scope = Scope(computation, [], 0, set(part.names(self.text)))
         root: Instruction | None = None
@@ -263,13 +263,15 @@ class _Recovery(BodyReader):
             return None
         return self.stand_in(computation, f"{computation.name}.root", declared, computation.offset)
 
-    def check_whole(self, part: Part, computation: Computation, declared: Shape | None) -> None:
+    def check_whole(
+        self, part: ComputationOutline, computation: Computation, declared: Shape | None
+    ) -> None:
         """Check what can be checked of a computation as a whole."""
         if not (self.standing or self.nameless or part.lost or part.close < 0):
             self.check_parameters(computation)
             self.module.check_result(computation, declared)
 
-    def attributes_of(self, part: Part, computation: Computation) -> None:
+    def attributes_of(self, part: ComputationOutline, computation: Computation) -> None:
         start = part.close + 1
         if part.close < 0 or part.after <= start:
             return
@@ -343,7 +345,12 @@ class _Recovery(BodyReader):
         return super().operand(scope, syntax, at)
 
     def finish(
-        self, scope: Scope, instruction: Instruction, head: Head, tail: Tail, places: Places | None
+        self,
+        scope: Scope,
+        instruction: Instruction,
+        head: Head,
+        tail: Tail,
+        places: TailPlaces | None,
     ) -> None:
         """What is wrong with an instruction as a whole may be so because of an operand's shape."""
         standing = self.standing.intersection(instruction.operands)

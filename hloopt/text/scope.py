@@ -8,7 +8,7 @@ from typing import Any
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops import OPS
-from hloopt.text.attributes import PHASES, Row, row
+from hloopt.text.attributes import PHASES, OpcodeSchema, row
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.problem import Problem, Undefined, did_you_mean
 from hloopt.types import Literal, Shape
@@ -18,8 +18,8 @@ __all__ = [
     "NO_SHAPE",
     "ROLES",
     "Head",
-    "Places",
     "Scope",
+    "TailPlaces",
     "head_of",
     "read_head",
     "undefined",
@@ -37,7 +37,7 @@ class Head:
 
     __slots__ = ("literals", "opcode", "row", "shape")
 
-    def __init__(self, shape: Shape | None, found: Row) -> None:
+    def __init__(self, shape: Shape | None, found: OpcodeSchema) -> None:
         self.shape = shape
         self.row = found
         self.opcode = found.opcode
@@ -96,7 +96,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TailPlaces:
     """Where a tail stands: behind ``split`` characters there is a gap, the metadata."""
 
     base: int

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ASYNC, INDEXING, op_table
-from hloopt.text.attributes import Row
+from hloopt.text.attributes import OpcodeSchema
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible, leaves, record_of
 
 __all__ = ["ALWAYS_WRITTEN", "objections"]
@@ -23,7 +23,7 @@ _MAIN_THREAD = "main"
 _NOTHING = TupleShape(())
 
 
-def objections(instruction: Instruction, row: Row) -> Iterator[str]:
+def objections(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     """What XLA's parser has against an instruction that is otherwise complete."""
     check = _CHECKS.get(instruction.opcode)
     if check is not None:
@@ -34,13 +34,13 @@ def objections(instruction: Instruction, row: Row) -> Iterator[str]:
         yield f"parameter_replication= has {len(flags)} flags, {instruction.shape} has {count} leaves"
 
 
-def _async_start(instruction: Instruction, row: Row) -> Iterator[str]:
+def _async_start(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     shape = instruction.shape
     if not _is_state(shape):
         yield f"{row.word} needs a shape ((operands), result, ...), it has {shape}"
 
 
-def _async_next(instruction: Instruction, row: Row) -> Iterator[str]:
+def _async_next(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     """An update or the end of what an async-start began."""
     before = instruction.operands[0]
     if before.opcode not in ("async-start", "async-update"):
@@ -104,7 +104,7 @@ def _is_part(found: Shape, whole: Shape) -> bool:
     return compatible(found, TupleShape(elements[: len(found.elements)]))
 
 
-def _conditional(instruction: Instruction, row: Row) -> Iterator[str]:
+def _conditional(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     index = instruction.operands[0].shape
     if not isinstance(index, ArrayShape) or index.dims:
         yield f"the first operand of conditional has shape {index}, not a scalar"
@@ -116,21 +116,21 @@ def _conditional(instruction: Instruction, row: Row) -> Iterator[str]:
         yield f"a number of type {index.dtype.name} chooses among branch_computations="
 
 
-def _broadcast(instruction: Instruction, row: Row) -> Iterator[str]:
+def _broadcast(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     operand = instruction.operands[0].shape
     named = "dimensions" in instruction.attributes
     if not named and isinstance(operand, ArrayShape) and operand.dims:
         yield f"broadcast needs attribute 'dimensions' for an operand of shape {operand}"
 
 
-def _one_dimension(instruction: Instruction, row: Row) -> Iterator[str]:
+def _one_dimension(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     dimensions = instruction.attributes.get("dimensions")
     if dimensions is not None and len(dimensions) != 1:
         listed = ",".join(map(str, dimensions))
         yield f"dimensions={{{listed}}} of {row.word} must name one dimension"
 
 
-def _custom_call(instruction: Instruction, row: Row) -> Iterator[str]:
+def _custom_call(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     """``operand_layout_constraints=`` has the operands' shapes, with other layouts perhaps."""
     shapes = instruction.attributes.get("operand_layout_constraints")
     if shapes is None:
@@ -147,7 +147,7 @@ def _custom_call(instruction: Instruction, row: Row) -> Iterator[str]:
             )
 
 
-def _permute(instruction: Instruction, row: Row) -> Iterator[str]:
+def _permute(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     pairs = instruction.attributes["source_target_pairs"]
     if isinstance(pairs, tuple) and any(len(pair) != 2 for pair in pairs):
         yield "source_target_pairs= must be a list of pairs"
@@ -155,19 +155,19 @@ def _permute(instruction: Instruction, row: Row) -> Iterator[str]:
         yield f"{row.word} with slice_sizes= takes 4 operands, not {len(instruction.operands)}"
 
 
-def _tuple(instruction: Instruction, row: Row) -> Iterator[str]:
+def _tuple(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     shape, count = instruction.shape, len(instruction.operands)
     if not isinstance(shape, TupleShape) or len(shape.elements) != count:
         yield f"a tuple of {count} operands does not have the shape {shape}"
 
 
-def _halves(instruction: Instruction, row: Row) -> Iterator[str]:
+def _halves(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     count = len(instruction.operands)
     if count % 2:
         yield f"{row.word} takes as many inputs as initial values, {count} operands are odd"
 
 
-def _channel(instruction: Instruction, row: Row) -> Iterator[str]:
+def _channel(instruction: Instruction, row: OpcodeSchema) -> Iterator[str]:
     before = instruction.operands[0]
     if before.opcode in ("send", "recv"):
         own, other = (one.attributes.get("channel_id") for one in (instruction, before))
@@ -175,7 +175,7 @@ def _channel(instruction: Instruction, row: Row) -> Iterator[str]:
             yield f"channel_id= is {own}, that of %{before.name} is {other}"
 
 
-_CHECKS: Mapping[str, Callable[[Instruction, Row], Iterator[str]]] = op_table(
+_CHECKS: Mapping[str, Callable[[Instruction, OpcodeSchema], Iterator[str]]] = op_table(
     {
         "all-gather": _one_dimension,
         "all-gather-start": _one_dimension,
