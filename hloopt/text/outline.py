@@ -116,12 +116,10 @@ class _Outliner:
         if heading is not None:
             return self.computation(at, heading)
         if text[at] == "}":
-            notes: tuple[str, ...] = ()
-            if found.parts:
-                part = found.parts[-1]
-                notes = (
-                    f"computation {part.name!r} has been closed on line {self.source.line(part.close)}",
-                )
+            notes = tuple(
+                f"computation {part.name!r} has been closed on line {self.source.line(part.close)}"
+                for part in found.parts[-1:]
+            )
             found.problems.append(Problem(at, "this '}' closes nothing", notes=notes))
             more = _BRACES.match(text, at)
             return more.end() if more else at + 1
@@ -172,7 +170,7 @@ class _Outliner:
         return part
 
     def has_root(self, part: ComputationOutline) -> bool:
-        last = part.pieces[-1] if part.pieces else -1
+        last = part.pieces[-1]
         return self.text.startswith("ROOT", last if isinstance(last, int) else last.start)
 
     def instruction_at(self, at: int) -> bool:
