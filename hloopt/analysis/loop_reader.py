@@ -123,7 +123,7 @@ def _slot(state: Instruction, pending: list[int]) -> Slot | None:
 
 def _passes(loop: Instruction, index: int) -> bool:
     """Whether a loop hands on an element of its state; what is seen directly is enough."""
-    body: Computation = loop.attributes["body"]
+    body = loop.body
     following = body.root
     if following.opcode == "tuple":
         following = following.operands[index]
@@ -166,8 +166,8 @@ class Loop:
 
     def __init__(self, loop: Instruction) -> None:
         self.instruction = loop
-        self.condition: Computation = loop.attributes["condition"]
-        self.body: Computation = loop.attributes["body"]
+        self.condition = loop.condition
+        self.body = loop.body
         self.inside = Reader((self.condition.parameters[0], self.body.parameters[0]))
         self.outside = Reader()
 

@@ -83,8 +83,8 @@ class _Run:
         return HostTime(1.0, self.prices.run_time(entry)[0].exec_ns)
 
     def loop(self, loop: Instruction) -> HostTime:
-        trip = self.computation(loop.attributes["body"])
-        trip = trip + self.computation(loop.attributes["condition"])
+        trip = self.computation(loop.body)
+        trip = trip + self.computation(loop.condition)
         whole = trip * counted_trips(loop).count
         other = self.inner(loop)
         launch = self.model.launch_ns

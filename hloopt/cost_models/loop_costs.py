@@ -75,9 +75,8 @@ class Costs:
 
     def __post_init__(self) -> None:
         self._works: dict[Instruction, Work] = {}
-        body: Computation = self.way.parallel.loop.attributes["body"]
-        condition: Computation = self.way.parallel.loop.attributes["condition"]
-        self.states = {body.parameters[0], condition.parameters[0]}
+        body = self.way.parallel.loop.body
+        self.states = {body.parameters[0], self.way.parallel.loop.condition.parameters[0]}
         self.stored = frozenset(self.way.stored)
         self.streamed = {one.update for one in self.way.parallel.carried if one.update is not None}
         self.split = LaneSplit()
@@ -91,7 +90,7 @@ class Costs:
         values = LaneValues(self.way.parallel)
         room, kept = float(MOST_HANDED), set()
         split = values.split(values.handed(self.lanes), self.lanes)
-        for entry in self.way.parallel.loop.attributes["body"]:
+        for entry in self.way.parallel.loop.body:
             count = self.needs.get((entry, 0), 0.0)
             if entry in split.asked and count <= room:
                 room -= count
@@ -275,7 +274,7 @@ def _reduce(costs: Costs, instruction: Instruction, count: float) -> Work:
     """One thread goes along; of a block each along its part, and then threads hand on what they have."""
     source = costs.needs.get((instruction.operands[0], 0), 1.0)
     results = max(1.0, costs.needs.get((instruction, 0), 1.0))
-    combine = _region(costs, instruction.attributes["to_apply"])
+    combine = _region(costs, instruction.to_apply)
     if not costs.is_block:
         length = source / results
         return Work(combine.chain * length, combine.units) * (length * results)
@@ -327,13 +326,13 @@ def _gather(costs: Costs, instruction: Instruction, count: float) -> Work:
 def _scatter(costs: Costs, instruction: Instruction, count: float) -> Work:
     updates = instruction.operands[len(instruction.operands) // 2 + 1]
     number = max(1.0, costs.needs.get((updates, 0), 1.0))
-    combine = _region(costs, instruction.attributes["to_apply"])
+    combine = _region(costs, instruction.to_apply)
     step = combine.after(_picked(costs, instruction, 1.0))
     return Work(step.chain * number, step.units) * number
 
 
 def _map(costs: Costs, instruction: Instruction, count: float) -> Work:
-    return _region(costs, instruction.attributes["to_apply"]) * count
+    return _region(costs, instruction.to_apply) * count
 
 
 def _sort(costs: Costs, instruction: Instruction, count: float) -> Work:
@@ -341,7 +340,7 @@ def _sort(costs: Costs, instruction: Instruction, count: float) -> Work:
     size = max(2, instruction.operands[0].array.dims[instruction.attributes["dimensions"][0]])
     levels = ceil(log2(size))
     rounds = levels * (levels + 1) // 2
-    compare = _region(costs, instruction.attributes["to_apply"])
+    compare = _region(costs, instruction.to_apply)
     wait = compare.chain + costs.latencies.works["select", "f32"].chain
     if costs.is_block:
         wait += 2 * costs.latencies.shared + costs.latencies.synchronize(costs.threads)

@@ -30,8 +30,8 @@ def elements_needed(parallel: ParallelLoop) -> Mapping[Node, float]:
         0.0 if one.role in ("invariant", "streamed") else float(one.local_elements)
         for one in parallel.carried
     ]
-    needs.visit(loop.attributes["condition"], [1.0])
-    needs.visit(loop.attributes["body"], after)
+    needs.visit(loop.condition, [1.0])
+    needs.visit(loop.body, after)
     return needs.found
 
 

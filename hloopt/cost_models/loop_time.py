@@ -324,7 +324,7 @@ def _traffic(parallel: ParallelLoop) -> float:
         for one in parallel.carried
         if one.role == "streamed" and one.update is not None
     )
-    body = parallel.loop.attributes["body"]
+    body = parallel.loop.body
     state = body.parameters[0]
     read = 0
     for entry in body:
@@ -343,7 +343,7 @@ def _again(way: Way, needs: Mapping[Node, float], target: Target) -> float:
     Arrays of more than half of a core's first-level cache come out of the second level, those of more than half
     of that out of memory.  Threads of a warp share what lies along no axis.
     """
-    body = way.parallel.loop.attributes["body"]
+    body = way.parallel.loop.body
     state = body.parameters[0]
     speed = target.memory_bandwidth * 1e-9
     total = 0.0

@@ -54,8 +54,7 @@ class Trip:
 def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     """The trip of a loop; ``unrolled`` trips are written one behind the other."""
     loop = costs.way.parallel.loop
-    body: Computation = loop.attributes["body"]
-    condition: Computation = loop.attributes["condition"]
+    body = loop.body
     branch = costs.latencies.branch
     if costs.is_block and costs.threads > 1:
         # All have written the next state before anybody reads it.
@@ -69,7 +68,7 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     for trip in range(max(_LONG, unrolled)):
         timeline = first if trip == 0 else _Timeline(costs)
         before = max(state, default=0.0) if trip else 0.0
-        timeline.run(condition, [state])
+        timeline.run(loop.condition, [state])
         following = timeline.run(body, [state])
         if trip == 0:
             work = timeline.work
@@ -289,8 +288,8 @@ class _Timeline:
         start, source = self.latest_of(inner.operands)
         timeline = _Timeline(self.costs)
         leaves = [0.0] * leaf_count(inner)
-        timeline.run(inner.attributes["condition"], [leaves])
-        timeline.run(inner.attributes["body"], [leaves])
+        timeline.run(inner.condition, [leaves])
+        timeline.run(inner.body, [leaves])
         cycles = count * (timeline.latest + self.costs.latencies.branch)
         self.works[inner] = Work(0.0, timeline.work.units) * count
         self.work = self.work.after(self.works[inner])

@@ -50,7 +50,7 @@ def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] =
 def _gain(way: Way, fused: Collection[Computation]) -> Decision:
     """Whether a loop gains anything by being one kernel."""
     loop, bounds = way.parallel.loop, way.parallel.trips
-    size = len(loop.attributes["body"])
+    size = len(loop.body)
     if bounds.most is None or bounds.most * size > _MOST_STEPS:
         most = "nobody knows how many" if bounds.most is None else f"up to {bounds.most}"
         words = f"it may go on for {most} trips, and between those of a driver a run can be stopped"

@@ -72,7 +72,7 @@ def opened(loop: Instruction) -> Opened:
     for step in (Defuse(), CommonSubexpressionElimination(), DeadCodeElimination()):
         step.run(module, log)
     for inner in [one for computation in module for one in computation if one.opcode == "while"]:
-        _end_in_tuple(inner.attributes["body"])
+        _end_in_tuple(inner.body)
     assert loop.computation is not None
     assert loop.computation.module is not None, "a loop of a module"
     copies: dict[Computation, Computation] = {}
@@ -92,7 +92,7 @@ def alone(loop: Instruction) -> tuple[Module, Instruction]:
         cloned = build.clone_computation(computation, None, copies)
         copies[computation] = edit.add_computation(module, cloned)
     entry = edit.add_computation(module, Computation("main"))
-    entry.execution_thread = loop.attributes["body"].execution_thread
+    entry.execution_thread = loop.body.execution_thread
     state = build.make(entry, "parameter", (), {"parameter_number": 0}, shape=loop.shape)
     called = {key: copies[loop.attributes[key]] for key in CALLED}
     copy = build.make(entry, "while", (state,), called, shape=loop.shape)
@@ -128,7 +128,7 @@ def _is_closed(loop: Instruction) -> bool:
 
 
 def _has_other_root(loop: Instruction) -> bool:
-    return isinstance(loop.shape, TupleShape) and loop.attributes["body"].root.opcode != "tuple"
+    return isinstance(loop.shape, TupleShape) and loop.body.root.opcode != "tuple"
 
 
 def _end_in_tuple(body: Computation) -> None:

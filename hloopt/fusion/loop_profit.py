@@ -125,8 +125,8 @@ def _as_kernel(target: Target) -> Inner:
 
 def _least_launches(loop: Instruction) -> int:
     """Kernels that a trip launches whatever is fused: what never shares one, one for all that is computed."""
-    body: Computation = loop.attributes["body"]
-    condition: Computation = loop.attributes["condition"]
+    body = loop.body
+    condition = loop.condition
     return sum(map(_least_kernels, (body, condition)))
 
 

@@ -84,7 +84,7 @@ def _agree_on_layouts(loop: Instruction) -> None:
 
     The first state is copied into them, and from them what others read.
     """
-    shape, inner = loop.shape, loop.attributes["body"].parameters[0].shape
+    shape, inner = loop.shape, loop.body.parameters[0].shape
     assert isinstance(shape, TupleShape)
     assert isinstance(inner, TupleShape)
     if all(map(same_layout, shape.elements, inner.elements)):

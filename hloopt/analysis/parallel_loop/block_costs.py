@@ -14,7 +14,6 @@ from hloopt.analysis.parallel_loop.edges import Value
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.trip_count import trip_bounds
-from hloopt.ir import Computation
 from hloopt.ops.traits import TRANSCENDENTAL, VIEWS
 from hloopt.types import DType
 
@@ -68,9 +67,8 @@ class Costs:
         if instruction.opcode in _FREE:
             return 0
         if instruction.opcode == "while" and value.path:
-            body: Computation = instruction.attributes["body"]
             trips = trip_bounds(instruction)
-            return (trips.exact or trips.most or _TRIPS) * len(list(body))
+            return (trips.exact or trips.most or _TRIPS) * len(list(instruction.body))
         each = _FUNCTION if instruction.opcode in _FUNCTIONS else 1
         return each * max((read.count for read in self.flow.reads(value)), default=1)
 

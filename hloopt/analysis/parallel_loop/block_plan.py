@@ -29,7 +29,7 @@ from hloopt.analysis.parallel_loop.edges import BODY, CONDITION, Path, Value, le
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.ops.traits import REDUCING, SOURCES
 from hloopt.types import DType
 
@@ -70,8 +70,7 @@ class _Planner:
     def trip(self, path: Path, loop: Instruction) -> Trip:
         """Plan a loop and those inside it."""
         flow = self.flow
-        condition: Computation = loop.attributes["condition"]
-        decides = condition.root
+        decides = loop.condition.root
         if not path and self.parallel.trips.own is not None:
             decides = self.parallel.trips.own
         trip = Trip(path, loop, flow.resolve((*path, (loop, CONDITION)), decides))
@@ -86,7 +85,7 @@ class _Planner:
 
     def _states(self, trip: Trip) -> None:
         loop, flow = trip.loop, self.flow
-        body: Computation = loop.attributes["body"]
+        body = loop.body
         inner = (*trip.path, (loop, BODY))
         fixed = flow.invariant(loop)
         for number in range(leaf_count(loop)):

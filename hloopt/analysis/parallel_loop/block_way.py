@@ -81,7 +81,6 @@ def shared_limit(target: Target) -> int:
 def block_threads(parallel: ParallelLoop, target: Target) -> int:
     """Threads of a block: one for each element of the largest array that they go over, if there are so many."""
     flow = Flow(parallel.loop, parallel.owned)
-    body = parallel.loop.attributes["body"]
     path = ((parallel.loop, 1),)
     most, instructions = 1, 0
     for carried in parallel.carried:
@@ -90,7 +89,7 @@ def block_threads(parallel: ParallelLoop, target: Target) -> int:
         if carried.update is not None:
             update = flow.resolve(path, carried.update.operands[1])
             most = max(most, flow.elements(update))
-    for instruction in body:
+    for instruction in parallel.loop.body:
         instructions += 1
         if instruction.opcode in ("reduce", "dot", "sort"):
             for operand in (instruction, *instruction.operands[:2]):

@@ -93,7 +93,7 @@ class Collector:
     def _refusal(self, reduce: Instruction) -> str:
         if leaf_count(reduce) != 1 or len(reduce.operands) != 2:
             return "it has several results"
-        reducer = reduce.attributes["to_apply"]
+        reducer = reduce.to_apply
         opcode = plain_opcode(reducer)
         if opcode not in ASSOCIATIVE:
             return f"its reducer {reducer.name} may depend on the order of elements"

@@ -75,7 +75,7 @@ class Needs:
 
     def element(self, path: Path, leaf: int) -> Value:
         """An element of the state of the loop whose body ``path`` leads to."""
-        return Value(path, path[-1][0].attributes["body"].parameters[0], leaf)
+        return Value(path, path[-1][0].body.parameters[0], leaf)
 
     def whole(self, instructions: Sequence[Instruction]) -> list[Variable]:
         """All results of instructions of the body."""
@@ -115,7 +115,7 @@ class Needs:
         path, instruction, leaf = value.path, value.instruction, value.leaf
         if instruction.opcode == "parameter":
             loop = path[-1][0]
-            yield self._read(path, loop.attributes["body"].root, leaf, place)
+            yield self._read(path, loop.body.root, leaf, place)
             yield from self._condition(path)
             if path[1:]:
                 yield self._read(path[:-1], loop.operands[0], leaf, place)
@@ -134,7 +134,7 @@ class Needs:
     def _condition(self, path: Path) -> Iterator[Variable]:
         """What keeps the loop running whose body ``path`` leads to."""
         *around, (loop, _) = path
-        yield self._read((*around, (loop, CONDITION)), loop.attributes["condition"].root, 0, WHOLE)
+        yield self._read((*around, (loop, CONDITION)), loop.condition.root, 0, WHOLE)
 
     def _read(self, path: Path, instruction: Instruction, leaf: int, place: int) -> Variable:
         """What is read under a name, which may be made outside of the computation that reads it."""
@@ -239,7 +239,7 @@ class _Cutter:
         """The elements of a loop's state, and what it reads that is made outside of it."""
         *around, (loop, _) = path
         own: dict[Variable, None] = {}
-        for leaf, place in self._pairs(path, loop.attributes["body"].parameters[0]):
+        for leaf, place in self._pairs(path, loop.body.parameters[0]):
             own[self.needs.element(path, leaf), place] = None
         read: dict[Variable, None] = {}
         for number in (CONDITION, BODY):
@@ -259,8 +259,8 @@ class _Cutter:
     ) -> tuple[Computation, Computation]:
         """Condition and body of a loop."""
         *around, (loop, _) = path
-        condition: Computation = loop.attributes["condition"]
-        body: Computation = loop.attributes["body"]
+        condition = loop.condition
+        body = loop.body
         asked = (*around, (loop, CONDITION))
         result = self.needs.value(asked, condition.root), WHOLE
         goes_on = self._over(condition, asked, [*state, *read], [result])

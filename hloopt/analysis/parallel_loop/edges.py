@@ -144,8 +144,8 @@ def graph_of(loop: Instruction) -> Graph:
     """Body and condition of a ``while``; its state is not linked from trip to trip."""
     graph = Graph()
     seen: set[Computation] = set()
-    _walk(graph, loop.attributes["condition"], seen)
-    _walk(graph, loop.attributes["body"], seen)
+    _walk(graph, loop.condition, seen)
+    _walk(graph, loop.body, seen)
     return graph
 
 
@@ -285,8 +285,7 @@ class Names:
                 caller, number = path[-1]
                 if caller.opcode == "while":
                     if leaf not in self.invariant(caller):
-                        body: Computation = caller.attributes["body"]
-                        return Value((*path[:-1], (caller, BODY)), body.parameters[0], leaf)
+                        return Value((*path[:-1], (caller, BODY)), caller.body.parameters[0], leaf)
                     position = 0
                 elif caller.opcode == "conditional":
                     position = 1 + number
@@ -301,7 +300,7 @@ class Names:
         """The leaves of a loop's state that its body passes through."""
         found = self._invariant.get(loop)
         if found is None:
-            body: Computation = loop.attributes["body"]
+            body = loop.body
             path: Path = ((loop, BODY),)
             found = frozenset(
                 leaf

@@ -31,7 +31,7 @@ from hloopt.analysis.parallel_loop.model import (
 from hloopt.analysis.parallel_loop.rest import rest
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.work import Work
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["parallel_loop"]
@@ -71,7 +71,7 @@ def _found(
 
 
 def _state_obstacle(loop: Instruction) -> Mixing | None:
-    body: Computation = loop.attributes["body"]
+    body = loop.body
     shape = loop.shape
     if not isinstance(shape, TupleShape) or body.root.opcode != "tuple":
         return Mixing(loop, "its state is not put together by a tuple; flatten it first")

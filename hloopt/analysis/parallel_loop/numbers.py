@@ -204,7 +204,7 @@ def _convert(_: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None
 
 def _reduce(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
     """Of one and the same value, by a reducer that makes of two equal ones the same."""
-    opcode = plain_opcode(one.attributes["to_apply"])
+    opcode = plain_opcode(one.to_apply)
     alike = opcode in IDEMPOTENT and parts[0] in terms.values
     return parts[0] if alike and parts[0] == parts[1] and one.operands[0].array.elements else None
 

@@ -113,7 +113,7 @@ class _Prover:
 
     def _own(self) -> Instruction | None:
         root = _plain(self.root)
-        if root not in self.reduces or plain_opcode(root.attributes["to_apply"]) != "or":
+        if root not in self.reduces or plain_opcode(root.to_apply) != "or":
             return None
         literal = root.operands[1].literal
         starts_false = literal is not None and literal.splat is not None and not literal.splat
@@ -160,12 +160,12 @@ class _Prover:
             yield frozenset((_Fact(one, wanted),))
 
     def _may_split(self, reduce: Instruction, wanted: bool) -> bool:
-        opcode = plain_opcode(reduce.attributes["to_apply"])
+        opcode = plain_opcode(reduce.to_apply)
         return len(reduce.operands) == 2 and opcode == ("and" if wanted else "or")
 
     def _reduced(self, one: Instruction, wanted: bool) -> Iterator[_Case]:
         if not self._may_split(one, wanted):
-            opcode = plain_opcode(one.attributes["to_apply"])
+            opcode = plain_opcode(one.to_apply)
             if opcode in ("and", "or"):
                 raise _Unprovable("it goes on only while all units do")
             raise _Unprovable(
@@ -194,7 +194,7 @@ class _Prover:
             reduce = reduce.operands[0]
         if right in self.asking or reduce.opcode != "reduce" or not self._is_uniform(right):
             raise _Unprovable(f"compare {one.name} compares what the units say")
-        opcode = plain_opcode(reduce.attributes["to_apply"])
+        opcode = plain_opcode(reduce.to_apply)
         if opcode == "add":
             yield from self._counted(one, reduce, right, direction, wanted)
             return
@@ -280,7 +280,7 @@ class _Prover:
             return said[one]
         if one.literal is not None and one.literal.splat is not None:
             return bool(one.literal.splat)
-        opcode = plain_opcode(one.attributes["to_apply"]) if one.opcode == "reduce" else one.opcode
+        opcode = plain_opcode(one.to_apply) if one.opcode == "reduce" else one.opcode
         if opcode in _VIEWS:
             return self._value(one.operands[0], said) if one.operands else None
         if opcode not in ("and", "not", "or") or not one.array.dtype.is_pred:

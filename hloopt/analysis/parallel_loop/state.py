@@ -9,7 +9,7 @@ from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.parallel_loop.edges import Names, leaf_count
 from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 
 __all__ = ["State"]
 
@@ -19,8 +19,8 @@ class State:
 
     def __init__(self, loop: Instruction) -> None:
         self.loop = loop
-        self.body: Computation = loop.attributes["body"]
-        self.condition: Computation = loop.attributes["condition"]
+        self.body = loop.body
+        self.condition = loop.condition
         self.parameter = self.body.parameters[0]
         self.count = leaf_count(self.parameter)
         self._inductions = Inductions(Loop(loop))

@@ -14,7 +14,7 @@ from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop, local_
 from hloopt.analysis.parallel_loop.thread_plan import IN_LOOPS, UNROLLED, ThreadPlan
 from hloopt.analysis.written_code import Writer
 from hloopt.analysis.written_ops import Ask, Block, Emission, Position, dot_positions
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import DotDims
 
 __all__ = ["code_problem", "thread_plan", "too_long"]
@@ -74,10 +74,8 @@ class _Trip(Writer):
         self.state = {one.number for one in parallel.carried if one.role in ("uniform", "owned")}
         self.unit = tuple(self.symbol(size - 1) for size in parallel.sizes)
         self.top = Block()
-        body: Computation = parallel.loop.attributes["body"]
-        condition: Computation = parallel.loop.attributes["condition"]
         if parallel.trips.kind != "known":
-            self._all((parallel.trips.own or condition.root, 0))
+            self._all((parallel.trips.own or parallel.loop.condition.root, 0))
         for value in plan.stored:
             self._all((value, 0))
             self.kept.add(value)
@@ -89,7 +87,7 @@ class _Trip(Writer):
                     self._all((place, 0))
                 self._all((carried.update.operands[1], 0), carried.axes)
             elif carried.role != "invariant":
-                self._all((body.root.operands[carried.number], 0), carried.axes)
+                self._all((parallel.loop.body.root.operands[carried.number], 0), carried.axes)
 
     def _all(self, node: Node, axes: Axes | None = None) -> None:
         """All elements of a value that a unit has."""

@@ -66,8 +66,7 @@ class LaneValues:
 
     @cached_property
     def _body(self) -> Computation:
-        body: Computation = self.parallel.loop.attributes["body"]
-        return body
+        return self.parallel.loop.body
 
     @cached_property
     def advanced(self) -> tuple[Carried, ...]:
@@ -85,7 +84,7 @@ class LaneValues:
             and one.number not in self._counters
             and one.local_elements == 1
         ]
-        root = self._body.root.operands
+        root = self.parallel.loop.body.root.operands
         while found:
             free = self._free({one.number for one in found})
             kept = [one for one in found if root[one.number] in free]
@@ -115,11 +114,14 @@ class LaneValues:
     def _free(self, states: set[int]) -> frozenset[Instruction]:
         known = self._counters | states
         found: set[Instruction] = set()
-        for instruction in self._body:
+        for instruction in self.parallel.loop.body:
             if not isinstance(instruction.shape, ArrayShape):
                 continue
             opcode, operands = instruction.opcode, instruction.operands
-            if opcode == "get-tuple-element" and operands[0] is self._body.parameters[0]:
+            if (
+                opcode == "get-tuple-element"
+                and operands[0] is self.parallel.loop.body.parameters[0]
+            ):
                 number = instruction.attributes["index"]
                 if self.parallel.carried[number].role == "invariant" or number in known:
                     found.add(instruction)
@@ -145,7 +147,7 @@ class LaneValues:
 
     def split(self, handed: frozenset[Instruction], lanes: int) -> LaneSplit:
         """Who computes the free values, where lanes hand some of them to each other."""
-        root = self._body.root
+        root = self.parallel.loop.body.root
         advanced = {one.number for one in self.advanced} if lanes > 1 and handed else set()
         following = {root.operands[number] for number in advanced}
         others = {one for at, one in enumerate(root.operands) if at not in advanced}
@@ -153,7 +155,7 @@ class LaneValues:
         asked: set[Instruction] = set()
         grouped: set[Instruction] = set()
         trip: set[Instruction] = set()
-        for instruction in reversed(list(self._body)):
+        for instruction in reversed(list(self.parallel.loop.body)):
             if instruction not in self.free:
                 continue
             users = [user for user in instruction.users if user is not root]
@@ -171,7 +173,7 @@ class LaneValues:
     def _worth(self) -> frozenset[Instruction]:
         costs: dict[Instruction, int] = {}
         plan = ThreadPlan(self.parallel)
-        for instruction in self._body:
+        for instruction in self.parallel.loop.body:
             if instruction in self.free:
                 below = sum(costs.get(operand, 0) for operand in instruction.operands)
                 own = plan.own_cost(instruction)

@@ -55,8 +55,7 @@ class ThreadPlan:
 
     @cached_property
     def _body(self) -> Computation:
-        body: Computation = self.parallel.loop.attributes["body"]
-        return body
+        return self.parallel.loop.body
 
     def local(self, node: Node) -> int:
         """Elements that a unit has of a value; of one that any unit can compute, what it asks for: one."""
@@ -78,7 +77,7 @@ class ThreadPlan:
         """
         found: list[Instruction] = []
         costs: dict[Instruction, int] = {}
-        for instruction in self._body:
+        for instruction in self.parallel.loop.body:
             cost = self._cost(instruction, costs)
             costs[instruction] = cost
             if self._is_worth(instruction, cost):
@@ -94,7 +93,7 @@ class ThreadPlan:
     def _costs(self) -> dict[Instruction, int]:
         costs: dict[Instruction, int] = {}
         stored = set(self.stored)
-        for instruction in self._body:
+        for instruction in self.parallel.loop.body:
             costs[instruction] = self._cost(instruction, costs)
             if instruction in stored:
                 costs[instruction] = 1
@@ -259,7 +258,7 @@ class ThreadPlan:
             for source in _sources(instruction):
                 end[source] = max(end.get(source, 0), at)
         for carried in self._changing:
-            for source in _sources_of(self._body.root.operands[carried.number]):
+            for source in _sources_of(self.parallel.loop.body.root.operands[carried.number]):
                 end[source] = len(order)
         changes = [0] * (len(order) + 2)
         for instruction, at in position.items():
@@ -287,7 +286,7 @@ class ThreadPlan:
     def _order(self) -> list[Instruction]:
         """What is computed in a trip, operands first, moved elements and constants left out."""
         found: dict[Instruction, None] = {}
-        pending = [(one, False) for one in reversed(self._body.root.operands)]
+        pending = [(one, False) for one in reversed(self.parallel.loop.body.root.operands)]
         seen: set[Instruction] = set()
         while pending:
             instruction, done = pending.pop()
@@ -304,7 +303,11 @@ class ThreadPlan:
     def inner(self) -> tuple[ThreadPlan, ...]:
         """The loops of the body."""
         nested = self.parallel.nested
-        return tuple(ThreadPlan(nested[one], self.unrolled) for one in self._body if one in nested)
+        return tuple(
+            ThreadPlan(nested[one], self.unrolled)
+            for one in self.parallel.loop.body
+            if one in nested
+        )
 
 
 _POINTERS: Final = 16

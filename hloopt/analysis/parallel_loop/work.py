@@ -164,7 +164,7 @@ class _Trial:
             for source, target in reversed(pairs):
                 ask(source, inner[target[1]] if inner else found[target])
             if one.opcode == "while":
-                ask((one.attributes["condition"].root, 0), max(inner.values(), default=1.0))
+                ask((one.condition.root, 0), max(inner.values(), default=1.0))
             elif one.opcode == "conditional":
                 ask((one.operands[0], 0), 1.0)
             if pairs:

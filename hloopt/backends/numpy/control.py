@@ -72,7 +72,7 @@ def add_while(
 
     They are copied before the first trip unless this loop is the last to need them.
     """
-    body = compiler.line(instruction.attributes["body"], counted=counted)
+    body = compiler.line(instruction.body, counted=counted)
 
     def stuck(trips: int) -> None:
         check_progress(instruction, trips, alone=compiler.participant.count == 1)
@@ -87,7 +87,7 @@ def add_while(
             builder, instruction, operands, in_place, writes=blocked.written, choose=choose
         )
     compiler.cut(body, looped=True)
-    condition = compiler.cut(compiler.line(instruction.attributes["condition"], counted=counted))
+    condition = compiler.cut(compiler.line(instruction.condition, counted=counted))
     writes = _give_away(body, len(body.inputs))
     from hloopt.analysis.trip_count import trip_count
 

@@ -223,7 +223,7 @@ class BlockedLoop:
 
     def _whole(self, reduce: Instruction, parts: Sequence[Any]) -> Any:
         """The parts of all blocks in their order; each began with what adds nothing."""
-        region, kind = reduce.attributes["to_apply"], reduce.array.dtype
+        region, kind = reduce.to_apply, reduce.array.dtype
         name = combiner(region)
         assert name is not None
         first = self._context.round(identity(name, kind), kind)

@@ -167,7 +167,7 @@ def _problem(reduce: Instruction) -> str:
     """Why parts of a reduce cannot be put together as if they were one."""
     if not isinstance(reduce.shape, ArrayShape):
         return f"reduce {reduce.name} has a tuple for its result"
-    name = combiner(reduce.attributes["to_apply"])
+    name = combiner(reduce.to_apply)
     if name in IDEMPOTENT:
         return ""
     if name not in _ONCE:

@@ -250,8 +250,8 @@ class BlockLoop:
         places = self.e.places
         loop = trip.loop
         states = (
-            loop.attributes["body"].parameters[0],
-            loop.attributes["condition"].parameters[0],
+            loop.body.parameters[0],
+            loop.condition.parameters[0],
         )
         around = self.frame(trip.path)
         fixed = frozenset(symbols_of(self.unit))
@@ -459,7 +459,7 @@ class BlockLoop:
     ) -> None:
         """Let the registers of a slot be known at its index."""
         loop = trip.loop
-        body = loop.attributes["body"].parameters[0]
+        body = loop.body.parameters[0]
         for state in trip.states:
             registers = running.registers.get(state.number)
             if registers is not None and self.flow.local(state.value) == dims:

@@ -47,7 +47,7 @@ def rank_sort(block: BlockLoop, item: Item) -> None:
 def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: Var) -> Asking:
     """``rank`` is how many elements belong before the one at ``index``."""
     e, sort = block.e, item.instruction
-    comparator = sort.attributes["to_apply"]
+    comparator = sort.to_apply
     own = yield from each(At(operand, tuple(index)) for operand in sort.operands)
     loop, other = e.loop(sort.operands[0].array.dims[along], "other")
     with e.within(loop):

@@ -12,7 +12,7 @@ from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Frame, Place
 from hloopt.codegen.loops.places import Counted, Turning
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Select, Var, as_expr
 from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.types import INT, LONG, Type
@@ -147,9 +147,8 @@ def _holds(kind: DType, value: int) -> bool:
 
 def _starts(loop: Instruction) -> Iterator[Instruction]:
     """Scalars at which slices of the body start."""
-    body: Computation = loop.attributes["body"]
     seen = set()
-    for instruction in body:
+    for instruction in loop.body:
         first = _STARTS.get(instruction.opcode)
         for operand in instruction.operands[first:] if first is not None else ():
             if operand not in seen and not operand.array.rank and operand.opcode != "constant":

@@ -18,7 +18,7 @@ from hloopt.codegen.loops.lanes import Group, Lanes
 from hloopt.codegen.loops.places import Kept, Outside, full_index, kept_in, local_indices
 from hloopt.codegen.scalars import literal
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import TRUE, Array, Element, Expr, Select, Var, eq
 from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.statements import Declare
@@ -53,8 +53,8 @@ class Running:
     def __post_init__(self) -> None:
         self.frame = Frame({})
         self.trip = Index(0)
-        self.body: Computation = self.loop.loop.attributes["body"]
-        self.condition: Computation = self.loop.loop.attributes["condition"]
+        self.body = self.loop.loop.body
+        self.condition = self.loop.loop.condition
         self.counting = Counting(self.loop, self.e.loads.index_type)
         self.e.owned.update(self.loop.owned)
         self.e.loops.update(self.loop.nested)
