@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
@@ -39,7 +38,7 @@ class Verdict:
 
 def judge(loop: Instruction, target: Target) -> Verdict:
     """Ask both ways about a loop."""
-    found = tuple(_without_parts_of_bytes(way) for way in ways(loop, target))
+    found = ways(loop, target)
     if any(not way.problem for way in found):
         return Verdict(found, ALLOWED)
     # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
@@ -48,18 +47,6 @@ def judge(loop: Instruction, target: Target) -> Verdict:
 
 def _is_token(leaf: Shape) -> bool:
     return isinstance(leaf, ArrayShape) and not leaf.dtype.is_array
-
-
-def _without_parts_of_bytes(way: Way) -> Way:
-    """A way with its problem: threads that write neighbouring elements may not share a byte."""
-    for carried in way.parallel.carried if not way.problem else ():
-        if carried.role != "invariant" and carried.shape.dtype.bits < 8:
-            words = (
-                f"elements of {carried.shape.dtype.name}, as element {carried.number} of the state has"
-                " them, share bytes with their neighbours"
-            )
-            return replace(way, problem=words, code="op")
-    return way
 
 
 def trips_text(parallel: ParallelLoop) -> str:

@@ -12,7 +12,7 @@ from hloopt.analysis.parallel_loop.edges import Value, graph_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import Axes, ParallelLoop, Trips, Way
-from hloopt.analysis.parallel_loop.thread_code import too_long
+from hloopt.analysis.parallel_loop.thread_code import kernel_problem, too_long
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
 from hloopt.ops.traits import LIBRARY
@@ -32,14 +32,9 @@ _UNABLE = LIBRARY | {"scan", "topk"}
 def block_way(loop: Instruction, target: Target) -> Way:
     """How a ``while`` would run by a block for each unit."""
     parallel = block_loop(loop)
-    if parallel.obstacle is not None:
-        return Way("block", parallel, parallel.obstacle.words, code="op")
-    problem = _op_problem(loop)
+    problem = kernel_problem(parallel, _op_problem, ", a block has one")
     if problem:
-        return Way("block", parallel, problem, code="op")
-    if parallel.trips.kind == "gathered" and parallel.units > 1:
-        words = f"the condition of {loop.name} reads all {parallel.units} units, a block has one"
-        return Way("block", parallel, words, code="gathered-condition")
+        return Way("block", parallel, **problem)
     if target.threads_per_block < WARP_SIZE:
         return Way("block", parallel, f"{target.name} has no blocks of threads", code="op")
     threads = block_threads(parallel, target)

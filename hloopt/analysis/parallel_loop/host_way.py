@@ -6,13 +6,18 @@ the first trip to the last.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import ParallelLoop, Way
-from hloopt.analysis.parallel_loop.thread_code import code_problem, thread_plan
+from hloopt.analysis.parallel_loop.thread_code import (
+    code_problem,
+    kernel_problem,
+    not_elemental,
+    part_bytes,
+    size_problem,
+    thread_plan,
+)
 from hloopt.ir import Instruction
 
 __all__ = ["LANES", "MOST_BLOCK_BYTES", "block_units", "host_way", "unit_bytes"]
@@ -42,41 +47,18 @@ MOST_PART_BYTES: Final = 1 << 28
 def host_way(loop: Instruction) -> Way:
     """How a ``while`` would run by blocks of units."""
     parallel = parallel_loop(loop, collect=True)
-    way = Way("thread", parallel)
-    if parallel.obstacle is not None:
-        return replace(way, problem=parallel.obstacle.words, code="op")
-    unable = first_not_elemental((loop,), loops=True)
-    if unable is not None:
-        words = f"{unable.opcode} {unable.name} is nothing that a thread computes alone"
-        return replace(way, problem=words, code="op")
-    if not parallel.units:
-        words = "it has no units: a dimension along its axes is empty"
-        return replace(way, problem=words, code="op")
-    for carried in parallel.carried:
-        if carried.role != "invariant" and carried.shape.dtype.bits < 8:
-            words = f"elements of {carried.shape.dtype.name} share bytes with their neighbours"
-            return replace(way, problem=words, code="op")
-    if parallel.trips.kind == "gathered" and parallel.units > 1:
-        words = f"the condition of {loop.name} reads all {parallel.units} units"
-        return replace(way, problem=words, code="gathered-condition")
-    for reduce in parallel.collected:
-        if reduce.array.dtype.is_complex:
-            words = f"parts of {reduce.name} are complex numbers, which nothing puts together"
-            return replace(way, problem=words, code="op")
-    too_long = code_problem(thread_plan(parallel))
-    if too_long:
-        return replace(way, **too_long)
-    sizes = (
-        (unit_bytes(parallel) * block_units(parallel), MOST_BLOCK_BYTES, "a block takes"),
-        (_part_bytes(parallel), MOST_PART_BYTES, "its blocks leave of reduces over units"),
-    )
-    for actual, limit, what in sizes:
-        if actual > limit:
-            because = f": {parallel.mixing[0].words}" if parallel.mixing else ""
-            words = f"{what} {actual} bytes, {limit} at most{because}"
-            code = "mixes" if parallel.mixing else "state-too-large"
-            return replace(way, problem=words, code=code, limit=limit, actual=actual)
-    return way
+    problem = kernel_problem(parallel, not_elemental)
+    mixed = next((one for one in parallel.collected if one.array.dtype.is_complex), None)
+    if not problem and mixed is not None:
+        words = f"parts of {mixed.name} are complex numbers, which nothing puts together"
+        problem = {"problem": words, "code": "op"}
+    if not problem:
+        size = block_units(parallel)
+        block = unit_bytes(parallel) * size, MOST_BLOCK_BYTES, "a block takes {} bytes, {} at most"
+        words = "its blocks leave of reduces over units {} bytes, {} at most"
+        left = part_bytes(parallel, -(-parallel.units // size)), MOST_PART_BYTES, words
+        problem = code_problem(thread_plan(parallel)) or size_problem(parallel, block, left)
+    return Way("thread", parallel, **problem)
 
 
 def unit_bytes(parallel: ParallelLoop) -> int:
@@ -100,12 +82,3 @@ def block_units(parallel: ParallelLoop) -> int:
         if units % size == 0:
             return size
     return most
-
-
-def _part_bytes(parallel: ParallelLoop) -> int:
-    blocks = -(-parallel.units // block_units(parallel))
-    trips = parallel.trips.count or 0
-    return sum(
-        trips * blocks * reduce.array.elements * max(reduce.array.dtype.bits // 8, 4)
-        for reduce in parallel.collected
-    )

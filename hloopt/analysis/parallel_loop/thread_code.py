@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW, executed_instructions
+from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop, local_dims
@@ -17,7 +18,15 @@ from hloopt.analysis.written_ops import Ask, Block, Emission, Position, dot_posi
 from hloopt.ir import Instruction
 from hloopt.types import DotDims
 
-__all__ = ["code_problem", "thread_plan", "too_long"]
+__all__ = [
+    "code_problem",
+    "kernel_problem",
+    "not_elemental",
+    "part_bytes",
+    "size_problem",
+    "thread_plan",
+    "too_long",
+]
 
 _LINE_BYTES: Final = 57
 """Of a line that is counted, with its share of what stands around it.
@@ -38,6 +47,67 @@ def thread_plan(parallel: ParallelLoop) -> ThreadPlan:
         if unrolled == 1 or _code_bytes(plan, most) <= most:
             return plan
         unrolled //= 2
+
+
+def kernel_problem(
+    parallel: ParallelLoop, unable: Callable[[Instruction], str], holder: str = ""
+) -> dict[str, Any]:
+    """Why no kernel runs a loop, as fields of ``Way``; nothing where one may.
+
+    ``unable`` says what of its ops no kernel of this kind computes; ``holder`` what has one work item.
+    """
+    loop, units = parallel.loop, parallel.units
+    if parallel.obstacle is not None:
+        return {"problem": parallel.obstacle.words, "code": "op"}
+    words = unable(loop)
+    if not (words or units):
+        words = "it has no units: a dimension along its axes is empty"
+    for carried in parallel.carried:
+        kind = carried.shape.dtype
+        if not words and carried.role != "invariant" and kind.bits < 8:
+            words = (
+                f"elements of {kind.name}, as element {carried.number} of the state has them, share bytes"
+                " with their neighbours"
+            )
+    if words:
+        return {"problem": words, "code": "op"}
+    if parallel.trips.kind == "gathered" and units > 1:
+        words = f"the condition of {loop.name} reads all {units} units{holder}"
+        return {"problem": words, "code": "gathered-condition"}
+    return {}
+
+
+def not_elemental(loop: Instruction) -> str:
+    """What of a loop a thread cannot compute alone; empty where it can."""
+    unable = first_not_elemental((loop,), loops=True)
+    if unable is None:
+        return ""
+    return f"{unable.opcode} {unable.name} is nothing that a thread computes alone"
+
+
+def size_problem(parallel: ParallelLoop, *sizes: tuple[int, int, str]) -> dict[str, Any]:
+    """The first of ``sizes`` beyond its limit, as fields of ``Way``: what it takes, the limit, words for both.
+
+    The first instruction that mixes what might have been units makes a unit that large.
+    """
+    for actual, limit, words in sizes:
+        if actual > limit:
+            because = f": {parallel.mixing[0].words}" if parallel.mixing else ""
+            code = "mixes" if parallel.mixing else "state-too-large"
+            words = words.format(actual, limit) + because
+            return {"problem": words, "code": code, "limit": limit, "actual": actual}
+    return {}
+
+
+def part_bytes(parallel: ParallelLoop, groups: int) -> int:
+    """What so many groups of units leave of collected reduces until the loop is done."""
+    return sum(
+        (parallel.trips.count or 0)
+        * groups
+        * reduce.array.elements
+        * max(reduce.array.dtype.bits // 8, 4)
+        for reduce in parallel.collected
+    )
 
 
 def code_problem(plan: ThreadPlan) -> dict[str, Any]:

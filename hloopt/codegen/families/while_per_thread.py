@@ -36,7 +36,6 @@ __all__ = ["EMITTERS", "Unit"]
 def emit(f: FunctionWriter) -> None:
     """Each thread: the state in registers from the first trip to the last, streams stored as they come."""
     loop = thread_loop(f.region)
-    assert loop is not None
     f.elements.unrolled = thread_plan(loop.parallel).unrolled
     if f.launch.function == FINISH:
         _finish(f, loop)

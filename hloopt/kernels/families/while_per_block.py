@@ -47,9 +47,6 @@ def _fits(site: Site) -> Verdict:
     way = block_way(fused.loop, site.target)
     if way.problem:
         return NO(way.problem)
-    for result in site.region.results:
-        if result.shape.dtype.bits < 8:
-            return NO(f"elements of {result.shape.dtype.name} share bytes with their neighbours")
     units, most = way.parallel.units, site.target.grid_limit[0]
     if units > most:
         return NO(f"{units} units, a grid has at most {most} blocks")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
@@ -32,7 +33,9 @@ __all__ = [
     "KERNELS",
     "ThreadLoop",
     "lanes_of",
+    "loop_launches",
     "needs_whole_warps",
+    "runs_alone",
     "thread_loop",
 ]
 
@@ -59,11 +62,58 @@ class ThreadLoop:
         update = self.parallel.carried[number].update
         return update is not None and writes_all(self.parallel, update)
 
+    @property
+    def collected(self) -> tuple[Instruction, ...]:
+        """The reduces of which parts are put together after the loop."""
+        return self.parallel.collected if self.parallel.trips.count else ()
 
-def thread_loop(region: Region) -> ThreadLoop | None:
-    """The loop that a region is; None where it is none."""
+
+def thread_loop(region: Region) -> ThreadLoop:
+    """The loop that a region is."""
     fused = fused_loop(region.instruction)
-    return ThreadLoop(fused, parallel_loop(fused.loop, collect=True)) if fused is not None else None
+    assert fused is not None, "a fusion of one loop"
+    return ThreadLoop(fused, parallel_loop(fused.loop, collect=True))
+
+
+def runs_alone(site: Site, way_of: Callable[[Instruction], Way]) -> Verdict:
+    """Whether a region is a loop that fits, and each element of it can be computed by itself."""
+    fused = fused_loop(site.region.instruction)
+    if fused is None:
+        return NO("it is not the fusion of one loop")
+    way = way_of(fused.loop)
+    problem = way.problem or elemental_problem(site.region, loops=True)
+    return NO(problem) if problem else YES(f"{way.parallel.units} units run by themselves")
+
+
+def loop_launches(
+    site: Site, loop: ThreadLoop, parts: int, run: tuple[int, int], finish: tuple[int, int]
+) -> tuple[tuple[Launch, ...], tuple[Scratch, ...]]:
+    """The launch of a loop, and where reduces are collected one that puts together the parts, with their room.
+
+    ``parts`` are left of each reduce in a trip; ``run`` and ``finish`` are blocks and threads of the launches.
+    """
+    trips = loop.parallel.trips.count or 0
+    scratch = []
+    for reduce in loop.collected:
+        (kind,) = accumulator_types(reduce)
+        scratch.append(Scratch(kind.name, trips * reduce.array.elements * parts))
+    later: list[int] = []
+    now: list[int] = []
+    for number, result in enumerate(site.region.results):
+        if result.shape.elements:
+            update = loop.parallel.carried[loop.fused.results[number]].update
+            (later if scratch and update in loop.parallel.after else now).append(number)
+    # What no trip writes of a result of the second launch, the first one does.
+    left = [number for number in later if not loop.covers(loop.fused.results[number])]
+    read = operands_read(site.region)
+    places = [Place("scratch", number) for number in range(len(scratch))]
+    given = [Argument(place, "out") for place in places]
+    first = Launch.linear("", *run, (*read, *written(now), *written(left, partial=True), *given))
+    if not scratch:
+        return (first,), ()
+    given = [Argument(place, "in") for place in places]
+    given += [Argument(Place("result", one), "out", partial=one in left) for one in later]
+    return (first, Launch.linear(FINISH, *finish, (*read, *given))), tuple(scratch)
 
 
 def lanes_of(tile: Tile) -> int:
@@ -76,30 +126,12 @@ def needs_whole_warps(loop: ThreadLoop, lanes: int) -> bool:
     return bool(loop.parallel.collected or lanes > 1 or LaneValues(loop.parallel).handed(lanes))
 
 
-def _way(site: Site) -> Way | None:
-    fused = fused_loop(site.region.instruction)
-    return thread_way(fused.loop, site.target) if fused is not None else None
-
-
 def _fits(site: Site) -> Verdict:
-    way = _way(site)
-    if way is None:
-        return NO("it is not the fusion of one loop")
-    if way.problem:
-        return NO(way.problem)
-    if not way.parallel.units:
-        return NO("it has no units: a dimension along its axes is empty")
-    for result in site.region.results:
-        if result.shape.dtype.bits < 8:
-            return NO(f"elements of {result.shape.dtype.name} share bytes with their neighbours")
-    problem = elemental_problem(site.region, loops=True)
-    return NO(problem) if problem else YES(f"{way.parallel.units} units run by themselves")
+    return runs_alone(site, lambda loop: thread_way(loop, site.target))
 
 
 def _wanted(site: Site) -> Verdict:
-    fused = fused_loop(site.region.instruction)
-    assert fused is not None
-    found = ways(fused.loop, site.target)
+    found = ways(thread_loop(site.region).parallel.loop, site.target)
     best = better_way(found, site.target) if site.target.has_threads else None
     if best is None or best[0].kind == "thread":
         return YES("no unit waits for another one")
@@ -111,7 +143,6 @@ def _wanted(site: Site) -> Verdict:
 
 def _tile(site: Site) -> Tile:
     loop = thread_loop(site.region)
-    assert loop is not None
     lanes = best_lanes(thread_way(loop.parallel.loop, site.target), site.target)
     # Few units are spread over all cores: warps on one core would share what it can do.
     spread = -(-loop.parallel.units * lanes // max(site.target.cores, 1))
@@ -121,7 +152,6 @@ def _tile(site: Site) -> Tile:
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     loop = thread_loop(site.region)
-    assert loop is not None
     lanes = lanes_of(tile)
     _check_lanes(loop, lanes)
     if tile["vector"] != 1:
@@ -129,47 +159,14 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             f"while-per-thread: vector={tile['vector']}; a thread has one unit at a time, 1"
         )
     units = loop.parallel.units * lanes
-    collected = loop.parallel.collected if loop.parallel.trips.count else ()
     blocks, threads = own_threads(site, units, tile)
     if needs_whole_warps(loop, lanes):
         blocks = _whole_warps(units, threads)
-    read = operands_read(site.region)
-    scratch = tuple(_parts(loop, reduce) for reduce in collected)
-    places = [Place("scratch", number) for number in range(len(scratch))]
-    later: list[int] = []
-    now: list[int] = []
-    for number, result in enumerate(site.region.results):
-        if result.shape.elements:
-            element = loop.parallel.carried[loop.fused.results[number]]
-            (later if collected and element.update in loop.parallel.after else now).append(number)
-    # What no trip writes of a result of the second launch, the first one does.
-    left = [number for number in later if not loop.covers(loop.fused.results[number])]
-    first = Launch.linear(
-        "",
-        blocks,
-        threads,
-        (
-            *read,
-            *written(now),
-            *written(left, partial=True),
-            *(Argument(place, "out") for place in places),
-        ),
+    finish = -(-(loop.parallel.trips.count or 0) // (FINISH_THREADS // WARP_SIZE)), FINISH_THREADS
+    warps = -(-loop.parallel.units // WARP_SIZE)
+    return KernelSpec(
+        "while-per-thread", tile, *loop_launches(site, loop, warps, (blocks, threads), finish)
     )
-    if not collected:
-        return KernelSpec("while-per-thread", tile, (first,))
-    trips = loop.parallel.trips.count or 0
-    warps = FINISH_THREADS // WARP_SIZE
-    second = Launch.linear(
-        FINISH,
-        -(-trips // warps),
-        FINISH_THREADS,
-        (
-            *read,
-            *(Argument(place, "in") for place in places),
-            *(Argument(Place("result", number), "out", partial=number in left) for number in later),
-        ),
-    )
-    return KernelSpec("while-per-thread", tile, (first, second), scratch)
 
 
 def _check_lanes(loop: ThreadLoop, lanes: int) -> None:
@@ -192,13 +189,6 @@ def _whole_warps(units: int, threads: int) -> int:
             " values"
         )
     return -(-units // threads)
-
-
-def _parts(loop: ThreadLoop, reduce: Instruction) -> Scratch:
-    """A part for each trip, element of the result, and warp that has a unit."""
-    (kind,) = accumulator_types(reduce)
-    warps = -(-loop.parallel.units // WARP_SIZE)
-    return Scratch(kind.name, (loop.parallel.trips.count or 0) * reduce.array.elements * warps)
 
 
 KERNELS = (

@@ -10,7 +10,6 @@ from hloopt.backends.native.codegen.families.gemm import every_task
 from hloopt.backends.native.codegen.lanes import across, for_lanes
 from hloopt.backends.native.codegen.nest import BEGIN, END, least
 from hloopt.backends.native.kernels.while_loop import (
-    FINISH,
     FINISH_TRIPS,
     blocks_of,
     part_place,
@@ -27,14 +26,13 @@ from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Select, as_expr
 from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.types import INT, LONG
-from hloopt.kernels.families.while_per_thread import ThreadLoop, thread_loop
+from hloopt.kernels.families.while_per_thread import FINISH, ThreadLoop, thread_loop
 
 __all__ = ["EMITTERS"]
 
 
 def _emit(f: FunctionWriter) -> None:
     loop = thread_loop(f.region)
-    assert loop is not None
     f.elements.unrolled = thread_plan(loop.parallel).unrolled
     f.elements.reads_ahead = False
     if f.launch.function == FINISH:
