@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from math import prod
 
 from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
+from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes, Carried, local_dims, parallel_loop
 from hloopt.analysis.parallel_loop.block_stages import (
     BlockPlan,
@@ -27,7 +28,7 @@ from hloopt.codegen.emission import Emission, Frame, Place
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import Counting
-from hloopt.codegen.loops.places import Kept, Outside, full_index
+from hloopt.codegen.loops.places import Kept, Outside, full_index, place_state
 from hloopt.codegen.loops.sharing import Shared, Threads
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.writer import FunctionWriter
@@ -40,19 +41,24 @@ from hloopt.kernel_ir.types import INT, Type
 
 __all__ = ["BlockLoop"]
 
-Stream = Callable[[State, Frame], "tuple[Axes, Callable[[tuple[Index, ...], Expr], None]] | None"]
+Store = Callable[[tuple[Index, ...], Expr], None]
+"""What stores an element at an index."""
+
+Stream = Callable[[State, Frame], "tuple[Axes, Store] | None"]
 """Where the updates of a streamed element go: their axes, and what stores the one at an index."""
 
 
 @dataclass(eq=False)
 class _Work:
-    """Elements that a stage computes: of what, at which axes, and what becomes of each."""
+    """Elements that a stage computes: of what, at which axes, and where each goes.
+
+    ``to`` are registers, shared memory, or a function that stores the one at an index.
+    """
 
     value: Value
     axes: Axes
     dims: tuple[int, ...]
-    store: Callable[[int, Index, tuple[Index, ...], Expr], None]
-    is_register: bool = False
+    to: Array | Shared | Store
     guard: tuple[Expr, ...] = ()
 
 
@@ -192,8 +198,7 @@ class BlockLoop:
         running = self.running[(), self.plan.parallel.loop]
         affine = running.counting.variables.get(carried.number)
         if affine is not None:
-            after = affine.at(self.plan.parallel.trips.count or 0)
-            return literal(after, carried.shape.dtype)
+            return _last(running.counting, carried.number, affine)
         register = running.registers.get(carried.number)
         if register is not None:
             return register[slot]
@@ -231,8 +236,7 @@ class BlockLoop:
                 array = self.arrays[state.value]
                 self.arrays[state.value] = Shared(array.memory, array.kind, dims, axes, now)
                 running.places[state.number] = self.arrays[state.value]
-            store = self._storing(state, running, is_first=True)
-            work.append(_Work(first, axes, dims, store, state.kind == "registers"))
+            work.append(_Work(first, axes, dims, self._target(state, running)))
         self._compute(work)
         if self.plan.trip is not trip or work:
             self.barrier()
@@ -246,34 +250,25 @@ class BlockLoop:
                 yield state
 
     def _place(self, trip: Trip, running: _Running, section: Scope) -> None:
-        """Tell where the state is for who asks in body and condition, and for who asks for the loop."""
-        places = self.e.places
-        loop = trip.loop
-        states = (
-            loop.body.parameters[0],
-            loop.condition.parameters[0],
-        )
+        """Say where the state is when it is asked for in body and condition, or as the loop's result."""
+        e, loop, counting = self.e, trip.loop, running.counting
         around = self.frame(trip.path)
         fixed = frozenset(symbols_of(self.unit))
+
+        def known(number: int, place: Place, after: Place) -> None:
+            place_state(e, running.frame, loop, number, place)
+            if trip.path:
+                e.places[around, loop, number] = after
+
         budget = [HOISTED]
         for number in self.flow.invariant(loop):
             outside = Outside(loop.operands[0], number, around, section, fixed, budget)
-            for state in states:
-                places[running.frame, state, number] = outside
-            if trip.path:
-                places[around, loop, number] = Outside(
-                    loop.operands[0], number, around, section, fixed, [0]
-                )
+            known(number, outside, replace(outside, budget=[0]))
         for number, place in running.places.items():
-            for state in states:
-                places[running.frame, state, number] = place
-            if trip.path:
-                places[around, loop, number] = place
+            known(number, place, place)
         if trip.path:
-            count = running.counting.loop.trips.count or 0
-            for number, affine in running.counting.variables.items():
-                kind = running.counting.loop.carried[number].shape.dtype
-                places[around, loop, number] = _Known(literal(affine.at(count), kind))
+            for number, affine in counting.variables.items():
+                e.places[around, loop, number] = _Known(_last(counting, number, affine))
 
     # ---- a trip -------------------------------------------------------------------------------------
 
@@ -306,9 +301,7 @@ class BlockLoop:
         items = trip.at(stage)
         work = [self._map(trip, item, value) for item in items for value in self._mapped(item)]
         for state in trip.states:
-            if state.stage != stage or state.alias:
-                continue
-            if state.kind == "streamed":
+            if state.stage == stage and state.kind == "streamed":
                 work += self._update(state, running)
         for state in self._kept(trip, running):
             if state.stage != stage or state.alias:
@@ -323,10 +316,10 @@ class BlockLoop:
                 # All next ones are computed before any is set: one may be what another was.
                 scalars.append((place.place(()), self.e.scope.declare(kind, value, "next")))
             else:
-                dims = self.flow.local(state.value)
-                store = self._storing(state, running, is_first=False)
-                is_register = state.kind == "registers"
-                work.append(_Work(state.next, axes, dims, store, is_register))
+                target = self._target(state, running)
+                if isinstance(target, Shared) and state.kind == "double":
+                    target = target.other()
+                work.append(_Work(state.next, axes, self.flow.local(state.value), target))
         self._compute(work, trip, running)
         for item in items:
             around = self.e.scope.section(shared=False)
@@ -358,13 +351,8 @@ class BlockLoop:
         alias = next((state for state in trip.states if state.alias and state.next == value), None)
         if alias is not None:
             self.arrays[value] = self.arrays[alias.value].other()
-        array = self.arrays[value]
-
-        def store(slot: int, local: Index, index: tuple[Index, ...], name: Expr) -> None:
-            self.e.scope.set(array.at(local), name)
-
         axes, dims = self.flow.axes(value), self.flow.local(value)
-        return _Work(value, axes, dims, store, guard=self._guard(item))
+        return _Work(value, axes, dims, self.arrays[value], self._guard(item))
 
     def _known(self, item: Item) -> None:
         """From now on an item's values are read where they are stored."""
@@ -376,38 +364,15 @@ class BlockLoop:
                 key = self.frame(value.path), value.instruction, value.leaf
                 self.e.places[key] = array
 
-    def _storing(
-        self, state: State, running: _Running, *, is_first: bool
-    ) -> Callable[[int, Index, tuple[Index, ...], Expr], None]:
-        e = self.e
-        if state.kind == "registers":
-            registers = running.registers[state.number]
-
-            def keep(slot: int, local: Index, index: tuple[Index, ...], value: Expr) -> None:
-                e.scope.set(registers[slot], value)
-
-            return keep
-        array = self.arrays[state.value]
-        target = array.other() if state.kind == "double" and not is_first else array
-
-        def store(slot: int, local: Index, index: tuple[Index, ...], value: Expr) -> None:
-            e.scope.set(target.at(local), value)
-
-        return store
+    def _target(self, state: State, running: _Running) -> Array | Shared:
+        """Where an element of the state is kept: registers, or the copy in shared memory that is read."""
+        return running.registers.get(state.number) or self.arrays[state.value]
 
     def _update(self, state: State, running: _Running) -> Iterable[_Work]:
-        if self.stream is None:
-            return
-        found = self.stream(state, running.frame)
-        if found is None:
-            return
-        axes, put = found
-        dims = local_dims(state.next.shape, axes)
-
-        def store(slot: int, local: Index, index: tuple[Index, ...], value: Expr) -> None:
-            put(index, value)
-
-        yield _Work(state.next, axes, dims, store)
+        found = self.stream(state, running.frame) if self.stream is not None else None
+        if found is not None:
+            axes, put = found
+            yield _Work(state.next, axes, local_dims(state.next.shape, axes), put)
 
     # ---- elements -----------------------------------------------------------------------------------
 
@@ -438,13 +403,15 @@ class BlockLoop:
                 names.append((one, index, self.value(one.value, index)))
             # A name may be a register that is set here.
             names = [(one, index, self._copied(one, name, names)) for one, index, name in names]
-            for one, index, name in names:
-                if one.is_register:
-                    one.store(slot, local, index, name)
-            with self.e.when(*tests):
+            for one, _, name in names:
+                if isinstance(one.to, Array):
+                    self.e.scope.set(one.to[slot], name)
+            with self.e.when(*tests) as block:
                 for one, index, name in names:
-                    if not one.is_register:
-                        one.store(slot, local, index, name)
+                    if isinstance(one.to, Shared):
+                        block.set(one.to.at(local), name)
+                    elif not isinstance(one.to, Array):
+                        one.to(index, name)
 
     def _copied(
         self, one: _Work, name: Expr, others: Sequence[tuple[_Work, tuple[Index, ...], Expr]]
@@ -466,6 +433,12 @@ class BlockLoop:
                 index = self.index(state.value, local)
                 with self.inside(running.frame):
                     self.e.remember(body, index, state.number, registers[slot])
+
+
+def _last(counting: Counting, number: int, affine: Affine) -> Expr:
+    """What a number of the trip is after the last one."""
+    after = affine.at(counting.loop.trips.count or 0)
+    return literal(after, counting.loop.carried[number].shape.dtype)
 
 
 @dataclass(frozen=True)

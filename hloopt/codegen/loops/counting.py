@@ -9,8 +9,8 @@ from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Frame, Place
-from hloopt.codegen.loops.places import Counted, Turning
+from hloopt.codegen.emission import Frame
+from hloopt.codegen.loops.places import Counted, Turning, place_state
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Select, Var, as_expr
@@ -62,34 +62,31 @@ class Counting:
 
     def trips(self, e: Elements, count: int) -> tuple[Scope, Index]:
         """Begin a loop that counts by the first number that goes up by one: its block, and the trip."""
-        first = next((one.first for one in self.variables.values() if one.step == 1), 0)
-        kind = e.loads.index_type if first + count < 1 << self.bits else LONG
-        block, counter = e.scope.loop(first, first + count, "trip", kind)
+        block, counter, first = self._loop(e, count, "trip")
         return block, Symbol(counter.name, first, first + count - 1).index - first
 
     def groups(self, e: Elements, count: int, width: int) -> Groups:
         """Begin a loop over groups of ``width`` trips."""
+        block, group, first = self._loop(e, count, "group", width)
+        return Groups(block, group, first, count, width)
+
+    def _loop(self, e: Elements, count: int, hint: str, width: int = 0) -> tuple[Scope, Var, int]:
         first = next((one.first for one in self.variables.values() if one.step == 1), 0)
         kind = e.loads.index_type if first + count + width < 1 << self.bits else LONG
-        block, group = e.scope.loop(first, first + count, "group", kind, width)
-        return Groups(block, group, first, count, width)
+        return *e.scope.loop(first, first + count, hint, kind, width or 1), first
 
     def place(self, e: Elements, frame: Frame, trip: Index) -> None:
         """Tell what stands for the numbers of a trip."""
         for number, found in self.variables.items():
-            self._place(e, frame, number, Counted(trip * found.step + found.first, found.dtype))
+            place = Counted(trip * found.step + found.first, found.dtype)
+            place_state(e, frame, self.loop.loop, number, place)
         for start, found in self.starts.items():
             e.places[frame, start, 0] = Counted(trip * found.step + found.first, found.dtype)
 
     def place_turning(self, e: Elements, frame: Frame, trip: Index) -> None:
         """The same for numbers that go round, for who knows the trip and has no state."""
         for number, found in self.turning.items():
-            self._place(e, frame, number, Turning(trip, found))
-
-    def _place(self, e: Elements, frame: Frame, number: int, place: Place) -> None:
-        attributes = self.loop.loop.attributes
-        for computation in (attributes["body"], attributes["condition"]):
-            e.places[frame, computation.parameters[0], number] = place
+            place_state(e, frame, self.loop.loop, number, Turning(trip, found))
 
 
 @dataclass(frozen=True, slots=True)

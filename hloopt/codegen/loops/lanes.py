@@ -10,6 +10,7 @@ from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Frame, Place
+from hloopt.codegen.loops.places import place_state
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Cast, Expr
@@ -52,7 +53,7 @@ class Group:
     lines  before the first of the trips
     head   at the beginning of each of them
     turn   its number among them
-    states the parameters that are the state
+    loop   whose trips they are
     """
 
     lanes: Lanes
@@ -60,7 +61,7 @@ class Group:
     lines: Scope
     head: Scope
     turn: Expr
-    states: tuple[Instruction, ...] = ()
+    loop: Instruction
     _known: dict[At, Expr] = field(default_factory=dict)
     _from: Expr | None = None
 
@@ -69,8 +70,7 @@ class Group:
         for value in self.lanes.values:
             e.places[frame, value, 0] = _Handed(value, self)
         for carried in self.lanes.states:
-            for state in self.states:
-                e.places[frame, state, carried.number] = _HandedState(state, carried, self)
+            place_state(e, frame, self.loop, carried.number, _HandedState(carried, self))
 
     def holds(self, at: At) -> bool:
         """Whether lanes have an element for each other: it is one for all of them, and registers are left."""
@@ -126,11 +126,11 @@ class _Handed(Place):
 class _HandedState(Place):
     """Where the lane of this trip has what a single number of the state was before it."""
 
-    state: Instruction
     carried: Carried
     group: Group
 
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         first = tuple(Index(0) for _ in self.carried.shape.dims)
-        at = At(self.state, first, self.carried.number, self.group.frame)
+        state = self.group.loop.body.parameters[0]
+        at = At(state, first, self.carried.number, self.group.frame)
         return (yield from self.group.element(e, at))

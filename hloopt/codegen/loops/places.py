@@ -32,6 +32,7 @@ __all__ = [
     "full_index",
     "kept_in",
     "local_indices",
+    "place_state",
 ]
 
 CHOSEN: Final = 8
@@ -47,6 +48,12 @@ def full_index(axes: Axes, unit: tuple[Index, ...], local: Sequence[Index]) -> t
     """The index in the whole array of an element that a unit has."""
     rest = iter(local)
     return tuple(unit[axis] if axis is not None else next(rest) for axis in axes)
+
+
+def place_state(e: Elements, frame: Frame, loop: Instruction, number: int, place: Place) -> None:
+    """Say where an element of the state is when it is asked for in a loop's body or condition."""
+    for called in (loop.body, loop.condition):
+        e.places[frame, called.parameters[0], number] = place
 
 
 def firsts(unit: tuple[Index, ...], axes: Axes) -> list[Expr]:

@@ -15,7 +15,14 @@ from hloopt.codegen.emission import Asking, At, Emission, Frame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.loops.counting import Counting, Groups
 from hloopt.codegen.loops.lanes import Group, Lanes
-from hloopt.codegen.loops.places import Kept, Outside, full_index, kept_in, local_indices
+from hloopt.codegen.loops.places import (
+    Kept,
+    Outside,
+    full_index,
+    kept_in,
+    local_indices,
+    place_state,
+)
 from hloopt.codegen.scalars import literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -54,7 +61,6 @@ class Running:
         self.frame = Frame({})
         self.trip = Index(0)
         self.body = self.loop.loop.body
-        self.condition = self.loop.loop.condition
         self.counting = Counting(self.loop, self.e.loads.index_type)
         self.e.owned.update(self.loop.owned)
         self.e.loops.update(self.loop.nested)
@@ -65,7 +71,8 @@ class Running:
         e = self.e
         yield from self._begin()
         section = e.scope.section()
-        self._place()
+        for number, kept in self.kept.items():
+            place_state(e, self.frame, self.loop.loop, number, kept)
         trips = self.loop.trips
         if trips.kind == "known":
             if not trips.count:
@@ -90,7 +97,7 @@ class Running:
         with e.within(e.scope.repeat(TRUE)) as block:
             again = Again(block.section(shared=False)) if e.reads_ahead else None
             self.place_outside(section, again)
-            root = trips.own or self.condition.root
+            root = trips.own or self.loop.loop.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
             local = [Index(0) for axis in axes if axis is None]
             goes_on = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
@@ -120,9 +127,8 @@ class Running:
             block.unroll(1)
             with e.within(block):
                 head = block.section()
-                states = self.body.parameters[0], self.condition.parameters[0]
                 turn = groups.turn(self.trip)
-                Group(lanes, own, lines, head, turn, states).place(e, self.frame)
+                Group(lanes, own, lines, head, turn, self.loop.loop).place(e, self.frame)
                 (counter,) = symbols_of((self.trip,))
                 self.place_outside(section, Again(head), Ahead(block, section, head, counter))
                 yield from self._trip(stream)
@@ -147,9 +153,8 @@ class Running:
             kind = e.uses.type(kept.shape.dtype)
             own_copy = e.scope.variable(kind, f"own_{carried.number}", kept.at(()))
             before.append(Kept(own_copy, kept.shape, kept.axes))
-            for state in (self.body.parameters[0], self.condition.parameters[0]):
-                e.places[step, state, carried.number] = kept
-                e.places[own, state, carried.number] = before[-1]
+            place_state(e, step, self.loop.loop, carried.number, kept)
+            place_state(e, own, self.loop.loop, carried.number, before[-1])
         block, trip = groups.trips(e, behind)
         block.unroll(1)
         with e.within(block):
@@ -218,12 +223,6 @@ class Running:
             if kept.count:
                 e.scope.add(Declare(kept.target, tuple(values)))
 
-    def _place(self) -> None:
-        """Tell where the state is for who asks in body and condition."""
-        for state in (self.body.parameters[0], self.condition.parameters[0]):
-            for number, kept in self.kept.items():
-                self.e.places[self.frame, state, number] = kept
-
     def place_outside(
         self,
         section: Scope,
@@ -243,8 +242,7 @@ class Running:
                 place = Outside(init, carried.number, self.outer, section, fixed, budget)
                 if self._is_in_memory(carried.number):
                     place = replace(place, ahead=ahead, again=again)
-                for state in (self.body.parameters[0], self.condition.parameters[0]):
-                    self.e.places[frame or self.frame, state, carried.number] = place
+                place_state(self.e, frame or self.frame, self.loop.loop, carried.number, place)
 
     def _is_in_memory(self, number: int) -> bool:
         """Whether an element of the state is read from memory, not computed."""
