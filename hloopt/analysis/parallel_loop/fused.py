@@ -31,6 +31,10 @@ class FusedLoop:
     loop: Instruction
     results: tuple[int, ...]
 
+    def leaves(self, number: int) -> tuple[int, ...]:
+        """The leaves of the fusion's result that are element ``number`` of the state."""
+        return tuple(leaf for leaf, found in enumerate(self.results) if found == number)
+
     def init(self, number: int) -> Instruction:
         """What element ``number`` of the state is before the first trip."""
         return self.loop.operands[0].operands[number]

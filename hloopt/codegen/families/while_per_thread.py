@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from hloopt.analysis.index import Index, delinearize, symbols_of
-from hloopt.analysis.parallel_loop import Axes, Carried, local_dims
+from hloopt.analysis.parallel_loop import Carried, local_dims
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.codegen.elemental.indexing import starts
@@ -15,12 +15,10 @@ from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import bounded, strided
 from hloopt.codegen.loops.lanes import Lanes
-from hloopt.codegen.loops.places import firsts, full_index
+from hloopt.codegen.loops.places import Results, full_index
 from hloopt.codegen.loops.running import Local, Running
-from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr, Select, below, eq
-from hloopt.kernel_ir.scope import Scope
 from hloopt.kernels.families.sweeps import WARP
 from hloopt.kernels.families.while_per_thread import (
     FINISH,
@@ -29,6 +27,7 @@ from hloopt.kernels.families.while_per_thread import (
     needs_whole_warps,
     thread_loop,
 )
+from hloopt.types import ArrayShape
 
 __all__ = ["EMITTERS", "Unit"]
 
@@ -104,7 +103,7 @@ class Unit:
         self.loop = loop
         self.unit = delinearize(number, loop.parallel.sizes)
         self.thread = thread
-        self.inside = inside
+        self.results = Results(f, loop.fused, self.unit, inside)
         self.streams = [one for one in loop.parallel.carried if one.role == "streamed"]
         written = frozenset(one.number for one in self.streams)
         self.running = Running(self.e, loop.parallel, self.unit, self.e.frame, written, lanes=lanes)
@@ -127,48 +126,47 @@ class Unit:
     def _all(self) -> Asking:
         for carried in self.streams:
             if not self.loop.covers(carried.number):
-                yield from self._hand_on(carried)
+                yield from self._pass_through(carried)
         yield from self.running.run(self._stream)
         for carried in self.loop.parallel.carried:
             if carried.role == "invariant":
-                yield from self._hand_on(carried)
+                yield from self._pass_through(carried)
             elif carried.role != "streamed":
                 yield from self._store_last(carried)
 
-    def _whose(self, axes: Axes) -> AbstractContextManager[Scope]:
-        """The block of the one unit that writes what lies along some of the axes only."""
-        return self.e.when(*firsts(self.unit, axes), *self.inside)
-
-    def _hand_on(self, carried: Carried) -> Asking:
+    def _pass_through(self, carried: Carried) -> Asking:
         """Write what an element of the state is before the first trip."""
-
-        def one(local: Local) -> Asking:
-            value = yield self.running.first(carried, local)
-            self._store_at(carried.number, full_index(carried.axes, self.unit, local), value)
-
-        if self.loop.results(carried.number):
-            with self._whose(carried.axes):
-                yield from every(self.e, carried.local_dims, "j", one, around=self.unit)
+        return self._store(carried, partial(self.running.first, carried))
 
     def _store_last(self, carried: Carried) -> Asking:
+        """Write what an element of the state is after the last trip."""
+        return self._store(carried, partial(self.running.last, carried))
+
+    def _store(
+        self,
+        carried: Carried,
+        value: Callable[[Local], At | Expr],
+        shape: ArrayShape | None = None,
+        first: Sequence[Index] = (),
+    ) -> Asking:
+        """Write what a unit has of an element of the state, or of a part of it that lies at ``first``."""
+
         def one(local: Local) -> Asking:
-            yield from ()
-            value = self.running.last(carried, local)
-            self._store_at(carried.number, full_index(carried.axes, self.unit, local), value)
+            found = value(local)
+            if isinstance(found, At):
+                found = yield found
+            index = full_index(carried.axes, self.unit, local)
+            self.results.store(carried.number, index, found, first)
 
-        if self.loop.results(carried.number):
-            with self._whose(carried.axes):
-                yield from every(self.e, carried.local_dims, "j", one, around=self.unit)
-
-    def _store_at(self, number: int, index: tuple[Index, ...], value: Expr) -> None:
-        for leaf in self.loop.results(number):
-            pointee = self.f.result(leaf)
-            self.f.store(pointee, position_of(index, pointee.shape), value)
+        if self.loop.fused.leaves(carried.number):
+            with self.results.of_one_unit(carried.axes):
+                dims = local_dims(shape or carried.shape, carried.axes)
+                yield from every(self.e, dims, "j", one, around=self.unit)
 
     def _stream(self) -> Asking:
         """Write what the trip adds to the streamed elements."""
         if self.thread is not None and self.loop.parallel.collected:
-            yield from leave_parts(self.f, self.running, self.thread, self.inside)
+            yield from leave_parts(self.f, self.running, self.thread, self.results.inside)
         for carried in self.streams:
             if carried.update not in self.loop.parallel.after:
                 yield from self._write_update(carried)
@@ -181,18 +179,10 @@ class Unit:
             frame, starts(self.e, update.operands[2:], carried.shape.dims, part.array.dims)
         )
 
-        def one(local: Local) -> Asking:
-            index = full_index(carried.axes, self.unit, local)
-            value = yield At(part, index, 0, frame)
-            where = tuple(a + b for a, b in zip(index, first, strict=True))
-            self._store_at(carried.number, where, value)
+        def value(local: Local) -> At:
+            return At(part, full_index(carried.axes, self.unit, local), 0, frame)
 
-        if not self.loop.results(carried.number):
-            return
-        with self._whose(carried.axes):
-            yield from every(
-                self.e, local_dims(part.array, carried.axes), "j", one, around=self.unit
-            )
+        yield from self._store(carried, value, part.array, first)
 
 
 EMITTERS = {"while-per-thread": emit}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import product
 from math import prod
 from typing import Final
 
 from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
 from hloopt.analysis.induction import Affine
-from hloopt.analysis.parallel_loop import Axes, local_dims
+from hloopt.analysis.parallel_loop import Axes, FusedLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Frame, Place
 from hloopt.codegen.loops.ahead import Again, Ahead
+from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
+from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Array, Cast, Element, Expr, Select, Var, as_expr, eq
@@ -27,6 +30,7 @@ __all__ = [
     "Counted",
     "Kept",
     "Outside",
+    "Results",
     "Turning",
     "firsts",
     "full_index",
@@ -230,3 +234,30 @@ class Outside(Place):
     def _name(self) -> str:
         init = self.instruction
         return init.operands[self.leaf].name if init.opcode == "tuple" else init.name
+
+
+@dataclass
+class Results:
+    """The results of one unit of a fused loop.
+
+    unit    its index, one for each axis
+    inside  the tests that there is such a unit
+    """
+
+    f: FunctionWriter
+    fused: FusedLoop
+    unit: tuple[Index, ...]
+    inside: Sequence[Expr] = ()
+
+    def of_one_unit(self, axes: Axes) -> AbstractContextManager[Scope]:
+        """The block of the one unit that writes what lies along some of the axes only."""
+        return self.f.elements.when(*firsts(self.unit, axes), *self.inside)
+
+    def store(
+        self, number: int, index: Sequence[Index], value: Expr, first: Sequence[Index] = ()
+    ) -> None:
+        """Write an element of the state to each result it is; ``index`` counts from ``first``."""
+        where = [a + b for a, b in zip(index, first, strict=True)] if first else index
+        for leaf in self.fused.leaves(number):
+            pointee = self.f.result(leaf)
+            self.f.store(pointee, position_of(where, pointee.shape), value)

@@ -10,34 +10,21 @@ from hloopt.analysis.parallel_loop.block_stages import BlockPlan
 from hloopt.analysis.parallel_loop.block_way import block_loop, block_way, shared_limit
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
-from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
-__all__ = ["KERNELS", "BlockLoopKernel", "block_kernel"]
+__all__ = ["KERNELS", "block_kernel"]
 
 _NAME = "while-per-block"
 
 
-@dataclass(frozen=True)
-class BlockLoopKernel:
-    """A fusion that is a loop, with the plan of its blocks."""
-
-    fused: FusedLoop
-    plan: BlockPlan
-
-    def results(self, number: int) -> tuple[int, ...]:
-        """The leaves of the fusion's result that are element ``number`` of the state."""
-        return tuple(leaf for leaf, found in enumerate(self.fused.results) if found == number)
-
-
-def block_kernel(region: Region, threads: int) -> BlockLoopKernel:
-    """The loop that a region is, for blocks of so many threads."""
+def block_kernel(region: Region, threads: int) -> tuple[FusedLoop, BlockPlan]:
+    """The loop that a region is, and its plan for blocks of so many threads."""
     fused = fused_loop(region.instruction)
-    assert fused is not None
-    return BlockLoopKernel(fused, block_plan(block_loop(fused.loop), threads))
+    assert fused is not None, "a fusion of one loop"
+    return fused, block_plan(block_loop(fused.loop), threads)
 
 
 def _fits(site: Site) -> Verdict:
@@ -71,7 +58,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             f"{_NAME}: threads={threads}; a block has a multiple of {WARP_SIZE}, {WARP_SIZE} to {most},"
             " beyond 256 a power of two"
         )
-    plan = block_kernel(site.region, threads).plan
+    _, plan = block_kernel(site.region, threads)
     limit = shared_limit(site.target)
     if plan.shared_bytes > limit:
         raise UsageError(

@@ -53,10 +53,6 @@ class ThreadLoop:
     fused: FusedLoop
     parallel: ParallelLoop
 
-    def results(self, number: int) -> tuple[int, ...]:
-        """The leaves of the fusion's result that are element ``number`` of the state."""
-        return tuple(leaf for leaf, found in enumerate(self.fused.results) if found == number)
-
     def covers(self, number: int) -> bool:
         """Whether the trips write every element of what is streamed."""
         update = self.parallel.carried[number].update
