@@ -14,8 +14,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.loop_reader import Frame, Loop, Place, Slot
-from hloopt.analysis.loop_values import MAX_REGION, Scalar, Values, constant_value, is_counted
+from hloopt.analysis.loop_reader import Frame, Loop, Slot
+from hloopt.analysis.loop_values import Answers, Scalar, Values, constant_value, is_counted
 from hloopt.analysis.progressions import wrapped
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -23,7 +23,6 @@ from hloopt.types import DType, of_numpy
 
 __all__ = ["Affine", "Form", "Inductions"]
 
-_DEEPEST: Final = 48
 _NONE: Final = MappingProxyType[Slot, int]({})
 
 
@@ -63,13 +62,16 @@ class Form:
         return wrapped(wrapped(self.constant, self.inner), self.dtype)
 
 
-class Inductions:
-    """The induction variables of one loop, found when they are asked for."""
+class Inductions(Answers[Form]):
+    """The induction variables of one loop, found when they are asked for.
+
+    The answer for an instruction is its form by the state elements at the start of its iteration.
+    """
 
     def __init__(self, loop: Loop) -> None:
+        super().__init__(loop.inside)
         self.loop = loop
         self._initial: dict[Slot, int | None] = {}
-        self._forms: dict[Place, Form | None] = {}
         self._slots: dict[Slot, Affine | None] = {}
         self._values = Values(loop.inside, {})
 
@@ -95,7 +97,7 @@ class Inductions:
 
     def affine(self, instruction: Instruction, frame: Frame | None = None) -> Affine | None:
         """An instruction of condition or body as a number of the iteration."""
-        form = self.form(instruction, frame)
+        form = self.of(instruction, frame)
         return None if form is None or not form.exact else self._resolved(form)
 
     def _variable(self, slot: Slot) -> Affine | None:
@@ -117,10 +119,7 @@ class Inductions:
         )
 
     def _next(self, slot: Slot) -> Form | None:
-        place = self.loop.following(slot)
-        if isinstance(place, Slot):
-            return self._slot_form(place)
-        return None if place is None else self.form(*place)
+        return self.at(self.loop.following(slot))
 
     def _without(self, form: Form, slot: Slot) -> int | None:
         """What a form adds to a state element: known numbers only."""
@@ -154,23 +153,7 @@ class Inductions:
         inner = form.inner
         return Affine(form.dtype, inner, wrapped(first, inner), _signed(step, inner))
 
-    def form(
-        self, instruction: Instruction, frame: Frame | None = None, depth: int = 0
-    ) -> Form | None:
-        """An instruction of condition or body by the state elements at the start of its iteration."""
-        place = self.loop.inside.find(instruction, frame)
-        if isinstance(place, Slot):
-            return self._slot_form(place)
-        if place is None or depth > _DEEPEST:
-            return None
-        if place not in self._forms:
-            if len(self._forms) >= MAX_REGION:
-                return None
-            self._forms[place] = None
-            self._forms[place] = self._compute(*place, depth + 1)
-        return self._forms[place]
-
-    def _slot_form(self, slot: Slot) -> Form | None:
+    def _of_slot(self, slot: Slot) -> Form | None:
         shape = self.loop.shape(slot)
         if shape is None or not shape.dtype.is_integer or shape.is_dynamic or not shape.elements:
             return None
@@ -187,14 +170,13 @@ class Inductions:
         value = self._values.of(instruction, frame)
         if value is not None:
             return _number(value)
-        operands = [
-            None if not is_counted(one) else self.form(one, frame, depth)
-            for one in instruction.operands
-        ]
-        known = [one for one in operands if one is not None]
-        if len(known) != len(operands):
-            return None
-        return _combined(instruction, known)
+        operands: list[Form] = []
+        for operand in instruction.operands:
+            form = self.of(operand, frame, depth) if is_counted(operand) else None
+            if form is None:
+                return None
+            operands.append(form)
+        return _combined(instruction, operands)
 
 
 def _signed(step: int, kind: DType) -> int:

@@ -17,14 +17,12 @@ from hloopt.analysis.loop_values import Values, is_counted
 from hloopt.analysis.progressions import first_within_any
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.ops.traits import EXTREMA
+from hloopt.ops.traits import EXTREMA, INVERSE, MIRRORED
 from hloopt.types import DType
 
 __all__ = ["Conditions", "First"]
 
 _DEEPEST: Final = 32
-_OPPOSITE: Final = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
-_MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _Ranges = list[tuple[int, int]]
 
 
@@ -147,14 +145,14 @@ class Conditions:
             return _UNKNOWN
         direction = instruction.attributes["direction"]
         if not wanted:
-            direction = _OPPOSITE[direction]
+            direction = INVERSE[direction]
         sides = self._affine(left, frame), self._affine(right, frame)
         if sides[0] is not None and sides[1] is not None and sides[0].step and sides[1].step:
             return _both_vary(direction, sides[0], sides[1])
         if sides[0] is not None and (sides[0].step or sides[1] is None):
             return _against(direction, sides[0], self._range(right, frame))
         if sides[1] is not None:
-            return _against(_MIRRORED[direction], sides[1], self._range(left, frame))
+            return _against(MIRRORED[direction], sides[1], self._range(left, frame))
         return _UNKNOWN
 
     def _range(

@@ -7,19 +7,20 @@ holds exactly, as operands and as results: whatever else a device does different
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from hloopt.analysis.loop_reader import Frame, Reader, Slot
+from hloopt.analysis.loop_reader import Frame, Place, Reader, Slot
 from hloopt.analysis.progressions import wrapped
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.traits import BITWISE, MODULAR, PICKING
 from hloopt.types import ArrayShape, rounded
 
-__all__ = ["MAX_REGION", "Scalar", "Values", "constant_value"]
+__all__ = ["Answers", "Scalar", "Values", "constant_value"]
 
 Scalar: TypeAlias = "np.ndarray[Any, Any]"
 """A 0-d array of the element type's storage."""
@@ -29,21 +30,26 @@ MAX_REGION = 256
 _DEEPEST = 48
 
 
-class Values:
-    """Values of instructions, given those of state elements; None is a value nobody knows."""
+_Known = TypeVar("_Known")
 
-    def __init__(self, reader: Reader, known: Mapping[Slot, Scalar | None]) -> None:
+
+class Answers(ABC, Generic[_Known]):
+    """What is known of the instructions that ``reader`` reaches, each found once; None where nothing is."""
+
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._known = known
-        self._found: dict[tuple[Instruction, Frame | None], Scalar | None] = {}
+        self._found: dict[Place, _Known | None] = {}
 
     def of(
         self, instruction: Instruction, frame: Frame | None = None, depth: int = 0
-    ) -> Scalar | None:
-        """The value in every element, or None."""
-        place = self._reader.find(instruction, frame)
+    ) -> _Known | None:
+        """The answer for what an instruction stands for."""
+        return self.at(self._reader.find(instruction, frame), depth)
+
+    def at(self, place: Place | Slot | None, depth: int = 0) -> _Known | None:
+        """The answer for an instruction, or for an element of the state."""
         if isinstance(place, Slot):
-            return self._known.get(place)
+            return self._of_slot(place)
         if place is None or depth > _DEEPEST:
             return None
         if place not in self._found:
@@ -52,6 +58,25 @@ class Values:
             self._found[place] = None
             self._found[place] = self._compute(*place, depth + 1)
         return self._found[place]
+
+    @abstractmethod
+    def _of_slot(self, slot: Slot) -> _Known | None:
+        """The answer for an element of the state."""
+
+    @abstractmethod
+    def _compute(self, instruction: Instruction, frame: Frame | None, depth: int) -> _Known | None:
+        """The answer for an instruction, from those of its operands."""
+
+
+class Values(Answers[Scalar]):
+    """The value in every element, given those of state elements."""
+
+    def __init__(self, reader: Reader, known: Mapping[Slot, Scalar | None]) -> None:
+        super().__init__(reader)
+        self._known = known
+
+    def _of_slot(self, slot: Slot) -> Scalar | None:
+        return self._known.get(slot)
 
     def _compute(self, instruction: Instruction, frame: Frame | None, depth: int) -> Scalar | None:
         if not _may_count(instruction):
@@ -66,9 +91,7 @@ class Values:
             return None
         operands: list[Scalar] = []
         for operand in instruction.operands:
-            if not _is_number(operand):
-                return None
-            value = self.of(operand, frame, depth)
+            value = self.of(operand, frame, depth) if _is_number(operand) else None
             if value is None:
                 return None
             operands.append(value)

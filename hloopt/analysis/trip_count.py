@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from hloopt.analysis.loop_conditions import Conditions
 from hloopt.analysis.loop_config import known_trip_count
-from hloopt.analysis.loop_reader import Loop, Slot
+from hloopt.analysis.loop_reader import Loop, Place, Slot
 from hloopt.analysis.loop_values import Scalar, Values
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -126,14 +126,15 @@ def _by_hand(
     }
     least, unbroken = 0, True
     for trips in range(limit + 1):
-        again = Values(loop.inside, state).of(root)
+        values = Values(loop.inside, state)
+        again = values.of(root)
         unbroken = unbroken and again is not None
         if again is not None and not again:
             return TripBounds(trips if unbroken else max(least, bounds.least), trips)
         if only_exact and not unbroken:
             break
         least = trips + 1 if unbroken else least
-        following = _step(loop, state)
+        following = {slot: values.at(loop.following(slot)) for slot in state}
         if _same(state, following):
             if unbroken:
                 return TripBounds(0, None, endless=True)
@@ -145,48 +146,20 @@ def _by_hand(
 def _needed(loop: Loop) -> list[Slot]:
     """The elements of the state that the condition depends on, directly or through the body."""
     found: dict[Slot, None] = {}
-    seen = _Seen(loop)
-    pending = seen.slots(loop.condition.root, ())
+    seen: set[Place] = set()
+    pending = [loop.inside.find(loop.condition.root)]
     while pending:
-        slot = pending.pop()
-        if slot not in found:
-            found[slot] = None
-            path = () if slot.index is None else (slot.index,)
-            pending += seen.slots(loop.body.root, path)
-    return list(found)
-
-
-class _Seen:
-    """State elements that instructions depend on; each instruction is looked at once."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._reader = loop.inside
-        self._seen: set[object] = set()
-
-    def slots(self, instruction: Instruction, path: tuple[int, ...]) -> list[Slot]:
-        found: list[Slot] = []
-        pending = [self._reader.find(instruction, None, path)]
-        while pending:
-            place = pending.pop()
-            if isinstance(place, Slot):
-                found.append(place)
-            elif place is not None and place not in self._seen:
-                self._seen.add(place)
-                if place[0].op.numpy is not None:
-                    pending += [self._reader.find(one, place[1]) for one in place[0].operands]
-        return found
-
-
-def _step(loop: Loop, state: Mapping[Slot, Scalar | None]) -> dict[Slot, Scalar | None]:
-    values = Values(loop.inside, state)
-    following: dict[Slot, Scalar | None] = {}
-    for slot in state:
-        place = loop.following(slot)
+        place = pending.pop()
         if isinstance(place, Slot):
-            following[slot] = state.get(place)
-        else:
-            following[slot] = None if place is None else values.of(*place)
-    return following
+            if place not in found:
+                found[place] = None
+                pending.append(loop.following(place))
+        elif place is not None and place not in seen:
+            seen.add(place)
+            instruction, frame = place
+            if instruction.op.numpy is not None:
+                pending += [loop.inside.find(one, frame) for one in instruction.operands]
+    return list(found)
 
 
 def _same(left: Mapping[Slot, Scalar | None], right: Mapping[Slot, Scalar | None]) -> bool:

@@ -32,18 +32,23 @@ from hloopt.analysis.value_range import (
 from hloopt.dataclass import dataclass
 from hloopt.graphs import post_order
 from hloopt.ir import Instruction
-from hloopt.ops.traits import EXTREMA, IDEMPOTENT, INDEXING, REARRANGING, op_table
+from hloopt.ops.traits import (
+    EXTREMA,
+    IDEMPOTENT,
+    INDEXING,
+    INVERSE,
+    MIRRORED,
+    REARRANGING,
+    op_table,
+)
 from hloopt.types import ArrayShape, DType
 
-__all__ = ["INVERSE", "MIRRORED", "ValueRange", "Values", "decided"]
+__all__ = ["ValueRange", "Values", "decided"]
 
 _MOVES: Final = (
     REARRANGING | INDEXING - {"dynamic-update-slice"} | {"all-gather", "collective-permute"}
 )
 _COUNTS: Final = {"partition-id": "num_partitions", "replica-id": "replica_count"}
-INVERSE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
-MIRRORED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
-"""By direction: that of the negation (unless a NaN takes part), and that with the operands swapped."""
 
 
 @dataclass

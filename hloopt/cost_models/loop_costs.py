@@ -164,6 +164,16 @@ class Costs:
         return Work(each * multiply.chain, _units(fma=each * count))
 
     def reads_state(self, instruction: Instruction, number: int) -> int | None:
+        """The element of the state that an operand is, where it is one that does not change and is read."""
+        index = self._unchanged(instruction, number)
+        return None if index is None or self.is_counted(index) else index
+
+    def reads_counted(self, instruction: Instruction) -> bool:
+        """Whether the first operand is an element of the state of ``is_counted``."""
+        index = self._unchanged(instruction, 0)
+        return index is not None and self.is_counted(index)
+
+    def _unchanged(self, instruction: Instruction, number: int) -> int | None:
         """The element of the state that an operand is, where it is one that does not change."""
         operand = instruction.operands[number]
         while operand.opcode in _SAME_ELEMENTS | {"convert"}:
@@ -171,9 +181,7 @@ class Costs:
         if operand.opcode != "get-tuple-element" or operand.operands[0] not in self.states:
             return None
         index: int = operand.attributes["index"]
-        if self.way.parallel.carried[index].role != "invariant" or self.is_counted(index):
-            return None
-        return index
+        return index if self.way.parallel.carried[index].role == "invariant" else None
 
     def first(self, index: int) -> Instruction | None:
         """What makes an element of the first state, but for its shape; None where nobody knows."""
@@ -201,18 +209,6 @@ class Costs:
         """
         first = self.first(index)
         return first is None or first.opcode in _IN_MEMORY
-
-    def reads_counted(self, instruction: Instruction) -> bool:
-        """Whether the first operand is an element of the state of ``is_counted``."""
-        operand = instruction.operands[0]
-        while operand.opcode in _SAME_ELEMENTS | {"convert"}:
-            operand = operand.operands[0]
-        return (
-            operand.opcode == "get-tuple-element"
-            and operand.operands[0] in self.states
-            and self.way.parallel.carried[operand.attributes["index"]].role == "invariant"
-            and self.is_counted(operand.attributes["index"])
-        )
 
     def load(self, size: int) -> float:
         """Cycles of a load from an array of so many bytes."""

@@ -99,6 +99,10 @@ CHEAP = _by("cheap")["always"]
 CHEAP_IF_REAL = _by("cheap")["real"]
 CHEAP_ON_GPU = _by("cheap")["gpu"]
 
+# Directions of comparisons: of the negation (unless a NaN takes part), and with the operands swapped.
+INVERSE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+
 # Every table: its rows, the opcodes it is about, and what those without a row are.
 TABLES: list[tuple[Mapping[str, object], frozenset[str], str]] = []
 

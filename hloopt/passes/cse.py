@@ -10,7 +10,7 @@ from hloopt.analysis.effects import Effects
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first
-from hloopt.ops.traits import FOLDING, LIBRARY, NOT_MERGEABLE
+from hloopt.ops.traits import FOLDING, LIBRARY, MIRRORED, NOT_MERGEABLE
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape, descending
@@ -18,7 +18,6 @@ from hloopt.types import ArrayShape, Literal, Shape, TupleShape, descending
 __all__ = ["CommonSubexpressionElimination"]
 
 _NOT_COMPARED = ("origin", "statistics")
-_MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _MOST_TERMS = 8
 # What costs more than to copy its result.
 _COSTLY = FOLDING - {"ragged-dot", "scaled-dot"} | LIBRARY
@@ -228,9 +227,9 @@ class _Merger:
             left, right = (position[operand] for operand in instruction.operands)
             if instruction.op.commutative:
                 operands = self.sorted_terms(instruction, left, right)
-            elif left > right and attributes.get("direction") in _MIRRORED:
+            elif left > right and attributes.get("direction") in MIRRORED:
                 operands = (right, left)
-                attributes = {**attributes, "direction": _MIRRORED[attributes["direction"]]}
+                attributes = {**attributes, "direction": MIRRORED[attributes["direction"]]}
         said: tuple[tuple[str, Hashable], ...] = ()
         if attributes:
             said = tuple(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hloopt.analysis.values import INVERSE, MIRRORED, decided
+from hloopt.analysis.values import decided
 from hloopt.ir import Instruction
+from hloopt.ops.traits import INVERSE, MIRRORED
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
 from hloopt.simplify.conditions import (
     FLOAT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.analysis.values import MIRRORED
 from hloopt.ir import Instruction
+from hloopt.ops.traits import MIRRORED
 from hloopt.rewrite import Match, Rule, op, splat, var, variables
 from hloopt.simplify.conditions import (
     INTEGER,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from operator import and_, or_, xor
 from typing import Final
 
-from hloopt.analysis.values import MIRRORED
 from hloopt.ir import Instruction
+from hloopt.ops.traits import MIRRORED
 from hloopt.rewrite import Match, Rule, op, splat, var
 from hloopt.simplify.conditions import (
     FLOAT,

@@ -14,17 +14,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from hloopt.dataclass import dataclass
+from hloopt.ops.traits import MIRRORED
 from hloopt.types import DType, dtype
 
-__all__ = ["MIRRORED", "Contradiction", "Form", "Scalar", "Term", "Terms"]
+__all__ = ["Contradiction", "Form", "Scalar", "Term", "Terms"]
 
 Term: TypeAlias = int
 Scalar: TypeAlias = "np.ndarray[Any, Any]"
 """A 0-d array of the element type's storage."""
 
 _PRED: Final = dtype("pred")
-MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
-"""Directions of comparisons with the sides swapped."""
 
 
 class Contradiction(Exception):  # noqa: N818 - not an error: what it is about never happens
