@@ -214,7 +214,7 @@ def _reduce_window(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage
     if spread:
         window = spread
         count = result // window + window - 1
-    read = result * window * max(1, source.dtype.bits // 8)
+    read = result * window * source.dtype.bytes
     used = _share(result * window, source.elements)
     return _first_operand(instruction, read, used, region * count)
 

@@ -110,4 +110,4 @@ class DeviceTimes:
 def _element_bytes(shape: Shape) -> int:
     if not isinstance(shape, ArrayShape):
         return _TUPLE_ELEMENT_BYTES
-    return max(1, shape.dtype.bits // 8)
+    return shape.dtype.bytes

@@ -1,6 +1,6 @@
 """The host's processor, one core of it: what the kernels of the device ``native`` take.
 
-A kernel that computes C additions (``host_costs.py``), reads operands o and writes W bytes takes
+A kernel that computes C additions (``host.toml``), reads operands o and writes W bytes takes
 
     compute = C / (clock lanes), times ``branching`` where its loop branches
     read    = sum over o of  net(o) / bandwidth + (total(o) - net(o)) / first-level bandwidth
@@ -22,21 +22,27 @@ are cut where the parts of a concatenate meet.)  All figures are measured by ``t
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import Counting
-from hloopt.cost_models.host_costs import additions, kernel_costs
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
+from hloopt.ops import OPS
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import DTYPES, ArrayShape, TupleShape
 
-__all__ = ["Host"]
+__all__ = ["Host", "additions", "counting", "kernel_costs"]
 
 _LANE_BITS: Final = 32
+_FILE: Final = Path(__file__).parent / "host.toml"
 
 
 class Host(KeptTimes):
@@ -49,7 +55,7 @@ class Host(KeptTimes):
     for_any_device: ClassVar[bool] = True
 
     def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
-        super().__init__(target, usage or UsageAnalysis(_counting()))
+        super().__init__(target, usage or UsageAnalysis(counting(scalars=False)))
         costs = kernel_costs()
         self.launch_ns = costs["step_ns"]
         self._branching = costs["branching"]
@@ -139,14 +145,15 @@ class Host(KeptTimes):
         return known
 
 
-def _counting() -> Counting:
+def counting(*, scalars: bool = True) -> Counting:
+    """How the host's kernels compute; ``scalars`` says whether reads of single numbers count."""
     return Counting(
         cycles=additions(),
         default_cycles=1,
         concatenate=1,
         uneven_concatenate=1,
         repeats_init=False,
-        scalars=False,
+        scalars=scalars,
     )
 
 
@@ -178,3 +185,28 @@ def _pads_rows(pad: Instruction) -> bool:
         return False
     padding = pad.attributes["padding"][minor]
     return bool(padding.low or padding.high or padding.interior)
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(_FILE.read_text())
+
+
+def kernel_costs() -> Mapping[str, float]:
+    """What is known of kernels as a whole, by the names in the file."""
+    return MappingProxyType(_tables()["kernels"])
+
+
+@cache
+def additions() -> Mapping[tuple[str, str], int]:
+    """Additions of f32 that an element of an elementwise op takes as long as, by opcode and element type."""
+    tables = _tables()
+    types, ops = tables["types"], tables["ops"]
+    return MappingProxyType(
+        {
+            (opcode, dtype): ops.get(opcode, {}).get(dtype, types.get(dtype, 1))
+            for opcode, row in OPS.items()
+            if row.is_elementwise
+            for dtype in DTYPES
+        }
+    )

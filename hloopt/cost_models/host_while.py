@@ -7,7 +7,7 @@ that is below it.  So
 
     trip = ((U + S) / lanes + B F / scalars) / clock,    time = trips * trip
 
-where U are additions (``host_costs.py``) for what units own, S elements of the state, all of which are written
+where U are additions (``host.toml``) for what units own, S elements of the state, all of which are written
 in each trip, however few of them change, and F additions for what units have in common, which each of B blocks
 computes for itself.  Blocks of fewer units than a vector has lanes compute number by number.
 """
@@ -19,12 +19,13 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, Way, local_dims
+from hloopt.analysis.parallel_loop.edges import entered
 from hloopt.analysis.parallel_loop.host_way import LANES, block_units
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.body_usage import BodyUsage, Group
-from hloopt.cost_models.counting import Counting, OpUsage
-from hloopt.cost_models.host_costs import additions
+from hloopt.cost_models.counting import OpUsage
+from hloopt.cost_models.host import counting
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
@@ -48,8 +49,8 @@ def whole_loop_ns(way: Way, target: Target) -> float:
     blocks = -(-parallel.units // units)
     work = _Work(parallel)
     own, common = float(_written(parallel)), 0.0
-    for name in ("condition", "body"):
-        found = work.of(parallel.loop.attributes[name])
+    for called in entered(parallel.loop):
+        found = work.of(called)
         own, common = own + found[0], common + found[1]
     # Where no vector of units fits into the cache, vectors lie along what each unit has.
     in_vectors = units >= LANES or units == 1 < parallel.units
@@ -68,15 +69,7 @@ class _Work:
 
     def __init__(self, parallel: ParallelLoop) -> None:
         self.parallel = parallel
-        self.usages = UsageAnalysis(
-            Counting(
-                cycles=additions(),
-                default_cycles=1,
-                concatenate=1,
-                uneven_concatenate=1,
-                repeats_init=False,
-            )
-        )
+        self.usages = UsageAnalysis(counting())
         self.stored = frozenset(ThreadPlan(parallel).stored)
 
     def of(self, computation: Computation) -> tuple[float, float]:
@@ -155,14 +148,13 @@ class _Work:
 
     def called(self, op: Instruction) -> tuple[float, float]:
         """As ``of``: a loop in the loop, a branch, the longest where there are several."""
-        attributes = op.attributes
         if op.opcode == "while":
             times = counted_trips(op).count
-            found = [self.of(attributes[name]) for name in ("condition", "body")]
+            found = [self.of(called) for called in entered(op)]
             return times * sum(one[0] for one in found), times * sum(one[1] for one in found)
         if op.opcode == "conditional":
             return max(map(self.of, branches(op)), key=sum)
-        return self.of(attributes["to_apply" if op.opcode == "call" else "calls"])
+        return self.of(*entered(op))
 
 
 class _Evaluations(BodyUsage):

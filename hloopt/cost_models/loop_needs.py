@@ -11,7 +11,7 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.parallel_loop import Node, ParallelLoop, local_dims
-from hloopt.analysis.parallel_loop.edges import leaf_count, regrouped, shape_of
+from hloopt.analysis.parallel_loop.edges import entered, leaf_count, regrouped, shape_of
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import BODIES, MOVING
@@ -103,14 +103,15 @@ class _Needs:
                     self.ask((operand, leaf), self.local((operand, leaf)))
 
     def called(self, instruction: Instruction, wanted: list[float]) -> None:
-        attributes, operands = instruction.attributes, instruction.operands
+        operands = instruction.operands
         if instruction.opcode == "while":
             state = operands[0]
-            self.visit(attributes["condition"], [1.0])
+            condition, body = entered(instruction)
+            self.visit(condition, [1.0])
             # What the body asks of its state it asks of the state it makes.
             for _ in range(2):
-                self.visit(attributes["body"], wanted)
-                for called in (attributes["condition"], attributes["body"]):
+                self.visit(body, wanted)
+                for called in (condition, body):
                     parameter = called.parameters[0]
                     wanted = [
                         max(count, self.found.get((parameter, leaf), 0.0))
@@ -126,7 +127,7 @@ class _Needs:
                 self.visit(branch, wanted)
                 self.hand(branch.parameters[0], operand)
             return
-        called = attributes["to_apply" if instruction.opcode == "call" else "calls"]
+        (called,) = entered(instruction)
         self.visit(called, wanted)
         for parameter, operand in zip(called.parameters, operands, strict=True):
             self.hand(parameter, operand)

@@ -18,7 +18,7 @@ from dataclasses import field
 from math import ceil
 
 from hloopt.analysis.parallel_loop import Node
-from hloopt.analysis.parallel_loop.edges import leaf_count, regrouped
+from hloopt.analysis.parallel_loop.edges import entered, leaf_count, regrouped
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.instructions import NOTHING, UNITS, Work
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
@@ -226,7 +226,7 @@ class _Timeline:
             for leaf, node in enumerate(regrouped(instruction)):
                 self.same(node, (instruction, leaf))
         elif opcode in ("call", "fusion"):
-            called = instruction.attributes["to_apply" if opcode == "call" else "calls"]
+            (called,) = entered(instruction)
             self.run(called, [self.of(operand) for operand in operands])
             for leaf in range(leaf_count(instruction)):
                 self.same((called.root, leaf), (instruction, leaf))

@@ -34,6 +34,11 @@ class DType:
     compute: np.dtype[Any]
 
     @property
+    def bytes(self) -> int:
+        """Of an element, where nothing is packed."""
+        return max(1, self.bits // 8)
+
+    @property
     def is_pred(self) -> bool:
         """Whether this is ``pred``."""
         return self.kind == "pred"

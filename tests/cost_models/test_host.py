@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import hloopt
-from hloopt.cost_models.host import Host
-from hloopt.cost_models.host_costs import additions, kernel_costs
+from hloopt.cost_models.host import Host, additions, kernel_costs
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import find_model, model_for
 from hloopt.fusion.apply import fuse

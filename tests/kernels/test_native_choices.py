@@ -14,8 +14,7 @@ from hloopt.analysis.region import region_of
 from hloopt.backends.device_compile import Prepared, prepare
 from hloopt.backends.native.compile import prepare_native
 from hloopt.cli.main import cli
-from hloopt.cost_models.host import Host
-from hloopt.cost_models.host_costs import kernel_costs
+from hloopt.cost_models.host import Host, kernel_costs
 from hloopt.errors import UsageError
 from hloopt.kernels.backend_config import KernelConfig, read_choice
 from hloopt.kernels.drop_kernels import DropKernels

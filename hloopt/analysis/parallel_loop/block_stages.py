@@ -15,7 +15,6 @@ from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.types import DType
 
 __all__ = [
     "MOST_SLOTS",
@@ -24,7 +23,6 @@ __all__ = [
     "State",
     "Trip",
     "barriers_in",
-    "bytes_of",
     "has_followers",
     "is_array",
     "shared_sizes",
@@ -130,11 +128,6 @@ class BlockPlan:
     code_bytes: int
 
 
-def bytes_of(kind: DType) -> int:
-    """Of an element in shared memory, where nothing is packed."""
-    return max(1, kind.bits // 8)
-
-
 def has_followers(elements: int, threads: int) -> bool:
     """Whether threads without an element compute the last one along: none of their warps would rest.
 
@@ -155,12 +148,12 @@ def shared_sizes(flow: Flow, trip: Trip, threads: int) -> Iterator[tuple[Value, 
     for state in trip.states:
         copies = {"single": 1, "double": 2}.get(state.kind, 0)
         if copies:
-            bytes_each = bytes_of(state.value.shape.dtype)
+            bytes_each = state.value.shape.dtype.bytes
             yield state.value, _padded(copies * flow.elements(state.value) * bytes_each)
     aliases = {state.next for state in trip.states if state.alias}
     for item in trip.items:
         for value in item.values:
-            size = bytes_of(value.shape.dtype)
+            size = value.shape.dtype.bytes
             if item.kind == "fold" and item.lanes == 0:
                 warps = threads // WARP_SIZE
                 wide = 16 if value.shape.dtype.is_complex else 8

@@ -67,27 +67,49 @@ class State:
         return None if self.loop.is_root else frozenset(found)
 
     def is_spread(self, update: Instruction) -> bool:
-        """Whether the parts that the trips write do not overlap; False where nobody knows."""
-        count, source = self.bounds.exact, update.operands[1].array
-        if count is None or len(update.operands) != 2 + source.rank:
+        """Whether the parts that the trips write do not overlap; False where that is not known."""
+        count, part = self.bounds.exact, update.operands[1].array.dims
+        if count is None or len(update.operands) != 2 + len(part):
             return False
         spread = count < 2
-        for dim, (index, part) in enumerate(zip(update.operands[2:], source.dims, strict=True)):
-            at = self._inductions.affine(index)
-            if part == update.array.dims[dim]:
+        for dim, (size, whole) in enumerate(zip(part, update.array.dims, strict=True)):
+            if size == whole:
                 continue
-            if at is None:
-                return False
-            trips = max(count - 1, 0)
-            last = at.first + trips * at.step
-            low, high = min(at.first, last), max(at.first, last)
-            if (at.at(0), at.at(trips)) != (at.first, last):
-                return False
+            start = self._start(update, dim, max(count - 1, 0))
             # Anywhere else the part would be moved to fit in.
-            if low < 0 or high > update.array.dims[dim] - part:
+            if start is None or start[0] < 0 or start[1] > whole - size:
                 return False
-            spread = spread or abs(at.step) >= part
+            spread = spread or start[2] >= size
         return spread
+
+    def covers(self, update: Instruction) -> bool:
+        """Whether an update leaves nothing of what it writes into is after the last trip.
+
+        Shown where the loop runs a known number of times and the slices, each as its start is clamped, lie side
+        by side or overlap, from one end of a dimension to the other.
+        """
+        count, part = self.bounds.exact, update.operands[1].array
+        if not count or not part.elements:
+            return False
+        whole = update.array.dims
+        short = [dim for dim, size in enumerate(part.dims) if size < whole[dim]]
+        if not short:
+            return True
+        if len(short) > 1 or len(update.operands) != 2 + part.rank or update.operands[2].array.rank:
+            return False
+        size, start = part.dims[short[0]], self._start(update, short[0], count - 1)
+        if start is None:
+            return False
+        low, high, step = start
+        return step <= size and low <= 0 and high >= whole[short[0]] - size
+
+    def _start(self, update: Instruction, dim: int, last: int) -> tuple[int, int, int] | None:
+        """The least and greatest start up to trip ``last`` of what is written, and how far two are apart."""
+        at = self._inductions.affine(update.operands[2 + dim])
+        if at is None:
+            return None
+        ends = at.first, at.first + last * at.step
+        return (min(ends), max(ends), abs(at.step)) if (at.at(0), at.at(last)) == ends else None
 
     def _is_scalar(self, number: int) -> bool:
         shape = Loop(self.loop).shape(Slot(number))

@@ -75,8 +75,6 @@ class LaneValues:
         All units have the same ones.  Lanes that run a unit together each go through all trips of a group with
         them first, and keep what they were before their own.
         """
-        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
-            return ()
         found = [
             one
             for one in self.parallel.carried
@@ -100,18 +98,16 @@ class LaneValues:
     @cached_property
     def free(self) -> frozenset[Instruction]:
         """Instructions that need the trip's number, what never changes, and ``advanced`` elements."""
-        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
-            return frozenset()
         return self._free({one.number for one in self.advanced})
 
     @cached_property
     def timed(self) -> frozenset[Instruction]:
         """Of the free ones those that need no ``advanced`` element."""
-        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
-            return frozenset()
         return self._free(set())
 
     def _free(self, states: set[int]) -> frozenset[Instruction]:
+        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
+            return frozenset()
         known = self._counters | states
         found: set[Instruction] = set()
         for instruction in self.parallel.loop.body:

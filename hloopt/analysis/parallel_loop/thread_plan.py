@@ -209,10 +209,10 @@ class ThreadPlan:
         total = 0
         for carried in self._changing:
             if carried.local_elements > self.unrolled:
-                total += 2 * carried.local_elements * _bytes(carried.shape)
+                total += 2 * carried.local_elements * carried.shape.dtype.bytes
         for value in self.stored:
             if self.local((value, 0)) > self.unrolled:
-                total += self.local((value, 0)) * _bytes(value.array)
+                total += self.local((value, 0)) * value.array.dtype.bytes
         return total + max((inner.local_bytes for inner in self.inner), default=0)
 
     @cached_property
@@ -336,10 +336,6 @@ def _sources_of(value: Instruction) -> Iterator[Instruction]:
 
 def _size(count: int, shape: ArrayShape, unrolled: int) -> int:
     return count * _words(shape) if count > unrolled else 0
-
-
-def _bytes(shape: ArrayShape) -> int:
-    return max(1, shape.dtype.bits // 8)
 
 
 def _words(shape: ArrayShape) -> int:

@@ -15,13 +15,12 @@ from typing import Any, Final
 import numpy as np
 
 from hloopt.backends.numpy.block_forms import Fold, Map
-from hloopt.backends.numpy.block_layout import Layout, fold_in
-from hloopt.backends.numpy.block_regions import Axes, Member
-from hloopt.backends.numpy.plan import Dims, Function
+from hloopt.backends.numpy.block_regions import Axes, Member, Region
+from hloopt.backends.numpy.plan import Dims, Function, Line
 from hloopt.backends.numpy.short_runs import stretched_from
 from hloopt.dataclass import dataclass
 
-__all__ = ["Body", "Scratch"]
+__all__ = ["Body", "Layout", "Scratch", "fold_in"]
 
 _ALIGNED: Final = 64  # bytes: a line of the cache
 
@@ -249,3 +248,43 @@ class Body:
 
 def _stretch(array: Any, dims: Dims) -> Any:
     return np.ascontiguousarray(np.broadcast_to(array, dims))
+
+
+class Layout:
+    """A region of a line; ``uses`` are, for each slot, the numbers of the members that read or make it.
+
+    A block is one index of each dimension of the space before ``axis``, and up to ``rows`` of that one.
+    """
+
+    def __init__(self, line: Line, region: Region) -> None:
+        self.line, self.region = line, region
+        self.axis = self.rows = 0
+        self.uses: dict[int, list[int]] = {}
+        for at, member in enumerate(region.members):
+            for slot in (*member.ins, *member.step.outs):
+                self.uses.setdefault(self.base(slot), []).append(at)
+
+    def base(self, slot: int) -> int:
+        """The slot of which this one is another shape."""
+        return self.region.same.get(slot, slot)
+
+    def is_inside(self, slot: int) -> bool:
+        """Whether a slot is made in the block."""
+        return slot in self.region.axes
+
+    def operand_axes(self, member: Member, slot: int) -> Axes:
+        """The dimensions of the space that an operand from outside lies along."""
+        dims = self.line.dims[slot]
+        if isinstance(member.form, Fold):
+            if slot != member.ins[0]:
+                return ()
+            whole = iter(axis for axis, size in enumerate(self.region.space) if size != 1)
+            return tuple(None if size == 1 else next(whole) for size in dims)
+        tail = member.axes[len(member.axes) - len(dims) :]
+        return tuple(None if size == 1 else axis for size, axis in zip(dims, tail, strict=True))
+
+
+def fold_in(member: Member) -> Fold:
+    """A reduce's form."""
+    assert isinstance(member.form, Fold)
+    return member.form

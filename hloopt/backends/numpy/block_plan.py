@@ -10,9 +10,8 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from hloopt.backends.numpy.block_body import Body, Scratch
+from hloopt.backends.numpy.block_body import Body, Layout, Scratch, fold_in
 from hloopt.backends.numpy.block_forms import Fold, Map
-from hloopt.backends.numpy.block_layout import Layout, fold_in
 from hloopt.backends.numpy.block_regions import Member, Region
 from hloopt.backends.numpy.plan import Dims, Function, Line
 from hloopt.dataclass import dataclass

@@ -7,9 +7,9 @@ from functools import partial
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
-from hloopt.analysis.parallel_loop.block_stages import State
-from hloopt.analysis.parallel_loop.coverage import writes_all
+from hloopt.analysis.parallel_loop.block_stages import State as BlockState
 from hloopt.analysis.parallel_loop.edges import Value
+from hloopt.analysis.parallel_loop.state import State
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.emission import Frame, framed
 from hloopt.codegen.loops.block import BlockLoop, Store
@@ -47,7 +47,7 @@ class _Unit:
             for carried in parallel.carried
             if carried.update is not None
             and self.fused.leaves(carried.number)
-            and not writes_all(parallel, carried.update)
+            and not State(parallel.loop).covers(carried.update)
         ]
         for carried in begun:
             self._pass_through(carried)
@@ -78,7 +78,7 @@ class _Unit:
                 with self.e.when(*tests):
                     self.results.store(carried.number, index, name)
 
-    def _stream(self, state: State, frame: Frame) -> tuple[Axes, Store] | None:
+    def _stream(self, state: BlockState, frame: Frame) -> tuple[Axes, Store] | None:
         """Where a trip's update of an element goes; None where the element is not a result."""
         carried = self.plan.parallel.carried[state.number]
         update = carried.update

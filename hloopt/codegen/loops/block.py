@@ -15,7 +15,6 @@ from hloopt.analysis.parallel_loop.block_stages import (
     Item,
     State,
     Trip,
-    bytes_of,
     is_array,
 )
 from hloopt.analysis.parallel_loop.edges import Path, Value
@@ -162,7 +161,7 @@ class BlockLoop:
         dims = self.flow.local(value)
         kind = value.shape.dtype
         size = max(1, copies * self.flow.elements(value))
-        memory = self.shared(self.f.uses.type(kind), size, bytes_of(kind), hint)
+        memory = self.shared(self.f.uses.type(kind), size, kind.bytes, hint)
         self.arrays[value] = Shared(memory, kind, dims, self.flow.axes(value))
 
     # ---- a loop -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.analysis.parallel_loop.block_stages import Item, Trip, bytes_of
+from hloopt.analysis.parallel_loop.block_stages import Item, Trip
 from hloopt.analysis.parallel_loop.edges import Value
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.written_ops import dot_positions
@@ -80,7 +80,7 @@ class Folding:
         """Two tiles with a place for each warp, so that a trip writes what the one before does not read."""
         probe = self._reducer(item.instruction)
         kinds: list[tuple[Type, int]] = [
-            (register_type(kind), bytes_of(kind)) for kind in probe.accumulators
+            (register_type(kind), kind.bytes) for kind in probe.accumulators
         ]
         if self._needs_flag(item.instruction):
             kinds.append((BOOL, 1))

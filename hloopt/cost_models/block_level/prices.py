@@ -190,7 +190,7 @@ def _reads(
 
 def _moved(view: View, shape: ArrayShape) -> Numbers:
     """Bytes of a tile."""
-    moved = np.full(len(view.elements), max(1, shape.dtype.bits // 8), np.int64)
+    moved = np.full(len(view.elements), shape.dtype.bytes, np.int64)
     for size, dimension in zip(view.sizes, shape.dims, strict=True):
         moved = moved * np.minimum(size, dimension)
     return moved
@@ -206,7 +206,7 @@ def _used(view: View, shape: ArrayShape, target: Target) -> Reals:
         size = np.minimum(view.sizes[axis], shape.dims[axis])
         together = np.where(going, together * size, together)
         going = going & (view.sizes[axis] >= shape.dims[axis])
-    row = together * max(1, shape.dtype.bits // 8)
+    row = together * shape.dtype.bytes
     step = target.dram_transaction or 64
     share: Reals = row / (step * -(-row // step))
     return share

@@ -98,7 +98,7 @@ class Tiling:
 
 def element_bytes(contraction: Contraction) -> int:
     """Bytes of a sum, and of a factor in shared memory."""
-    return max(1, contraction.accumulator.bits // 8)
+    return contraction.accumulator.bytes
 
 
 def oriented(product: Product, region: Region) -> Contraction:

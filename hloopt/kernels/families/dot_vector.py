@@ -109,7 +109,7 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
             raise UsageError(
                 f"{_NAME}: rows={rows}; it is a multiple of {_WARP} * vector = {_WARP * vector}"
             )
-        shared = rows * sharing * max(1, contraction.accumulator.bits // 8)
+        shared = rows * sharing * contraction.accumulator.bytes
         if shared > site.target.shared_per_block:
             raise UsageError(
                 f"{_NAME}: partial sums of {shared} bytes; make rows or threads_k smaller"

@@ -14,7 +14,7 @@ from hloopt.analysis.parallel_loop import (
     parallel_loop,
     ways,
 )
-from hloopt.analysis.parallel_loop.coverage import writes_all
+from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.analysis.reduction import WARP_SIZE
@@ -56,7 +56,7 @@ class ThreadLoop:
     def covers(self, number: int) -> bool:
         """Whether the trips write every element of what is streamed."""
         update = self.parallel.carried[number].update
-        return update is not None and writes_all(self.parallel, update)
+        return update is not None and State(self.parallel.loop).covers(update)
 
     @property
     def collected(self) -> tuple[Instruction, ...]:
