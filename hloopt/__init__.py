@@ -138,24 +138,19 @@ def compile(
     cores; results are the same for any number.
     A program of several participants is run by ``program.run_participants`` with a list of inputs for each.
     """
-    from hloopt.backends import compile_module
+    from hloopt.backends import check_device, compile_module, options_for
+    from hloopt.backends.options import NumpyOptions
 
-    options = None
+    check_device(device)
+    selection = None
     if target is not None and device != "cpu":
-        from hloopt.backends.device_compile import DeviceOptions
         from hloopt.kernels.selection import KernelSelection
 
-        options = DeviceOptions(selection=KernelSelection(target=target))
-    return compile_module(
-        module,
-        device,
-        excess_precision=excess_precision,
-        replicas=replicas,
-        partitions=partitions,
-        exact=exact,
-        threads=threads,
-        options=options,
-    )
+        if device == "native":
+            raise UsageError("device 'native' is this processor: it takes no target")
+        selection = KernelSelection(target=target)
+    given = NumpyOptions(excess_precision, replicas, partitions, exact, threads)
+    return compile_module(module, device, options_for(device, given, selection))
 
 
 def evaluate(

@@ -4,61 +4,66 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hloopt.backends.options import DeviceOptions, NativeOptions, NumpyOptions, Options
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.runtime.program import Program
 from hloopt.spelling import nearest
 
 if TYPE_CHECKING:
-    from hloopt.backends.device_compile import DeviceOptions
+    from hloopt.kernels.selection import KernelSelection
 
-__all__ = ["DEVICES", "Program", "check_device", "check_device_takes", "compile_module"]
+__all__ = [
+    "DEVICES",
+    "Program",
+    "check_device",
+    "check_device_takes",
+    "compile_module",
+    "options_for",
+]
 
 DEVICES = ("cpu", "native", "gpu", "emulator")
 
 
-def compile_module(
-    module: Module,
-    device: str = "cpu",
-    *,
-    excess_precision: bool = False,
-    replicas: int = 1,
-    partitions: int = 1,
-    exact: bool = False,
-    threads: int | None = None,
-    options: DeviceOptions | None = None,
-) -> Program:
-    """Make a module executable on ``device``, by one participant or ``replicas * partitions`` of them.
+def compile_module(module: Module, device: str = "cpu", options: Options | None = None) -> Program:
+    """Make a module executable on ``device`` as its options say: ``NumpyOptions`` for ``cpu`` and so on.
 
-    ``exact`` has ``cpu`` compute functions of f32 as the interpreter does, correctly rounded, where it else
-    errs by up to 4 units in the last place; other devices have functions of their own.  ``threads`` of ``cpu``
-    and ``native`` share large work: by default ``HLOOPT_THREADS``, or as many as cores.  ``options`` are for
-    ``gpu`` and ``emulator``, which run one participant and round strictly.  Raises ``UnsupportedError`` for the
-    first instruction that cannot be run, before anything runs; ``DeviceError`` for a device that is not there;
-    ``UsageError`` for an unknown name, and for what a device does not do.
+    Raises ``UnsupportedError`` for the first instruction that cannot be run, before anything runs;
+    ``DeviceError`` for a device that is not there; ``UsageError`` for an unknown name.
     """
     check_device(device)
     if device == "cpu":
         from hloopt.backends.numpy.program import NumpyProgram
 
-        return NumpyProgram(
-            module,
-            excess_precision=excess_precision,
-            replicas=replicas,
-            partitions=partitions,
-            exact=exact,
-            threads=threads,
-        )
-    check_device_takes(device, replicas * partitions, excess_precision=excess_precision)
+        assert options is None or isinstance(options, NumpyOptions)
+        return NumpyProgram(module, options)
     if device == "native":
         from hloopt.backends.native.compile import compile_native
 
-        if options is not None:
-            raise UsageError("device 'native' is this processor: it takes no target")
-        return compile_native(module, threads=threads)
+        assert options is None or isinstance(options, NativeOptions)
+        return compile_native(module, options)
     from hloopt.backends.device_compile import compile_for_device
 
+    assert options is None or isinstance(options, DeviceOptions)
     return compile_for_device(module, device, options)
+
+
+def options_for(
+    device: str, given: NumpyOptions, selection: KernelSelection | None = None
+) -> Options | None:
+    """The options of a device by those of ``cpu``, as far as it takes them, and a choice of kernels.
+
+    None for a name that is no device.  Raises ``UsageError`` for what the device does not do.
+    """
+    if device == "cpu":
+        return given
+    if device not in DEVICES:
+        return None
+    participants = given.replicas * given.partitions
+    check_device_takes(device, participants, excess_precision=given.excess_precision)
+    if device == "native":
+        return NativeOptions(selection, given.threads)
+    return DeviceOptions(selection)
 
 
 def check_device_takes(device: str, participants: int, *, excess_precision: bool) -> None:

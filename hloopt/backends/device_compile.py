@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
-from typing import Literal, TypeAlias
 
+from hloopt.backends.options import DeviceOptions
 from hloopt.codegen.program import KernelProgram, render, text_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
@@ -23,8 +22,6 @@ from hloopt.runtime.device_program import DeviceProgram
 
 __all__ = [
     "CompiledProgram",
-    "DeviceOptions",
-    "EmulatorMode",
     "Prepared",
     "choices_of",
     "compile_for_device",
@@ -33,26 +30,6 @@ __all__ = [
     "notes_of",
     "prepare",
 ]
-
-EmulatorMode: TypeAlias = Literal["check", "fast"]
-
-
-@dataclass(frozen=True)
-class DeviceOptions:
-    """How a module is run on a device.
-
-    selection   chooses the kernels; its target is the device that launches are made for
-    allow_host  whether the interpreter evaluates what has no kernel
-    mode        of the emulator: ``check`` looks at every access, ``fast`` does not
-    seed        of the emulator: the order in which blocks run
-    flags       of the compiler, for a GPU: ``verify``, ``timed`` or ``fast-math``
-    """
-
-    selection: KernelSelection = field(default_factory=KernelSelection)
-    allow_host: bool = False
-    mode: EmulatorMode = "check"
-    seed: int = 0
-    flags: str = "verify"
 
 
 @dataclass(frozen=True)
@@ -128,7 +105,7 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
 
     options = options or DeviceOptions()
     verify_with(try_kernel)
-    selection = options.selection
+    selection = options.selection or KernelSelection()
     ready, report = lower(module, selection)
     chosen = selection.kernel_of(choices_of(report))
     plan = plan_program(ready, chosen, allow_host=options.allow_host)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hloopt.backends import compile_module
-from hloopt.backends.device_compile import CompiledProgram, DeviceOptions
+from hloopt.backends.device_compile import CompiledProgram, compile_for_device
 from hloopt.backends.native.compile import CompiledNative, compile_native
+from hloopt.backends.options import DeviceOptions, EmulatorMode, NativeOptions
 from hloopt.dataclass import dataclass
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UsageError
@@ -57,27 +57,21 @@ class OnDevices:
 
     def given(self, module: Module) -> Program:
         """The module as it is; what the user wants of kernels is about another one."""
-        device = self.options.device
-        if device == "native":
-            return compile_module(module, device, threads=self.options.threads)
         selection = KernelSelection(target=self.selecting.instance.target)
-        return compile_module(module, device, options=self._options(selection))
+        return self._compiled(module, None if self.selecting.is_native else selection)
 
     def optimised(self, module: Module) -> Program:
         """The optimised module; choices are remembered for a lock file."""
-        selection, device = self.selecting.instance, self.options.device
-        program: Program
-        if device == "native":
-            program = compile_native(module, threads=self.options.threads, selection=selection)
-        else:
-            program = compile_module(module, device, options=self._options(selection))
-        assert isinstance(program, (CompiledNative, CompiledProgram))
+        program = self._compiled(module, self.selecting.instance)
         self.selecting.lock(program.prepared.report)
         return program
 
-    def _options(self, selection: KernelSelection) -> DeviceOptions:
-        return DeviceOptions(
-            selection=selection,
-            allow_host=self.options.allow_host,
-            mode="fast" if self.options.unchecked else "check",
-        )
+    def _compiled(
+        self, module: Module, selection: KernelSelection | None
+    ) -> CompiledNative | CompiledProgram:
+        device, options = self.options.device, self.options
+        if device == "native":
+            return compile_native(module, NativeOptions(selection, options.threads))
+        mode: EmulatorMode = "fast" if options.unchecked else "check"
+        given = DeviceOptions(selection, options.allow_host, mode)
+        return compile_for_device(module, device, given)

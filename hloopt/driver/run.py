@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hloopt.backends import check_device_takes, compile_module
 from hloopt.backends.numpy.threads import thread_count
+from hloopt.backends.options import NumpyOptions
 from hloopt.dataclass import dataclass
 from hloopt.driver.notes import (
     bytes_alive,
@@ -235,14 +236,9 @@ class Runner:
     def _compiled(self, module: Module, counts: tuple[int, int], *, is_given: bool) -> Program:
         options = self.options
         if options.device == "cpu":
-            return compile_module(
-                module,
-                excess_precision=options.excess_precision,
-                replicas=counts[0],
-                partitions=counts[1],
-                exact=options.exact,
-                threads=options.threads,
-            )
+            rounds, exact = options.excess_precision, options.exact
+            given = NumpyOptions(rounds, *counts, exact, options.threads)
+            return compile_module(module, options=given)
         check_device_takes(options.device, prod(counts), excess_precision=options.excess_precision)
         assert self.on_devices is not None
         return self.on_devices.given(module) if is_given else self.on_devices.optimised(module)

@@ -6,8 +6,9 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from hloopt.backends import compile_module
-from hloopt.backends.device_compile import CompiledProgram, DeviceOptions, choices_of, lock_entries
+from hloopt.backends import compile_module, options_for
+from hloopt.backends.device_compile import CompiledProgram, choices_of, lock_entries
+from hloopt.backends.options import NumpyOptions
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.kernels.lock import lock_text
@@ -112,22 +113,10 @@ def _compiled(
     module: Module, selection: KernelSelection, device: str, wanted: Reference, *, exact: bool
 ) -> Program:
     replicas, partitions = wanted.counts
-    if device in ("cpu", "native"):
-        # Kernels that a strategy names are those of GPUs.
-        return compile_module(
-            module,
-            device,
-            replicas=replicas,
-            partitions=partitions,
-            exact=exact and device == "cpu",
-        )
-    return compile_module(
-        module,
-        device,
-        replicas=replicas,
-        partitions=partitions,
-        options=DeviceOptions(selection=selection),
-    )
+    options = NumpyOptions(replicas=replicas, partitions=partitions, exact=exact)
+    # Kernels that a strategy names are those of GPUs.
+    chosen = None if device == "native" else selection
+    return compile_module(module, device, options_for(device, options, chosen))
 
 
 def _run(

@@ -30,9 +30,10 @@ import numpy as np
 
 import hloopt
 from hloopt.analysis.cost import module_cost
-from hloopt.backends.device_compile import DeviceOptions, Prepared, prepare
+from hloopt.backends.device_compile import Prepared, prepare
 from hloopt.backends.native.compile import prepare_native
 from hloopt.backends.nvrtc import CompilationError, compile_cuda
+from hloopt.backends.options import DeviceOptions
 from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.kernels.selection import KernelSelection

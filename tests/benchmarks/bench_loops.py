@@ -87,8 +87,9 @@ def our_seconds(name: str, environments: int, repeat: int) -> float:
     from hloopt.backends.cuda import CudaDevice
     from hloopt.backends.cuda.description import describe_gpu
     from hloopt.backends.cuda.profile import profile
-    from hloopt.backends.device_compile import DeviceOptions, prepare
+    from hloopt.backends.device_compile import prepare
     from hloopt.backends.nvrtc import TIMED
+    from hloopt.backends.options import DeviceOptions
 
     module = program(name, environments)
     prepared = prepare(hloopt.optimize(module, "O3"), DeviceOptions())

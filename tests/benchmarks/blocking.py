@@ -12,6 +12,7 @@ import hloopt
 from hloopt.backends.numpy import block_limits
 from hloopt.backends.numpy.block_limits import Limits
 from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.options import NumpyOptions
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate
 
@@ -110,11 +111,11 @@ def _best(module: Module, count: int) -> dict[str, float]:
     inputs = generate(module, 0)
     # As if everything were worth while: from which size on it is, the table is to tell.
     with _limits(Limits(least=1 << 60)):
-        programs = {"whole": NumpyProgram(module, threads=1)}
+        programs = {"whole": NumpyProgram(module, NumpyOptions(threads=1))}
     with _limits(Limits(least=1)):
         programs |= {
-            "1 thread": NumpyProgram(module, threads=1),
-            "2 threads": NumpyProgram(module, threads=2),
+            "1 thread": NumpyProgram(module, NumpyOptions(threads=1)),
+            "2 threads": NumpyProgram(module, NumpyOptions(threads=2)),
         }
     best = dict.fromkeys(programs, float("inf"))
     end = time.perf_counter() + _SECONDS

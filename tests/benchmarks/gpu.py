@@ -80,8 +80,9 @@ def ours(module: hloopt.Module, inputs: list[Any], repeat: int) -> Any:
     from hloopt.backends.cuda import CudaDevice
     from hloopt.backends.cuda.description import describe_gpu, this_gpu
     from hloopt.backends.cuda.profile import profile
-    from hloopt.backends.device_compile import DeviceOptions, prepare
+    from hloopt.backends.device_compile import prepare
     from hloopt.backends.nvrtc import TIMED
+    from hloopt.backends.options import DeviceOptions
     from hloopt.kernels.selection import KernelSelection
 
     with closing(CudaDevice(flags=TIMED)) as device:

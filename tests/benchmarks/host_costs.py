@@ -14,6 +14,7 @@ from pathlib import Path
 
 import hloopt
 from hloopt.backends.native.compile import compile_native
+from hloopt.backends.options import NativeOptions
 from hloopt.ops import OPS
 from hloopt.runtime.inputs import generate
 from hloopt.targets.host import HOST
@@ -42,7 +43,7 @@ def seconds(lines: str, dtype: str, dims: object = _ELEMENTS, computations: str 
         f" y = SHAPE parameter(1)\n{lines}\n}}\n"
     )
     module = hloopt.parse(text.replace("SHAPE", f"{dtype}[{dims}]"))
-    program, inputs = compile_native(module, threads=1), generate(module)
+    program, inputs = compile_native(module, NativeOptions(threads=1)), generate(module)
     program.run(inputs)
     best, end = float("inf"), time.perf_counter() + _SECONDS
     while time.perf_counter() < end:

@@ -10,6 +10,7 @@ import numpy as np
 
 import hloopt
 from hloopt.backends.native.compile import compile_native
+from hloopt.backends.options import NativeOptions
 
 __all__ = ["NATIVE_KERNELS", "native_kernels"]
 
@@ -116,7 +117,7 @@ def native_kernels(count: int) -> list[dict[str, Any]]:
     rows = []
     for name, (body, function) in CASES.items():
         module = hloopt.parse(_text(body), name)
-        one, two = (compile_native(module, threads=threads) for threads in (1, 2))
+        one, two = (compile_native(module, NativeOptions(threads=threads)) for threads in (1, 2))
         ways: dict[str, Callable[[], object]] = {
             "numpy": lambda function=function: function(x),  # type: ignore[misc]
             "1 thread": lambda program=one: program.run([x]),  # type: ignore[misc]

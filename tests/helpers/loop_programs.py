@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import hloopt
-from hloopt.backends.device_compile import DeviceOptions, prepare
+from hloopt.backends.device_compile import prepare
 from hloopt.backends.emulator import EmulatorDevice
+from hloopt.backends.options import DeviceOptions
 from hloopt.kernels.plan import KernelStep, PlanStep
 from hloopt.runtime.device_program import DeviceProgram
 

@@ -8,6 +8,7 @@ from hloopt.backends.device_compile import Prepared, choices_of, lower
 from hloopt.backends.native.codegen import render
 from hloopt.backends.native.program import NativeProgram
 from hloopt.backends.native.toolchain import check_native
+from hloopt.backends.options import NativeOptions
 from hloopt.interpret import supported
 from hloopt.ir import Module
 from hloopt.kernels.kernel import ChooseKernel, unsupported
@@ -62,16 +63,12 @@ def plan_native(module: Module) -> tuple[Module, Plan]:
     return prepared.module, prepared.plan
 
 
-def compile_native(
-    module: Module,
-    *,
-    threads: int | None = None,
-    selection: KernelSelection | None = None,
-) -> CompiledNative:
+def compile_native(module: Module, options: NativeOptions | None = None) -> CompiledNative:
     """A program for the host's processor; the given module is unchanged.
 
     Raises ``DeviceError`` where there is no C++ compiler, before anything is planned, and as
     ``prepare_native``.
     """
     check_native()
-    return CompiledNative(prepare_native(module, selection), threads=threads)
+    options = options or NativeOptions()
+    return CompiledNative(prepare_native(module, options.selection), threads=options.threads)

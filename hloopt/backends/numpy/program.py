@@ -11,6 +11,7 @@ import numpy as np
 from hloopt.backends.numpy.compiler import Compiler
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.backends.numpy.values import unpack
+from hloopt.backends.options import NumpyOptions
 from hloopt.errors import EvaluationError
 from hloopt.interpret import Host, check_inputs, supported
 from hloopt.interpret.participants import Participant, Participants
@@ -42,14 +43,12 @@ class NumpyProgram(Program):
     def __init__(
         self,
         module: Module,
-        *,
-        excess_precision: bool = False,
-        replicas: int = 1,
-        partitions: int = 1,
+        options: NumpyOptions | None = None,
         blocking: Blocking | None = None,
-        exact: bool = False,
-        threads: int | None = None,
     ) -> None:
+        options = options or NumpyOptions()
+        replicas, partitions = options.replicas, options.partitions
+        threads = thread_count(options.threads)
         supported(module, replicas, partitions)
         self.module = module
         self._replicas, self._partitions = replicas, partitions
@@ -59,12 +58,12 @@ class NumpyProgram(Program):
         self._compiler = Compiler(
             module,
             self._launches,
-            excess_precision=excess_precision,
+            excess_precision=options.excess_precision,
             blocking=blocking,
-            exact=exact,
-            threads=thread_count(threads),
+            exact=options.exact,
+            threads=threads,
         )
-        self._blas = blas_threads(module, thread_count(threads))
+        self._blas = blas_threads(module, threads)
         self.loops = self._compiler.loops
         with np.errstate(all="ignore"):
             self._entry = self._compiler.program(self.progress, keeps=replicas * partitions == 1)

@@ -19,8 +19,9 @@ from hloopt.backends.cuda.description import describe_gpu
 from hloopt.backends.cuda.occupancy import occupancy
 from hloopt.backends.cuda.profile import profile
 from hloopt.backends.cuda.timing import Stopwatch
-from hloopt.backends.device_compile import DeviceOptions, prepare
+from hloopt.backends.device_compile import prepare
 from hloopt.backends.nvrtc import TIMED
+from hloopt.backends.options import DeviceOptions
 from hloopt.runtime import library_numpy
 from hloopt.runtime.device import Pointer, PointerArgument
 from hloopt.runtime.device_program import DeviceProgram

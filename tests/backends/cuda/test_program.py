@@ -8,7 +8,8 @@ import pytest
 import hloopt
 from hloopt.backends.cuda import CudaDevice
 from hloopt.backends.cuda.profile import profile
-from hloopt.backends.device_compile import DeviceOptions, prepare
+from hloopt.backends.device_compile import prepare
+from hloopt.backends.options import DeviceOptions
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.timing import Timing

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import hloopt
 from hloopt.backends.native.codegen import parts
 from hloopt.backends.native.compile import compile_native
+from hloopt.backends.options import NativeOptions
 from hloopt.codegen.program import kernel_steps
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
@@ -28,7 +29,7 @@ def check_native_kernels(
     hloopt.verify(module)
     given = generate(module, 0) if inputs is None else list(inputs)
     want = hloopt.evaluate(module, given)
-    program = compile_native(module, threads=1)
+    program = compile_native(module, NativeOptions(threads=1))
     verify_native(program.plan)
     chosen = {step.spec.kernel for step in kernel_steps(program.plan.steps)}
     assert chosen == set(kernels), program.source
@@ -37,7 +38,7 @@ def check_native_kernels(
     judge = Judge.of(module, [given], [want], **tolerance)
     for number, comparison in enumerate(judge.compare_all([got], [want])):
         assert comparison.passed, f"result {number}: {comparison}\n{program.source}"
-    shared = compile_native(module, threads=3).run(given)
+    shared = compile_native(module, NativeOptions(threads=3)).run(given)
     for one, other in zip(got, shared, strict=True):
         assert one.tobytes() == other.tobytes(), f"threads matter\n{program.source}"
     return KernelCode.of_parts(parts(program.plan))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.backends.native.compile import CompiledNative, compile_native, plan_native
 from hloopt.backends.native.kernels.linear_systems import Routine, apart, routine_of
+from hloopt.backends.options import NativeOptions
 from hloopt.errors import UsageError
 from hloopt.interpret import linalg, plugins
 from hloopt.kernels.plan import KernelStep, walk_steps
@@ -153,11 +154,11 @@ def check(cases: Sequence[Case], *, rtol: float | None = None) -> CompiledNative
     """All in one program of two threads, and of one: the interpreter's results, and the same bits."""
     modules = [hloopt.parse(text) for text, _ in cases]
     whole = joined(modules)
-    program = compile_native(whole, threads=2)
+    program = compile_native(whole, NativeOptions(threads=2))
     assert "native-call" not in kernels(program)
     given = [array for _, arrays in cases for array in arrays]
     found = program.run(given)
-    alone = compile_native(whole, threads=1).run(given)
+    alone = compile_native(whole, NativeOptions(threads=1)).run(given)
     assert [one.tobytes() for one in found] == [one.tobytes() for one in alone]
     left: Iterator[Array] = iter(found)
     for one, (_, arrays) in zip(modules, cases, strict=True):
@@ -341,7 +342,7 @@ ENTRY e {
         wish = KernelSelection(
             device="native", kernel=(f"op:triangular-solve=native-triangular-solve{{{tile}}}",)
         )
-        assert (compile_native(found, selection=wish).run(given)[0] == wanted).all()
+        assert (compile_native(found, NativeOptions(selection=wish)).run(given)[0] == wanted).all()
     for tile, problem in [
         ("matrices=6", "matrices=6; there are 5"),
         ("columns=31", "columns=31; there are 30"),
@@ -351,7 +352,7 @@ ENTRY e {
             device="native", kernel=(f"op:triangular-solve=native-triangular-solve{{{tile}}}",)
         )
         with pytest.raises(UsageError, match=problem):
-            compile_native(found, selection=wish)
+            compile_native(found, NativeOptions(selection=wish))
 
 
 def test_rows_lie_apart() -> None:

@@ -11,6 +11,7 @@ import pytest
 import hloopt
 from hloopt.backends.native.compile import compile_native
 from hloopt.backends.native.program import NativeProgram
+from hloopt.backends.options import NativeOptions
 from hloopt.fusion.decision import ALLOWED
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
@@ -175,7 +176,7 @@ def check(modules: Sequence[Module], arrays: Sequence[Sequence[Array]]) -> Nativ
     """Run all as one program, by one thread and by three; hold the results against the interpreter's."""
     whole = joined(modules)
     given = [array for one in arrays for array in one]
-    program = compile_native(whole, threads=1)
+    program = compile_native(whole, NativeOptions(threads=1))
     found = program.run(given)
     wanted = [
         array
@@ -183,7 +184,9 @@ def check(modules: Sequence[Module], arrays: Sequence[Sequence[Array]]) -> Nativ
         for array in hloopt.evaluate(module, one)
     ]
     compare(found, wanted)
-    for got, other in zip(found, compile_native(whole, threads=3).run(given), strict=True):
+    for got, other in zip(
+        found, compile_native(whole, NativeOptions(threads=3)).run(given), strict=True
+    ):
         assert got.tobytes() == other.tobytes()
     return program
 

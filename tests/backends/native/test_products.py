@@ -9,6 +9,7 @@ import pytest
 
 import hloopt
 from hloopt.backends.native.compile import CompiledNative, compile_native
+from hloopt.backends.options import NativeOptions
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.spec import Launch
 from hloopt.runtime.inputs import generate
@@ -223,12 +224,14 @@ def test_rows_of_a_task() -> None:
     """However many rows a task has, the bits are the same; more than there are is an error."""
     module = hloopt.parse(LARGE["more than a block"])
     given = generate(module, 0)
-    wanted = compile_native(module, threads=1).run(given)[0]
+    wanted = compile_native(module, NativeOptions(threads=1)).run(given)[0]
     from hloopt.kernels.selection import KernelSelection
 
     for rows in (1, 100, 200):
         wish = KernelSelection(device="native", kernel=(f"op:dot=native-gemm{{rows={rows}}}",))
-        assert (compile_native(module, threads=2, selection=wish).run(given)[0] == wanted).all()
+        assert (
+            compile_native(module, NativeOptions(threads=2, selection=wish)).run(given)[0] == wanted
+        ).all()
     wish = KernelSelection(device="native", kernel=("op:dot=native-gemm{rows=201}",))
     with pytest.raises(hloopt.UsageError, match="rows=201; the product has 200"):
-        compile_native(module, selection=wish)
+        compile_native(module, NativeOptions(selection=wish))

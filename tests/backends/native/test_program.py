@@ -19,6 +19,7 @@ from hloopt.backends.native import program as native
 from hloopt.backends.native.calls import Call, call_of
 from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.backends.native.memory import Placed
+from hloopt.backends.options import NativeOptions
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import Host
 from hloopt.kernels.plan import KernelStep, walk_steps
@@ -79,7 +80,7 @@ QUICK = SLOW.replace(
 def _program(text: str, **options: int) -> CompiledNative:
     module = hloopt.parse(text)
     hloopt.verify(module)
-    return compile_native(module, **options)
+    return compile_native(module, NativeOptions(**options))
 
 
 @pytest.fixture(scope="module")
@@ -234,11 +235,12 @@ ENTRY e {
 _INTERRUPTED = """
 import os, signal, sys, threading, time
 import hloopt
-from hloopt.runtime.inputs import generate
 from hloopt.backends.native.compile import compile_native
+from hloopt.backends.options import NativeOptions
+from hloopt.runtime.inputs import generate
 
 module = hloopt.parse(sys.stdin.read())
-program = compile_native(module, threads=int(sys.argv[1]))
+program = compile_native(module, NativeOptions(threads=int(sys.argv[1])))
 inputs = generate(module)
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 start = time.monotonic()
@@ -353,7 +355,7 @@ def test_a_kernel_that_was_interrupted(large: tuple[CompiledNative, ...]) -> Non
     """Nothing is left of a run that ended within a kernel: the next one starts anew, others are as before."""
     x = np.linspace(-9, 9, 400000, dtype=np.float32)
     (wanted,) = large[1].run([x])
-    program = compile_native(hloopt.parse(WHOLE), threads=2)
+    program = compile_native(hloopt.parse(WHOLE), NativeOptions(threads=2))
     chosen = {
         one.spec.kernel for one in walk_steps(program.plan.steps) if isinstance(one, KernelStep)
     }

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.backends.native.kernels.fft import LARGEST_RADIX, working
+from hloopt.backends.options import NativeOptions
 from hloopt.errors import UsageError
 from hloopt.kernels.families.fft import radices, whole_transforms
 from hloopt.kernels.plan import KernelStep, walk_steps
@@ -67,13 +68,13 @@ def check(texts: Sequence[str]) -> CompiledNative:
     modules = [hloopt.parse(text) for text in texts]
     whole = joined(modules)
     inputs = [_normal(module, number) for number, module in enumerate(modules)]
-    program = compile_native(whole, threads=2)
+    program = compile_native(whole, NativeOptions(threads=2))
     kernels = {
         step.spec.kernel for step in walk_steps(program.plan.steps) if isinstance(step, KernelStep)
     }
     assert kernels == {"native-fft"}
     found = program.run(inputs)
-    alone = compile_native(whole, threads=1).run(inputs)
+    alone = compile_native(whole, NativeOptions(threads=1)).run(inputs)
     assert [one.tobytes() for one in found] == [one.tobytes() for one in alone]
     for module, array, got in zip(modules, inputs, found, strict=True):
         compared = judged(module, [array], [got], hloopt.evaluate(module, [array]))[0]
@@ -182,10 +183,12 @@ def test_groups_of_a_task() -> None:
     x = _normal(module)
     wanted = compile_native(module).run([x])[0]
     wish = KernelSelection(device="native", kernel=("op:fft=native-fft{groups=2}",))
-    assert (compile_native(module, threads=2, selection=wish).run([x])[0] == wanted).all()
+    assert (
+        compile_native(module, NativeOptions(threads=2, selection=wish)).run([x])[0] == wanted
+    ).all()
     wish = KernelSelection(device="native", kernel=("op:fft=native-fft{groups=28}",))
     with pytest.raises(UsageError, match="groups=28; there are 27"):
-        compile_native(module, selection=wish)
+        compile_native(module, NativeOptions(selection=wish))
 
 
 @pytest.mark.parametrize(

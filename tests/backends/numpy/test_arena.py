@@ -12,6 +12,7 @@ from hloopt.backends.numpy import arena, source
 from hloopt.backends.numpy.arena import Arena
 from hloopt.backends.numpy.plan import Line
 from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.options import NumpyOptions
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 16  # elements of f32: large
@@ -32,7 +33,7 @@ def compiled(
 
     monkeypatch.setattr(source, "place_arrays", spy)
     module = hloopt.parse(f"HloModule m\nENTRY e {{\n{body}\n}}\n")
-    program = NumpyProgram(module, replicas=replicas)
+    program = NumpyProgram(module, NumpyOptions(replicas=replicas))
     return program, found[-1]
 
 
@@ -228,6 +229,6 @@ ENTRY e {
     inputs = [rng.integers(-3, 4, sizes).astype(np.float32) for sizes in dims]
     (wanted,) = hloopt.evaluate(module, inputs)
     # Several participants share a line: it has no places, and what is written over are arrays.
-    program = NumpyProgram(module, replicas=2)
+    program = NumpyProgram(module, NumpyOptions(replicas=2))
     for results in program.run_participants([inputs, inputs]):
         np.testing.assert_array_equal(results[0], wanted)

@@ -16,6 +16,7 @@ import hloopt
 from hloopt.backends.numpy import block_limits, block_plan, blocks
 from hloopt.backends.numpy.block_limits import Limits
 from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.options import NumpyOptions
 from hloopt.runtime.inputs import generate
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +62,7 @@ def check(
     before = [array.tobytes() for array in inputs]
     wanted = hloopt.evaluate(module, inputs)
     for threads in (1, 3):
-        compiled = NumpyProgram(module, exact=True, threads=threads)
+        compiled = NumpyProgram(module, NumpyOptions(exact=True, threads=threads))
         if regions is not None:
             assert compiled._compiler.regions == regions
         for _ in range(2):
@@ -165,7 +166,10 @@ def test_sums_in_double_precision_agree_for_any_number_of_threads() -> None:
     )
     check(module, 1, rtol=1e-14)
     inputs = generate(module, 5)
-    same(NumpyProgram(module, threads=3).run(inputs), NumpyProgram(module, threads=1).run(inputs))
+    same(
+        NumpyProgram(module, NumpyOptions(threads=3)).run(inputs),
+        NumpyProgram(module, NumpyOptions(threads=1)).run(inputs),
+    )
 
 
 def test_the_initial_value_may_be_computed() -> None:
@@ -197,7 +201,10 @@ def test_zeros_have_the_sign_of_the_interpreter() -> None:
     one = np.ones((6, 4), np.float32)
     for _ in range(20):
         inputs = [generator.choice(values[: generator.integers(2, 5)], (6, 4)), one]
-        same(NumpyProgram(module, threads=2).run(inputs), hloopt.evaluate(module, inputs))
+        same(
+            NumpyProgram(module, NumpyOptions(threads=2)).run(inputs),
+            hloopt.evaluate(module, inputs),
+        )
 
 
 def test_a_step_that_needs_a_region_is_not_in_it() -> None:
@@ -289,7 +296,7 @@ def test_what_sizes_decide_stays_outside() -> None:
         " x = f32[<=20] parameter(0)\n a = f32[<=20] negate(x)\n b = f32[<=20] tanh(a)\n"
         " ROOT r = f32[<=20] add(a, b)"
     )
-    compiled = NumpyProgram(module, exact=True)
+    compiled = NumpyProgram(module, NumpyOptions(exact=True))
     assert compiled._compiler.regions == 0
     inputs = [np.arange(13, dtype=np.float32)]
     same(compiled.run(inputs), hloopt.evaluate(module, inputs))
@@ -308,7 +315,7 @@ def test_memory_is_that_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
     lines.append(f" ROOT r = {kind} negate(t5)")
     module = parse("\n".join(lines))
     inputs = generate(module, 1)
-    compiled = NumpyProgram(module, threads=2)
+    compiled = NumpyProgram(module, NumpyOptions(threads=2))
     compiled.run(inputs)
     tracemalloc.start()
     try:
@@ -401,7 +408,7 @@ def test_an_error_in_a_block_stops_all_threads(monkeypatch: pytest.MonkeyPatch) 
     module = parse(
         " x = f32[40,9] parameter(0)\n a = f32[40,9] negate(x)\n ROOT r = f32[40,9] tanh(a)"
     )
-    compiled = NumpyProgram(module, threads=3)
+    compiled = NumpyProgram(module, NumpyOptions(threads=3))
     ran: list[int] = []
 
     def of(self: Any, size: int) -> Any:
@@ -414,7 +421,8 @@ def test_an_error_in_a_block_stops_all_threads(monkeypatch: pytest.MonkeyPatch) 
             compiled.run(generate(module, 1))
     assert len(ran) <= 3
     same(
-        compiled.run(generate(module, 1)), NumpyProgram(module, threads=1).run(generate(module, 1))
+        compiled.run(generate(module, 1)),
+        NumpyProgram(module, NumpyOptions(threads=1)).run(generate(module, 1)),
     )
 
 
@@ -423,8 +431,8 @@ def test_several_threads_work(monkeypatch: pytest.MonkeyPatch) -> None:
         " x = f32[40,9] parameter(0)\n a = f32[40,9] negate(x)\n ROOT r = f32[40,9] tanh(a)"
     )
     inputs = generate(module, 1)
-    (wanted,) = NumpyProgram(module, threads=1).run(inputs)
-    compiled = NumpyProgram(module, threads=2)
+    (wanted,) = NumpyProgram(module, NumpyOptions(threads=1)).run(inputs)
+    compiled = NumpyProgram(module, NumpyOptions(threads=2))
     real = blocks._Scratches.of
     met = threading.Barrier(2, timeout=20)
     waited = threading.local()

@@ -11,6 +11,7 @@ import pytest
 import hloopt
 from hloopt.backends.numpy.elementwise import _UFUNCS, lower
 from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.options import NumpyOptions
 from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.types import DTYPES, DType
@@ -167,7 +168,7 @@ def test_only_views_share_memory_with_operands(opcode: str, excess: bool) -> Non
         except hloopt.errors.HlooptError:
             continue
         root = module.entry.root
-        program = NumpyProgram(module, excess_precision=excess)
+        program = NumpyProgram(module, NumpyOptions(excess_precision=excess))
         context = program._compiler
         arrays = [
             np.ones((2, 3), context.carrier(operand.array.dtype)) for operand in root.operands

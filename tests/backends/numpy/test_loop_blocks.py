@@ -13,6 +13,7 @@ import hloopt
 from hloopt.backends.numpy.loop_blocks import BlockedLoop
 from hloopt.backends.numpy.loop_plan import Blocking
 from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends.options import NumpyOptions
 from hloopt.errors import EvaluationError
 from tests.helpers.support import Array
 
@@ -83,12 +84,12 @@ ENTRY e {{
 
 
 def blocked(module: hloopt.Module, arrays: list[Array], units: int) -> list[Array]:
-    program = NumpyProgram(module, blocking=Blocking(units=units), threads=1)
+    program = NumpyProgram(module, NumpyOptions(threads=1), blocking=Blocking(units=units))
     assert all(words.startswith("runs in") for words in program.loops.values()), program.loops
     assert program.loops
     before = [array.copy() for array in arrays]
     found = program.run(arrays)
-    shared = NumpyProgram(module, blocking=Blocking(units=units), threads=3)
+    shared = NumpyProgram(module, NumpyOptions(threads=3), blocking=Blocking(units=units))
     for one, other in zip(found, shared.run(arrays), strict=True):
         assert one.tobytes() == other.tobytes()
     assert all((one == other).all() for one, other in zip(arrays, before, strict=True))
@@ -404,7 +405,7 @@ def test_failures_within_a_block_name_the_instruction() -> None:
 
 def test_threads_share_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of them are in a block at the same time."""
-    program = NumpyProgram(large(64, 2), blocking=Blocking(units=8), threads=2)
+    program = NumpyProgram(large(64, 2), NumpyOptions(threads=2), blocking=Blocking(units=8))
     real = BlockedLoop._block
     met = threading.Barrier(2, timeout=20)
     waited = threading.local()
@@ -473,7 +474,7 @@ def test_blocks_keep_of_a_trip_what_buffers_keep() -> None:
         "  x = bf16[24] parameter(0)",
     )
     x = numbers(24).astype(ml_dtypes.bfloat16)
-    program = NumpyProgram(module, excess_precision=True, blocking=Blocking(units=5))
+    program = NumpyProgram(module, NumpyOptions(excess_precision=True), blocking=Blocking(units=5))
     assert program.loops == {"f": "runs in 5 blocks of 5 units"}
     (wanted,) = hloopt.evaluate(module, [x], excess_precision=True)
     (strict,) = hloopt.evaluate(module, [x])

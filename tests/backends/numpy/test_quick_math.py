@@ -14,6 +14,7 @@ import hloopt
 from hloopt.backends.numpy.elementwise import lower
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.backends.numpy.quick_math import MOST_ULP, QUICK
+from hloopt.backends.options import NumpyOptions
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.types import DTYPES
 
@@ -146,7 +147,7 @@ def test_the_executor_takes_them(opcode: str) -> None:
     """By default; ``exact`` has the interpreter's bits."""
     values = operands(opcode)
     one = module(opcode, "f32", values[0].size)
-    quick, exact = NumpyProgram(one), NumpyProgram(one, exact=True)
+    quick, exact = NumpyProgram(one), NumpyProgram(one, NumpyOptions(exact=True))
     root = one.entry.root
     nothing = [None] * len(values)
     assert lower(root, quick._compiler, nothing).function is QUICK[opcode]

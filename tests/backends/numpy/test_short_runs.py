@@ -14,6 +14,7 @@ from hloopt.backends.numpy import block_limits, block_plan, short_runs
 from hloopt.backends.numpy.block_limits import Limits
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.backends.numpy.short_runs import fold, stretched_from
+from hloopt.backends.options import NumpyOptions
 from hloopt.runtime.inputs import generate
 
 
@@ -126,7 +127,7 @@ def test_a_region_of_groups_is_the_interpreters(rows: int, monkeypatch: pytest.M
     )
     hloopt.verify(module)
     inputs = generate(module, 5)
-    program = NumpyProgram(module, exact=True, threads=2)
+    program = NumpyProgram(module, NumpyOptions(exact=True, threads=2))
     assert program._compiler.regions == 1
     for got, wanted in zip(program.run(inputs), hloopt.evaluate(module, inputs), strict=True):
         assert got.tobytes() == wanted.tobytes()
