@@ -89,7 +89,7 @@ def _problem(root: Path, folder: Path) -> str:
     for one in {root: None, folder: None}:
         state = one.stat()
         if not stat.S_ISDIR(state.st_mode):
-            return f"{one} is no folder"
+            return f"{one} is not a folder"
         if state.st_uid != os.geteuid():
             return f"{one} belongs to another user"
         if not is_own(state):

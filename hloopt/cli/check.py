@@ -31,7 +31,7 @@ _MOST_ERRORS = 20
 @json_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], rules: bool, as_json: bool) -> None:
-    """Parse and verify modules: a line per file, and every error with its place.
+    """Parse and verify modules: one line per file, and every error with its place.
 
     Exits with 3 when a module cannot be read or is not valid.
 

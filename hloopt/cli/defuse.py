@@ -31,8 +31,8 @@ _SIMPLIFICATION = "fix(tuple-simplifier,simplify,cse,dce)"
 @click.option(
     "--simplify",
     is_flag=True,
-    help="Afterwards, take out what stood there for the fusions only: slices of what was concatenated "
-    "for a common kernel, values that several kernels computed, each for itself.",
+    help="Afterwards remove what only served the fusions: slices of what was concatenated for a "
+    "common kernel, values that several kernels computed, each for itself.",
 )
 @click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
 @click.option(
@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Take the fusions of modules apart again and print these as HLO.
 
-    Every fusion is replaced by the instructions in it, whatever its kind and whoever made it: hloopt, or XLA
-    in what it dumps after optimisation. Several results are read where they are computed; a fusion that runs
+    Every fusion is replaced by the instructions in it, whatever its kind, whether hloopt made it or XLA (in
+    what it dumps after optimisation). Several results are read where they are computed; a fusion that runs
     asynchronously is computed where its result was waited for; a schedule is dropped. Library calls stay.
 
     \b

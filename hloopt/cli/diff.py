@@ -66,9 +66,9 @@ def command(
     """Compare two modules: their kernels, what those cost, and each instruction that differs.
 
     Kernels are matched by what they compute: names, metadata, the order of instructions and the names of
-    fusions do not matter. Launches count the trips of loops that the module shows. BEFORE and AFTER are texts,
-    protocol buffers or dump directories (--module and --stage pick); one may be '-'. The exit code is 0 for
-    equal modules and 1 for others; with --gate the gates alone decide.
+    fusions do not matter. Launches include loop iterations, where the module shows the trip count. BEFORE and
+    AFTER are texts, protocol buffers or dump directories (--module and --stage pick); one may be '-'. The exit
+    code is 0 for equal modules and 1 for others; with --gate the gates alone decide.
 
     Directories of several modules are compared module by module: those that are equal belong together, then
     those of the same name and the same ops, whatever their numbers. --stage is for both sides, or given twice,

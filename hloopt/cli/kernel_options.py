@@ -14,8 +14,8 @@ KERNELS = OptionGroup(
         "--target",
         metavar="NAME|FILE",
         shell_complete=complete_target,
-        help="The device to choose kernels for, and to fuse for: a name (see hloopt targets), or a "
-        "description's path; h200 by default, host for the device native.",
+        help="The target to choose kernels and to fuse for: a name (see hloopt targets), or the path "
+        "of a description; h200 by default, host for the device native.",
     ),
     option(
         "--kernel",
@@ -34,15 +34,19 @@ KERNELS = OptionGroup(
         "--kernel-file",
         multiple=True,
         metavar="FILE",
-        help="Take kernels of one's own from a Python file, or from a .cu file beside the HLO it computes "
-        "(may be repeated).",
+        help="Take user-defined kernels from a Python file, or from a .cu file that begins with the "
+        "HLO it computes (may be repeated).",
     ),
-    option("--lock", metavar="FILE", help="Fuse, and choose kernels, as this lock file says."),
-    option("--frozen", is_flag=True, help="With --lock: what has changed since is an error."),
+    option("--lock", metavar="FILE", help="Fuse and choose kernels as this lock file says."),
+    option(
+        "--frozen",
+        is_flag=True,
+        help="With --lock: whatever no longer matches the lock file is an error.",
+    ),
     option(
         "--write-lock",
         metavar="FILE",
-        help="Write what was fused, and the choices, as a lock file.",
+        help="Write what was fused, and which kernels were chosen, as a lock file.",
     ),
 )
 

@@ -29,8 +29,11 @@ COMMANDS = {
         "diff",
         "Compare two modules: their kernels, what those cost, and each instruction that differs.",
     ),
-    "explain": ("explain", "Explain why instructions are fused or apart, and their kernels."),
-    "hash": ("hash", "Print a digest of each module: equal for equal modules."),
+    "explain": (
+        "explain",
+        "Explain why instructions are fused or not, and which kernels run them.",
+    ),
+    "hash": ("hash", "Print a digest of each module, equal for equal modules."),
     "help": ("topics", "Explain a topic that several commands share."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
     "ls": ("ls", "List the modules of a dump directory and their stages."),
@@ -39,7 +42,7 @@ COMMANDS = {
     "passes": ("passes", "List passes and pipelines, or explain one."),
     "run": ("run", "Run a module as given and optimised, compare and time."),
     "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
-    "study": ("study", "Which pass buys what, on which module and device; each result verified."),
+    "study": ("study", "Compare pipelines over modules and devices, with every result verified."),
     "targets": ("targets", "List the devices hloopt knows, or the numbers of one."),
 }
 
@@ -150,7 +153,7 @@ def main() -> None:
     except OSError as error:
         click.echo(f"hloopt: error: {error}", err=True)
         code = 2
-    except Exception as error:  # noqa: BLE001 - nobody who uses the tool wants a traceback
+    except Exception as error:  # noqa: BLE001 - a user is shown no traceback
         if os.environ.get(_VARIABLE, "0") != "0":
             import traceback
 

@@ -22,7 +22,7 @@ __all__ = ["command"]
 @click.option(
     "--device",
     type=click.Choice(["gpu", "native"]),
-    help="Tell which kernels each has instead, for which element types, and why others have none.",
+    help="List instead which kernels each has, for which element types, and why others have none.",
 )
 @click.option("--target", default="h200", show_default=True, help="With --device gpu: which one.")
 @json_option

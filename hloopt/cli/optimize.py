@@ -33,7 +33,7 @@ __all__ = ["command"]
     groups={
         "Passes": PASSES.names,
         "Kernels": KERNELS.names,
-        "Looking on": WATCH.names,
+        "Instrumentation": WATCH.names,
         "Input": ("module", "stage", "strict"),
         "Output": ("output", "emit", *PRINT.names, "as_json"),
     },
@@ -126,7 +126,7 @@ def _report_json(report: PipelineReport) -> dict[str, Any]:
 
 
 def _warn_of_elided(name: str, module: Module) -> None:
-    """XLA reads ``{...}`` and runs with values of its own making: nobody should do that unawares."""
+    """Warn of constants that the text leaves out (``{...}``): XLA reads them and makes values up."""
     elided = [
         instruction
         for instruction in module.instructions()

@@ -85,7 +85,7 @@ def _pick(
         try:
             re.compile(one)
         except re.error as error:
-            raise click.BadParameter(f"{one!r} is no regular expression: {error}") from error
+            raise click.BadParameter(f"{one!r} is not a regular expression: {error}") from error
     if value:
         ctx.meta.setdefault(PICK, {})[str(param.name)] = value
     return value
@@ -122,7 +122,7 @@ _module_option = click.option(
     expose_value=False,
     callback=_pick,
     shell_complete=_complete(lambda dump: (entry.name for entry in dump.modules)),
-    help="Of a dump directory: only modules with a match in their name.",
+    help="Of a dump directory: only modules whose name matches.",
 )
 _stage_option = click.option(
     "--stage",

@@ -30,7 +30,7 @@ PRINT = OptionGroup(
     option(
         "--canonical",
         is_flag=True,
-        help="Print equal modules equally: names, computations and independent instructions in an order "
+        help="Print equal modules alike: names, computations and independent instructions in an order "
         "that the graph decides, defaults and usual spellings, no metadata.",
     ),
     option(
@@ -42,7 +42,7 @@ PRINT = OptionGroup(
     option(
         "--no-metadata",
         is_flag=True,
-        help="Leave out what serves debugging only: metadata, stack tables, origin, statistics.",
+        help="Leave out what only serves debugging: metadata, stack tables, origin, statistics.",
     ),
 )
 """How ``hlo_text`` prints."""

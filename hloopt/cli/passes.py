@@ -52,7 +52,7 @@ _LONGEST = 400  # characters of a pipeline that are worth reading in one piece
     "--preset",
     metavar="NAME",
     shell_complete=complete_preset,
-    help="Print a named pipeline, an entry a line.",
+    help="Print a named pipeline, one entry per line.",
 )
 @click.option(
     "--xla-rules",

@@ -30,15 +30,16 @@ PASSES = OptionGroup(
         "-O",
         "level",
         type=click.Choice(["0", "1", "2", "3"]),
-        help="A named pipeline.  0 does nothing; 1 cleans up and folds what is known; 2, the default, also "
-        "simplifies as a whole and fuses as XLA's GPU compiler does; 3 also trades work for fewer kernels "
-        "and makes one kernel of a loop.  XLA's own order of passes is --passes xla-gpu-2026.",
+        help="A named pipeline: 0 does nothing; 1 cleans up and folds constants; 2, the default, also "
+        "simplifies the whole module and fuses as XLA's GPU compiler does; 3 also trades work for "
+        "fewer kernels and runs whole loops as one kernel each. XLA's own order of passes is "
+        "--passes xla-gpu-2026.",
     ),
     option(
         "--passes",
         metavar="TEXT|FILE.toml",
         shell_complete=complete_pipeline,
-        help="A pipeline, such as 'simplify,fix(cse,dce)', or a file of one.",
+        help="A pipeline, such as 'simplify,fix(cse,dce)', or a file that holds one.",
     ),
     option(
         "--pass-file",
@@ -72,7 +73,7 @@ PASSES = OptionGroup(
         metavar="PASS=N",
         shell_complete=complete_fuel,
         callback=_fuel,
-        help="Let a pass make N rewrites in all its runs together, to find the one that matters.",
+        help="Let a pass make only N rewrites in all its runs together, to find the one that matters.",
     ),
     option(
         "--stop-after",
@@ -84,8 +85,9 @@ PASSES = OptionGroup(
         "--fusion-rule",
         multiple=True,
         metavar="MODULE:FUNCTION",
-        help="Let a Python function say what is fused: it gets producer and consumer, and answers True, False, "
-        "None or (False, 'reason'); also FILE.py:FUNCTION (may be repeated; the first answer counts).",
+        help="Let a Python function decide what is fused: it gets producer and consumer, and answers "
+        "True, False, None or (False, 'reason'); also FILE.py:FUNCTION (may be repeated; the "
+        "first answer counts).",
     ),
 )
 

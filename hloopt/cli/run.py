@@ -36,7 +36,7 @@ class _Tolerance(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         number = float(super().convert(value, param, ctx))
-        return self.fail("nan is no tolerance", param, ctx) if isnan(number) else number
+        return self.fail("nan is not a tolerance", param, ctx) if isnan(number) else number
 
 
 _TOLERANCE = _Tolerance(0)
@@ -50,7 +50,7 @@ GPU = OptionGroup(
     option(
         "--cold-l2",
         is_flag=True,
-        help="On gpu: time each kernel with its operands out of the second-level cache.",
+        help="On gpu: time each kernel with a cold second-level cache.",
     ),
 )
 
@@ -93,7 +93,7 @@ GPU = OptionGroup(
     show_default=True,
     metavar="NAME",
     shell_complete=complete("backends", "DEVICES"),
-    help="Where the programs run: cpu (NumPy), native (the CPU, by its C++ compiler), gpu (CUDA), or emulator "
+    help="Where the programs run: cpu (NumPy), native (C++ on this CPU), gpu (CUDA), or emulator "
     "(the GPU's kernels on the CPU).",
 )
 @click.option(
@@ -104,7 +104,7 @@ GPU = OptionGroup(
 @click.option(
     "--unchecked",
     is_flag=True,
-    help="On emulator: do not look at every access of memory; some ten times as fast.",
+    help="On emulator: do not check each memory access; about ten times as fast.",
 )
 @KERNELS
 @GPU
@@ -118,25 +118,27 @@ GPU = OptionGroup(
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Makes inputs where none are given, and what rng draws.",
+    help="Seed for inputs that are not given, and for what rng draws.",
 )
 @click.option(
-    "--expect", metavar="PATH", help="out_0, out_1, ... (or out_0.3) to compare with as well."
+    "--expect",
+    metavar="PATH",
+    help="Results to compare with as well: out_0, out_1, ... (or out_0.3).",
 )
 @click.option(
     "--save-snapshot",
     metavar="FILE",
-    help="Write module, inputs and the interpreter's results as XLA's HloSnapshot.",
+    help="Write the module, its inputs and the interpreter's results as XLA's HloSnapshot.",
 )
 @click.option(
     "--infeed",
     metavar="PATH",
-    help="What the module reads from the host: infeed_0, ... and recv_CHANNEL_0, ... as --inputs.",
+    help="What the module reads from the host, as --inputs: infeed_0, ... and recv_CHANNEL_0, ...",
 )
 @click.option(
     "--outfeed",
     metavar="FILE.npz",
-    help="Write what the module gives to the host: outfeed_0, ... and send_CHANNEL_0, ...",
+    help="Write what the module sends to the host: outfeed_0, ... and send_CHANNEL_0, ...",
 )
 @click.option(
     "--rtol",
@@ -144,36 +146,39 @@ GPU = OptionGroup(
     help="Relative tolerance, in place of what rounding allows each element.",
 )
 @click.option(
-    "--atol", type=_TOLERANCE, help="Absolute tolerance, as --rtol; the one that is not given is 0."
+    "--atol",
+    type=_TOLERANCE,
+    help="Absolute tolerance; of --rtol and --atol, the one that is not given is 0.",
 )
 @click.option(
     "--reference-seconds",
     type=click.FloatRange(0),
     metavar="S",
-    help="Give the interpreter so much time; after it nothing is verified, and the optimised form is compared "
-    "with the given one.",
+    help="Stop the interpreter after this time; then nothing is verified, and the optimised form "
+    "is compared with the given one.",
 )
 @click.option(
     "--no-reference",
     is_flag=True,
-    help="Do not ask the interpreter at all, as with --reference-seconds 0.",
+    help="Do not run the interpreter, as with --reference-seconds 0.",
 )
 @click.option(
     "--fill-constants",
     type=click.IntRange(0),
     metavar="SEED",
-    help="Invent the values of constants that the text leaves out ({...}); the verdict says so.",
+    help="Invent values for constants that the text leaves out ({...}); the verdict says so.",
 )
 @click.option(
     "--ignore-callbacks",
     is_flag=True,
-    help="Leave calls back into Python out (jax.debug.print) where nobody needs what they give.",
+    help="Leave out calls back into Python (jax.debug.print) whose results are not used.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1),
     metavar="N",
-    help="On cpu and native: threads that share large work, in BLAS too; without it HLOOPT_THREADS, or all.",
+    help="On cpu and native: threads that share large work, BLAS included; by default "
+    "HLOOPT_THREADS, or all cores.",
 )
 @click.option(
     "--repeat",
@@ -183,7 +188,7 @@ GPU = OptionGroup(
 @click.option(
     "--replicas",
     type=click.IntRange(1),
-    help="Participants run side by side; the default is the module's replica_count.",
+    help="Participants that run side by side; the default is the module's replica_count.",
 )
 @click.option(
     "--partitions",

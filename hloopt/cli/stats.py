@@ -62,7 +62,7 @@ def command(
     """Show what is in a module: opcodes, flops, bytes, the largest buffers.
 
     With --target: how long each kernel will take there, what it is bound by and its share of the whole.
-    Launches count the trips of loops that the module shows; the sums are those of one run of the entry.
+    Launches include loop iterations, where the module shows the trip count; sums are of one run of the entry.
 
     \b
     Example:

@@ -58,15 +58,21 @@ def _gates(
 @click.option(
     "--strategies",
     metavar="FILE.toml",
-    help="What is compared: strategies, ladders, ablations; modules and devices, too.",
+    help="A file of what is compared: strategies, ladders, ablations, and modules and devices, "
+    "too.",
 )
 @click.option(
     "--strategy",
     multiple=True,
     metavar="[NAME=]PASSES",
-    help="A strategy more: 'O2', 'mine=simplify,fix(cse,dce)' (may be repeated). Without any: O0 to O3.",
+    help="An additional strategy: 'O2', 'mine=simplify,fix(cse,dce)' (may be repeated). Without "
+    "any: O0 to O3.",
 )
-@click.option("--baseline", metavar="NAME", help="The strategy that ratios are to; else the first.")
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    help="The strategy that the others are compared with; by default the first.",
+)
 @PASSES.only("pass_file", "fusion_rule")
 @click.option(
     "--device",
@@ -92,7 +98,7 @@ def _gates(
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Makes inputs; without it those of NAME.npz beside NAME.hlo count, where it is there.",
+    help="Seed for inputs; without it NAME.npz beside NAME.hlo is used, where there is one.",
 )
 @click.option(
     "--verify/--no-verify",
@@ -127,8 +133,8 @@ def _gates(
     multiple=True,
     metavar="[NAME=]RATIO",
     callback=_gates,
-    help="Exit with 6 unless the strategy, or the fastest, is so many times as fast as the baseline, for each "
-    "module on each device (may be repeated).",
+    help="Exit with 6 unless the strategy, or without NAME the fastest one, is so many times as "
+    "fast as the baseline, for each module on each device (may be repeated).",
 )
 @click.option(
     "--html", metavar="OUT.html", help="Write one page with bars, tables and all figures."
@@ -141,20 +147,20 @@ def _gates(
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Which pass buys what, on which module and device, and is the result still right?
+    """Compare pipelines: what each pass buys, on which module and device, with every result verified.
 
-    Every module is optimised by every strategy for every device. Times are measured on cpu (NumPy), gpu and
-    xla-cpu (XLA itself, by the Python that HLOOPT_XLA_PYTHON names), and predicted for every target by a cost
-    model: the sum over kernels with their launches, trips of loops included, as hloopt stats --target has it.
-    On emulator the CUDA C of the kernels runs on the CPU and is verified, never timed.
+    Every module is optimised by every strategy for every device. Times are measured on cpu (NumPy), native
+    (C++), gpu and xla-cpu (XLA itself, by the Python that HLOOPT_XLA_PYTHON names), and predicted for every
+    target by a cost model: the sum over kernels with their launches, loop iterations included, as hloopt stats
+    --target has it. On emulator the CUDA C of the kernels runs on the CPU and is verified, never timed.
 
     The results of every cell are compared with the interpreter's, and with recorded ones, by the tolerances of
-    hloopt run; what is predicted was run on the CPU once. A cell that fails, or has no device, says so and
-    stops nothing. Exits with 1 when results differ.
+    hloopt run; where times are predicted, the module is run once on the CPU. A cell that fails, or whose device
+    is missing, is reported and does not stop the others. Exits with 1 when results differ.
 
     A study file names strategies. A ladder adds passes of a pipeline one at a time, an ablation leaves each
-    out: the column 'bought' tells what a step is worth. It may name modules (one as a variant of another, whose
-    baseline counts for both) and devices as well:
+    out: the column 'bought' shows what a step is worth. The file may also name modules (one as a variant of
+    another, whose baseline counts for both) and devices:
 
     \b
       baseline = "XLA 2022"

@@ -45,12 +45,13 @@ WATCH = OptionGroup(
         "--print-changed",
         type=click.Choice(["hlo", "diff"]),
         metavar="[=diff]",
-        help="Print HLO at first and after each change; with =diff only what changed.",
+        help="Print HLO before the first pass and after each change; with =diff only what changed.",
     ),
     option(
         "--dump-dir",
         metavar="DIR",
-        help="Write the module, and what it is after each pass that changed it, as XLA names its dumps.",
+        help="Write the module before the first pass and after each pass that changed it, in files "
+        "named as XLA names its dumps.",
     ),
     option("--time-passes", is_flag=True, help="Print the seconds each pass took."),
     option("--stats", "show_stats", is_flag=True, help="Print how often each rule applied."),
@@ -58,7 +59,8 @@ WATCH = OptionGroup(
     option(
         "--remarks",
         type=click.Choice(["passed", "missed", "all"]),
-        help="Tell of each rewrite made, or nearly made, with its reason and the user's source line.",
+        help="Print each rewrite that was made, or nearly made, with its reason and the user's source "
+        "line.",
     ),
     option(
         "--remarks-out",

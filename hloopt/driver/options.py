@@ -130,7 +130,7 @@ class RunOptions:
         if self.threads is not None and self.device not in ("cpu", "native"):
             raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
         if self.exact and self.device != "cpu":
-            raise UsageError(f"--exact is for --device cpu: {self.device} has functions of its own")
+            raise UsageError(f"--exact is for --device cpu; {self.device} has its own functions")
         for option, path in (("--save-snapshot", self.save_snapshot), ("--outfeed", self.outfeed)):
             if path is not None and (path in {"", "-"} or is_folder(path)):
                 raise UsageError(f"{option} needs a file, not '{path}'")

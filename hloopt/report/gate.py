@@ -131,7 +131,7 @@ def _gate(text: str, start: int) -> tuple[Gate, int]:
     if limit[3] not in units and not (limit[3] == "" and value == 0):
         at = limit.start(3) if limit[3] else limit.end()
         valid = ", ".join(filter(None, units))
-        said = f"'{limit[3]}' is no unit of {figure}" if limit[3] else f"{figure} needs a unit"
+        said = f"'{limit[3]}' is not a unit of {figure}" if limit[3] else f"{figure} needs a unit"
         _fail(text, at, f"{said} (valid: {valid})", max(1, len(limit[3])))
     return Gate(plain, figure, value * units.get(limit[3], 1.0), bool(limit[1])), limit.end()
 

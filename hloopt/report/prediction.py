@@ -182,7 +182,7 @@ def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
     aside = sum(row.counted < row.launches for row in rows)
     if aside:
         count = _count(aside, "kernel is", "kernels are")
-        yield f"- {count} in branches that are not counted: of each conditional the longest one is"
+        yield f"- {count} in branches that are not counted: of each conditional only the longest is"
     libraries = sum(row.prediction is not None and row.prediction.by == ROOFLINE for row in rows)
     if libraries and predictor.model.name != ROOFLINE:
         count = _count(libraries, "kernel", "kernels")
@@ -197,11 +197,12 @@ def trip_notes(rows: Sequence[KernelCost]) -> Iterable[str]:
     unknown = sum(not row.bounded for row in rows)
     if unknown:
         count = _count(unknown, "kernel is", "kernels are")
-        yield f"+ {count} in loops whose trips the module does not show: at least, those loops count once"
+        yield f"+ {count} in loops whose trip count is unknown: a lower bound, each of these loops counts once"
     most = sum(row.bounded and not row.known for row in rows)
     if most:
         count = _count(most, "kernel is", "kernels are")
-        yield f"<= {count} in loops that may end sooner: at most, those loops count as often as they may run"
+        bound = "an upper bound, each of these loops counts as often as it may run"
+        yield f"<= {count} in loops that may end sooner: {bound}"
 
 
 def sum_word(rows: Sequence[KernelCost]) -> str:

@@ -96,10 +96,12 @@ def notes(study: Study) -> list[str]:
         lines.append(f"* with whole loops in one kernel, which are predicted by {LOOP_MODEL}")
     open_counts = [cell.counts for cell in study.cells if cell.counts and not cell.counts.known]
     if any(not counts.bounded for counts in open_counts):
-        lines.append("+ launches in loops whose trips the module does not show: those count once")
+        lines.append(
+            "+ launches in loops whose trip count is unknown: each of these loops counts once"
+        )
     if any(counts.bounded for counts in open_counts):
         lines.append(
-            "<= launches in loops that may end sooner: those count as often as they may run"
+            "<= launches in loops that may end sooner: each of these loops counts as often as it may run"
         )
     return lines
 

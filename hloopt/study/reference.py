@@ -141,7 +141,7 @@ def reference(
         inputs, origin = generate_all(module, seed or 0, *counts), f"seed {seed or 0}"
     found = Reference(counts, inputs, origin, host, recorded=recorded)
     if most_work is None:
-        found.recorded, found.skipped = None, "nobody asked for it"
+        found.recorded, found.skipped = None, "not asked for"
         return found
     needed = work(module) * prod(counts)
     if needed > most_work:

@@ -196,7 +196,7 @@ class _StudyReader:
             return None
         found = self.strategies.texts(table, (), "devices")
         if not found:
-            raise self.places.value_error(("devices",), "there is no device in it")
+            raise self.places.value_error(("devices",), "the list has no device")
         for number, name in enumerate(found):
             where: At = ("devices", number)
             try:
@@ -204,7 +204,7 @@ class _StudyReader:
             except UsageError as error:
                 raise self.places.value_error(where, error.message) from error
             if name in found[:number]:
-                raise self.places.value_error(where, f"'{name}' stands there twice")
+                raise self.places.value_error(where, f"'{name}' is listed twice")
         return found
 
     def _cost_model(self, table: dict[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
 """What XLA's parser asks of an instruction beyond its grammar, for strict readings.
 
 Its parser is no verifier: most wrong shapes pass.  These are the few things it looks at while it makes an
-instruction; everything else is left to ``hloopt.verify``.
+instruction; everything else is left to ``hloopt.verifier``.
 """
 
 from __future__ import annotations

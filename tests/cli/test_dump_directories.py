@@ -103,8 +103,8 @@ def test_one_file_holds_one_module(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--module", "("], "'(' is no regular expression"),
-        (["--stage", "*"], "'*' is no regular expression"),
+        (["--module", "("], "'(' is not a regular expression"),
+        (["--stage", "*"], "'*' is not a regular expression"),
         (["--module", "jit_x"], "no module matches 'jit_x'; did you mean 'jit_"),
         (["--module", "jit_h", "--stage", "before"], "no stage of module_0003.jit_h matches"),
     ],

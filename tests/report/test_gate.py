@@ -49,10 +49,10 @@ def test_gates_are_separated_by_commas() -> None:
         ("bytes<=", 8, "expected a limit such as 100, +0 or +2%, found the end"),
         ("bytes<=few", 8, "expected a limit such as 100, +0 or +2%, found 'f'"),
         ("bytes<=2%", 8, "write +2% or -2%"),
-        ("bytes<=2MX", 9, "'MX' is no unit of bytes (valid: B, kB"),
-        ("kernels<=2ms", 11, "'ms' is no unit of kernels"),
+        ("bytes<=2MX", 9, "'MX' is not a unit of bytes (valid: B, kB"),
+        ("kernels<=2ms", 11, "'ms' is not a unit of kernels"),
         ("time<=20", 9, "time needs a unit (valid: ns, us"),
-        ("kernels<=1 bytes<=2", 12, "'bytes' is no unit of kernels"),
+        ("kernels<=1 bytes<=2", 12, "'bytes' is not a unit of kernels"),
         ("kernels<=1;bytes<=2", 11, "expected ',' or the end, found ';'"),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_bound_of_a_loop_counts_everywhere(tmp_path: Path) -> None:
     shown = invoke("stats", str(path), "--target", "h200").stdout
     assert "predicted at most " in shown
     assert "<=30" in shown
-    assert "at most, those loops count as often as they may run" in shown
+    assert "an upper bound, each of these loops counts as often as it may run" in shown
     choices = of("kernels", str(path), "-O0")["choices"]
     assert {row["predicted"]["launches"] for row in choices if row["computation"] == "body"} == {30}
     loops = of("explain", str(path), "-O3")["fusion"]["loops"]
