@@ -322,7 +322,7 @@ def _advised(
     pipeline: Pipeline, fusion_rules: Sequence[FusionRule], lock: str | Path | None
 ) -> tuple[Pipeline, Advice | None]:
     """What fuses asks the user's rules, the lock file and what is installed."""
-    from hloopt.fusion.hand import advised
+    from hloopt.fusion.advice import advised
     from hloopt.fusion.user_rules import rule_of
 
     rules = [rule_of(rule) for rule in fusion_rules]

@@ -18,8 +18,8 @@ import hloopt
 from hloopt.backends.device_compile import prepare
 from hloopt.backends.emulator import EmulatorDevice
 from hloopt.errors import UnsupportedError
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.loop_fusion import LoopFusion
-from hloopt.fusion.plan import FusionPlan
 from hloopt.pipelines import PIPELINES
 from hloopt.runtime.inputs import load_inputs
 from hloopt.runtime.judge import Judge

@@ -15,6 +15,7 @@ __all__ = [
     "is_intermediate",
     "is_real_reduction_hero",
     "only_intermediates_below",
+    "results_of",
     "roots",
 ]
 
@@ -25,6 +26,13 @@ def roots(computation: Computation) -> tuple[Instruction, ...]:
     """The results of a fusion's computation: the operands of a tuple root, or the root itself."""
     root = computation.root
     return root.operands if root.opcode == "tuple" else (root,)
+
+
+def results_of(instruction: Instruction) -> tuple[Instruction, ...]:
+    """What an op or fusion computes last: the roots of a fusion's body, or the op itself."""
+    return (
+        roots(instruction.attributes["calls"]) if instruction.opcode == "fusion" else (instruction,)
+    )
 
 
 def is_intermediate(instruction: Instruction, allowed_operands: int = 1) -> bool:

@@ -23,7 +23,8 @@ from hloopt.dataclass import dataclass
 from hloopt.driver.passes import Chosen
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UsageError
-from hloopt.fusion.trail import Trail
+from hloopt.fusion.advice import Advice
+from hloopt.fusion.provenance import Provenance
 from hloopt.ir import Module, build
 from hloopt.kernels.selection import Choice
 from hloopt.report.console import product, show_name
@@ -173,13 +174,16 @@ class _Explaining:
 
     def _fusion(self, module: Module) -> tuple[FusionAnswer | None, str, list[str], bool]:
         """Run the passes; what to say about fusion, or why there is nothing; notes; whether it matters."""
-        is_pair, trail = len(self.names) == _MOST_NAMES, Trail()
+        is_pair = len(self.names) == _MOST_NAMES
         trials = None
         if is_pair:
             aim = self.selection.instance.target
             trials = Trials(build.clone_module(module), self.choice, self.target, aim)
-        report = self.choice.run(module, (trail,), remarks=True)
-        questions = Questions(module, trail, self.target, trials)
+        advice = self.choice.controls.advice
+        assert isinstance(advice, Advice), "there always is one"
+        provenance = Provenance(advice.histories)
+        report = self.choice.run(module, (provenance,), remarks=True)
+        questions = Questions(module, provenance, self.target, trials)
         matters = questions.is_about_fusion or is_pair or not self.selection.has_kernels
         return *_answer(questions, self.names), report.notes, matters
 

@@ -1,4 +1,4 @@
-"""What ``hloopt explain`` says of fusion: names as given are looked up, and put to the story."""
+"""What ``hloopt explain`` says of fusion: names as given are looked up, and put to the explanation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.barriers import find_barriers
 from hloopt.fusion.between import kept_arrays
-from hloopt.fusion.ledger import may_be_fused
-from hloopt.fusion.story import Story
-from hloopt.fusion.story_parts import PLUMBING
+from hloopt.fusion.explanation import Explanation
+from hloopt.fusion.fusible import UNCOMPUTED, may_be_fused
 from hloopt.report.cost import runs_of
 from hloopt.report.fusion import show_around, show_barriers, show_lost, show_pair
 from hloopt.report.fusion_between import kept_json, show_kept
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     from hloopt.cli.explain_ways import Trials
     from hloopt.cost_models.model import CostModel
-    from hloopt.fusion.rewritten import Rewrite
-    from hloopt.fusion.trail import Given, Node, Trail
+    from hloopt.fusion.provenance import FusionNode, GivenInstruction, Provenance, TracedRewrite
     from hloopt.ir import Instruction, Module
     from hloopt.targets import Target
 
@@ -65,20 +63,20 @@ class FusionAnswer:
 
 
 class Questions:
-    """The names of the command line, put to one module's trail."""
+    """The names of the command line, put to one module's provenance."""
 
     def __init__(
-        self, module: Module, trail: Trail, target: Target, trials: Trials | None = None
+        self, module: Module, provenance: Provenance, target: Target, trials: Trials | None = None
     ) -> None:
         self.trials = trials
-        self.trail = trail
+        self.provenance = provenance
         self.module = module
-        self.story = _story(module, trail, target)
+        self.explanation = _explanation(provenance, target)
 
     @property
     def is_about_fusion(self) -> bool:
         """Whether anything was there to be fused."""
-        return bool(self.trail.stages)
+        return bool(self.provenance.history.plans)
 
     def answer(self, names: Sequence[str]) -> FusionAnswer:
         """What there is to say of no name, one or two.  Raises ``UsageError`` for names that nothing has."""
@@ -90,10 +88,10 @@ class Questions:
         return self._pairs(found[0], found[1], names)
 
     def _lost(self) -> FusionAnswer:
-        rows = self.story.lost(MOST_LOST, runs_of(self.module))
-        barriers = find_barriers((stage.plan for stage in self.story.stages), self.story.alive)
-        loops = self.story.looked_at()
-        kept = kept_arrays(self.story)
+        rows = self.explanation.lost(MOST_LOST, runs_of(self.module))
+        barriers = find_barriers(self.provenance.history.plans, self.provenance.alive)
+        loops = self.explanation.looked_at()
+        kept = kept_arrays(self.explanation)
         shows: list[Any] = [(show_lost, rows)]
         if kept:
             shows.append((show_kept, kept))
@@ -109,11 +107,11 @@ class Questions:
         }
         return FusionAnswer(told, tuple(shows))
 
-    def _around(self, name: str, nodes: list[Node]) -> FusionAnswer:
-        if all(node.opcode in PLUMBING for node in nodes):
+    def _around(self, name: str, nodes: list[FusionNode]) -> FusionAnswer:
+        if all(node.opcode in UNCOMPUTED for node in nodes):
             node = nodes[0]
             raise UsageError(f"%{node.name} ({node.opcode}) is not run by a kernel of its own")
-        rows = [self.story.around(node) for node in nodes[:_MOST]]
+        rows = [self.explanation.around(node) for node in nodes[:_MOST]]
         given = name.removeprefix("%") if _is_plain(name) else ""
 
         def show(row: Any, console: Console) -> None:
@@ -129,15 +127,19 @@ class Questions:
         rewritten = any(row["rewrites"] for row in told)
         return FusionAnswer({"instructions": told}, tuple(shows), tuple(kernels), rewritten)
 
-    def _origin(self, node: Node) -> tuple[Given | None, tuple[Rewrite, ...]]:
+    def _origin(
+        self, node: FusionNode
+    ) -> tuple[GivenInstruction | None, tuple[TracedRewrite, ...]]:
         """What a node was in the file, and what passes did to it before anything was fused."""
         place = node.computation, node.name
-        return self.trail.origin.get(place), self.trail.touched.get(place, ())
+        return self.provenance.origin.get(place), self.provenance.touched.get(place, ())
 
     def _given(self) -> set[str]:
-        return {name for _, name in self.trail.given}
+        return {name for _, name in self.provenance.given}
 
-    def _pairs(self, first: list[Node], second: list[Node], names: Sequence[str]) -> FusionAnswer:
+    def _pairs(
+        self, first: list[FusionNode], second: list[FusionNode], names: Sequence[str]
+    ) -> FusionAnswer:
         wanted = [(a, b) for a in first for b in second if a is not b]
         if not wanted:
             raise UsageError(f"%{first[0].name} is given twice: two instructions are a pair")
@@ -148,7 +150,7 @@ class Questions:
                 if a.computation == b.computation and (b.name in a.users or a.name in b.users)
             ]
             wanted = near or wanted
-        rows = [self.story.pair(a, b) for a, b in wanted[:_MOST]]
+        rows = [self.explanation.pair(a, b) for a, b in wanted[:_MOST]]
         origins = {
             node.name: self._origin(node) for row in rows for node in (row.first, row.second)
         }
@@ -168,14 +170,14 @@ class Questions:
         ]
         return FusionAnswer({"pairs": told}, tuple(shows))
 
-    def nodes(self, name: str) -> list[Node]:
+    def nodes(self, name: str) -> list[FusionNode]:
         """The nodes that a name or pattern means.  Raises ``UsageError`` that says where it has gone."""
         pattern = parse_pattern(name)
         if pattern.names_one:
             return self._named(name.removeprefix("%"))
         places = [
             place
-            for place, given in self.trail.given.items()
+            for place, given in self.provenance.given.items()
             if pattern.means(given.name, given.opcode, given.op_name)
         ]
         found = [node for place in places for node in self._become(place)]
@@ -186,35 +188,35 @@ class Questions:
             raise UsageError(f"no instruction is meant by '{name}'")
         return nodes
 
-    def _become(self, place: tuple[str, str]) -> list[Node]:
-        return [self.trail.nodes[at] for at in self.trail.became.get(place, ())]
+    def _become(self, place: tuple[str, str]) -> list[FusionNode]:
+        return [self.provenance.nodes[at] for at in self.provenance.became.get(place, ())]
 
-    def _named(self, name: str) -> list[Node]:
-        places = [place for place in self.trail.given if place[1] == name]
+    def _named(self, name: str) -> list[FusionNode]:
+        places = [place for place in self.provenance.given if place[1] == name]
         nodes = [node for place in places for node in self._become(place)]
         if nodes:
             return nodes
-        nodes = [node for place, node in self.trail.nodes.items() if place[1] == name]
+        nodes = [node for place, node in self.provenance.nodes.items() if place[1] == name]
         if nodes:
             return nodes
-        for kernel in self.story.kernels.values():
+        for kernel in self.explanation.kernels.values():
             if name in (kernel.now, kernel.name):
                 return [
-                    self.trail.nodes[kernel.computation, one]
+                    self.provenance.nodes[kernel.computation, one]
                     for one in kernel.outputs
-                    if (kernel.computation, one) in self.trail.nodes
+                    if (kernel.computation, one) in self.provenance.nodes
                 ]
         if places:
             raise UsageError(self._where(places[0]))
-        known = {*self._given(), *(kernel.now for kernel in self.story.kernels.values())}
+        known = {*self._given(), *(kernel.now for kernel in self.explanation.kernels.values())}
         raise UsageError(
             f"no instruction or file is called '{name}'{did_you_mean(name, sorted(known))}"
         )
 
     def _where(self, place: tuple[str, str]) -> str:
         """What has become of an instruction of the file that is no node."""
-        given = self.trail.given[place]
-        gone = self.trail.gone.get(place)
+        given = self.provenance.given[place]
+        gone = self.provenance.gone.get(place)
         if gone is not None:
             told, ways = "", f"--disable {gone.pass_name}"
             if (rewrite := gone.rewrite) is not None:
@@ -238,8 +240,8 @@ def _more(count: int, console: Console) -> None:
     console.print(f"and {count} more")
 
 
-def _story(module: Module, trail: Trail, target: Target) -> Story:
-    """The story of a module whose passes are over; times that no strategy asked for come from a model."""
+def _explanation(provenance: Provenance, target: Target) -> Explanation:
+    """What there is to explain after all passes; times that no strategy asked for come from a model."""
     model = model_for(DEFAULT, target)
     known: dict[tuple[str, str, str, bool], Comparison | None] = {}
 
@@ -248,14 +250,14 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
     ) -> Comparison | None:
         key = computation, producer, consumer, multi_output
         if key not in known:
-            first, second = (trail.alive.get((computation, name)) for name in (producer, consumer))
+            first, second = (
+                provenance.alive.get((computation, name)) for name in (producer, consumer)
+            )
             users = [second] if consumer else list(first.users) if first is not None else []
             known[key] = _compare(model, first, users, multi_output=multi_output)
         return known[key]
 
-    alive = {place: trail.final_name(*place) for place in trail.alive}
-    label = f"{model.name}, {target.name}"
-    return Story(trail.nodes, trail.stages, alive, trail.bodies, times, label)
+    return Explanation(provenance, times, f"{model.name}, {target.name}")
 
 
 def _compare(

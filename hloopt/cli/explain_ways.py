@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from hloopt.cli.explain_fusion import Questions
 from hloopt.errors import UsageError
+from hloopt.fusion.advice import Advice
+from hloopt.fusion.provenance import Provenance
 from hloopt.fusion.remedies import OTHER_PASSES
-from hloopt.fusion.trail import Trail
 from hloopt.ir import build
 from hloopt.pipelines import parse_pipeline
-from hloopt.rewrite import Pipeline
+from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.entries import with_options
 from hloopt.rewrite.spec import value_text
 
 if TYPE_CHECKING:
     from hloopt.driver.passes import Chosen
-    from hloopt.fusion.story_parts import Pair
+    from hloopt.fusion.explanation import Pair
     from hloopt.ir import Module
     from hloopt.rewrite.entries import Entry
     from hloopt.targets import Target
@@ -66,9 +67,10 @@ class Trials:
             yield _PRESET, Pipeline(tuple(aimed(_PRESET)))
 
     def _joins(self, pipeline: Pipeline, names: Sequence[str]) -> bool:
-        module, trail = build.clone_module(self.given), Trail()
-        pipeline.run(module, watchers=(trail,))
-        return _share(Questions(module, trail, self.target), names)
+        module, advice = build.clone_module(self.given), Advice()
+        provenance = Provenance(advice.histories)
+        pipeline.run(module, controls=Controls(advice=advice), watchers=(provenance,))
+        return _share(Questions(module, provenance, self.target), names)
 
 
 def _share(questions: Questions, names: Sequence[str]) -> bool:
@@ -76,4 +78,4 @@ def _share(questions: Questions, names: Sequence[str]) -> bool:
         first, second = (questions.nodes(name) for name in names)
     except UsageError:  # one of them is gone before anything is fused
         return False
-    return any(questions.story.pair(a, b).common for a in first for b in second if a is not b)
+    return any(questions.explanation.pair(a, b).common for a in first for b in second if a is not b)

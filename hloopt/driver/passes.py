@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.fusion.hand import advised
+from hloopt.fusion.advice import Advice, advised
+from hloopt.fusion.lock_adviser import LockWatcher
 from hloopt.fusion.lock_file import read_decisions
-from hloopt.fusion.lock_watcher import LockWatcher
 from hloopt.fusion.strategies import has_strategy
 from hloopt.fusion.user_rules import load_rule
 from hloopt.pipelines import load_passes, make_pipeline, parse_pipeline, read_pipeline
@@ -87,12 +87,12 @@ def choose_passes(options: PassOptions, kernels: KernelOptions, aim: str | None 
         text = str(shown)
     label = "passes" if is_cut else label or "passes"
     decisions = (read_decisions(kernels.lock) or None) if kernels.lock is not None else None
-    pipeline, advice, watcher = shown, None, None
+    pipeline, advice, watcher = shown, Advice(), None
     notes: tuple[str, ...] = ()
     if has_strategy(shown):
         rules = [*map(load_rule, options.fusion_rule)]
         pipeline, advice = advised(shown, rules, decisions, frozen=kernels.frozen)
-        watcher = LockWatcher(advice.ledgers) if kernels.write_lock is not None else None
+        watcher = LockWatcher(advice.histories) if kernels.write_lock is not None else None
     elif options.fusion_rule or decisions:
         notes = (_unasked(options.fusion_rule, decisions, kernels.frozen),)
     controls = Controls(fuel=options.fuel, stop_after=options.stop_after, advice=advice)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hloopt.driver.options import KernelOptions
-    from hloopt.fusion.lock_watcher import LockWatcher
+    from hloopt.fusion.lock_adviser import LockWatcher
     from hloopt.ir import Module
     from hloopt.kernels.lock import LockEntry
     from hloopt.rewrite import Pipeline, PipelineReport

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.plan import FusionPlan, Refusal
-from hloopt.fusion.scribe import Scribe
+from hloopt.fusion.history import FusionPlan, Refusal
+from hloopt.fusion.recorder import Recorder
 from hloopt.ir import Computation, Instruction
 from hloopt.types import TupleShape
 
@@ -26,20 +26,20 @@ class Barrier:
     names: tuple[str, ...]
 
 
-def note_barriers(scribe: Scribe, computations: Iterable[Computation]) -> None:
+def note_barriers(recorder: Recorder, computations: Iterable[Computation]) -> None:
     """Record loops, each once, and custom calls that no pair has told of yet.
 
     What a body computes for the next iteration goes through memory: no strategy has a kernel for more than
     one iteration.  The refusal's producer is the root of the body, its consumer the while.
     """
-    told = {_call_of(refusal) for refusal in scribe.refusals()}
+    told = {_call_of(refusal) for refusal in recorder.refusals()}
     for computation in computations:
         for instruction in computation:
             opcode = instruction.opcode
             if opcode == "while":
-                _note_loop(scribe, instruction)
+                _note_loop(recorder, instruction)
             elif opcode == "custom-call" and (computation.name, instruction.name) not in told:
-                scribe.refused(instruction, None, decide_call(instruction))
+                recorder.refused(instruction, None, decide_call(instruction))
 
 
 def decide_call(call: Instruction) -> Decision:
@@ -73,8 +73,8 @@ def _call_of(refusal: Refusal) -> tuple[str, str]:
     return refusal.computation, refusal.producer if is_producer else refusal.consumer
 
 
-def _note_loop(scribe: Scribe, loop: Instruction) -> None:
+def _note_loop(recorder: Recorder, loop: Instruction) -> None:
     body: Computation = loop.attributes["body"]
     shape = body.root.shape
     words = f"a tuple of {len(shape.elements)}" if isinstance(shape, TupleShape) else "one array"
-    scribe.refused(body.root, loop, forbid("loop-carried", words=words))
+    recorder.refused(body.root, loop, forbid("loop-carried", words=words))

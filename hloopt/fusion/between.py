@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hloopt.dataclass import dataclass
-from hloopt.fusion.story import Story
-from hloopt.fusion.story_parts import Edge, KernelFacts
-from hloopt.fusion.trail import Node
+from hloopt.fusion.explanation import Edge, Explanation, KernelFacts
+from hloopt.fusion.provenance import FusionNode
 from hloopt.ops.traits import PLUMBING
 
 __all__ = ["KeptArray", "kept_arrays"]
@@ -21,22 +20,22 @@ _VIEWS = PLUMBING - {"parameter"} | {"bitcast", "reshape"}
 class KeptArray:
     """A result of ``kernel`` that ``readers`` read; each of their uses says why it is not in that kernel."""
 
-    node: Node
+    node: FusionNode
     kernel: KernelFacts
     readers: tuple[tuple[KernelFacts, Edge], ...]
 
 
-def kept_arrays(story: Story) -> list[KeptArray]:
+def kept_arrays(explanation: Explanation) -> list[KeptArray]:
     """What stands between kernels after all strategies, the largest arrays first."""
     found = []
-    for (home, _), kernel in story.kernels.items():
+    for (home, _), kernel in explanation.kernels.items():
         for name in kernel.outputs or kernel.members:
-            node = story.nodes.get((home, name))
-            if node is None or _is_view(node, story):
+            node = explanation.nodes.get((home, name))
+            if node is None or _is_view(node, explanation):
                 continue
             readers = {
                 reader.name: (reader, edge)
-                for edge in _uses(node, story)
+                for edge in _uses(node, explanation)
                 for reader in edge.consumer_kernels
                 if reader not in edge.producer_kernels
             }
@@ -45,26 +44,26 @@ def kept_arrays(story: Story) -> list[KeptArray]:
     return sorted(found, key=lambda row: -row.node.byte_size)
 
 
-def _is_view(node: Node, story: Story) -> bool:
+def _is_view(node: FusionNode, explanation: Explanation) -> bool:
     """Whether it stands alone, and writes nothing."""
-    homes = story.kernels_of((node.computation, node.name))
+    homes = explanation.kernels_of((node.computation, node.name))
     return node.opcode in _VIEWS and all(len(home.members) == 1 for home in homes)
 
 
-def _uses(node: Node, story: Story) -> Iterator[Edge]:
+def _uses(node: FusionNode, explanation: Explanation) -> Iterator[Edge]:
     """The uses by other kernels, also through views; a result in a tuple that is returned has none."""
     pending, seen = [node], {node.name}
     while pending:
         source = pending.pop()
         for name in source.users:
-            user = story.nodes.get((node.computation, name))
+            user = explanation.nodes.get((node.computation, name))
             if user is None or name in seen:
                 continue
-            if _is_view(user, story):
+            if _is_view(user, explanation):
                 seen.add(name)
                 if user.opcode != "tuple":
                     pending.append(user)
                 continue
-            edge = story.edge(source, user)
+            edge = explanation.edge(source, user)
             if not edge.common:
                 yield replace(edge, producer=node)

@@ -18,9 +18,10 @@ from hloopt.analysis.reduction import is_unnested
 from hloopt.dataclass import dataclass
 from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.history import root_opcode
 from hloopt.fusion.limits import Limits, check_counts
 from hloopt.fusion.outputs import add_output, element_of, remove_dead_elements
-from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.fusion.recorder import Recorder
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import ArrayShape
@@ -62,18 +63,18 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each fusion of the entry and its readers once."""
-        scribe = Scribe(self.name, log)
+        recorder = Recorder(self, module, log)
         for fusion in walk.post_order(module.entry):
             if _writes_elementwise(fusion):
-                self._fuse(fusion, scribe)
-        return bool(scribe.close().steps)
+                self._fuse(fusion, recorder)
+        return bool(recorder.close().steps)
 
-    def _fuse(self, fusion: Instruction, scribe: Scribe) -> None:
+    def _fuse(self, fusion: Instruction, recorder: Recorder) -> None:
         for inner, chain in list(_copies(fusion)):
             copy = chain[-1]
-            decision = self._decide(fusion, copy, scribe)
+            decision = self._decide(fusion, copy, recorder)
             if decision is not None:
-                scribe.refused(copy, fusion, decision)
+                recorder.refused(copy, fusion, decision)
                 continue
             body: Computation = fusion.attributes["calls"]
             copied = inner
@@ -83,22 +84,24 @@ ENTRY main {
             before = (fusion.name, root_opcode(fusion))
             element = element_of(fusion, add_output(fusion, copied))
             element.metadata = copy.metadata
-            scribe.fused(copy, before, fusion, duplicated=False, multi_output=True)
+            recorder.fused(copy, before, fusion, duplicated=False, multi_output=True)
             edit.replace_uses(copy, element)
             for entry in reversed(chain):
                 if not (entry.users or entry.is_root):
                     edit.remove(entry)
             remove_dead_elements(fusion)
 
-    def _decide(self, fusion: Instruction, copy: Instruction, scribe: Scribe) -> Decision | None:
-        advised = scribe.advice.decide(copy, fusion)
+    def _decide(
+        self, fusion: Instruction, copy: Instruction, recorder: Recorder
+    ) -> Decision | None:
+        advised = recorder.advice.decide(copy, fusion)
         if advised is not None and not advised.allowed:
             return advised
         outputs = len(roots(fusion.attributes["calls"])) + 1
         if outputs > self.max_operands:
             return forbid("operands", limit=self.max_operands, actual=outputs)
         fits = decide_operands(fusion, copy, Limits(max_operands=self.max_operands))
-        return scribe.allows() if fits.allowed else fits
+        return recorder.allows() if fits.allowed else fits
 
 
 def _writes_elementwise(fusion: Instruction) -> bool:

@@ -12,19 +12,23 @@ from hloopt.analysis.layout import (
     transpose_is_bitcast,
 )
 from hloopt.analysis.reduction import is_unnested
+from hloopt.analysis.triton_config import is_triton
 from hloopt.ir import Instruction, walk
 from hloopt.ops.traits import (
     CHEAP,
     CHEAP_IF_REAL,
     CHEAP_ON_GPU,
+    HEROES,
     INDEXING,
     MOVING,
     REDUCING,
     SEQUENTIAL,
+    TUPLES,
 )
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = [
+    "UNCOMPUTED",
     "is_always_duplicable",
     "is_expensive",
     "is_expensive_to_repeat",
@@ -32,16 +36,23 @@ __all__ = [
     "is_loop_fusible_consumer",
     "is_loop_fusible_producer",
     "is_reduction_epilogue",
+    "may_be_fused",
     "physically_transposes",
     "repeats_reads",
 ]
 
+UNCOMPUTED: Final = TUPLES | {"parameter"}
+"""What no kernel computes: never fused."""
 _NEVER: Final = SEQUENTIAL | {"domain", "parameter"}
 _ALWAYS: Final = REDUCING | {"fusion", "map"}
 
 _LOOP: Final = MOVING - {"bitcast"} | INDEXING | {"reduce-window"}
 _LOOP_PRODUCERS: Final = frozenset({"iota", "constant"})
 
+_HEROIC: Final = HEROES - {"concatenate", "dynamic-update-slice", "sort"} | {
+    "fusion",
+    "reduce-window",
+}
 _EPILOGUE: Final = frozenset({"convert", "bitcast", "bitcast-convert"})
 
 
@@ -165,3 +176,14 @@ def is_reduction_epilogue(instruction: Instruction) -> bool:
     if instruction.opcode == "transpose":
         return transpose_is_bitcast(instruction)
     return instruction.opcode in _EPILOGUE
+
+
+def may_be_fused(instruction: Instruction) -> bool:
+    """Whether some strategy could make an instruction part of a fusion."""
+    if instruction.opcode == "fusion" and instruction.attributes["kind"] == "kCustom":
+        return is_triton(instruction)
+    return is_fusible(instruction) and (
+        instruction.opcode in _HEROIC
+        or is_loop_fusible_producer(instruction)
+        or is_loop_fusible_consumer(instruction)
+    )

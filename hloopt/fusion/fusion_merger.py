@@ -11,6 +11,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.history import FusionPlan, root_opcode
 from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.joining import Joiner
 from hloopt.fusion.kinds import choose_kind
@@ -23,8 +24,8 @@ from hloopt.fusion.merger_bytes import (
     decide_user,
 )
 from hloopt.fusion.merger_rules import MergerRules, decide_producer
-from hloopt.fusion.plan import FusionPlan
-from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations, root_opcode
+from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import find_target
@@ -100,9 +101,9 @@ ENTRY main {
         """
         target = find_target(self.target)
         model = model_for(self.cost_model, target, log.note if log is not None else None)
-        scribe = Scribe(self.name, log)
+        recorder = Recorder(self, module, log)
         if self.criterion == "cost":
-            scribe.plan.cost_model, scribe.plan.target = model.name, target.name
+            recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         rules = MergerRules(
             CodeLimits.of(self, shared_memory=shared_memory_of(target, self.shared_memory)),
             model.usage,
@@ -111,11 +112,11 @@ ENTRY main {
             self.max_transposed,
         )
         computations = fusible_computations(module)
-        merger = _Merger(self, rules, model, scribe)
+        merger = _Merger(self, rules, model, recorder)
         for computation in computations:
             merger.run(computation)
-        note_barriers(scribe, computations)
-        return scribe.close()
+        note_barriers(recorder, computations)
+        return recorder.close()
 
 
 def _pair_rules(criterion: str, rules: MergerRules) -> tuple[tuple[_PairRule, bool], ...]:
@@ -148,12 +149,12 @@ class _Merger:
     """The fusions of a module while they are merged."""
 
     def __init__(
-        self, options: FusionMerger, rules: MergerRules, model: CostModel, scribe: Scribe
+        self, options: FusionMerger, rules: MergerRules, model: CostModel, recorder: Recorder
     ) -> None:
         self.options = options
         self.rules = rules
         self.model = model
-        self.scribe = scribe
+        self.recorder = recorder
         self.merged = 0
         self.joiner = Joiner()
         self.pair_rules = _pair_rules(options.criterion, rules)
@@ -179,7 +180,7 @@ class _Merger:
         users = tuple(producer.users)
         wanted = set()
         for user in users:
-            advice = self.scribe.advice.decide(producer, user)
+            advice = self.recorder.advice.decide(producer, user)
             if advice is not None and not advice:
                 return _Verdict(advice, user), None
             if advice is not None:
@@ -207,17 +208,17 @@ class _Merger:
     def _fuel(self) -> Decision:
         if 0 <= self.options.fuel <= self.merged:
             return forbid("out-of-fuel", limit=self.options.fuel)
-        out_of_fuel = self.scribe.allows()
+        out_of_fuel = self.recorder.allows()
         return ALLOWED if out_of_fuel is None else out_of_fuel
 
     def _refuse(self, producer: Instruction, verdict: _Verdict) -> None:
         """Tell the user that decides; the others could have taken it."""
-        self.scribe.refused(producer, verdict.user, verdict.decision)
+        self.recorder.refused(producer, verdict.user, verdict.decision)
         if verdict.user is not None:
             words = verdict.user.name
             for user in producer.users:
                 if user is not verdict.user:
-                    self.scribe.refused(producer, user, forbid("not-into-all", words=words))
+                    self.recorder.refused(producer, user, forbid("not-into-all", words=words))
 
     def _merge(self, producer: Instruction, comparison: Comparison | None) -> Iterator[Instruction]:
         """A copy into each user; the producer is gone afterwards."""
@@ -229,13 +230,13 @@ class _Merger:
             fusion = self.joiner.fuse(producer, user)
             fusion.attributes["kind"] = kind or fusion.attributes["kind"]
             if fusion is not user and home is not None:
-                self.scribe.renamed(home, before[0], fusion.name)
+                self.recorder.renamed(home, before[0], fusion.name)
             self.rules.joined(producer, user, fusion)
             if fusion is user:
                 self.model.grown(fusion)
             else:
                 self.model.forget(user)
-            self.scribe.fused(
+            self.recorder.fused(
                 producer,
                 before,
                 fusion,

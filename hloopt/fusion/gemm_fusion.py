@@ -9,8 +9,9 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import forbid
 from hloopt.fusion.gemm.plan import GemmPlan, Node, plan_gemm, refusal
-from hloopt.fusion.plan import FusionPlan
-from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
+from hloopt.fusion.history import FusionPlan
+from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton_support import unsupported_target
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.rewrite.pass_ import PassLog
@@ -56,38 +57,38 @@ ENTRY main {
         ``device`` takes the place of ``target``.  Raises ``UsageError`` for a target nobody knows.
         """
         target = device or find_target(self.target)
-        scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.target = target.name
+        recorder = Recorder(self, module, log, self.fuel)
+        recorder.plan.target = target.name
         missing = unsupported_target(target)
         if missing:
-            scribe.log.note(f"Triton kernels have no {missing}: no dots are looked for")
-            return scribe.close()
+            recorder.log.note(f"Triton kernels have no {missing}: no dots are looked for")
+            return recorder.close()
         for computation in fusible_computations(module):
             for dot in [entry for entry in computation if entry.opcode == "dot"]:
-                if not _visit(module, dot, target, scribe):
+                if not _visit(module, dot, target, recorder):
                     break
-        return scribe.close()
+        return recorder.close()
 
 
-def _visit(module: Module, dot: Instruction, target: Target, scribe: Scribe) -> bool:
+def _visit(module: Module, dot: Instruction, target: Target, recorder: Recorder) -> bool:
     """Decide about one dot; whether others may follow."""
-    spent = scribe.allows()
+    spent = recorder.allows()
     if spent is not None:
-        scribe.refused(dot, None, spent)
+        recorder.refused(dot, None, spent)
         return False
     words = refusal(dot, target)
     if words:
-        scribe.refused(dot, None, forbid("triton-unsupported", words=words))
+        recorder.refused(dot, None, forbid("triton-unsupported", words=words))
         return True
     plan = plan_gemm(dot, target)
-    fusion = _fuse(module, plan, scribe)
+    fusion = _fuse(module, plan, recorder)
     if plan.closed is not None:
         user, words = plan.closed
-        scribe.refused(fusion, user, forbid("gemm-epilogue", words=words))
+        recorder.refused(fusion, user, forbid("gemm-epilogue", words=words))
     return True
 
 
-def _fuse(module: Module, plan: GemmPlan, scribe: Scribe) -> Instruction:
+def _fuse(module: Module, plan: GemmPlan, recorder: Recorder) -> Instruction:
     root = plan.root
     body = _Body(plan)
     called = edit.add_computation(module, body.computation)
@@ -109,7 +110,7 @@ def _fuse(module: Module, plan: GemmPlan, scribe: Scribe) -> Instruction:
     for place, node in enumerate(joined):
         # From the second on they join what the first has made.
         name = fusion.name if place else root.name
-        scribe.fused(
+        recorder.fused(
             node,
             (name, root.opcode),
             fusion,

@@ -13,7 +13,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.member import (
     behind,
     is_laid_out_like,
@@ -22,7 +22,8 @@ from hloopt.fusion.horizontal.member import (
 )
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import KernelLimits
-from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import ArrayShape
@@ -60,16 +61,16 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction once as reader."""
-        scribe = Scribe(self.name, log)
+        recorder = Recorder(self, module, log)
         limits = KernelLimits.of(self)
         for computation in fusible_computations(module):
-            before = len(scribe.plan.steps)
-            fuser = _Fuser(limits, scribe)
+            before = len(recorder.plan.steps)
+            fuser = _Fuser(limits, recorder)
             for consumer in walk.post_order(computation):
                 fuser.fuse_operands(consumer)
-            if len(scribe.plan.steps) > before:
+            if len(recorder.plan.steps) > before:
                 apply.restore_order(computation)
-        return bool(scribe.close().steps)
+        return bool(recorder.close().steps)
 
 
 @dataclass
@@ -104,9 +105,9 @@ class _Kernel:
 class _Fuser:
     """One computation while its reductions are joined."""
 
-    def __init__(self, limits: KernelLimits, scribe: Scribe) -> None:
+    def __init__(self, limits: KernelLimits, recorder: Recorder) -> None:
         self.limits = limits
-        self.scribe = scribe
+        self.recorder = recorder
         self.known: dict[Instruction, _Kernel | None] = {}
 
     def fuse_operands(self, consumer: Instruction) -> None:
@@ -124,7 +125,7 @@ class _Fuser:
                 kernels.append(kernel)
             else:
                 refusal = forbid("horizontal-other-users")
-                self.scribe.refused(kernel.instruction, None, refusal)
+                self.recorder.refused(kernel.instruction, None, refusal)
         kernels.sort(key=lambda kernel: kernel.order)
         for at, kernel in enumerate(kernels):
             if at == 0:
@@ -134,14 +135,14 @@ class _Fuser:
             if decision is None:
                 self._join(anchor, kernel)
             else:
-                self.scribe.refused(kernel.instruction, anchor.instruction, decision)
+                self.recorder.refused(kernel.instruction, anchor.instruction, decision)
                 anchor = kernel
 
     def _join(self, anchor: _Kernel, kernel: _Kernel) -> None:
         first, second = anchor.instruction, kernel.instruction
         before = (first.name, root_opcode(first))
         fusion = apply.merge_siblings(first, second, "kInput", keep_order=False)
-        self.scribe.fused(second, before, fusion, duplicated=False, multi_output=True)
+        self.recorder.fused(second, before, fusion, duplicated=False, multi_output=True)
         anchor.instruction = fusion
         anchor.shared_memory += kernel.shared_memory
         anchor.reductions += kernel.reductions
@@ -149,7 +150,7 @@ class _Fuser:
     def _decide(self, anchor: _Kernel, kernel: _Kernel) -> Decision | None:
         """The refusal where two are not joined."""
         first, second = anchor.instruction, kernel.instruction
-        advised = self.scribe.advice.decide(second, first)
+        advised = self.recorder.advice.decide(second, first)
         if advised is not None and not advised.allowed:
             return advised
         if not anchor.reduces_like(kernel):
@@ -162,7 +163,7 @@ class _Fuser:
         if count > limits.max_reductions:
             return forbid("reductions", limit=limits.max_reductions, actual=count)
         operands = decide_operands(second, first, limits)
-        return self.scribe.allows() if operands.allowed else operands
+        return self.recorder.allows() if operands.allowed else operands
 
     def _kernel(self, instruction: Instruction) -> _Kernel | None:
         if instruction not in self.known:

@@ -15,11 +15,12 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.groups import Grouping, groups
 from hloopt.fusion.horizontal.join import hand_over, join
 from hloopt.fusion.horizontal.member import Member, arrays_in, behind, member_of, reads_only
 from hloopt.fusion.limits import check_counts
-from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.fusion.recorder import Recorder
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import ArrayShape
@@ -81,9 +82,9 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction of the entry, and each fusion made, as reader until nothing is joined."""
-        scribe = Scribe(self.name, log)
-        _Fuser(self, module.entry, scribe).run()
-        plan = scribe.close()
+        recorder = Recorder(self, module, log)
+        _Fuser(self, module.entry, recorder).run()
+        plan = recorder.close()
         return bool(plan.steps)
 
     @property
@@ -108,11 +109,11 @@ class _Fuser:
     """One computation while its kernels are joined."""
 
     def __init__(
-        self, options: HorizontalLoopFusion, computation: Computation, scribe: Scribe
+        self, options: HorizontalLoopFusion, computation: Computation, recorder: Recorder
     ) -> None:
         self.options = options
         self.computation = computation
-        self.scribe = scribe
+        self.recorder = recorder
         self.words: dict[Instruction, Decision] = {}
 
     def run(self) -> None:
@@ -134,8 +135,8 @@ class _Fuser:
                 stack.extend((consumer, *made))
         for instruction, decision in self.words.items():
             if instruction.computation is not None:
-                self.scribe.refused(instruction, None, decision)
-        if self.scribe.plan.steps:
+                self.recorder.refused(instruction, None, decision)
+        if self.recorder.plan.steps:
             apply.restore_order(self.computation)
 
     def _fuse_at(self, consumer: Instruction) -> list[Instruction]:
@@ -150,7 +151,7 @@ class _Fuser:
             if len(run) < 2:
                 self.words[run[0].instruction] = end
                 continue
-            stop = self.scribe.allows()
+            stop = self.recorder.allows()
             if stop is not None:
                 self.words.update((member.instruction, stop) for member in run)
                 continue
@@ -162,7 +163,7 @@ class _Fuser:
         first = members[0]
         names = (first.name, root_opcode(first))
         for at, member in enumerate(members[1:]):
-            self.scribe.fused(
+            self.recorder.fused(
                 member, names, fusion, duplicated=False, multi_output=True, count=int(at == 0)
             )
             names = (fusion.name, names[1])
@@ -170,9 +171,9 @@ class _Fuser:
         return fusion
 
     def _refusal(self, first: Member, other: Member) -> Decision | None:
-        if not self.scribe.advice:
+        if not self.recorder.advice:
             return None
-        decision = self.scribe.advice.decide(other.instruction, first.instruction)
+        decision = self.recorder.advice.decide(other.instruction, first.instruction)
         return None if decision is None or decision.allowed else decision
 
     def _members(self, consumer: Instruction, *, sliced: bool) -> list[Member]:
@@ -201,7 +202,7 @@ class _Fuser:
 
     def _is_wanted(self, member: Member, candidates: list[Member]) -> bool:
         """Whether the user wants a kernel joined with another one, whatever the limits of profit say."""
-        advice = self.scribe.advice
+        advice = self.recorder.advice
         if not advice:
             return False
         own = member.instruction

@@ -16,12 +16,14 @@ from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.candidates import Candidates
 from hloopt.fusion.decision import REASONS, Decision, forbid
 from hloopt.fusion.duplication import RealUsers
+from hloopt.fusion.fusible import UNCOMPUTED
+from hloopt.fusion.history import FusionPlan, root_opcode
 from hloopt.fusion.in_place import in_place_pairs
 from hloopt.fusion.limits import Limits
-from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.recorder import FusionPass, Recorder
 from hloopt.fusion.rules import decide_consumer, decide_pair, decide_producer
-from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations, root_opcode
 from hloopt.fusion.state import ConsumerState
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.unfusible import globally_unfusible
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import UPDATING
@@ -29,8 +31,6 @@ from hloopt.rewrite.pass_ import PassLog
 
 __all__ = ["InstructionFusion"]
 
-_PLUMBING = frozenset({"parameter", "tuple", "get-tuple-element"})
-"""Never fused, and not worth a word each time."""
 _IN_PLACE: Final = tuple(code for code in REASONS if code.startswith("in-place-"))
 _MAKE_TARGETS: Final = UPDATING | {"bitcast", "opt-barrier"}
 """Ops by which a fusion may come to update another operand in place."""
@@ -63,15 +63,15 @@ ENTRY main {
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why."""
-        scribe = Scribe(self.name, log, self.fuel)
+        recorder = Recorder(self, module, log, self.fuel)
         computations = fusible_computations(module)
         for computation in computations:
-            if scribe.log.allows():
-                _Fuser(self, computation, scribe).run()
-        note_barriers(scribe, computations)
-        if scribe.plan.steps:
+            if recorder.log.allows():
+                _Fuser(self, computation, recorder).run()
+        note_barriers(recorder, computations)
+        if recorder.plan.steps:
             module.attributes.pop("is_scheduled", None)
-        return scribe.close()
+        return recorder.close()
 
     def limits(self) -> Limits:
         """The limits alone."""
@@ -82,12 +82,12 @@ class _Fuser:
     """One computation while it is fused."""
 
     def __init__(
-        self, options: InstructionFusion, computation: Computation, scribe: Scribe
+        self, options: InstructionFusion, computation: Computation, recorder: Recorder
     ) -> None:
         self.options = options
         self.limits = options.limits()
         self.computation = computation
-        self.scribe = scribe
+        self.recorder = recorder
         self.order = walk.post_order(computation)
         self.rank = {instruction: at for at, instruction in enumerate(self.order)}
         self.states: dict[Instruction, ConsumerState] = {}
@@ -106,7 +106,7 @@ class _Fuser:
             )
             self.states.clear()
         for consumer in reversed(self.order):
-            if consumer.computation is self.computation and consumer.opcode not in _PLUMBING:
+            if consumer.computation is self.computation and consumer.opcode not in UNCOMPUTED:
                 self.states.pop(self._fuse_into(consumer), None)
         apply.number_parameter_names(self.bodies)
 
@@ -119,7 +119,7 @@ class _Fuser:
                 verdict = decide_consumer(self._state(consumer))
             decision = verdict and self._decide(producer, consumer)
             if not decision:
-                self.scribe.refused(producer, consumer, decision)
+                self.recorder.refused(producer, consumer, decision)
                 candidates.refuse(producer, decision, len(consumer.operands))
                 continue
             reads = tuple(dict.fromkeys(producer.operands))
@@ -132,7 +132,7 @@ class _Fuser:
                 for operand in reads:
                     self._meet(operand, fusion, candidates)
                 candidates.ask_again(opened)
-                if self.scribe.advice:
+                if self.recorder.advice:
                     candidates.ask_all()
         return consumer
 
@@ -164,8 +164,8 @@ class _Fuser:
         """Of a result of several it is the producer of them all that is not fused."""
         while operand.opcode == "get-tuple-element":
             operand = operand.operands[0]
-        if operand.opcode not in _PLUMBING:
-            self.scribe.refused(operand, consumer, self._decide_producer(operand))
+        if operand.opcode not in UNCOMPUTED:
+            self.recorder.refused(operand, consumer, self._decide_producer(operand))
 
     def _decide_producer(self, producer: Instruction) -> Decision:
         known = self.shut.get(producer)
@@ -182,7 +182,7 @@ class _Fuser:
     def _may_join_unfused(self, producer: Instruction, consumer: Instruction) -> bool:
         if not self._decide_producer(producer):
             return False
-        advice = self.scribe.advice.decide(producer, consumer)
+        advice = self.recorder.advice.decide(producer, consumer)
         if advice is not None and not advice:
             return False
         state = self._state(consumer)
@@ -192,7 +192,7 @@ class _Fuser:
         )
 
     def _decide(self, producer: Instruction, consumer: Instruction) -> Decision:
-        advice = self.scribe.advice.decide(producer, consumer)
+        advice = self.recorder.advice.decide(producer, consumer)
         if advice is not None and not advice:
             return advice
         decision = decide_pair(
@@ -203,7 +203,7 @@ class _Fuser:
         )
         if decision and advice is None and producer in self.kept:
             return forbid("would-read-more")
-        out_of_fuel = self.scribe.allows() if decision else None
+        out_of_fuel = self.recorder.allows() if decision else None
         return out_of_fuel if out_of_fuel is not None else decision
 
     def _fuse(self, producer: Instruction, consumer: Instruction) -> Instruction:
@@ -219,7 +219,7 @@ class _Fuser:
         fusion.attributes["kind"] = "kInput" if state.is_input_fusible else "kLoop"
         duplicated = not apply.remove_unused(producer)
         self.real_users.joined(producer, reads, inside, is_gone=not duplicated)
-        self.scribe.fused(producer, before, fusion, duplicated=duplicated)
+        self.recorder.fused(producer, before, fusion, duplicated=duplicated)
         return fusion
 
     def _wrap(
@@ -227,7 +227,7 @@ class _Fuser:
     ) -> Instruction:
         name = consumer.name
         fusion = apply.wrap(consumer, "kLoop", f"{producer.opcode}_{consumer.opcode}_fusion")
-        self.scribe.renamed(self.computation, name, fusion.name)
+        self.recorder.renamed(self.computation, name, fusion.name)
         self.rank[fusion] = self.rank.pop(consumer)
         del self.states[consumer]
         self.states[fusion] = state

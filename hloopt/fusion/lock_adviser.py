@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import field, replace
 from hashlib import blake2b
+from typing import NamedTuple
 
+from hloopt.analysis.hero import results_of
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.homes import fusible_computations
-from hloopt.fusion.ledger import (
-    Form,
-    Ledger,
-    Ledgers,
+from hloopt.fusion.fusible import may_be_fused
+from hloopt.fusion.history import (
+    FusionHistory,
+    FusionPlan,
+    Histories,
+    Membership,
+    describe,
     describe_loop,
-    outputs_of,
-    users_inside,
 )
-from hloopt.fusion.lock_file import Decisions, Group, LoopRow, PairRow, Unfused
+from hloopt.fusion.lock_file import Decisions, LockedGroup, LoopRow, PairRow, Unfused
 from hloopt.fusion.naming import name_number
-from hloopt.ir import Computation, Instruction, Module
+from hloopt.fusion.strategies import begins_fusion, fusible_computations
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.rewrite import Pass, PassRun, Watcher
 
-__all__ = [
-    "LockAdviser",
-    "digest",
-    "groups_of",
-    "loop_problem",
-    "loops_of",
-    "pair_means",
-    "unfused_of",
-]
+__all__ = ["LockAdviser", "LockWatcher", "digest", "interface_of", "loop_problem"]
 
 _DIGITS = 16
 _CALLS = "fused_computation"
@@ -41,9 +38,9 @@ class LockAdviser:
     apart otherwise.
     """
 
-    def __init__(self, decisions: Decisions, ledgers: Ledgers) -> None:
+    def __init__(self, decisions: Decisions, histories: Histories) -> None:
         self.decisions = decisions
-        self._ledgers = ledgers
+        self._histories = histories
         self._homes: dict[tuple[str, str], dict[str, set[int]]] = {}
         for number, group in enumerate(decisions.groups):
             home = self._homes.setdefault(group.place, {})
@@ -59,14 +56,14 @@ class LockAdviser:
         home = consumer.computation
         if home is None or home.module is None:
             return None
-        ledger = self._ledgers.open(home.module)
+        history = self._histories.of(home.module)
         for row in self.decisions.pairs:
-            if _is_in(row, home) and pair_means(row, producer, consumer, ledger):
+            if _is_in(row, home) and _means(row, producer, consumer, history):
                 words = f"{row.reason} ({row.title})" if row.reason else row.title
                 return Decision(row.wanted, "advised", words=words)
         if producer is consumer:
             return self._by_loop(producer)
-        return self._by_fusion(home, ledger.members(producer), ledger.members(consumer))
+        return self._by_fusion(home, history.members(producer), history.members(consumer))
 
     def prologue(self, loop: Instruction) -> tuple[str, ...] | None:
         """The ops by name that joined a loop's kernel."""
@@ -93,7 +90,7 @@ class LockAdviser:
         return None
 
     def _by_fusion(
-        self, home: Computation, producers: Sequence[str], consumers: Sequence[str]
+        self, home: Computation, producers: Collection[str], consumers: Collection[str]
     ) -> Decision | None:
         assert home.module is not None, "seen by the caller"
         known = self._homes.get((home.module.name, home.name))
@@ -125,21 +122,23 @@ def _is_in(row: PairRow, home: Computation) -> bool:
     return row.module in ("", module) and row.computation in ("", home.name)
 
 
-def pair_means(row: PairRow, producer: Instruction, consumer: Instruction, ledger: Ledger) -> bool:
+def _means(
+    row: PairRow, producer: Instruction, consumer: Instruction, history: FusionHistory
+) -> bool:
     """Whether a row is about a producer and a consumer.
 
     It is where a result of the one is meant by its producer and a user of that by its consumer, be they within
     fusions; of two that share operands, where a result of each is meant, in either order.
     """
-    users = list(users_inside(producer, consumer))
+    users = list(_users_inside(producer, consumer))
     if users:
-        return _any(row, "producer", _sources(producer, consumer), ledger) and _any(
-            row, "consumer", ((user, consumer) for user in users), ledger
+        return _any(row, "producer", _sources(producer, consumer), history) and _any(
+            row, "consumer", ((user, consumer) for user in users), history
         )
-    first = [(result, producer) for result in outputs_of(producer)]
-    second = [(result, consumer) for result in outputs_of(consumer)]
+    first = [(result, producer) for result in results_of(producer)]
+    second = [(result, consumer) for result in results_of(consumer)]
     return any(
-        _any(row, "producer", one, ledger) and _any(row, "consumer", other, ledger)
+        _any(row, "producer", one, history) and _any(row, "consumer", other, history)
         for one, other in ((first, second), (second, first))
     )
 
@@ -148,7 +147,7 @@ def _sources(
     producer: Instruction, consumer: Instruction
 ) -> Iterator[tuple[Instruction, Instruction]]:
     """The results of a producer that a consumer reads, each with the producer."""
-    results = outputs_of(producer)
+    results = results_of(producer)
     elements = {
         operand.attributes["index"]
         for operand in consumer.operands
@@ -160,12 +159,15 @@ def _sources(
 
 
 def _any(
-    row: PairRow, side: str, pairs: Iterable[tuple[Instruction, Instruction]], ledger: Ledger
+    row: PairRow,
+    side: str,
+    pairs: Iterable[tuple[Instruction, Instruction]],
+    history: FusionHistory,
 ) -> bool:
     """Whether one side of a row means an op, or one of a fusion's body by the name it had, or the fusion."""
     pattern = row.producer if side == "producer" else row.consumer
     return any(
-        pattern.matches(inner, ledger.origin(inner, whole))
+        pattern.matches(inner, history.original(inner, whole))
         or (inner is not whole and pattern.names_one and pattern.matches(whole))
         for inner, whole in pairs
     )
@@ -179,73 +181,150 @@ def digest(lines: Iterable[str]) -> str:
     return found.hexdigest()
 
 
-def groups_of(ledger: Ledger) -> list[Group]:
-    """The fusions of a ledger that has begun, as a lock file holds them: in the order of their results."""
-    found: list[tuple[int, Group]] = []
-    for (computation, name), members in ledger.made.items():
-        rows = ledger.before.get(computation, {})
-        known = sorted((one for one in members if one in rows), key=lambda one: rows[one].rank)
-        if len(known) < 2:
-            continue
-        results = [one for one in known if one in ledger.outputs[computation, name]]
-        form = ledger.forms.get((computation, name), Form((), ()))
-        if sorted(form.results) == sorted(results):
-            results = list(form.results)
-        unique = len(set(form.operands)) == len(form.operands)
-        group = Group(
-            ledger.module,
+def _users_inside(producer: Instruction, consumer: Instruction) -> Iterator[Instruction]:
+    """What uses the producer's results: the consumer itself, or instructions of its body."""
+    taken = {producer, *(user for user in producer.users if user.opcode == "get-tuple-element")}
+    if consumer.opcode != "fusion":
+        if not taken.isdisjoint(consumer.operands):
+            yield consumer
+        return
+    body: Computation = consumer.attributes["calls"]
+    seen: dict[Instruction, None] = {}
+    for operand, parameter in zip(consumer.operands, body.parameters, strict=True):
+        if operand in taken:
+            seen |= dict.fromkeys(parameter.users)
+    yield from seen
+
+
+class FusionInterface(NamedTuple):
+    """Operands and results of a fusion in their order, by the names of what computed them at first."""
+
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+def interface_of(fusion: Instruction, history: FusionHistory) -> FusionInterface:
+    """What a fusion reads and gives."""
+    return FusionInterface(
+        tuple(map(history.source, fusion.operands)),
+        tuple(history.original(result, fusion) for result in results_of(fusion)),
+    )
+
+
+class _Original(NamedTuple):
+    """An instruction before it was fused: its rank among those of its computation, and what it does."""
+
+    rank: int
+    text: str
+
+
+@dataclass
+class LockWatcher(Watcher):
+    """Notes what is fused while passes run, for a lock file.
+
+    Names come from before the first strategy, fusions are those after the last one.  ``histories`` are those of
+    the advice that the passes get; ``groups``, ``loops`` and ``unfused`` are of all modules.
+    """
+
+    histories: Histories
+    groups: list[LockedGroup] = field(default_factory=list)
+    unfused: list[Unfused] = field(default_factory=list)
+    loops: list[LoopRow] = field(default_factory=list)
+    _before: dict[str, dict[str, _Original]] = field(default_factory=dict)
+    _made: list[LockedGroup] = field(default_factory=list)
+
+    def begin(self, module: Module) -> None:
+        """Forget the module before."""
+        self._before, self._made = {}, []
+
+    def before(self, number: int, instance: Pass, module: Module) -> None:
+        """Note the names before the first strategy."""
+        if self._before or not begins_fusion(instance):
+            return
+        for computation in fusible_computations(module):
+            rows = self._before[computation.name] = {}
+            for rank, entry in enumerate(walk.post_order(computation)):
+                if may_be_fused(entry):
+                    rows[entry.name] = _Original(rank, describe(entry))
+
+    def after(self, run: PassRun, module: Module) -> None:
+        """Note the fusions as a strategy left them: in the order of their results."""
+        if not any(isinstance(record, FusionPlan) for record in run.records):
+            return
+        history = self.histories.of(module)
+        found = []
+        for (computation, name), made in history.fusions.items():
+            rows = self._before.get(computation, {})
+            known = sorted(
+                (one for one in made.members if one in rows), key=lambda one: rows[one].rank
+            )
+            if made.is_fused and len(known) > 1:
+                group = self._group(computation, name, made, known, history)
+                found.append((rows[known[-1]].rank, group))
+        order = {computation: number for number, computation in enumerate(self._before)}
+        found.sort(key=lambda row: (order[row[1].computation], row[0], row[1].instructions))
+        self._made = _numbered([group for _, group in found])
+
+    def _group(
+        self,
+        computation: str,
+        name: str,
+        made: Membership,
+        known: list[str],
+        history: FusionHistory,
+    ) -> LockedGroup:
+        fusion = made.fusion
+        assert fusion is not None, "it stands after the strategy"
+        kind, config = fusion.attributes["kind"], fusion.attributes.get("backend_config")
+        operands, results = interface_of(fusion, history)
+        outputs = [one for one in known if one in made.outputs]
+        if sorted(results) == sorted(outputs):
+            outputs = list(results)
+        rows = self._before[computation]
+        return LockedGroup(
+            history.module,
             computation,
             name,
-            ledger.kinds[computation, name],
+            kind,
             tuple(known),
-            tuple(results) or (known[-1],),
+            tuple(outputs) or (known[-1],),
             digest(rows[one].text for one in known),
-            ledger.configs.get((computation, name), ""),
-            form.operands if unique else (),
-            form.calls,
+            str(config) if kind == "kCustom" and config is not None else "",
+            operands if len(set(operands)) == len(operands) else (),
+            fusion.attributes["calls"].name,
         )
-        found.append((rows[known[-1]].rank, group))
-    order = {computation: number for number, computation in enumerate(ledger.before)}
-    found.sort(key=lambda pair: (order[pair[1].computation], pair[0], pair[1].instructions))
-    return _numbered([group for _, group in found])
+
+    def end(self, module: Module) -> None:
+        """Keep what has become of them."""
+        self.groups += self._made
+        self.loops += _loops(self.histories.of(module))
+        self.unfused += self._unfused(module)
+
+    def _unfused(self, module: Module) -> Iterator[Unfused]:
+        """What could have been fused and stands by itself after all strategies, by computation.
+
+        Nothing stands by itself within a loop that is one kernel.
+        """
+        made = self.histories.of(module).fusions
+        homes = {home.name: home for home in fusible_computations(module)}
+        for computation, rows in self._before.items():
+            names = homes[computation].by_name if computation in homes else {}
+            alone = (name for name in rows if name in names and (computation, name) not in made)
+            if found := tuple(alone):
+                yield Unfused(module.name, computation, found)
 
 
-def _numbered(groups: list[Group]) -> list[Group]:
+def _numbered(groups: list[LockedGroup]) -> list[LockedGroup]:
     """Computations numbered without gaps, in the order of their numbers: as they are when made from a file."""
     made = sorted(range(len(groups)), key=lambda at: name_number(groups[at].calls))
     names = {at: f"{_CALLS}.{rank}" if rank else _CALLS for rank, at in enumerate(made)}
     return [replace(group, calls=names[at]) for at, group in enumerate(groups)]
 
 
-def loops_of(ledger: Ledger) -> list[LoopRow]:
-    """The loops of a ledger that were looked at, as a lock file holds them."""
-    return [
-        LoopRow(
-            ledger.module,
-            made.computation,
-            made.name,
-            made.kernel,
-            made.prologue,
-            digest(made.text) if made.kernel else "",
-        )
-        for made in ledger.loops.values()
-    ]
-
-
-def unfused_of(ledger: Ledger, module: Module) -> list[Unfused]:
-    """What could have been fused and stands by itself after all strategies, by computation.
-
-    Nothing stands by itself within a loop that is one kernel.
-    """
-    found = []
-    homes = {home.name: home for home in fusible_computations(module)}
-    for computation, rows in ledger.before.items():
-        home = homes.get(computation)
-        alone = [
-            name
-            for name, _ in sorted(rows.items(), key=lambda pair: pair[1].rank)
-            if home is not None and name in home.by_name and (computation, name) not in ledger.made
-        ]
-        if alone:
-            found.append(Unfused(ledger.module, computation, tuple(alone)))
-    return found
+def _loops(history: FusionHistory) -> Iterator[LoopRow]:
+    """The last word on each loop that was looked at."""
+    found = {(loop.computation, loop.loop): loop for plan in history.plans for loop in plan.loops}
+    for loop in found.values():
+        signature = digest(loop.text) if loop.kernel else ""
+        place = history.module, loop.computation
+        yield LoopRow(*place, loop.loop, loop.kernel, loop.prologue, signature)

@@ -62,7 +62,7 @@ from hloopt.toml_text import read_toml_file
 __all__ = [
     "VERSION",
     "Decisions",
-    "Group",
+    "LockedGroup",
     "LoopRow",
     "PairRow",
     "Unfused",
@@ -111,7 +111,7 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Group(_Row):
+class LockedGroup(_Row):
     """One kernel: ``instructions`` in their order, of which ``outputs`` are the results.
 
     The numbers of the computations they call (``calls``) are the order in which fusions were made.
@@ -165,7 +165,7 @@ class Decisions:
     """What a lock file says about fusion; ``name`` is the file's."""
 
     name: str
-    groups: tuple[Group, ...] = ()
+    groups: tuple[LockedGroup, ...] = ()
     unfused: tuple[Unfused, ...] = ()
     pairs: tuple[PairRow, ...] = ()
     loops: tuple[LoopRow, ...] = ()
@@ -190,7 +190,7 @@ def head_text(rows: Mapping[str, str]) -> str:
 
 
 def decisions_text(
-    groups: Iterable[Group], unfused: Iterable[Unfused], loops: Iterable[LoopRow] = ()
+    groups: Iterable[LockedGroup], unfused: Iterable[Unfused], loops: Iterable[LoopRow] = ()
 ) -> str:
     """The tables of decisions; the same in the same order give the same text."""
     lines = [*_tables("loop", _LOOP, loops), *_tables("fusion", _GROUP, groups)]
@@ -211,9 +211,9 @@ def _tables(title: str, keys: Sequence[str], rows: Iterable[_Row]) -> Iterator[s
 
 def _is_told(row: _Row, key: str) -> bool:
     """Whether a reader would not take a key's value where the key is left out."""
-    if isinstance(row, Group) and key == "outputs":
+    if isinstance(row, LockedGroup) and key == "outputs":
         return row.outputs != row.instructions[-1:]
-    if isinstance(row, Group) and key == "operands":
+    if isinstance(row, LockedGroup) and key == "operands":
         return len(row.operands) > 1
     return key in _ALWAYS or bool(getattr(row, key))
 
@@ -282,7 +282,7 @@ def _check_keys(row: Mapping[str, Any], known: Sequence[str], where: str) -> Non
             raise UsageError(f"{where}: '{key}' means nothing here{did_you_mean(key, known)}")
 
 
-def _group(row: Mapping[str, Any], where: str) -> Group:
+def _group(row: Mapping[str, Any], where: str) -> LockedGroup:
     _check_keys(row, _GROUP, where)
     instructions = _names(row, "instructions", where)
     if len(instructions) < 2:
@@ -294,7 +294,7 @@ def _group(row: Mapping[str, Any], where: str) -> Group:
     kind = text_of(row, "kind", where)
     if kind not in _KINDS:
         raise UsageError(f"{where}: 'kind' is {kind!r}{did_you_mean(kind, _KINDS)}")
-    return Group(
+    return LockedGroup(
         text_of(row, "module", where),
         text_of(row, "computation", where),
         text_of(row, "name", where),

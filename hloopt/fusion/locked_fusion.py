@@ -9,13 +9,14 @@ from hloopt.errors import UsageError
 from hloopt.fusion import apply
 from hloopt.fusion.arrange import arrange_operands, arrange_results
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.fusible import may_be_fused
+from hloopt.fusion.history import FusionHistory, describe, root_opcode
 from hloopt.fusion.in_place import decide_in_place
-from hloopt.fusion.ledger import Ledger, describe, may_be_fused
-from hloopt.fusion.lock_adviser import digest, loop_problem
-from hloopt.fusion.lock_file import Decisions, Group, PairRow, read_decisions
+from hloopt.fusion.lock_adviser import digest, interface_of, loop_problem
+from hloopt.fusion.lock_file import Decisions, LockedGroup, PairRow, read_decisions
 from hloopt.fusion.naming import name_number
-from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import Verbatim
@@ -41,7 +42,7 @@ class LockedFusion(Pass):
         if not self.lock:
             raise UsageError("locked-fusion has no lock file: locked-fusion{lock=FILE}")
         decisions = read_decisions(self.lock)
-        scribe = Scribe(self.name, log)
+        recorder = Recorder(self, module, log)
         homes = {computation.name: computation for computation in fusible_computations(module)}
         stale = [
             *_stale_pairs(decisions, module, homes.values()),
@@ -51,7 +52,7 @@ class LockedFusion(Pass):
         known = mine or any(row.module == module.name for row in decisions.loops)
         if decisions.groups and not known:
             stale.append(f"it has no fusion of {module.name}")
-        made: list[tuple[Group, Instruction]] = []
+        made: list[tuple[LockedGroup, Instruction]] = []
         ranks: dict[Computation, dict[Instruction, int]] = {}
         # Before the first of them is made, for a fusion takes names away that others read.
         reasons = {group: _suits(group, homes.get(group.computation)) for group in mine}
@@ -63,12 +64,12 @@ class LockedFusion(Pass):
                 rank = ranks[home] = {
                     entry: number for number, entry in enumerate(walk.post_order(home))
                 }
-            maker = _Maker(group, home, rank, scribe)
+            maker = _Maker(group, home, rank, recorder)
             stale += maker.make()
             if maker.made is not None:
                 made.append((group, maker.made))
         for group, fusion in made:
-            _arrange(group, fusion, scribe.advice.ledgers.of(fusion))
+            _arrange(group, fusion, recorder.history)
         _number(made)
         if stale:
             more = f" (and {len(stale) - 1} more)" if len(stale) > 1 else ""
@@ -76,17 +77,17 @@ class LockedFusion(Pass):
             if self.frozen:
                 raise UsageError(told)
             log.note(told)
-        plan = scribe.close()
+        plan = recorder.close()
         if plan.steps:
             module.attributes.pop("is_scheduled", None)
         return bool(plan.steps)
 
 
-def _in_order(groups: Sequence[Group]) -> list[Group]:
+def _in_order(groups: Sequence[LockedGroup]) -> list[LockedGroup]:
     """Consumers first; and before a fusion takes an instruction for its result, all that copy it."""
     results = {(group.computation, name) for group in groups for name in group.outputs[:-1]}
 
-    def copies(group: Group) -> bool:
+    def copies(group: LockedGroup) -> bool:
         return any(
             (group.computation, name) in results and name not in group.outputs
             for name in group.instructions
@@ -97,7 +98,7 @@ def _in_order(groups: Sequence[Group]) -> list[Group]:
     return sorted(backwards, key=lambda group: not copies(group))
 
 
-def _number(made: Sequence[tuple[Group, Instruction]]) -> None:
+def _number(made: Sequence[tuple[LockedGroup, Instruction]]) -> None:
     """Number the computations of fusions in the order of the file's: names by heroes go by that order."""
     ordered = sorted(made, key=lambda row: name_number(row[0].calls or row[0].name))
     bodies: list[Computation] = [fusion.attributes["calls"] for _, fusion in ordered]
@@ -106,7 +107,7 @@ def _number(made: Sequence[tuple[Group, Instruction]]) -> None:
             edit.rename_computation(body, stem)
 
 
-def _suits(group: Group, home: Computation | None) -> str:
+def _suits(group: LockedGroup, home: Computation | None) -> str:
     """Why a fusion of the file cannot be made of what there is now; empty where it can."""
     if home is None:
         return f"{group.name}: there is no computation {group.computation}"
@@ -126,12 +127,16 @@ class _Maker:
     """One fusion of the file."""
 
     def __init__(
-        self, group: Group, home: Computation, rank: dict[Instruction, int], scribe: Scribe
+        self,
+        group: LockedGroup,
+        home: Computation,
+        rank: dict[Instruction, int],
+        recorder: Recorder,
     ) -> None:
         self.group = group
         self.home = home
         self.rank = rank
-        self.scribe = scribe
+        self.recorder = recorder
         self.made: Instruction | None = None
 
     def make(self) -> list[str]:
@@ -153,7 +158,7 @@ class _Maker:
                 continue
             decision, fusion = self._join(member, fusion, is_result=member in results)
             if not decision:
-                self.scribe.refused(member, fusion, decision)
+                self.recorder.refused(member, fusion, decision)
                 yield f"{self.group.name}: %{member.name} stays apart: {decision.reason}"
             joined = joined or bool(decision)
         if joined:
@@ -183,17 +188,17 @@ class _Maker:
             duplicated = not apply.remove_unused(member)
         if is_new:
             edit.rename(fusion, self.group.name)
-        self.scribe.fused(member, consumer, fusion, duplicated=duplicated, multi_output=is_result)
+        self.recorder.fused(member, consumer, fusion, duplicated=duplicated, multi_output=is_result)
         return Decision(True), fusion
 
     def _may_join(self, member: Instruction, fusion: Instruction, *, is_result: bool) -> Decision:
-        short = self.scribe.allows()
+        short = self.recorder.allows()
         if short is not None:
             return short
         is_read = member in fusion.operands
         if not is_result and not is_read:
             return forbid("no-users")
-        advised = self.scribe.advice.decide(member, fusion)
+        advised = self.recorder.advice.decide(member, fusion)
         if advised is not None and not advised:
             return advised
         # A signature tells of a strategy that has looked at the same.
@@ -201,12 +206,12 @@ class _Maker:
         return decide_in_place(member, fusion) if is_read and not known else Decision(True)
 
 
-def _arrange(group: Group, fusion: Instruction, ledger: Ledger) -> None:
+def _arrange(group: LockedGroup, fusion: Instruction, history: FusionHistory) -> None:
     """Give a fusion the order of operands and results that it had, where it has the same."""
-    form = ledger.form(fusion)
-    if order := _order(form.results, group.outputs):
+    operands, results = interface_of(fusion, history)
+    if order := _order(results, group.outputs):
         arrange_results(fusion, order)
-    if order := _order(form.operands, group.operands):
+    if order := _order(operands, group.operands):
         arrange_operands(fusion, order)
     apply.number_parameter_names((fusion.attributes["calls"],))
 

@@ -19,7 +19,7 @@ from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.ledger import LoopMade, describe_loop
+from hloopt.fusion.history import FusionPlan, LoopFacts, WayFacts, describe_loop
 from hloopt.fusion.limits import check_counts
 from hloopt.fusion.loop_host import KERNEL, judge_host
 from hloopt.fusion.loop_opened import CALLED, Opened, opened
@@ -27,8 +27,8 @@ from hloopt.fusion.loop_profit import LoopProfit, loop_profit
 from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
 from hloopt.fusion.naming import ModuleNames
-from hloopt.fusion.plan import FusionPlan, LoopFacts, WayFacts
-from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
+from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target
@@ -108,18 +108,18 @@ ENTRY main {
         is priced as it stands, for the host.  Raises ``UsageError`` for a model or target nobody knows.
         """
         target = device or (HOST if self.target == HOST.name else find_target(self.target))
-        scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.target = target.name
+        recorder = Recorder(self, module, log, self.fuel)
+        recorder.plan.target = target.name
         if not (target.has_threads or target is HOST):
-            scribe.log.note(f"{target.name} has no blocks and threads: loops stay as they are")
-            return scribe.close()
+            recorder.log.note(f"{target.name} has no blocks and threads: loops stay as they are")
+            return recorder.close()
         told = log.note if log is not None and target is not HOST else None
         model = model_for(self.cost_model, target, told)
-        scribe.plan.cost_model = model.name
-        run = _Run(self, model, scribe, ModuleNames(module), last)
+        recorder.plan.cost_model = model.name
+        run = _Run(self, model, recorder, ModuleNames(module), last)
         for computation in _outermost(module, run.is_fused):
             run.visit(computation)
-        return scribe.close()
+        return recorder.close()
 
 
 def _outermost(module: Module, is_fused: dict[Computation, None]) -> Iterator[Computation]:
@@ -135,7 +135,7 @@ class _Run:
 
     options: LoopFusion
     model: CostModel
-    scribe: Scribe
+    recorder: Recorder
     names: ModuleNames
     last: bool
 
@@ -157,13 +157,11 @@ class _Run:
             names = KERNELS if self.model.target is not HOST else {"thread": KERNEL}
             facts = _facts(loop, verdict, profit, names)
             if decision:
-                self.scribe.plan.loops.append(self.fuse(inside, verdict, decision, facts, profit))
+                self.recorder.plan.loops.append(self.fuse(inside, verdict, decision, facts, profit))
             else:
                 inside.close()
-                self.scribe.plan.loops.append(facts)
-                self.scribe.refused(loop, None, decision)
-                made = LoopMade(computation.name, loop.name, "", (), ())
-                self.scribe.advice.looked_at(computation, made)
+                self.recorder.plan.loops.append(facts)
+                self.recorder.refused(loop, None, decision)
 
     def decide(self, inside: Opened, verdict: Verdict, profit: LoopProfit | None) -> Decision:
         """The answer about one loop: does it fit, what does the user want, does it gain anything."""
@@ -172,11 +170,11 @@ class _Run:
             return verdict.decision
         if not is_read(verdict.parallel):
             return forbid("loop-no-results")
-        spent = self.scribe.allows()
+        spent = self.recorder.allows()
         if spent is not None:
             return spent
         with inside.as_given():
-            advised = self.scribe.advice.decide(inside.loop, inside.loop)
+            advised = self.recorder.advice.decide(inside.loop, inside.loop)
         if advised is not None:
             return advised
         if profit is None:
@@ -195,11 +193,9 @@ class _Run:
     ) -> LoopFacts:
         """Make the kernel."""
         loop = given.loop
-        home = loop.computation
-        assert home is not None, "a loop of a computation"
         with given.as_given():
             text = describe_loop(loop)
-            only = self.scribe.advice.prologue(loop)
+            only = self.recorder.advice.prologue(loop)
         self.is_fused |= dict.fromkeys(given.keep())
         way = verdict.fitting[0] if profit is None else profit.way
         name = self.names.fresh("loop_fusion")
@@ -207,19 +203,18 @@ class _Run:
         fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue, names)
         kernel = KERNEL if self.model.target is HOST else KERNELS[way.kind]
         edit.set_attribute(fusion, "backend_config", written_name(fusion, kernel))
-        self.scribe.looped(facts.loop, fusion, sunk, decision.comparison)
+        self.recorder.looped(facts, fusion, sunk, decision.comparison)
         inner = fused_loop(fusion)
         assert inner is not None, "the form that kernels take"
         inside = tuple(_only_from(inner.loop))
         self.is_fused |= dict.fromkeys(inside)
-        prologue = tuple(op.name for op in sunk)
-        made = LoopMade(facts.computation, facts.loop, kernel, prologue, text)
-        self.scribe.advice.looked_at(home, made)
         return replace(
             facts,
             fusion=fusion.name,
             kernel=kernel,
             inside=tuple(computation.name for computation in inside),
+            prologue=tuple(op.name for op in sunk),
+            text=text,
         )
 
 

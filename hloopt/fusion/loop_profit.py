@@ -19,7 +19,7 @@ from hloopt.cost_models.host_loops import HostTime, Inner, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
-from hloopt.fusion.ledger import may_be_fused
+from hloopt.fusion.fusible import may_be_fused
 from hloopt.fusion.loop_opened import CALLED, alone
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion

@@ -10,13 +10,13 @@ from typing import ClassVar
 from hloopt.cost_models.registry import model_for
 from hloopt.dataclass import dataclass
 from hloopt.fusion.code_room import CodeRoom
-from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.limits import KernelLimits, shared_memory_of
 from hloopt.fusion.multi_output.forms import Era
 from hloopt.fusion.multi_output.rules import MultiOutputRules
 from hloopt.fusion.multi_output.run import ComputationRun
-from hloopt.fusion.plan import FusionPlan
-from hloopt.fusion.scribe import FusionPass, Scribe
+from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Module
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import find_target
@@ -92,8 +92,8 @@ ENTRY main {
         """
         target = find_target(self.target)
         model = model_for(self.cost_model, target, log.note if log is not None else None)
-        scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.cost_model, scribe.plan.target = model.name, target.name
+        recorder = Recorder(self, module, log, self.fuel)
+        recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         rules = MultiOutputRules(
             KernelLimits.of(self, shared_memory=shared_memory_of(target, self.shared_memory)),
             model.usage,
@@ -105,6 +105,6 @@ ENTRY main {
         )
         for computation in fusible_computations(module):
             ComputationRun(
-                computation, rules, model, scribe, self.siblings, self.producer_consumer
+                computation, rules, model, recorder, self.siblings, self.producer_consumer
             ).run()
-        return scribe.close()
+        return recorder.close()

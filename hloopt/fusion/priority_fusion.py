@@ -13,11 +13,12 @@ from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.dataclass import dataclass
 from hloopt.fusion.code_room import CodeRoom
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.limits import KernelLimits, check_counts, shared_memory_of
-from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
 from hloopt.fusion.priority.run import ComputationRun
-from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
+from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Module
 from hloopt.ir.build import no_collection
@@ -81,14 +82,14 @@ ENTRY main {
         """
         target = device or find_target(self.target)
         model = model_for(self.cost_model, target, log.note if log is not None else None)
-        scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.cost_model, scribe.plan.target = model.name, target.name
+        recorder = Recorder(self, module, log, self.fuel)
+        recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         rules = self.pair_rules(model)
         triton = TritonFusions(model, rules.limits)
         with no_collection():
             for computation in fusible_computations(module):
-                ComputationRun(computation, rules, model, triton, scribe, self.max_constant).run()
-        return scribe.close()
+                ComputationRun(computation, rules, model, triton, recorder, self.max_constant).run()
+        return recorder.close()
 
     def pair_rules(self, model: CostModel) -> PairRules:
         """The rules by which this decides about pairs, with these limits and the model's device."""

@@ -12,7 +12,7 @@ from hloopt.fusion import apply
 from hloopt.fusion.kinds import fusion_kind
 from hloopt.fusion.priority.rules import is_native_fusible
 from hloopt.fusion.scatter import decide_scatter
-from hloopt.fusion.scribe import fusible_computations
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton_support import unsupported
 from hloopt.fusion.xla_log import Fused, Ineligible, XlaLog, XlaStep
 from hloopt.ir import Computation, Instruction, Module, edit

@@ -12,9 +12,10 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.diamonds import Diamond, find_diamonds
-from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.scribe import FusionPass, Scribe, fusible_computations
+from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton import TritonFusions, block_level_of
 from hloopt.fusion.triton_support import unsupported_target
 from hloopt.ir import Computation, Instruction, Module, build, edit
@@ -71,18 +72,18 @@ ENTRY main {
         """
         target = device or find_target(self.target)
         model = model_for(self.cost_model, target)
-        scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.cost_model, scribe.plan.target = model.name, target.name
+        recorder = Recorder(self, module, log, self.fuel)
+        recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         missing = unsupported_target(target)
         if missing:
-            scribe.log.note(f"Triton kernels have no {missing}: no diamonds are looked for")
-            return scribe.close()
-        rewriter = _Rewriter(model, scribe, PriorityFusion(cost_model=self.cost_model))
+            recorder.log.note(f"Triton kernels have no {missing}: no diamonds are looked for")
+            return recorder.close()
+        rewriter = _Rewriter(model, recorder, PriorityFusion(cost_model=self.cost_model))
         for computation in fusible_computations(module):
             # The last ones first: the root of one may be the producer of the next.
             for diamond in reversed(find_diamonds(computation, target)):
                 rewriter.visit(module, diamond)
-        return scribe.close()
+        return recorder.close()
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,14 @@ class _Rewriter:
     """``alone`` is what else would become of a diamond."""
 
     model: CostModel
-    scribe: Scribe
+    recorder: Recorder
     alone: PriorityFusion
 
     def visit(self, module: Module, diamond: Diamond) -> None:
         """Decide about one diamond, and fuse it."""
-        spent = self.scribe.allows()
+        spent = self.recorder.allows()
         if spent is not None:
-            self.scribe.refused(diamond.reduce, diamond.root, spent)
+            self.recorder.refused(diamond.reduce, diamond.root, spent)
             return
         # The same computation by itself, to be tiled and to be fused in another way.
         apart = Module("diamond", module.source)
@@ -110,7 +111,7 @@ class _Rewriter:
         tiling = self._tiling(diamond, apart.entry)
         decision, comparison = self._decide(diamond, tiling, apart)
         if isinstance(tiling, Untiled) or not decision:
-            self.scribe.refused(diamond.reduce, diamond.root, decision)
+            self.recorder.refused(diamond.reduce, diamond.root, decision)
             return
         self._fuse(module, diamond, tiling, comparison)
 
@@ -130,7 +131,7 @@ class _Rewriter:
     def _decide(
         self, diamond: Diamond, tiling: Tiling | Untiled, apart: Module
     ) -> tuple[Decision, Comparison | None]:
-        advised = self.scribe.advice.decide(diamond.reduce, diamond.root)
+        advised = self.recorder.advice.decide(diamond.reduce, diamond.root)
         if advised is not None and not advised:
             return advised, None
         if isinstance(tiling, Untiled):
@@ -165,7 +166,7 @@ class _Rewriter:
         count = 1
         for node in reversed(diamond.body()):
             if node is not root:
-                self.scribe.fused(
+                self.recorder.fused(
                     node,
                     (root.name, root.opcode),
                     fusion,

@@ -17,8 +17,8 @@ from typing import Final, Literal, TypeAlias
 from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.replay import replay
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.xla_log import Fused, Ineligible, Priced, XlaLog
 from hloopt.fusion.xla_reasons import code_of
 from hloopt.ir import Instruction, Module

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import Barrier
+from hloopt.fusion.explanation import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
+from hloopt.fusion.fusible import UNCOMPUTED
+from hloopt.fusion.provenance import FusionNode, GivenInstruction, TracedRewrite
 from hloopt.fusion.remedies import MERGES_ALL, loop_way, why_held
-from hloopt.fusion.rewritten import Rewrite
-from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
-from hloopt.fusion.trail import Given, Node
 from hloopt.report.console import table
 from hloopt.report.fusion_loop import show_loop
 from hloopt.report.rewritten import brief_shape, show_rewrites
@@ -22,7 +22,7 @@ from hloopt.spelling import first_of
 
 __all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text", "why_apart"]
 
-Origins = Mapping[str, tuple[Given | None, Sequence[Rewrite]]]
+Origins = Mapping[str, tuple[GivenInstruction | None, Sequence[TracedRewrite]]]
 _MOST_MEMBERS = 12
 _MOST_ROWS = 12
 _MOST_JOINED = 4
@@ -108,16 +108,12 @@ def why_apart(edge: Edge) -> str:
     if edge.words:
         return _said(edge.words)
     if edge.is_plumbing:
-        node = edge.producer if _is_plumbing(edge.producer) else edge.consumer
+        node = edge.producer if edge.producer.opcode in UNCOMPUTED else edge.consumer
         return f"a {node.opcode} runs no kernel"
     for node in (edge.producer, edge.consumer):
         if not node.fusible:
             return f"a {node.opcode} is never part of a fusion"
     return "no strategy of the pipeline looked at them"
-
-
-def _is_plumbing(node: Node) -> bool:
-    return node.opcode in ("parameter", "tuple", "get-tuple-element")
 
 
 def _said(words: Sequence[Word]) -> str:
@@ -201,8 +197,8 @@ def show_around(
     console: Console,
     *,
     given: str = "",
-    origin: Given | None = None,
-    touched: Sequence[Rewrite] = (),
+    origin: GivenInstruction | None = None,
+    touched: Sequence[TracedRewrite] = (),
 ) -> None:
     """One instruction: what passes made of it, its kernels, who joined them, and who is in none of them."""
     node = around.node
@@ -212,7 +208,9 @@ def show_around(
     _line(console, f"  {_where(node)}")
     show_rewrites(node, origin, touched, console)
     if not around.kernels:
-        told = f"a {node.opcode} runs no kernel" if _is_plumbing(node) else "it is in no kernel"
+        told = (
+            f"a {node.opcode} runs no kernel" if node.opcode in UNCOMPUTED else "it is in no kernel"
+        )
         _line(console, f"  {told}")
     for kernel in around.kernels:
         _line(console, f"  kernel: {_kernel(kernel)}")
@@ -243,7 +241,7 @@ def show_around(
         _line(console, f"{option} would let one of them through")
 
 
-def _other(edge: Edge, node: Node) -> tuple[Node, tuple[KernelFacts, ...]]:
+def _other(edge: Edge, node: FusionNode) -> tuple[FusionNode, tuple[KernelFacts, ...]]:
     if edge.producer is node:
         return edge.consumer, edge.consumer_kernels
     return edge.producer, edge.producer_kernels
@@ -254,12 +252,12 @@ def _show_joined(joined: Sequence[Joined], console: Console) -> None:
     if not rows:
         return
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for step in rows:
-        times = times_text(step.comparison).partition(":")[0] if step.comparison else ""
-        copied = ", a copy" if step.duplicated else ""
-        copied = ", with its results" if step.multi_output else copied
-        group = groups.setdefault((f"%{step.names[1]}", step.pass_name, times), [])
-        group.append(f"%{step.names[0]}{copied}")
+    for row in rows:
+        times = times_text(row.comparison).partition(":")[0] if row.comparison else ""
+        copied = ", a copy" if row.step.duplicated else ""
+        copied = ", with its results" if row.step.multi_output else copied
+        group = groups.setdefault((f"%{row.names[1]}", row.pass_name, times), [])
+        group.append(f"%{row.names[0]}{copied}")
     made = table("joined", "into", "by", "times", left=4)
     for (into, by, times), members in list(groups.items())[:_MOST_ROWS]:
         shown = members[: len(members) if len(members) <= _MOST_JOINED + 1 else _MOST_JOINED]
@@ -302,11 +300,11 @@ def show_barriers(rows: Sequence[Barrier], console: Console) -> None:
     console.print(made)
 
 
-def _named(node: Node) -> tuple[str, str]:
+def _named(node: FusionNode) -> tuple[str, str]:
     return f"%{node.name}", "bold"
 
 
-def _where(node: Node) -> str:
+def _where(node: FusionNode) -> str:
     source = f", from {', '.join(node.sources)}" if node.sources else ""
     op_name = f" ({node.op_name})" if node.op_name else ""
     return f"%{node.name}: {node.opcode} at {node.place}{source}{op_name}"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.fusion.between import KeptArray
-from hloopt.fusion.story_parts import Edge, KernelFacts
+from hloopt.fusion.explanation import Edge, KernelFacts
 from hloopt.report.console import table
 from hloopt.report.fusion import why_apart
 from hloopt.report.numbers import byte_size

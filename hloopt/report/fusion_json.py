@@ -8,9 +8,9 @@ from typing import Any
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import Barrier
-from hloopt.fusion.plan import LoopFacts
-from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
-from hloopt.fusion.trail import Node
+from hloopt.fusion.explanation import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
+from hloopt.fusion.history import LoopFacts
+from hloopt.fusion.provenance import FusionNode
 
 __all__ = ["around_json", "barriers_json", "loops_json", "lost_json", "pair_json"]
 
@@ -95,7 +95,7 @@ def _loop_json(loop: LoopFacts) -> dict[str, Any]:
     }
 
 
-def _node_json(node: Node) -> dict[str, Any]:
+def _node_json(node: FusionNode) -> dict[str, Any]:
     return {
         "computation": node.computation,
         "name": node.name,
@@ -131,16 +131,17 @@ def _edge_json(edge: Edge) -> dict[str, Any]:
     }
 
 
-def _joined_json(step: Joined) -> dict[str, Any]:
+def _joined_json(joined: Joined) -> dict[str, Any]:
+    step = joined.step
     return {
-        "pass": step.pass_name,
-        "run": step.run,
+        "pass": joined.pass_name,
+        "run": joined.run,
         "producer": step.producer,
         "consumer": step.consumer,
         "fusion": step.fusion,
         "duplicated": step.duplicated,
         "multi_output": step.multi_output,
-        **_times_json(step.comparison),
+        **_times_json(joined.comparison),
     }
 
 

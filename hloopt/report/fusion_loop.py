@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from hloopt.fusion.plan import LoopFacts, WayFacts
-from hloopt.fusion.story_parts import Word
-from hloopt.fusion.trail import Node
+from hloopt.fusion.explanation import Word
+from hloopt.fusion.history import LoopFacts, WayFacts
+from hloopt.fusion.provenance import FusionNode
 from hloopt.report.console import table
 
 __all__ = ["show_loop", "show_loops"]
@@ -30,7 +30,7 @@ def show_loops(rows: Sequence[tuple[LoopFacts, tuple[Word, ...]]], console: Cons
         console.print(Text(f"and {len(rows) - _MOST_LOOPS} more loops"), soft_wrap=True)
 
 
-def show_loop(loop: LoopFacts, node: Node, console: Console) -> None:
+def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
     """The ways that were considered; of what runs within a loop's kernel, whose that is."""
     if (node.computation, node.name) != (loop.computation, loop.loop):
         told = f"  it runs within %{loop.loop}, which is one kernel: {loop.kernel}"

@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from hloopt.fusion.rewritten import Rewrite
-from hloopt.fusion.trail import Given, Node
+from hloopt.fusion.provenance import FusionNode, GivenInstruction, TracedRewrite
 
 __all__ = ["brief_shape", "rewrites_json", "show_rewrites"]
 
@@ -37,13 +36,16 @@ def brief_shape(shape: str) -> str:
 
 
 def show_rewrites(
-    node: Node, origin: Given | None, touched: Sequence[Rewrite], console: Console
+    node: FusionNode,
+    origin: GivenInstruction | None,
+    touched: Sequence[TracedRewrite],
+    console: Console,
 ) -> None:
     """What the instruction was in the file, which rules of which passes touched it, what would leave it."""
     if not touched:
         return
     lines = [f"  {_was(node, origin)}"]
-    groups: dict[Rewrite, list[str]] = {}
+    groups: dict[TracedRewrite, list[str]] = {}
     for rewrite in touched:
         groups.setdefault(replace(rewrite, reason=""), []).append(rewrite.reason)
     for rewrite, reasons in list(groups.items())[:_MOST]:
@@ -57,7 +59,7 @@ def show_rewrites(
         console.print(Text(line), soft_wrap=True)
 
 
-def _was(node: Node, origin: Given | None) -> str:
+def _was(node: FusionNode, origin: GivenInstruction | None) -> str:
     if origin is None:
         return f"%{node.name} is not in the file: passes made it"
     if (origin.opcode, origin.shape) == (node.opcode, node.shape):
@@ -68,7 +70,7 @@ def _was(node: Node, origin: Given | None) -> str:
     )
 
 
-def _told(rewrite: Rewrite) -> str:
+def _told(rewrite: TracedRewrite) -> str:
     told = f"{rewrite.pass_name}"
     if rewrite.rule:
         told += f": {rewrite.rule}"
@@ -77,7 +79,9 @@ def _told(rewrite: Rewrite) -> str:
     return f"{told}: {rewrite.reason}" if rewrite.reason else told
 
 
-def rewrites_json(origin: Given | None, touched: Sequence[Rewrite]) -> dict[str, Any]:
+def rewrites_json(
+    origin: GivenInstruction | None, touched: Sequence[TracedRewrite]
+) -> dict[str, Any]:
     """The same as JSON values; ``given`` is null for what is not in the file."""
     given = (
         {"name": origin.name, "opcode": origin.opcode, "shape": origin.shape} if origin else None
@@ -85,7 +89,7 @@ def rewrites_json(origin: Given | None, touched: Sequence[Rewrite]) -> dict[str,
     return {"given": given, "rewrites": [_rewrite_json(rewrite) for rewrite in touched]}
 
 
-def _rewrite_json(rewrite: Rewrite) -> dict[str, Any]:
+def _rewrite_json(rewrite: TracedRewrite) -> dict[str, Any]:
     return {
         "pass": rewrite.pass_name,
         "run": rewrite.run,

@@ -11,10 +11,10 @@ from hloopt.analysis.value_digests import ValueDigests
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.matching import KernelGroup, match_kernels
-from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.xla_story import XlaStory
 from hloopt.ir import Instruction, Module, build
 from hloopt.report.cost import KernelCost, kernel_costs

@@ -8,9 +8,9 @@ from functools import cached_property
 from hashlib import blake2b
 
 from hloopt.dataclass import dataclass
-from hloopt.fusion.hand import advised
+from hloopt.fusion.advice import advised
+from hloopt.fusion.lock_adviser import LockWatcher
 from hloopt.fusion.lock_file import decisions_text, head_text
-from hloopt.fusion.lock_watcher import LockWatcher
 from hloopt.fusion.strategies import has_strategy
 from hloopt.fusion.user_rules import load_rule
 from hloopt.ir import Module, build
@@ -64,7 +64,7 @@ def optimised(
         return Optimised(copy, time.perf_counter() - start, tuple(report.notes), "")
     texts = (*strategy.rules, *rules)
     pipeline, advice = advised(pipeline, [load_rule(text) for text in texts], strategy.lock)
-    watcher = LockWatcher(advice.ledgers)
+    watcher = LockWatcher(advice.histories)
     start = time.perf_counter()
     report = pipeline.run(copy, controls=Controls(advice=advice), watchers=(watcher,))
     seconds = time.perf_counter() - start

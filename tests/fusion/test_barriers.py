@@ -6,8 +6,8 @@ import hloopt
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.barriers import find_barriers
 from hloopt.fusion.decision import Decision
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.instruction_fusion import InstructionFusion
-from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction
 from hloopt.rewrite.pass_ import PassLog
 

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import hloopt
+from hloopt.fusion.advice import Advice
 from hloopt.fusion.between import KeptArray, kept_arrays
-from hloopt.fusion.story import Story
-from hloopt.fusion.trail import Trail
+from hloopt.fusion.explanation import Explanation
+from hloopt.fusion.provenance import Provenance
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls
 from tests.helpers.support import invoke
@@ -51,10 +52,11 @@ ENTRY main {
 
 
 def kept(text: str, passes: str) -> list[KeptArray]:
-    module, trail = hloopt.parse(text), Trail()
-    parse_pipeline(passes).run(module, controls=Controls(remarks=True), watchers=(trail,))
-    alive = {place: trail.final_name(*place) for place in trail.alive}
-    return kept_arrays(Story(trail.nodes, trail.stages, alive, trail.bodies))
+    module, advice = hloopt.parse(text), Advice()
+    trail = Provenance(advice.histories)
+    controls = Controls(remarks=True, advice=advice)
+    parse_pipeline(passes).run(module, controls=controls, watchers=(trail,))
+    return kept_arrays(Explanation(trail))
 
 
 def test_each_array_has_its_readers_and_codes() -> None:

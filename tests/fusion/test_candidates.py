@@ -10,8 +10,8 @@ from hypothesis import given, settings
 import hloopt
 from hloopt.fusion import instruction_fusion
 from hloopt.fusion.candidates import Candidates
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.instruction_fusion import InstructionFusion
-from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction
 from tests.helpers.growing import SHAPES
 from tests.helpers.programs import programs

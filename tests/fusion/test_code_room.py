@@ -11,8 +11,8 @@ from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
 from hloopt.analysis.written_code import written
 from hloopt.fusion import code_room
 from hloopt.fusion.code_room import CodeRoom
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
-from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.pipelines import make_pipeline
 from hloopt.presets import XLA_PRESETS

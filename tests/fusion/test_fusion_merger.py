@@ -10,8 +10,8 @@ from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.fusion_merger import FusionMerger
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.instruction_fusion import InstructionFusion
-from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.programs import programs, results

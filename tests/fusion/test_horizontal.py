@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.horizontal_input_fusion import HorizontalInputFusion
 from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
-from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pass, PassLog

@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 
 import hloopt
 from hloopt.errors import FileError, UsageError
-from hloopt.fusion.hand import advised
+from hloopt.fusion.advice import advised
+from hloopt.fusion.lock_adviser import LockWatcher
 from hloopt.fusion.lock_file import (
     Decisions,
-    Group,
+    LockedGroup,
     Unfused,
     decisions_text,
     head_text,
     read_decisions,
 )
-from hloopt.fusion.lock_watcher import LockWatcher
 from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls
@@ -48,7 +48,7 @@ ENTRY main {
 def run(module: Module, passes: str, decisions: Decisions | None = None) -> tuple[str, list[str]]:
     """What a lock file would hold after the passes, and the notes; the module is changed."""
     pipeline, advice = advised(parse_pipeline(passes), (), decisions)
-    watcher = LockWatcher(advice.ledgers)
+    watcher = LockWatcher(advice.histories)
     controls = Controls(advice=advice, verify_each=True)
     report = pipeline.run(module, controls=controls, watchers=(watcher,))
     return decisions_text(watcher.groups, watcher.unfused), report.notes
@@ -284,8 +284,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     """Names of any kind, lists of any length."""
     names = tuple(f'name."{number}"' for number in range(40))
     groups = (
-        Group("m", "main", "f", "kCustom", names, names[3:5], "12", '{"kind":"__triton"}'),
-        Group("m", "main", "g\\\x7f", "kLoop", ("a", "b"), ("b",)),
+        LockedGroup("m", "main", "f", "kCustom", names, names[3:5], "12", '{"kind":"__triton"}'),
+        LockedGroup("m", "main", "g\\\x7f", "kLoop", ("a", "b"), ("b",)),
     )
     unfused = (Unfused("m", "main", ("c",)),)
     text = decisions_text(groups, unfused)

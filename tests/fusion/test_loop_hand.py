@@ -11,9 +11,9 @@ import pytest
 import hloopt
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.errors import UsageError
-from hloopt.fusion.hand import advised
+from hloopt.fusion.advice import advised
+from hloopt.fusion.lock_adviser import LockWatcher
 from hloopt.fusion.lock_file import Decisions, decisions_text, head_text, read_decisions
-from hloopt.fusion.lock_watcher import LockWatcher
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.user_rules import rule_of
 from hloopt.ir import Instruction, Module
@@ -95,7 +95,7 @@ def is_kernel(module: Module) -> bool:
 def run(module: Module, passes: str, decisions: Decisions | None = None) -> tuple[str, list[str]]:
     """What a lock file would hold after the passes, and the notes; the module is changed."""
     pipeline, advice = advised(parse_pipeline(passes), (), decisions)
-    watcher = LockWatcher(advice.ledgers)
+    watcher = LockWatcher(advice.histories)
     report = pipeline.run(
         module, controls=Controls(advice=advice, verify_each=True), watchers=(watcher,)
     )

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.loop_opened import opened
-from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from tests.helpers.random_loops import inputs, loop_text
 from tests.helpers.support import invoke

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hloopt
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.fusion_merger import FusionMerger
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.merger_bytes import bytes_read
-from hloopt.fusion.plan import FusionPlan
 
 HEAD = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

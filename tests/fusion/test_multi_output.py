@@ -12,9 +12,9 @@ import hloopt
 from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
-from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.partition import compare_partitions, partition
@@ -416,8 +416,8 @@ ROOT r = (f32[1], f32[1,4096]) tuple(c, s)"""
     _, plan = _run(entry, bodies)
     refusal = next(entry for entry in plan.refusals if entry.consumer == "c")
     assert refusal.decision.code == "slower"
-    assert refusal.comparison is not None
-    assert refusal.comparison.fused_us > refusal.comparison.unfused_us
+    assert refusal.decision.comparison is not None
+    assert refusal.decision.comparison.fused_us > refusal.decision.comparison.unfused_us
     _, plan = _run(entry, bodies, advice=Advice((_Wanted({("p", "c"): True}),)))
     assert [step.producer for step in plan.steps] == ["p"]
 

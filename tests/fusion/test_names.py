@@ -7,8 +7,8 @@ import pytest
 import hloopt
 from hloopt.fusion.copy_fusion import CopyFusion
 from hloopt.fusion.fusion_wrapper import FusionWrapper
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.naming import ModuleNames, name_number, name_stem
-from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.rename_fusions import RenamedFusions, RenameFusions
 from hloopt.ir import Computation, edit
 from hloopt.rewrite import PassLog

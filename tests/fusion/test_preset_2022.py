@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import hloopt
-from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.history import FusionPlan
 from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.presets import XLA_PRESETS, Rows, preset_text

@@ -10,7 +10,7 @@ from hloopt.cost_models.model import Comparison
 from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.priority.benefit import Account
 from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.twins import Twins
@@ -149,8 +149,8 @@ ROOT r = f32[65536,4096] add(b, y)"""
     assert "e" in module.entry.by_name
     (slower,) = (found for found in plan.refusals if found.producer == "e")
     assert (slower.consumer, slower.decision.code) == ("fusion", "slower")
-    assert slower.comparison is not None
-    assert slower.comparison.fused_us > slower.comparison.unfused_us
+    assert slower.decision.comparison is not None
+    assert slower.decision.comparison.fused_us > slower.decision.comparison.unfused_us
 
 
 def test_several_users_that_would_be_slower_are_told_at_once() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 import hloopt
 from hloopt.fusion.decision import REASONS, Decision, forbid
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.instruction_fusion import InstructionFusion
-from hloopt.fusion.plan import FusionPlan
 
 REGIONS = """sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 less { x = f32[] parameter(0) y = f32[] parameter(1) ROOT l = pred[] compare(x, y), direction=LT }
@@ -526,7 +526,8 @@ def test_every_reason_can_be_told(code: str) -> None:
 def test_near_misses_are_told_once_a_pair_the_dearest_first() -> None:
     """Whichever of the two was looked at as producer; what no strategy could fuse is no near miss."""
     from hloopt.cost_models.model import Comparison
-    from hloopt.fusion.scribe import Scribe
+    from hloopt.fusion.priority_fusion import PriorityFusion
+    from hloopt.fusion.recorder import Recorder
     from hloopt.rewrite.pass_ import PassLog
 
     module = hloopt.parse(
@@ -535,15 +536,15 @@ def test_near_misses_are_told_once_a_pair_the_dearest_first() -> None:
     )
     b, c, d = (module.entry.by_name[name] for name in "bcd")
     log = PassLog(kinds=frozenset({"missed"}))
-    scribe = Scribe("priority-fusion", log)
+    recorder = Recorder(PriorityFusion(), module, log)
     cheap, dear = (
         Decision(False, "both-reduce", 16, 8, comparison=Comparison(unfused, 1.0))
         for unfused in (1.5, 9.0)
     )
-    scribe.refused(b, c, cheap)
-    scribe.refused(c, b, cheap)
-    scribe.refused(c, d, dear)
-    scribe.refused(b, d, forbid("siblings-connected"))
-    plan = scribe.close()
+    recorder.refused(b, c, cheap)
+    recorder.refused(c, b, cheap)
+    recorder.refused(c, d, dear)
+    recorder.refused(b, d, forbid("siblings-connected"))
+    plan = recorder.close()
     assert [remark.instruction for remark in log.remarks] == ["c", "b"]
     assert len(plan.refusals) == 4

@@ -9,13 +9,13 @@ from typing import Any, Final
 import pytest
 
 import hloopt
+from hloopt.fusion.advice import advised
 from hloopt.fusion.decision import REASONS, Decision
-from hloopt.fusion.hand import advised
+from hloopt.fusion.explanation import Explanation
+from hloopt.fusion.history import Refusal
 from hloopt.fusion.lock_file import read_decisions
-from hloopt.fusion.plan import Refusal
+from hloopt.fusion.provenance import Provenance
 from hloopt.fusion.remedies import HELD, OPTIONS, is_advisable, remedies, why_held
-from hloopt.fusion.story import Story
-from hloopt.fusion.trail import Trail
 from hloopt.fusion.user_rules import rule_of
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls, Pipeline
@@ -277,21 +277,17 @@ def _run(
     hloopt.verify(module)
     rules = (rule_of(rule),) if rule is not None else ()
     pipeline, advice = advised(pipeline, rules, read_decisions(str(lock)) if lock else None)
-    trail = Trail()
+    trail = Provenance(advice.histories)
     pipeline.run(module, controls=Controls(advice=advice), watchers=(trail,))
     hloopt.verify(module)
-    alive = {place: trail.final_name(*place) for place in trail.alive}
-    story = Story(trail.nodes, trail.stages, alive, trail.bodies)
+    story = Explanation(trail)
     nodes = trail.nodes
     if nodes["main", "a"].opcode == "while":
         is_one = story.loops["main", "a"].kernel != ""
     else:
         is_one = bool(story.pair(nodes["main", "a"], nodes["main", "b"]).common)
     refusals = [
-        (refusal, stage.instance)
-        for stage in trail.stages
-        for refusal in stage.plan.refusals
-        if stage.instance is not None
+        (refusal, plan.instance) for plan in trail.history.plans for refusal in plan.refusals
     ]
     return is_one, refusals
 

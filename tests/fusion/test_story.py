@@ -9,11 +9,11 @@ import pytest
 
 import hloopt
 from hloopt.cost_models.model import Comparison
+from hloopt.fusion.advice import advised
 from hloopt.fusion.decision import REASONS, forbid
-from hloopt.fusion.hand import advised
+from hloopt.fusion.explanation import Explanation
+from hloopt.fusion.provenance import Provenance
 from hloopt.fusion.remedies import HELD, OPTIONS, is_advisable, remedies
-from hloopt.fusion.story import Story
-from hloopt.fusion.trail import Trail
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.rewrite import Controls
 
@@ -37,14 +37,13 @@ ENTRY main {
 """
 
 
-def story(text: str, passes: str, times: Any = None) -> tuple[Story, Trail]:
+def story(text: str, passes: str, times: Any = None) -> tuple[Explanation, Provenance]:
     """The story of a module after passes."""
     module = hloopt.parse(text)
     pipeline, advice = advised(parse_pipeline(passes))
-    trail = Trail()
+    trail = Provenance(advice.histories)
     pipeline.run(module, controls=Controls(advice=advice, remarks=True), watchers=(trail,))
-    alive = {place: trail.final_name(*place) for place in trail.alive}
-    return Story(trail.nodes, trail.stages, alive, trail.bodies, times, "a model"), trail
+    return Explanation(trail, times, "a model"), trail
 
 
 def pair(passes: str, first: str, second: str, times: Any = None) -> Any:
@@ -62,7 +61,7 @@ def test_two_in_one_kernel() -> None:
     assert kernel.kind == "kLoop"
     (edge,) = found.edges
     (joined,) = edge.joined
-    assert (joined.producer, joined.consumer) == ("a", "e")
+    assert (joined.step.producer, joined.step.consumer) == ("a", "e")
     assert joined.pass_name == "instruction-fusion"
     assert not edge.words
 

@@ -10,7 +10,7 @@ from hloopt.fusion.duplication import Duplication, RealUsers
 from hloopt.fusion.fusible import is_expensive_to_repeat, repeats_reads
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.reuse import reused_operands, reused_parameters
-from hloopt.fusion.scribe import fusible_computations
+from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
 

@@ -10,7 +10,7 @@ from hloopt.analysis.triton_config import BlockParameters, block_parameters, is_
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.diamonds import find_diamonds
-from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.triton_softmax_rewriter import TritonSoftmaxRewriter
 from hloopt.ir import Instruction, Module

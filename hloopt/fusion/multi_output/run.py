@@ -11,10 +11,11 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.apply import has_tuple_root
 from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.history import root_opcode
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
 from hloopt.fusion.priority.facts import Facts
-from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.fusion.recorder import Recorder
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["ComputationRun"]
@@ -35,7 +36,7 @@ class ComputationRun:
     computation: Computation
     rules: MultiOutputRules
     model: CostModel
-    scribe: Scribe
+    recorder: Recorder
     siblings: bool = True
     producer_consumer: bool = True
 
@@ -73,8 +74,8 @@ class ComputationRun:
             return
         verdict = self.rules.decide_shared(shared)
         if not verdict:
-            self.scribe.refused(shared, None, verdict)
-            if not self.scribe.advice:
+            self.recorder.refused(shared, None, verdict)
+            if not self.recorder.advice:
                 return
         users.sort(key=_preference, reverse=True)
         peers = self._peers(users)
@@ -90,7 +91,7 @@ class ComputationRun:
                     gone.add(second)
                     self._merge(first, second)
                 elif decision is not verdict:
-                    self.scribe.refused(second, first, decision)
+                    self.recorder.refused(second, first, decision)
 
     def _peers(self, users: list[Instruction]) -> dict[Instruction, list[Instruction]]:
         """Those behind each user that are asked about it.
@@ -98,7 +99,7 @@ class ComputationRun:
         Of very many users, only those with a loop of as many elements, which no fusion changes: the others
         cannot share it, and to tell each pair so would cost the square of their number.
         """
-        if len(users) <= _TOLD_IN_PAIRS or self.scribe.advice:
+        if len(users) <= _TOLD_IN_PAIRS or self.recorder.advice:
             return {user: users[at + 1 :] for at, user in enumerate(users)}
         sizes: dict[int, list[Instruction]] = {}
         for user in users:
@@ -115,7 +116,7 @@ class ComputationRun:
     def _decide_siblings(
         self, first: Instruction, second: Instruction, shared: Instruction, verdict: Decision
     ) -> Decision:
-        advised = self.scribe.advice.decide(second, first)
+        advised = self.recorder.advice.decide(second, first)
         if advised is not None and not advised:
             return advised
         wanted = advised is not None
@@ -124,7 +125,7 @@ class ComputationRun:
         decision = self.rules.decide_siblings(
             first, second, shared, self.reachability, wanted=wanted
         )
-        spent = self.scribe.allows() if decision else None
+        spent = self.recorder.allows() if decision else None
         return decision if spent is None else spent
 
     def _merge(self, first: Instruction, second: Instruction) -> None:
@@ -136,7 +137,7 @@ class ComputationRun:
         apply.merge_siblings(first, second, kind, keep_order=False)
         self._follow(first, gone)
         self._grown(first, facts, second)
-        self.scribe.fused(second, before, first, duplicated=False, multi_output=True)
+        self.recorder.fused(second, before, first, duplicated=False, multi_output=True)
 
     # ---- producer and consumer -----------------------------------------------------------------------
 
@@ -144,14 +145,14 @@ class ComputationRun:
         users = self._users(producer)
         if not users:
             return
-        advice = {user: self.scribe.advice.decide(producer, user) for user in users}
+        advice = {user: self.recorder.advice.decide(producer, user) for user in users}
         wanted = any(decision for decision in advice.values())
         if len(users) == 1 and not has_tuple_root(users[0]) and not wanted:
             return  # whoever fuses single results has decided about these two
         verdict = self.rules.decide_producer(producer)
         if not verdict:
             if verdict.code != "producer-not-fusible":
-                self.scribe.refused(producer, None, verdict)
+                self.recorder.refused(producer, None, verdict)
             return
         found: list[tuple[int, Instruction, Comparison | None]] = []
         for user in users:
@@ -159,13 +160,13 @@ class ComputationRun:
             if decision:
                 found.append((_preference(user), user, comparison))
             else:
-                self.scribe.refused(producer, user, decision)
+                self.recorder.refused(producer, user, decision)
         if not found:
             return
         _, consumer, comparison = max(found, key=lambda entry: entry[0])
-        spent = self.scribe.allows()
+        spent = self.recorder.allows()
         if spent is not None:
-            self.scribe.refused(producer, consumer, spent)
+            self.recorder.refused(producer, consumer, spent)
             return
         self._fuse(producer, consumer, comparison)
 
@@ -197,10 +198,10 @@ class ComputationRun:
         if fusion is not consumer:
             self.reachability.replace(consumer, fusion)
             self.place[fusion] = self.place.pop(consumer)
-            self.scribe.renamed(self.computation, before[0], fusion.name)
+            self.recorder.renamed(self.computation, before[0], fusion.name)
         self._follow(fusion, (entry for entry in gone if entry is not consumer))
         self._grown(fusion, facts, producer, *((consumer,) if fusion is not consumer else ()))
-        self.scribe.fused(
+        self.recorder.fused(
             producer,
             before,
             fusion,

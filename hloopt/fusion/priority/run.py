@@ -10,22 +10,22 @@ from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.fusible import is_fusible
+from hloopt.fusion.fusible import UNCOMPUTED, is_fusible
+from hloopt.fusion.history import root_opcode
 from hloopt.fusion.joining import Joiner
 from hloopt.fusion.kinds import hlo_kind
 from hloopt.fusion.priority.benefit import Benefits
 from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
 from hloopt.fusion.priority.twins import Twins
+from hloopt.fusion.recorder import Recorder
 from hloopt.fusion.scatter import decide_scatter
-from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import ArrayShape
 
 __all__ = ["ComputationRun"]
 
-_PLUMBING: Final = frozenset({"parameter", "tuple", "get-tuple-element"})
 _PRICED_LAST: Final = frozenset({"constant", "get-tuple-element"})
 """Operands whose priority does not follow from a model: constants come at the end, elements never."""
 
@@ -43,12 +43,12 @@ class ComputationRun:
     rules: PairRules
     model: CostModel
     triton: TritonFusions
-    scribe: Scribe
+    recorder: Recorder
     max_constant: int = 1
 
     def __post_init__(self) -> None:
         self.queue = ProducerQueue()
-        self.benefits = Benefits(self.rules, self.model, self.scribe.advice)
+        self.benefits = Benefits(self.rules, self.model, self.recorder.advice)
         self.bodies: dict[Computation, None] = {}
         self.twins = Twins(self.queue.numbers, self.model.usage.opcodes)
         self.joiner = Joiner()
@@ -57,12 +57,12 @@ class ComputationRun:
         self._replaced: dict[Instruction, Instruction] = {}
 
     def run(self) -> None:
-        """Fuse until nothing gains any more, then the constants; tell the scribe."""
+        """Fuse until nothing gains any more, then the constants; tell the recorder."""
         order = walk.post_order(self.computation)
         for instruction in order:
             self.queue.made(instruction)
         for instruction in order:
-            if instruction.opcode not in _PLUMBING and instruction.users:
+            if instruction.opcode not in UNCOMPUTED and instruction.users:
                 self._touch(instruction)
         self._settle()
         while self.spent is None:
@@ -110,7 +110,7 @@ class ComputationRun:
         taken: list[Instruction] = []
         self._wake((*self.twins.wake(producer), *self.twins.wake_operands(producer)))
         for consumer in consumers:
-            self.spent = self.scribe.allows()
+            self.spent = self.recorder.allows()
             if self.spent is not None:
                 break
             self._wake(self.twins.wake(consumer))
@@ -158,7 +158,7 @@ class ComputationRun:
         self.bodies[fusion.attributes["calls"]] = None
         if not self.rules.is_triton(fusion):
             fusion.attributes["kind"] = hlo_kind(self.rules.kernels.of(fusion).kind)
-        self.scribe.fused(
+        self.recorder.fused(
             producer, before, fusion, duplicated=bool(producer.users), comparison=comparison
         )
         if fusion is not consumer:
@@ -201,7 +201,7 @@ class ComputationRun:
     def _last_words(self) -> Iterator[_Word]:
         """Why each producer that is left is not in its users' kernels, pair by pair."""
         for producer in self.computation:
-            if producer.opcode in _PLUMBING or not producer.users:
+            if producer.opcode in UNCOMPUTED or not producer.users:
                 continue
             if producer.opcode != "constant" and is_fusible(producer):
                 yield from self._words_on(producer)
@@ -248,7 +248,7 @@ class ComputationRun:
             for user in list(constant.users):
                 decision = self._decide_constant(constant, user)
                 if decision and self.spent is None:
-                    self.spent = self.scribe.allows()
+                    self.spent = self.recorder.allows()
                 if decision and self.spent is not None:
                     decision = self.spent
                 if decision:
@@ -258,7 +258,7 @@ class ComputationRun:
             apply.remove_unused(constant)
 
     def _decide_constant(self, constant: Instruction, user: Instruction) -> Decision:
-        advised = self.scribe.advice.decide(constant, user)
+        advised = self.recorder.advice.decide(constant, user)
         if advised is not None and not advised:
             return advised
         if constant.is_root:
@@ -270,12 +270,12 @@ class ComputationRun:
         return decide_scatter(constant, user)
 
     def _tell(self, words: Iterable[_Word]) -> None:
-        """Hand the scribe the last words, about what has become of those they are about."""
+        """Hand the recorder the last words, about what has become of those they are about."""
         for producer, consumer, decision in words:
             now = self._now(producer)
             if now.computation is not None:
                 about = None if consumer is None else self._now(consumer)
-                self.scribe.refused(now, about, decision)
+                self.recorder.refused(now, about, decision)
 
     def _now(self, instruction: Instruction) -> Instruction:
         return self._replaced.get(instruction, instruction)

@@ -1,4 +1,4 @@
-"""The record of a strategy's run, the user's advice and the fuel: for every strategy alike."""
+"""What every strategy needs while it runs: to record what it does, the user's advice, and the fuel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from typing import Final
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.homes import fusible_computations
-from hloopt.fusion.plan import FusionPlan, FusionStep, Refusal
+from hloopt.fusion.history import (
+    FusionPlan,
+    FusionStep,
+    LoopFacts,
+    Part,
+    Refusal,
+    root_opcode,
+)
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.rewrite.pass_ import Pass, PassLog
 
-__all__ = ["FusionPass", "Scribe", "fusible_computations"]
+__all__ = ["FusionPass", "Recorder"]
 
 _ALONE: Final = frozenset({
     "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
@@ -38,16 +44,21 @@ class FusionPass(Pass):
         """Fuse in place; what was done and what was refused and why."""
 
 
-class Scribe:
-    """The record of one strategy over one module."""
+class Recorder:
+    """Writes the plan of one strategy over one module into the module's history."""
 
-    def __init__(self, strategy: str, log: PassLog | None = None, fuel: int = -1) -> None:
+    def __init__(
+        self, strategy: Pass, module: Module, log: PassLog | None = None, fuel: int = -1
+    ) -> None:
         self.plan = FusionPlan(strategy)
         self.log = log or PassLog()
         self.fuel = fuel
         advice = self.log.advice
         self.advice = advice if isinstance(advice, Advice) else Advice()
         self.advice.begin()
+        self.history = self.advice.histories.of(module)
+        self.history.settle()
+        self.history.plans.append(self.plan)
         self._refused: dict[tuple[str, str], dict[str, tuple[Refusal, Instruction]]] = {}
 
     def allows(self) -> Decision | None:
@@ -71,110 +82,108 @@ class Scribe:
     ) -> None:
         """A producer has joined; ``consumer`` are the name and the root's opcode it had before.
 
-        ``count`` is 0 for one that joined together with the one told before.  ``producer`` may be out of the
-        module already, but still has its operands' names and its computation is the fusion's.
+        ``count`` is 0 for one that joined together with the one recorded before.  ``producer`` may be out of
+        the module already, but still has its operands' names and its computation is the fusion's.
         """
-        home = fusion.computation
-        assert home is not None
-        opcode = root_opcode(producer)
-        self.advice.joined(producer, consumer[0], fusion, multi_output=multi_output)
+        home, opcode = _home(fusion), root_opcode(producer)
         rule, where = f"fuse {opcode} into {consumer[1]}", f"into {consumer[0]}"
-        self.log.hit(rule, producer, where, count, home=home.name)
+        self.log.hit(rule, producer, where, count, home=home)
         for name in (consumer[0], fusion.name):
-            self._refused.get((home.name, name), {}).pop(producer.name, None)
+            self._refused.get((home, name), {}).pop(producer.name, None)
+        self._join(
+            producer.name,
+            opcode,
+            consumer,
+            fusion,
+            duplicated=duplicated,
+            multi_output=multi_output,
+            comparison=comparison,
+        )
+
+    def _join(
+        self,
+        producer: str,
+        opcode: str,
+        consumer: tuple[str, str],
+        fusion: Instruction,
+        *,
+        duplicated: bool,
+        multi_output: bool = False,
+        comparison: Comparison | None = None,
+    ) -> None:
+        first, second = self.history.join(producer, consumer[0], fusion, multi_output=multi_output)
         self.plan.steps.append(
             FusionStep(
-                home.name,
-                producer.name,
+                _home(fusion),
+                first,
                 opcode,
-                consumer[0],
+                second,
                 consumer[1],
-                fusion.name,
-                fusion.attributes["kind"],
-                duplicated,
-                multi_output,
-                comparison,
-                producer.metadata,
-                producer.offset,
+                fusion=fusion.name,
+                kind=fusion.attributes["kind"],
+                duplicated=duplicated,
+                multi_output=multi_output,
+                comparison=comparison,
             )
         )
 
     def looped(
         self,
-        loop: str,
+        facts: LoopFacts,
         fusion: Instruction,
         sunk: Sequence[Instruction],
         comparison: Comparison | None = None,
     ) -> None:
-        """A ``while`` of the name ``loop`` has become a kernel, which computes ``sunk`` at first."""
-        home = fusion.computation
-        assert home is not None
+        """A ``while`` has become a kernel, which computes ``sunk`` at first."""
+        home = _home(fusion)
         self.log.hit(
-            "run a while as one kernel", fusion, f"{loop} is {fusion.name}", home=home.name
+            "run a while as one kernel", fusion, f"{facts.loop} is {fusion.name}", home=home
         )
-        self._refused.get((home.name, ""), {}).pop(loop, None)
-        rows = [(loop, "while", loop, fusion.metadata, fusion.offset, False)]
-        rows += [
-            (op.name, op.opcode, fusion.name, op.metadata, op.offset, op.computation is not None)
-            for op in reversed(sunk)
-        ]
-        self.plan.steps += (
-            FusionStep(
-                home.name,
-                name,
-                opcode,
-                consumer,
-                "while",
-                fusion.name,
-                fusion.attributes["kind"],
-                duplicated,
+        self._refused.get((home, ""), {}).pop(facts.loop, None)
+        loop = facts.loop, "while"
+        self._join(*loop, loop, fusion, duplicated=False, comparison=comparison)
+        for op in reversed(sunk):
+            self._join(
+                op.name,
+                op.opcode,
+                (fusion.name, "while"),
+                fusion,
+                duplicated=op.computation is not None,
                 comparison=comparison,
-                metadata=metadata,
-                offset=offset,
             )
-            for name, opcode, consumer, metadata, offset, duplicated in rows
-        )
+        self.history.fusions[home, fusion.name].is_fused = False
 
     def refused(
         self, producer: Instruction, consumer: Instruction | None, decision: Decision
     ) -> None:
         """Keep the last word on a pair, or on a producer as such."""
-        home = producer.computation
-        assert home is not None
-        refusal = Refusal(
-            home.name,
-            producer.name,
-            root_opcode(producer),
-            consumer.name if consumer is not None else "",
-            root_opcode(consumer) if consumer is not None else "",
-            decision,
-            decision.comparison,
-            producer.metadata,
-            producer.offset,
-        )
-        about = self._refused.setdefault((home.name, refusal.consumer), {})
-        about[refusal.producer] = refusal, producer
+        home = _home(producer)
+        name, opcode = ("", "") if consumer is None else (consumer.name, root_opcode(consumer))
+        first = Part(producer.name)
+        refusal = Refusal(home, first, root_opcode(producer), Part(name), opcode, decision)
+        self._refused.setdefault((home, name), {})[producer.name] = refusal, producer
 
     def renamed(self, computation: Computation, consumer: str, fusion: str) -> None:
         """What was refused about a consumer goes on under the fusion's name."""
         about = self._refused.pop((computation.name, consumer), {})
         new = self._refused.setdefault((computation.name, fusion), {})
         for name, (refusal, producer) in about.items():
-            new[name] = replace(refusal, consumer=fusion), producer
+            new[name] = replace(refusal, consumers=Part(fusion)), producer
+
+    def _last_words(self) -> Iterator[tuple[Refusal, Instruction]]:
+        for about in self._refused.values():
+            yield from about.values()
 
     def refusals(self) -> Iterator[Refusal]:
         """The last words until now."""
-        for about in self._refused.values():
-            for refusal, _ in about.values():
-                yield refusal
+        return (refusal for refusal, _ in self._last_words())
 
     def close(self) -> FusionPlan:
         """The plan, with the last words on all pairs that are left; near misses are told the log."""
-        self.advice.settle()
-        every = [pair for about in self._refused.values() for pair in about.values()]
-        self.plan.refusals += (refusal for refusal, _ in every)
+        self.plan.refusals += map(self._with_parts, self.refusals())
+        self.history.settle()
         told: set[frozenset[str]] = set()
-        for refusal, producer in sorted(every, key=_lost_us, reverse=True):
+        for refusal, producer in sorted(self._last_words(), key=_lost_us, reverse=True):
             decision = refusal.decision
             pair = frozenset((refusal.computation, refusal.producer, refusal.consumer))
             if (
@@ -191,27 +200,32 @@ class Scribe:
         self.log.records.append(self.plan)
         return self.plan
 
+    def _with_parts(self, refusal: Refusal) -> Refusal:
+        """What the names of a refusal mean when the strategy has come to its end."""
+        home, decision = refusal.computation, refusal.decision
+        first, second = (self.history.part(home, part.name) for part in refusal.sides)
+        blocked = decision.code == "not-into-all"
+        blocker = self.history.part(home, decision.words) if blocked else None
+        return replace(refusal, producers=first, consumers=second, blocker=blocker)
+
     def _tell_of_rules(self) -> None:
         """What has become of the refusals of the user's functions."""
-        answers = self.advice.answers
-        found = list(answers.overridden())
+        found = list(self.advice.overridden(self.history))
         for one in found:
             opcode = root_opcode(one.producer)
             words = f"into {one.consumer}: {one.reason}; both are in {one.fusion} all the same"
             self.log.miss(f"fuse {opcode}", one.producer, words, home=one.computation)
-        for sentence in answers.summary(found):
+        for sentence in self.advice.summary(found):
             self.log.note(sentence)
 
 
+def _home(instruction: Instruction) -> str:
+    home = instruction.computation
+    assert home is not None, "an instruction of a module"
+    return home.name
+
+
 def _lost_us(refused: tuple[Refusal, Instruction]) -> float:
-    """What fusing would have saved, in microseconds; 0 where nobody asked or it would cost."""
-    comparison = refused[0].comparison
+    """What fusing would have saved, in microseconds; 0 where no model was asked or it would cost."""
+    comparison = refused[0].decision.comparison
     return max(0.0, comparison.gain_us) if comparison is not None else 0.0
-
-
-def root_opcode(instruction: Instruction) -> str:
-    """What an op or fusion computes last."""
-    if instruction.opcode != "fusion":
-        return instruction.opcode
-    body: Computation = instruction.attributes["calls"]
-    return body.root.opcode
