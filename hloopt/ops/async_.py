@@ -6,7 +6,7 @@ The state between start and done is a tuple: operands, result, and what the devi
 from __future__ import annotations
 
 from hloopt.ops.attributes import EXECUTION_THREAD, OUTPUT_ALIASING
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import (
     U32,
     declared,
@@ -82,54 +82,46 @@ def _copy_done(args: InferArgs) -> Shape:
     return like(args, state.elements[0])
 
 
-_FAMILY = "async"
-_CALLS = Attribute("calls", Kind.COMPUTATION)
+_row = family("async")
+_CALLS = Kind.COMPUTATION("calls")
 
 ROWS = (
-    OpDef(
+    _row(
         "async-done",
-        (1, 1),
-        _FAMILY,
+        1,
         _async_done,
-        (_CALLS, EXECUTION_THREAD),
+        _CALLS,
+        EXECUTION_THREAD,
         phase="done",
         doc="wait for an asynchronous computation; its result",
     ),
-    OpDef(
+    _row(
         "async-start",
         (0, MANY),
-        _FAMILY,
         _async_start,
-        (EXECUTION_THREAD, OUTPUT_ALIASING, Attribute("calls", Kind.COMPUTATION, required=True)),
+        EXECUTION_THREAD,
+        OUTPUT_ALIASING,
+        Kind.COMPUTATION("calls", required=True),
         inferable=False,
         calls="async",
         phase="start",
         doc="start a computation and go on",
     ),
-    OpDef(
+    _row(
         "async-update",
         (1, MANY),
-        _FAMILY,
         _async_update,
-        (_CALLS, EXECUTION_THREAD),
+        _CALLS,
+        EXECUTION_THREAD,
         phase="update",
         doc="a step of an asynchronous computation",
     ),
-    OpDef(
-        "copy-done",
-        (1, 1),
-        _FAMILY,
-        _copy_done,
-        phase="done",
-        cheap="always",
-        doc="wait for a copy; the copy",
-    ),
-    OpDef(
+    _row("copy-done", 1, _copy_done, phase="done", cheap="always", doc="wait for a copy; the copy"),
+    _row(
         "copy-start",
-        (1, 1),
-        _FAMILY,
+        1,
         _copy_start,
-        (Attribute("cross_program_prefetch_index", Kind.INT),),
+        Kind.INT("cross_program_prefetch_index"),
         phase="start",
         cheap="always",
         doc="start a copy and go on",

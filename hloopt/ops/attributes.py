@@ -18,29 +18,28 @@ __all__ = [
 ]
 
 COMMON_ATTRIBUTES: tuple[Attribute, ...] = (
-    Attribute("sharding", Kind.VERBATIM),
-    Attribute("frontend_attributes", Kind.VERBATIM),
-    Attribute("statistics", Kind.VERBATIM),
-    Attribute("parameter_replication", Kind.VERBATIM),
-    Attribute("control-predecessors", Kind.VERBATIM),
-    Attribute("metadata", Kind.VERBATIM),
-    Attribute("backend_config", Kind.VERBATIM),
-    Attribute("origin", Kind.VERBATIM),
+    Kind.VERBATIM("sharding"),
+    Kind.VERBATIM("frontend_attributes"),
+    Kind.VERBATIM("statistics"),
+    Kind.VERBATIM("parameter_replication"),
+    Kind.VERBATIM("control-predecessors"),
+    Kind.VERBATIM("metadata"),
+    Kind.VERBATIM("backend_config"),
+    Kind.VERBATIM("origin"),
 )
 
-DIMENSIONS = Attribute("dimensions", Kind.INTS, required=True)
-DIMENSIONS_OPTIONAL = Attribute("dimensions", Kind.INTS)
-TO_APPLY = Attribute("to_apply", Kind.COMPUTATION, required=True)
-EXECUTION_THREAD = Attribute("async_execution_thread", Kind.STRING)
-RESULT_ACCURACY = Attribute("result_accuracy", Kind.VERBATIM)
-OUTPUT_ALIASING = Attribute("output_to_operand_aliasing", Kind.VERBATIM)
+DIMENSIONS = Kind.INTS("dimensions", required=True)
+DIMENSIONS_OPTIONAL = Kind.INTS("dimensions")
+TO_APPLY = Kind.COMPUTATION("to_apply", required=True)
+EXECUTION_THREAD = Kind.STRING("async_execution_thread")
+RESULT_ACCURACY = Kind.VERBATIM("result_accuracy")
+OUTPUT_ALIASING = Kind.VERBATIM("output_to_operand_aliasing")
 
 CHANNEL = (
-    Attribute("channel_id", Kind.INT),
-    Attribute("replica_groups", Kind.GROUPS),
-    Attribute(
+    Kind.INT("channel_id"),
+    Kind.GROUPS("replica_groups"),
+    Kind.WORD(
         "mode",
-        Kind.WORD,
         words=("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id"),
     ),
 )
@@ -65,12 +64,12 @@ ALGORITHMS = (
 )
 
 DOT = (
-    Attribute("lhs_batch_dims", Kind.INTS),
-    Attribute("lhs_contracting_dims", Kind.INTS),
-    Attribute("rhs_batch_dims", Kind.INTS),
-    Attribute("rhs_contracting_dims", Kind.INTS),
-    Attribute("operand_precision", Kind.VERBATIM),
-    Attribute("algorithm", Kind.WORD, words=ALGORITHMS),
+    Kind.INTS("lhs_batch_dims"),
+    Kind.INTS("lhs_contracting_dims"),
+    Kind.INTS("rhs_batch_dims"),
+    Kind.INTS("rhs_contracting_dims"),
+    Kind.VERBATIM("operand_precision"),
+    Kind.WORD("algorithm", words=ALGORITHMS),
 )
 
 

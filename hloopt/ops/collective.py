@@ -12,7 +12,7 @@ from hloopt.ops.attributes import (
     OUTPUT_ALIASING,
     TO_APPLY,
 )
-from hloopt.ops.opdef import MANY, Attribute, Infer, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, Attribute, Infer, InferArgs, Kind, OpDef, family
 from hloopt.ops.shapes import (
     U32,
     array_operand,
@@ -256,19 +256,19 @@ def _identity_number(args: InferArgs) -> Shape:
     return result(args, U32, ())
 
 
-_FAMILY = "collective"
-_LAYOUT = Attribute("constrain_layout", Kind.BOOL)
-_GLOBAL = Attribute("use_global_device_ids", Kind.BOOL)
+_row = family("collective")
+_LAYOUT = Kind.BOOL("constrain_layout")
+_GLOBAL = Kind.BOOL("use_global_device_ids")
 _GATHER = (DIMENSIONS, *CHANNEL, _GLOBAL, _LAYOUT)
 _REDUCE = (*CHANNEL, _GLOBAL, _LAYOUT, TO_APPLY)
 _PERMUTE = (
-    Attribute("channel_id", Kind.INT),
-    Attribute("source_target_pairs", Kind.GROUPS, required=True),
-    Attribute("slice_sizes", Kind.GROUPS),
+    Kind.INT("channel_id"),
+    Kind.GROUPS("source_target_pairs", required=True),
+    Kind.GROUPS("slice_sizes"),
 )
 
 
-def _row(
+def _exchange(
     opcode: str,
     most: int,
     infer: Infer,
@@ -276,30 +276,21 @@ def _row(
     doc: str,
     **columns: Any,
 ) -> OpDef:
-    return OpDef(
-        opcode,
-        (1, most),
-        _FAMILY,
-        infer,
-        attributes,
-        side_effect=True,
-        inferable=False,
-        doc=doc,
-        **columns,
-    )
+    columns = {"side_effect": True, "inferable": False, "doc": doc, **columns}
+    return _row(opcode, (1, most), infer, *attributes, **columns)
 
 
 ROWS = (
-    _row("all-gather", MANY, _all_gather, _GATHER, "the group's operands one after another"),
-    _row("all-gather-done", 1, _second_part, (), "wait for an all-gather", phase="done"),
-    _row(
+    _exchange("all-gather", MANY, _all_gather, _GATHER, "the group's operands one after another"),
+    _exchange("all-gather-done", 1, _second_part, (), "wait for an all-gather", phase="done"),
+    _exchange(
         "all-gather-start", MANY, _all_gather_start, _GATHER, "start an all-gather", phase="start"
     ),
-    _row(
+    _exchange(
         "all-reduce", MANY, _all_reduce, _REDUCE, "the group's operands combined", calls="elements"
     ),
-    _row("all-reduce-done", 1, _all_reduce_done, (), "wait for an all-reduce", phase="done"),
-    _row(
+    _exchange("all-reduce-done", 1, _all_reduce_done, (), "wait for an all-reduce", phase="done"),
+    _exchange(
         "all-reduce-start",
         MANY,
         _all_reduce,
@@ -308,22 +299,24 @@ ROWS = (
         phase="start",
         calls="elements",
     ),
-    _row(
+    _exchange(
         "all-to-all",
         MANY,
         _all_to_all,
         (DIMENSIONS_OPTIONAL, *CHANNEL, _LAYOUT),
         "part i goes to device i of the group",
     ),
-    _row("collective-broadcast", MANY, _same, CHANNEL, "the operand of the group's first device"),
-    _row(
+    _exchange(
+        "collective-broadcast", MANY, _same, CHANNEL, "the operand of the group's first device"
+    ),
+    _exchange(
         "collective-permute",
         MANY,
         _collective_permute,
         _PERMUTE,
         "the operand of another device, zeros where no pair names this one",
     ),
-    _row(
+    _exchange(
         "collective-permute-done",
         1,
         _second_part,
@@ -331,7 +324,7 @@ ROWS = (
         "wait for a collective-permute",
         phase="done",
     ),
-    _row(
+    _exchange(
         "collective-permute-start",
         MANY,
         _collective_permute_start,
@@ -339,26 +332,24 @@ ROWS = (
         "start a collective-permute",
         phase="start",
     ),
-    OpDef(
+    _row(
         "partition-id",
-        (0, 0),
-        _FAMILY,
+        0,
         _identity_number,
         cheap="always",
         elemental=True,
         doc="the number of this partition",
     ),
-    OpDef(
+    _row(
         "ragged-all-to-all",
-        (6, 6),
-        _FAMILY,
+        6,
         _ragged_all_to_all,
-        CHANNEL,
+        *CHANNEL,
         side_effect=True,
         inferable=False,
         doc="slices of run-time sizes exchanged between devices",
     ),
-    _row(
+    _exchange(
         "reduce-scatter",
         MANY,
         _reduce_scatter,
@@ -366,10 +357,9 @@ ROWS = (
         "the group's operands combined, each device keeps its part",
         calls="elements",
     ),
-    OpDef(
+    _row(
         "replica-id",
-        (0, 0),
-        _FAMILY,
+        0,
         _identity_number,
         cheap="always",
         elemental=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.ops.attributes import OUTPUT_ALIASING, TO_APPLY
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef, Signature
+from hloopt.ops.opdef import MANY, InferArgs, Kind, Signature, family
 from hloopt.ops.shapes import PRED, TOKEN, array_operand, error, like, scalar_of, signature
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible
 
@@ -118,82 +118,65 @@ def _after_all(args: InferArgs) -> Shape:
     return like(args, TOKEN)
 
 
-_FAMILY = "control"
+_row = family("control")
 
 ROWS = (
-    OpDef(
+    _row(
         "add-dependency",
-        (2, 2),
-        _FAMILY,
+        2,
         _add_dependency,
         aliases=True,
         constrains=True,
         elemental=True,
         doc="operand 0, after the token of operand 1",
     ),
-    OpDef(
-        "after-all",
-        (0, MANY),
-        _FAMILY,
-        _after_all,
-        constrains=True,
-        doc="a token after all given tokens",
-    ),
-    OpDef(
+    _row("after-all", (0, MANY), _after_all, constrains=True, doc="a token after all given tokens"),
+    _row(
         "call",
         (0, MANY),
-        _FAMILY,
         _call,
-        (TO_APPLY, Attribute("is_composite", Kind.BOOL), OUTPUT_ALIASING),
+        TO_APPLY,
+        Kind.BOOL("is_composite"),
+        OUTPUT_ALIASING,
         calls="sequence",
         elemental=True,
         doc="run a computation",
     ),
-    OpDef(
+    _row(
         "conditional",
         (2, MANY),
-        _FAMILY,
         _conditional,
-        (
-            Attribute("true_computation", Kind.COMPUTATION),
-            Attribute("false_computation", Kind.COMPUTATION),
-            Attribute("branch_computations", Kind.COMPUTATIONS),
-        ),
+        Kind.COMPUTATION("true_computation"),
+        Kind.COMPUTATION("false_computation"),
+        Kind.COMPUTATIONS("branch_computations"),
         calls="sequence",
         elemental=True,
         doc="run one of several computations; an index out of range takes the last",
     ),
-    OpDef(
+    _row(
         "domain",
-        (1, 1),
-        _FAMILY,
+        1,
         _first_operand,
-        (Attribute("domain", Kind.VERBATIM, required=True),),
+        Kind.VERBATIM("domain", required=True),
         aliases=True,
         constrains=True,
         doc="a border between shardings; the value is the operand's",
     ),
-    OpDef(
+    _row(
         "fusion",
         (0, MANY),
-        _FAMILY,
         _fusion,
-        (
-            Attribute(
-                "kind", Kind.WORD, required=True, words=("kLoop", "kInput", "kOutput", "kCustom")
-            ),
-            OUTPUT_ALIASING,
-            Attribute("calls", Kind.COMPUTATION, required=True),
-        ),
+        Kind.WORD("kind", required=True, words=("kLoop", "kInput", "kOutput", "kCustom")),
+        OUTPUT_ALIASING,
+        Kind.COMPUTATION("calls", required=True),
         inferable=False,
         calls="fused",
         elemental=True,
         doc="a computation that becomes one kernel",
     ),
-    OpDef(
+    _row(
         "opt-barrier",
-        (1, 1),
-        _FAMILY,
+        1,
         _first_operand,
         aliases=True,
         constrains=True,
@@ -201,15 +184,12 @@ ROWS = (
         elemental=True,
         doc="the operand; nothing is moved or merged across",
     ),
-    OpDef(
+    _row(
         "while",
-        (1, 1),
-        _FAMILY,
+        1,
         _while,
-        (
-            Attribute("condition", Kind.COMPUTATION, required=True),
-            Attribute("body", Kind.COMPUTATION, required=True),
-        ),
+        Kind.COMPUTATION("condition", required=True),
+        Kind.COMPUTATION("body", required=True),
         calls="sequence",
         doc="run the body on the state while the condition holds",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ops.attributes import OUTPUT_ALIASING
-from hloopt.ops.opdef import MANY, Attribute, Kind, OpDef
+from hloopt.ops.opdef import MANY, Kind, family
 from hloopt.ops.shapes import declared
 
 __all__ = ["ROWS"]
@@ -17,36 +17,31 @@ _API_VERSIONS = (
 )
 
 ROWS = (
-    OpDef(
+    family("custom")(
         "custom-call",
         (0, MANY),
-        "custom",
         declared,
-        (
-            Attribute("window", Kind.WINDOW),
-            Attribute("dim_labels", Kind.CONV_DIMS),
-            Attribute("feature_group_count", Kind.INT),
-            Attribute("batch_group_count", Kind.INT),
-            Attribute("operand_precision", Kind.VERBATIM),
-            Attribute(
-                "padding_type",
-                Kind.WORD,
-                words=("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"),
-            ),
-            Attribute("to_apply", Kind.COMPUTATION),
-            Attribute("called_computations", Kind.COMPUTATIONS),
-            Attribute("custom_call_target", Kind.STRING, required=True),
-            Attribute("operand_layout_constraints", Kind.SHAPES),
-            Attribute("custom_call_has_side_effect", Kind.BOOL),
-            Attribute("literal", Kind.LITERAL),
-            OUTPUT_ALIASING,
-            Attribute(
-                "schedule",
-                Kind.WORD,
-                words=("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"),
-            ),
-            Attribute("api_version", Kind.WORD, words=_API_VERSIONS),
+        Kind.WINDOW("window"),
+        Kind.CONV_DIMS("dim_labels"),
+        Kind.INT("feature_group_count"),
+        Kind.INT("batch_group_count"),
+        Kind.VERBATIM("operand_precision"),
+        Kind.WORD(
+            "padding_type",
+            words=("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"),
         ),
+        Kind.COMPUTATION("to_apply"),
+        Kind.COMPUTATIONS("called_computations"),
+        Kind.STRING("custom_call_target", required=True),
+        Kind.SHAPES("operand_layout_constraints"),
+        Kind.BOOL("custom_call_has_side_effect"),
+        Kind.LITERAL("literal"),
+        OUTPUT_ALIASING,
+        Kind.WORD(
+            "schedule",
+            words=("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"),
+        ),
+        Kind.WORD("api_version", words=_API_VERSIONS),
         inferable=False,
         doc="code outside of HLO, found by its target's name",
     ),

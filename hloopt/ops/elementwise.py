@@ -40,7 +40,7 @@ from hloopt.ops._lifting import (
 )
 from hloopt.ops._steady import STEADY
 from hloopt.ops.attributes import RESULT_ACCURACY
-from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef
+from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef, family
 
 __all__ = ["ROWS", "STEADY", "keeps_bits"]
 
@@ -56,30 +56,14 @@ _FLOAT = ("float",)
 _INEXACT = ("float", "complex")
 
 
+_elementwise = family("elementwise", flops=1, cheap="always")
+
+
 def _row(
-    opcode: str,
-    arity: int,
-    infer: Infer,
-    numpy: Function,
-    *attributes: Attribute,
-    flops: int = 1,
-    transcendentals: int = 0,
-    cheap: str = "always",
-    **columns: Any,
+    opcode: str, arity: int, infer: Infer, numpy: Function, *attributes: Attribute, **columns: Any
 ) -> OpDef:
     """``columns``: the other fields of the row."""
-    return OpDef(
-        opcode,
-        (arity, arity),
-        "elementwise",
-        infer,
-        attributes,
-        quiet(numpy),
-        flops,
-        transcendentals,
-        cheap=cheap,
-        **columns,
-    )
+    return _elementwise(opcode, arity, infer, *attributes, numpy=quiet(numpy), **columns)
 
 
 def _unary(opcode: str, kinds: tuple[str, ...], numpy: Function, doc: str, **columns: Any) -> OpDef:
@@ -93,22 +77,11 @@ def _transcendental(
     *,
     arity: int = 1,
     kinds: tuple[str, ...] = _INEXACT,
-    cheap: str = "",
     **columns: Any,
 ) -> OpDef:
     accuracy = (RESULT_ACCURACY,) if arity == 1 else ()
-    return _row(
-        opcode,
-        arity,
-        same_shape(*kinds),
-        numpy,
-        *accuracy,
-        flops=0,
-        transcendentals=1,
-        cheap=cheap,
-        doc=doc,
-        **columns,
-    )
+    columns = {"flops": 0, "transcendentals": 1, "cheap": "", **columns}
+    return _row(opcode, arity, same_shape(*kinds), numpy, *accuracy, doc=doc, **columns)
 
 
 def _binary(
@@ -342,8 +315,8 @@ _SELECTION = (
         2,
         infer_compare,
         integer(_conversions.compare),
-        Attribute("direction", Kind.WORD, required=True, words=_DIRECTIONS),
-        Attribute("type", Kind.WORD, words=_ORDERS),
+        Kind.WORD("direction", required=True, words=_DIRECTIONS),
+        Kind.WORD("type", words=_ORDERS),
         doc="x == y, x < y ... by direction",
     ),
     _row("complex", 2, infer_complex, _complex.make_complex, doc="a number from its parts"),
@@ -389,8 +362,8 @@ _SELECTION = (
         1,
         infer_reduce_precision,
         _conversions.reduce_precision,
-        Attribute("exponent_bits", Kind.INT, required=True),
-        Attribute("mantissa_bits", Kind.INT, required=True),
+        Kind.INT("exponent_bits", required=True),
+        Kind.INT("mantissa_bits", required=True),
         doc="round to a float type of fewer bits and back",
     ),
     _row("select", 3, infer_select, plain(np.where), doc="the second where the first holds"),

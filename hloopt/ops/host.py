@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from hloopt.ops.opdef import Attribute, Infer, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import InferArgs, Kind, family
 from hloopt.ops.shapes import (
     TOKEN,
     U32,
@@ -89,49 +87,26 @@ def _started(args: InferArgs) -> TupleShape:
     return state
 
 
-_TRANSFER = (Attribute("channel_id", Kind.INT), Attribute("is_host_transfer", Kind.BOOL))
+_TRANSFER = (Kind.INT("channel_id"), Kind.BOOL("is_host_transfer"))
 
 
-def _row(
-    opcode: str,
-    operands: int,
-    infer: Infer,
-    attributes: tuple[Attribute, ...],
-    doc: str,
-    **columns: Any,
-) -> OpDef:
-    return OpDef(
-        opcode,
-        (operands, operands),
-        "host",
-        infer,
-        attributes,
-        side_effect=True,
-        inferable=False,
-        doc=doc,
-        **columns,
-    )
-
+_row = family("host", side_effect=True, inferable=False)
 
 ROWS = (
     _row(
-        "infeed",
-        1,
-        _infeed,
-        (Attribute("infeed_config", Kind.STRING),),
-        "data from the host",
-        cheap="always",
+        "infeed", 1, _infeed, Kind.STRING("infeed_config"), cheap="always", doc="data from the host"
     ),
     _row(
         "outfeed",
         2,
         _outfeed,
-        (Attribute("outfeed_shape", Kind.SHAPE), Attribute("outfeed_config", Kind.STRING)),
-        "data to the host",
+        Kind.SHAPE("outfeed_shape"),
+        Kind.STRING("outfeed_config"),
         cheap="always",
+        doc="data to the host",
     ),
-    _row("recv", 1, _recv, _TRANSFER, "start to receive over a channel", phase="start"),
-    _row("recv-done", 1, _recv_done, _TRANSFER, "wait for what is received", phase="done"),
-    _row("send", 2, _send, _TRANSFER, "start to send over a channel", phase="start"),
-    _row("send-done", 1, _send_done, _TRANSFER, "wait until it is sent", phase="done"),
+    _row("recv", 1, _recv, *_TRANSFER, phase="start", doc="start to receive over a channel"),
+    _row("recv-done", 1, _recv_done, *_TRANSFER, phase="done", doc="wait for what is received"),
+    _row("send", 2, _send, *_TRANSFER, phase="start", doc="start to send over a channel"),
+    _row("send-done", 1, _send_done, *_TRANSFER, phase="done", doc="wait until it is sent"),
 )

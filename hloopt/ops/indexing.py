@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.ops._gather import infer_gather, infer_scatter
 from hloopt.ops.attributes import DIMENSIONS, TO_APPLY, integers
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import (
     S32,
     array_operand,
@@ -134,26 +134,24 @@ def _set_dimension_size(args: InferArgs) -> Shape:
     return like(args, ArrayShape(source.dtype, source.dims, source.layout, dynamic))
 
 
-_FAMILY = "indexing"
-_SORTED = Attribute("indices_are_sorted", Kind.BOOL)
-_VECTOR_DIM = Attribute("index_vector_dim", Kind.INT, required=True)
+_row = family("indexing")
+_SORTED = Kind.BOOL("indices_are_sorted")
+_VECTOR_DIM = Kind.INT("index_vector_dim", required=True)
 
 ROWS = (
-    OpDef(
+    _row(
         "dynamic-slice",
         (1, MANY),
-        _FAMILY,
         _dynamic_slice,
-        integers("dynamic_slice_sizes"),
+        *integers("dynamic_slice_sizes"),
         moves="indexes",
         cheap="always",
         elemental=True,
         doc="a slice whose start is an operand; the start is clamped so that the slice fits",
     ),
-    OpDef(
+    _row(
         "dynamic-update-slice",
         (2, MANY),
-        _FAMILY,
         _dynamic_update_slice,
         moves="indexes",
         cheap="always",
@@ -161,64 +159,55 @@ ROWS = (
         hero=True,
         doc="the operand with a slice replaced; the start is clamped so that the slice fits",
     ),
-    OpDef(
+    _row(
         "gather",
-        (2, 2),
-        _FAMILY,
+        2,
         infer_gather,
-        (
-            *integers("offset_dims", "collapsed_slice_dims", "start_index_map"),
-            Attribute("operand_batching_dims", Kind.INTS),
-            Attribute("start_indices_batching_dims", Kind.INTS),
-            _VECTOR_DIM,
-            *integers("slice_sizes"),
-            _SORTED,
-        ),
+        *integers("offset_dims", "collapsed_slice_dims", "start_index_map"),
+        Kind.INTS("operand_batching_dims"),
+        Kind.INTS("start_indices_batching_dims"),
+        _VECTOR_DIM,
+        *integers("slice_sizes"),
+        _SORTED,
         moves="indexes",
         elemental=True,
         doc="slices of the operand at the places an index array names",
     ),
-    OpDef(
+    _row(
         "get-dimension-size",
-        (1, 1),
-        _FAMILY,
+        1,
         _get_dimension_size,
-        (DIMENSIONS,),
+        DIMENSIONS,
         elemental=True,
         doc="the size of a dimension, at run time where it is bounded",
     ),
-    OpDef(
+    _row(
         "scatter",
         (3, MANY),
-        _FAMILY,
         infer_scatter,
-        (
-            *integers("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"),
-            Attribute("input_batching_dims", Kind.INTS),
-            Attribute("scatter_indices_batching_dims", Kind.INTS),
-            _VECTOR_DIM,
-            _SORTED,
-            Attribute("unique_indices", Kind.BOOL),
-            TO_APPLY,
-        ),
+        *integers("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"),
+        Kind.INTS("input_batching_dims"),
+        Kind.INTS("scatter_indices_batching_dims"),
+        _VECTOR_DIM,
+        _SORTED,
+        Kind.BOOL("unique_indices"),
+        TO_APPLY,
         calls="elements",
         hero=True,
         doc="updates combined into the operand at the places an index array names",
     ),
-    OpDef(
+    _row(
         "set-dimension-size",
-        (2, 2),
-        _FAMILY,
+        2,
         _set_dimension_size,
-        (DIMENSIONS,),
+        DIMENSIONS,
         doc="say how much of a dimension counts",
     ),
-    OpDef(
+    _row(
         "slice",
-        (1, 1),
-        _FAMILY,
+        1,
         _slice,
-        (Attribute("slice", Kind.SLICES, required=True),),
+        Kind.SLICES("slice", required=True),
         inferable=False,
         moves="selects",
         cheap="always",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ops._dots import infer_dot, infer_ragged_dot, infer_scaled_dot, product_type
 from hloopt.ops._windows import window_of, windowed
 from hloopt.ops.attributes import DOT, integers
-from hloopt.ops.opdef import Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import InferArgs, Kind, family
 from hloopt.ops.shapes import (
     array_operand,
     attribute,
@@ -220,89 +220,74 @@ def _triangular_solve(args: InferArgs) -> Shape:
     return like(args, side)
 
 
-_FAMILY = "linear"
+_row = family("linear")
 
 ROWS = (
-    OpDef(
+    _row(
         "cholesky",
-        (1, 1),
-        _FAMILY,
+        1,
         _cholesky,
-        (Attribute("lower", Kind.BOOL),),
+        Kind.BOOL("lower"),
         doc="the triangular factor of a positive definite matrix",
     ),
-    OpDef(
+    _row(
         "convolution",
         (2, 3),
-        _FAMILY,
         _convolution,
-        (
-            Attribute("window", Kind.WINDOW),
-            Attribute("dim_labels", Kind.CONV_DIMS, required=True),
-            Attribute("feature_group_count", Kind.INT),
-            Attribute("batch_group_count", Kind.INT),
-            Attribute("operand_precision", Kind.VERBATIM),
-            Attribute("convolution_kind", Kind.WORD),
-            Attribute("sparsity_config", Kind.VERBATIM),
-        ),
+        Kind.WINDOW("window"),
+        Kind.CONV_DIMS("dim_labels", required=True),
+        Kind.INT("feature_group_count"),
+        Kind.INT("batch_group_count"),
+        Kind.VERBATIM("operand_precision"),
+        Kind.WORD("convolution_kind"),
+        Kind.VERBATIM("sparsity_config"),
         folds=True,
         elemental=True,
         doc="a kernel slid over the input, products summed over features",
     ),
-    OpDef(
+    _row(
         "dot",
-        (2, 2),
-        _FAMILY,
+        2,
         infer_dot,
-        DOT,
+        *DOT,
         folds=True,
         elemental=True,
         doc="products summed over contracting dimensions, for each batch index",
     ),
-    OpDef(
+    _row(
         "fft",
-        (1, 1),
-        _FAMILY,
+        1,
         _fft,
-        (
-            Attribute("fft_type", Kind.WORD, required=True, words=("FFT", "IFFT", "RFFT", "IRFFT")),
-            *integers("fft_length"),
-        ),
+        Kind.WORD("fft_type", required=True, words=("FFT", "IFFT", "RFFT", "IRFFT")),
+        *integers("fft_length"),
         doc="discrete Fourier transform of the innermost dimensions",
     ),
-    OpDef(
+    _row(
         "ragged-dot",
-        (3, 3),
-        _FAMILY,
+        3,
         infer_ragged_dot,
-        (
-            *DOT,
-            *integers("lhs_ragged_dims"),
-            Attribute("rhs_group_dims", Kind.INTS),
-        ),
+        *DOT,
+        *integers("lhs_ragged_dims"),
+        Kind.INTS("rhs_group_dims"),
         folds=True,
         doc="a dot per group of rows; the third operand has the group sizes",
     ),
-    OpDef(
+    _row(
         "scaled-dot",
-        (4, 4),
-        _FAMILY,
+        4,
         infer_scaled_dot,
-        DOT,
+        *DOT,
         folds=True,
         doc="a dot of operands that are multiplied by block scales",
     ),
-    OpDef(
+    _row(
         "triangular-solve",
-        (2, 2),
-        _FAMILY,
+        2,
         _triangular_solve,
-        (
-            Attribute("left_side", Kind.BOOL),
-            Attribute("lower", Kind.BOOL),
-            Attribute("unit_diagonal", Kind.BOOL),
-            Attribute("transpose_a", Kind.WORD, words=("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")),
-        ),
+        Kind.BOOL("left_side"),
+        Kind.BOOL("lower"),
+        Kind.BOOL("unit_diagonal"),
+        Kind.WORD("transpose_a", words=("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")),
         doc="x with op(a) x = b, or x op(a) = b, for a triangular a",
     ),
 )

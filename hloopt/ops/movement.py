@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ops.attributes import DIMENSIONS, DIMENSIONS_OPTIONAL
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import (
     S32,
     array_operand,
@@ -205,13 +205,12 @@ def _transpose(args: InferArgs) -> Shape:
     return result(args, source.dtype, sizes, dynamic)
 
 
-_FAMILY = "movement"
+_row = family("movement")
 
 ROWS = (
-    OpDef(
+    _row(
         "bitcast",
-        (1, 1),
-        _FAMILY,
+        1,
         _bitcast,
         inferable=False,
         aliases=True,
@@ -220,89 +219,81 @@ ROWS = (
         elemental=True,
         doc="the same bytes in memory, read as another shape",
     ),
-    OpDef(
+    _row(
         "bitcast-convert",
-        (1, 1),
-        _FAMILY,
+        1,
         _bitcast_convert,
         inferable=False,
         cheap="always",
         elemental=True,
         doc="the same bits, read as another element type",
     ),
-    OpDef(
+    _row(
         "broadcast",
-        (1, 1),
-        _FAMILY,
+        1,
         _broadcast,
-        (DIMENSIONS_OPTIONAL,),
+        DIMENSIONS_OPTIONAL,
         inferable=False,
         moves="selects",
         cheap="always",
         elemental=True,
         doc="repeat along the result dimensions that dimensions= does not name",
     ),
-    OpDef(
+    _row(
         "concatenate",
         (1, MANY),
-        _FAMILY,
         _concatenate,
-        (DIMENSIONS,),
+        DIMENSIONS,
         moves="joins",
         cheap="always",
         elemental=True,
         hero=True,
         doc="operands one after another along a dimension",
     ),
-    OpDef(
+    _row(
         "dynamic-reshape",
         (1, MANY),
-        _FAMILY,
         _dynamic_reshape,
         inferable=False,
         cheap="always",
         doc="reshape to sizes known at run time",
     ),
-    OpDef(
+    _row(
         "pad",
-        (2, 2),
-        _FAMILY,
+        2,
         _pad,
-        (Attribute("padding", Kind.PADDING, required=True),),
+        Kind.PADDING("padding", required=True),
         moves="joins",
         cheap="always",
         elemental=True,
         doc="put a value around and between elements; negative padding crops",
     ),
-    OpDef(
+    _row(
         "reshape",
-        (1, 1),
-        _FAMILY,
+        1,
         _reshape,
-        (Attribute("inferred_dimension", Kind.INT),),
+        Kind.INT("inferred_dimension"),
         inferable=False,
         moves="permutes",
         cheap="always",
         elemental=True,
         doc="the same elements in row-major order with other dimensions",
     ),
-    OpDef(
+    _row(
         "reverse",
-        (1, 1),
-        _FAMILY,
+        1,
         _reverse,
-        (DIMENSIONS,),
+        DIMENSIONS,
         moves="permutes",
         cheap="always",
         elemental=True,
         doc="turn dimensions back to front",
     ),
-    OpDef(
+    _row(
         "transpose",
-        (1, 1),
-        _FAMILY,
+        1,
         _transpose,
-        (DIMENSIONS,),
+        DIMENSIONS,
         moves="permutes",
         cheap="always",
         elemental=True,

@@ -24,13 +24,17 @@ __all__ = [
     "OpDef",
     "ScalarArgs",
     "Signature",
+    "family",
 ]
 
 MANY = 1 << 30
 
 
 class Kind(Enum):
-    """How an attribute's value is written; the values in Python are listed in ``types/attrs.py``."""
+    """How an attribute's value is written; the values in Python are listed in ``types/attrs.py``.
+
+    A kind makes attributes of itself: ``Kind.INT("k", required=True)``.
+    """
 
     INT = auto()
     FLOAT = auto()
@@ -49,6 +53,11 @@ class Kind(Enum):
     SHAPES = auto()
     LITERAL = auto()
     VERBATIM = auto()
+
+    def __call__(
+        self, name: str, *, required: bool = False, words: tuple[str, ...] = ()
+    ) -> Attribute:
+        return Attribute(name, self, required, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +198,18 @@ class OpDef:
         """Names of the attributes that hold computations."""
         kinds = (Kind.COMPUTATION, Kind.COMPUTATIONS)
         return [entry.name for entry in self.attributes if entry.kind in kinds]
+
+
+def family(name: str, **columns: Any) -> Callable[..., OpDef]:
+    """What makes the rows of a family: opcode, number of operands or least and most, inference, attributes.
+
+    ``columns`` are those that its rows share where they do not say otherwise.
+    """
+
+    def row(
+        opcode: str, arity: int | Arity, infer: Infer, *attributes: Attribute, **others: Any
+    ) -> OpDef:
+        limits = (arity, arity) if isinstance(arity, int) else arity
+        return OpDef(opcode, limits, name, infer, attributes, **columns | others)
+
+    return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import array_operand, array_operands, declared, declared_array, error
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible
 
@@ -49,42 +49,36 @@ def _rng_get_and_update_state(args: InferArgs) -> Shape:
     return shape
 
 
-_FAMILY = "random"
+_row = family("random")
 
 ROWS = (
-    OpDef(
+    _row(
         "rng",
         (0, MANY),
-        _FAMILY,
         _rng,
-        (Attribute("distribution", Kind.WORD, required=True, words=("rng_uniform", "rng_normal")),),
+        Kind.WORD("distribution", required=True, words=("rng_uniform", "rng_normal")),
         side_effect=True,
         inferable=False,
         doc="random numbers of the device's own choice",
     ),
-    OpDef(
+    _row(
         "rng-bit-generator",
-        (1, 1),
-        _FAMILY,
+        1,
         _rng_bit_generator,
-        (
-            Attribute(
-                "algorithm",
-                Kind.WORD,
-                required=True,
-                words=("rng_default", "rng_three_fry", "rng_philox"),
-            ),
+        Kind.WORD(
+            "algorithm",
+            required=True,
+            words=("rng_default", "rng_three_fry", "rng_philox"),
         ),
         inferable=False,
         elemental=True,
         doc="random bits that a state determines, and the next state",
     ),
-    OpDef(
+    _row(
         "rng-get-and-update-state",
-        (0, 0),
-        _FAMILY,
+        0,
         _rng_get_and_update_state,
-        (Attribute("delta", Kind.INT, required=True),),
+        Kind.INT("delta", required=True),
         side_effect=True,
         inferable=False,
         doc="the module's random state, which then moves on by delta",

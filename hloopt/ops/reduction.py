@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hloopt.ops._regions import check_combiner, check_parameters, scalar_results
 from hloopt.ops.attributes import DIMENSIONS, DIMENSIONS_OPTIONAL, TO_APPLY
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef, Signature
+from hloopt.ops.opdef import MANY, InferArgs, Kind, Signature, family
 from hloopt.ops.shapes import (
     array_operands,
     attribute,
@@ -136,43 +136,40 @@ def _stacked(args: InferArgs, part: Shape, axis: int, size: int) -> ArrayShape:
     return ArrayShape(part.dtype, dims, descending(len(dims)))
 
 
-_FAMILY = "reduction"
+_row = family("reduction")
 
 ROWS = (
-    OpDef(
+    _row(
         "map",
         (1, MANY),
-        _FAMILY,
         _map,
-        (DIMENSIONS_OPTIONAL, TO_APPLY),
+        DIMENSIONS_OPTIONAL,
+        TO_APPLY,
         calls="elements",
         elemental=True,
         doc="a scalar computation applied to the operands' elements",
     ),
-    OpDef(
+    _row(
         "reduce",
         (2, MANY),
-        _FAMILY,
         _reduce,
-        (DIMENSIONS, TO_APPLY),
+        DIMENSIONS,
+        TO_APPLY,
         calls="elements",
         folds=True,
         elemental=True,
         hero=True,
         doc="fold dimensions with a scalar computation, from an initial value",
     ),
-    OpDef(
+    _row(
         "scan",
         (1, MANY),
-        _FAMILY,
         _scan,
-        (
-            DIMENSIONS,
-            Attribute("num_carries", Kind.INT),
-            Attribute("is_reverse", Kind.BOOL),
-            Attribute("is_associative", Kind.BOOL),
-            TO_APPLY,
-        ),
+        DIMENSIONS,
+        Kind.INT("num_carries"),
+        Kind.BOOL("is_reverse"),
+        Kind.BOOL("is_associative"),
+        TO_APPLY,
         inferable=False,
         calls="elements",
         doc="fold along a dimension and keep what every step gives",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.ops._regions import check_predicate
 from hloopt.ops.attributes import DIMENSIONS, TO_APPLY
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import (
     S32,
     array_operand,
@@ -49,30 +49,28 @@ def _topk(args: InferArgs) -> Shape:
     return tuple_of(args, (row_major(kind, sizes, marks) for kind in (source.dtype, S32)))
 
 
-_FAMILY = "sort"
-_STABLE = Attribute("is_stable", Kind.BOOL)
+_row = family("sort")
+_STABLE = Kind.BOOL("is_stable")
 
 ROWS = (
-    OpDef(
+    _row(
         "sort",
         (1, MANY),
-        _FAMILY,
         _sort,
-        (DIMENSIONS, _STABLE, TO_APPLY),
+        DIMENSIONS,
+        _STABLE,
+        TO_APPLY,
         calls="elements",
         hero=True,
         doc="all operands reordered along a dimension by a comparator of scalars",
     ),
-    OpDef(
+    _row(
         "topk",
-        (1, 1),
-        _FAMILY,
+        1,
         _topk,
-        (
-            Attribute("k", Kind.INT, required=True),
-            Attribute("largest", Kind.BOOL),
-            _STABLE,
-        ),
+        Kind.INT("k", required=True),
+        Kind.BOOL("largest"),
+        _STABLE,
         doc="the k largest or smallest values of the last dimension and their indices",
     ),
 )

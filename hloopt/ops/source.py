@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloopt.ops.opdef import Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import InferArgs, Kind, family
 from hloopt.ops.shapes import attribute, declared, declared_array, error, like
 from hloopt.types import Literal, Shape, compatible
 
@@ -28,37 +28,34 @@ def _iota(args: InferArgs) -> Shape:
     return shape
 
 
-_FAMILY = "source"
+_row = family("source")
 
 ROWS = (
-    OpDef(
+    _row(
         "constant",
-        (0, 0),
-        _FAMILY,
+        0,
         _constant,
-        (Attribute("literal", Kind.LITERAL, required=True),),
+        Kind.LITERAL("literal", required=True),
         inferable=False,
         cheap="always",
         elemental=True,
         doc="a value of the module",
     ),
-    OpDef(
+    _row(
         "iota",
-        (0, 0),
-        _FAMILY,
+        0,
         _iota,
-        (Attribute("iota_dimension", Kind.INT, required=True),),
+        Kind.INT("iota_dimension", required=True),
         inferable=False,
         cheap="always",
         elemental=True,
         doc="each element is its index along a dimension",
     ),
-    OpDef(
+    _row(
         "parameter",
-        (0, 0),
-        _FAMILY,
+        0,
         declared,
-        (Attribute("parameter_number", Kind.INT, required=True),),
+        Kind.INT("parameter_number", required=True),
         inferable=False,
         elemental=True,
         doc="an argument of the computation",

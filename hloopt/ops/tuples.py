@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import attribute, error, like, tuple_of, tuple_operand
 from hloopt.types import Shape
 
@@ -23,24 +23,22 @@ def _get_tuple_element(args: InferArgs) -> Shape:
     return like(args, elements[index])
 
 
-_FAMILY = "tuple"
+_row = family("tuple")
 
 ROWS = (
-    OpDef(
+    _row(
         "get-tuple-element",
-        (1, 1),
-        _FAMILY,
+        1,
         _get_tuple_element,
-        (Attribute("index", Kind.INT, required=True),),
+        Kind.INT("index", required=True),
         aliases=True,
         cheap="always",
         elemental=True,
         doc="one element of a tuple",
     ),
-    OpDef(
+    _row(
         "tuple",
         (0, MANY),
-        _FAMILY,
         _tuple,
         aliases=True,
         cheap="always",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ops._regions import check_combiner, check_predicate
 from hloopt.ops._windows import window_of, windowed
 from hloopt.ops.attributes import TO_APPLY
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import (
     array_operand,
     array_operands,
@@ -108,59 +108,49 @@ def _batch_norm_grad(args: InferArgs) -> Shape:
     return tuple_of(args, (operand, feature, feature))
 
 
-_FAMILY = "window"
-_WINDOW = Attribute("window", Kind.WINDOW)
+_row = family("window")
+_WINDOW = Kind.WINDOW("window")
 _BATCH_NORM = (
-    Attribute("epsilon", Kind.FLOAT, required=True),
-    Attribute("feature_index", Kind.INT, required=True),
+    Kind.FLOAT("epsilon", required=True),
+    Kind.INT("feature_index", required=True),
 )
 
 ROWS = (
-    OpDef(
-        "batch-norm-grad",
-        (5, 5),
-        _FAMILY,
-        _batch_norm_grad,
-        _BATCH_NORM,
-        doc="gradients of batch normalisation",
+    _row(
+        "batch-norm-grad", 5, _batch_norm_grad, *_BATCH_NORM, doc="gradients of batch normalisation"
     ),
-    OpDef(
+    _row(
         "batch-norm-inference",
-        (5, 5),
-        _FAMILY,
+        5,
         _batch_norm_inference,
-        _BATCH_NORM,
+        *_BATCH_NORM,
         doc="normalise with a given mean and variance per feature",
     ),
-    OpDef(
+    _row(
         "batch-norm-training",
-        (3, 3),
-        _FAMILY,
+        3,
         _batch_norm_training,
-        _BATCH_NORM,
+        *_BATCH_NORM,
         doc="normalise with the batch's own mean and variance per feature",
     ),
-    OpDef(
+    _row(
         "reduce-window",
         (2, MANY),
-        _FAMILY,
         _reduce_window,
-        (_WINDOW, TO_APPLY),
+        _WINDOW,
+        TO_APPLY,
         calls="elements",
         folds=True,
         elemental=True,
         doc="fold every window of the input with a scalar computation",
     ),
-    OpDef(
+    _row(
         "select-and-scatter",
-        (3, 3),
-        _FAMILY,
+        3,
         _select_and_scatter,
-        (
-            _WINDOW,
-            Attribute("select", Kind.COMPUTATION, required=True),
-            Attribute("scatter", Kind.COMPUTATION, required=True),
-        ),
+        _WINDOW,
+        Kind.COMPUTATION("select", required=True),
+        Kind.COMPUTATION("scatter", required=True),
         calls="elements",
         folds=True,
         elemental=True,
