@@ -13,10 +13,10 @@ from itertools import product
 import numpy as np
 
 from hloopt.interpret import EVALUATORS
-from hloopt.interpret.context import Array, leaf_arrays
+from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Computation
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["order_example"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,11 +18,11 @@ from hloopt.analysis.progressions import wrapped
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.traits import BITWISE, MODULAR, PICKING
-from hloopt.types import ArrayShape, rounded
+from hloopt.types import Array, ArrayShape, rounded
 
 __all__ = ["Answers", "Scalar", "Values", "constant_value"]
 
-Scalar: TypeAlias = "np.ndarray[Any, Any]"
+Scalar: TypeAlias = Array
 """A 0-d array of the element type's storage."""
 
 MAX_REGION = 256

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["IEEE", "UNKNOWN", "ValueRange", "anything", "hull", "of_elements"]
 
@@ -95,7 +94,7 @@ def hull(ranges: Iterable[ValueRange]) -> ValueRange:
     )
 
 
-def of_elements(values: np.ndarray[Any, Any], dtype: DType) -> ValueRange:
+def of_elements(values: Array, dtype: DType) -> ValueRange:
     """What holds of the elements of a constant."""
     if dtype.is_complex or not values.size:
         return anything(dtype)

@@ -19,8 +19,7 @@ from hloopt.kernels.plan import KernelStep
 from hloopt.runtime import library_numpy
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.judge import Comparison, Judge
-from hloopt.runtime.program import Array
-from hloopt.types import TupleShape
+from hloopt.types import Array, TupleShape
 
 __all__ = ["CheckedProgram", "Finding"]
 

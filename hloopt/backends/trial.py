@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from hloopt.backends.emulator import EmulatorDevice, check_emulator
 from hloopt.codegen.program import render
@@ -22,10 +20,10 @@ from hloopt.pipelines import optimize_module
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.judge import judged
 from hloopt.runtime.trial_inputs import TRIALS, trial_inputs
+from hloopt.types import Array
 
 __all__ = ["try_kernel"]
 
-Array = np.ndarray[Any, Any]
 
 _SECONDS: Final = 20.0  # for one launch
 

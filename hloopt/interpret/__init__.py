@@ -11,7 +11,6 @@ of that name.  ``reduce-precision`` always rounds: that is what it is for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.ops import attributes_of
-from hloopt.types import Literal, attribute_name
+from hloopt.types import Array, Literal, attribute_name
 
 __all__ = [
     "EVALUATORS",
@@ -57,11 +56,11 @@ def has_evaluation(opcode: str) -> bool:
 
 def evaluate_module(
     module: Module,
-    inputs: Sequence[np.ndarray[Any, Any]],
+    inputs: Sequence[Array],
     *,
     excess_precision: bool = False,
     host: Host | None = None,
-) -> list[np.ndarray[Any, Any]]:
+) -> list[Array]:
     """Evaluate the entry on arrays in parameter order; the flat list of result arrays.
 
     Inputs have the storage types of their element types, or views of these (see
@@ -77,7 +76,7 @@ def evaluate_module(
 
 def evaluate_participants(
     module: Module,
-    inputs: Sequence[Sequence[np.ndarray[Any, Any]]],
+    inputs: Sequence[Sequence[Array]],
     replicas: int | None = None,
     partitions: int | None = None,
     *,
@@ -85,7 +84,7 @@ def evaluate_participants(
     host: Host | None = None,
     progress: Progress | None = None,
     rounding: int | None = None,
-) -> list[list[np.ndarray[Any, Any]]]:
+) -> list[list[Array]]:
     """Evaluate the entry once for each participant, in lock step; the results of each.
 
     Participant ``replica * partitions + partition`` gets ``inputs[number]`` and ``host.of(number)``.  Where
@@ -100,7 +99,7 @@ def evaluate_participants(
     supported(module, replicas, partitions)
     hosts = host or Host()
 
-    def evaluate(participant: Participant) -> list[np.ndarray[Any, Any]]:
+    def evaluate(participant: Participant) -> list[Array]:
         given = inputs[participant.number]
         own = hosts.of(participant.number)
         return _evaluate(module, given, own, participant, excess_precision, progress, rounding)
@@ -108,7 +107,7 @@ def evaluate_participants(
     check_inputs(inputs, replicas, partitions)
     if len(inputs) == 1:
         return [evaluate(Participant())]
-    return Participants[list[np.ndarray[Any, Any]]](replicas, partitions).run(evaluate)
+    return Participants[list[Array]](replicas, partitions).run(evaluate)
 
 
 def check_inputs(inputs: Sequence[object], replicas: int, partitions: int) -> None:
@@ -121,13 +120,13 @@ def check_inputs(inputs: Sequence[object], replicas: int, partitions: int) -> No
 
 def _evaluate(
     module: Module,
-    inputs: Sequence[np.ndarray[Any, Any]],
+    inputs: Sequence[Array],
     host: Host,
     participant: Participant,
     excess_precision: bool,
     progress: Progress | None = None,
     rounding: int | None = None,
-) -> list[np.ndarray[Any, Any]]:
+) -> list[Array]:
     interpreter = Interpreter(module, EVALUATORS, excess_precision=excess_precision)
     interpreter.host, interpreter.participant = host, participant
     if rounding is not None:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.library_calls import Config, config, dot_dims, is_arrays, with_scratch
 from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape, parts_of
+from hloopt.types import Array, ArrayShape, TupleShape, parts_of
 
 __all__ = ["CHECKS", "EVALUATORS"]
 

@@ -11,7 +11,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hloopt.interpret.context import Array, Context
+    from hloopt.interpret.context import Context
+    from hloopt.types import Array
 
 __all__ = ["known", "remember"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.tiling import is_tiled, order, taken_elements
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, DType
+from hloopt.types import Array, ArrayShape, DType
 
 __all__ = [
     "CHECKS",

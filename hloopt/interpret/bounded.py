@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from hloopt.interpret.beyond import known, remember
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.failures import failure
 from hloopt.interpret.indexing import Windows, gather, scatter, start_indices
 from hloopt.interpret.movement import broadcast, pad
@@ -23,7 +23,7 @@ from hloopt.interpret.reshaping import result_sizes
 from hloopt.interpret.sizes import marks
 from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
-from hloopt.types import ArrayShape, GatherDims, ScatterDims, Shape, TupleShape, compatible
+from hloopt.types import Array, ArrayShape, GatherDims, ScatterDims, Shape, TupleShape, compatible
 
 __all__ = [
     "EVALUATORS",

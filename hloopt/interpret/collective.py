@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from hloopt.interpret.collective_checks import CHECKS
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.control import zeros
 from hloopt.interpret.elementwise import convert
 from hloopt.interpret.failures import failure
@@ -22,7 +22,7 @@ from hloopt.interpret.permutation import meet, permute, permute_start
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.ir import Instruction
 from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, op_table
-from hloopt.types import DType, TupleShape
+from hloopt.types import Array, DType, TupleShape
 
 __all__ = [
     "CHECKS",

@@ -21,14 +21,13 @@ from hloopt.interpret.beyond import known, remember
 from hloopt.interpret.host import Host
 from hloopt.interpret.participants import Participant
 from hloopt.ir import Computation, Instruction
-from hloopt.types import ArrayShape, DType, Shape, TupleShape, rounded
+from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, rounded
 
 if TYPE_CHECKING:
     from hloopt.interpret.progress import Progress
     from hloopt.interpret.rounding import Rounding
 
 __all__ = [
-    "Array",
     "Check",
     "Context",
     "Evaluator",
@@ -39,7 +38,6 @@ __all__ = [
     "map_arrays",
 ]
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 Value: TypeAlias = "Array | tuple[Value, ...]"
 """An array, or a tuple of values; a token is a 0-d bool array."""
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value
+from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.correlation import Geometry, Phase, slices_of_each
 from hloopt.interpret.linear import Product, check_precision, integral
 from hloopt.interpret.window import window_places
 from hloopt.ir import Instruction
-from hloopt.types import ConvNumbers, Window
+from hloopt.types import Array, ConvNumbers, Window
 
 __all__ = ["CHECKS", "EVALUATORS", "convolution"]
 

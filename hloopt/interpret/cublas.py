@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.library_calls import (
     Config,
     config,
@@ -24,7 +24,7 @@ from hloopt.interpret.library_calls import (
 from hloopt.interpret.linalg import triangular_solve
 from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, DotDims, TupleShape
+from hloopt.types import Array, ArrayShape, DotDims, TupleShape
 
 __all__ = ["CHECKS", "EVALUATORS", "epilogue", "scale_block"]
 

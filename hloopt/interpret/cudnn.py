@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value
+from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.convolution import convolution
 from hloopt.interpret.library_calls import (
     Config,
@@ -26,6 +26,7 @@ from hloopt.interpret.library_calls import (
 from hloopt.ir import Instruction
 from hloopt.types import (
     DTYPES,
+    Array,
     ArrayShape,
     ConvDims,
     ConvNumbers,

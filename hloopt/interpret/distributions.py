@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Context, Evaluator, Value, array_of
 from hloopt.interpret.host import Host
 from hloopt.interpret.random import (
     joined_pairs,
@@ -28,7 +28,7 @@ from hloopt.interpret.random import (
 )
 from hloopt.ir import Instruction
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.types import DType, dtype
+from hloopt.types import Array, DType, dtype
 
 __all__ = ["EVALUATORS", "normal", "uniform"]
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from ml_dtypes import finfo
 
 from hloopt.dataclass import dataclass
-from hloopt.types import ArrayShape, DType
+from hloopt.types import Array, ArrayShape, DType
 
 __all__ = ["Role", "drawn"]
 
 _SMALL = 4  # integers that are no indices: -4 .. 4, so that products and powers stay in range
 _AT_ONCE = 1 << 20  # elements drawn in the type of the draw, which may be wider than the array's
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)

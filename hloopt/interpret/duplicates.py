@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloopt.interpret.context import Array
 from hloopt.interpret.reducer import Apply, Reducer
 from hloopt.interpret.scalars import FEW_LANES, Step
+from hloopt.types import Array
 
 __all__ = ["combine_at"]
 

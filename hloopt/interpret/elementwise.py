@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value
+from hloopt.interpret.context import Context, Evaluator, Value
 from hloopt.ir import Instruction
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.ops.elementwise import keeps_bits
-from hloopt.types import DType, rounded
+from hloopt.types import Array, DType, rounded
 
 __all__ = ["EVALUATORS", "bound", "convert", "elementwise", "evaluate_op"]
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from hloopt.errors import EvaluationError
 from hloopt.interpret import transfers
-from hloopt.interpret.context import Array, Context, Evaluator, Value
+from hloopt.interpret.context import Context, Evaluator, Value
 from hloopt.interpret.failures import failure
 from hloopt.interpret.values import flatten_results, from_storage
 from hloopt.ir import Instruction
 from hloopt.ops.traits import TRANSFERS, op_table
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import Array, ArrayShape, Shape, TupleShape
 
 __all__ = ["EVALUATORS"]
 

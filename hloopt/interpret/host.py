@@ -23,11 +23,10 @@ import numpy as np
 
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret.drawn import drawn
-from hloopt.types import ArrayShape
+from hloopt.types import Array, ArrayShape
 
 __all__ = ["Host"]
 
-_Array = np.ndarray[Any, Any]
 _READ = re.compile(
     r"(?P<stream>infeed|recv_-?\d+)_(?P<number>0|[1-9]\d*)(?:\.(?P<participant>0|[1-9]\d*))?"
 )
@@ -47,7 +46,7 @@ class Host:
     Raises ``UsageError`` for names that are not of this form or leave a number out, and for a negative seed.
     """
 
-    def __init__(self, given: Mapping[str, _Array] | None = None, *, seed: int = 0) -> None:
+    def __init__(self, given: Mapping[str, Array] | None = None, *, seed: int = 0) -> None:
         if seed < 0:
             raise UsageError(f"a seed is not negative: {seed}")
         self.seed = seed
@@ -55,7 +54,7 @@ class Host:
         self.states: dict[Any, int] = {}
         self._streams = _streams(given or {})
         self._positions: dict[str, int] = {}
-        self._written: dict[str, _Array] = {}
+        self._written: dict[str, Array] = {}
         self._others: dict[int, Host] = {}
 
     def of(self, number: int) -> Host:
@@ -73,27 +72,27 @@ class Host:
         other._streams = self._streams
         return other
 
-    def infeed(self, shape: ArrayShape) -> tuple[str, _Array]:
+    def infeed(self, shape: ArrayShape) -> tuple[str, Array]:
         """The next array for an infeed of a shape, and its name.
 
         Raises ``EvaluationError`` at the end of what is given; whether the array fits is the caller's business.
         """
         return self._take("infeed", shape, (_INFEED,))
 
-    def receive(self, channel: int, shape: ArrayShape) -> tuple[str, _Array]:
+    def receive(self, channel: int, shape: ArrayShape) -> tuple[str, Array]:
         """The next array over a channel, as ``infeed``."""
         return self._take(f"recv_{channel}", shape, (_RECV, channel & _WORD))
 
-    def outfeed(self, array: _Array) -> None:
+    def outfeed(self, array: Array) -> None:
         """Keep an array that an outfeed writes; it may not change any more."""
         self._put("outfeed", array)
 
-    def send(self, channel: int, array: _Array) -> None:
+    def send(self, channel: int, array: Array) -> None:
         """Keep an array that is sent over a channel."""
         self._put(f"send_{channel}", array)
 
     @property
-    def written(self) -> dict[str, _Array]:
+    def written(self) -> dict[str, Array]:
         """All that was written, by name: by participant, in order of execution."""
         if not self._others:
             return dict(self._written)
@@ -121,7 +120,7 @@ class Host:
         yield self
         yield from self._others.values()
 
-    def _take(self, plain: str, shape: ArrayShape, words: tuple[int, ...]) -> tuple[str, _Array]:
+    def _take(self, plain: str, shape: ArrayShape, words: tuple[int, ...]) -> tuple[str, Array]:
         stream = f"{plain}.{self.number}"
         if stream not in self._streams:
             stream = plain
@@ -130,7 +129,7 @@ class Host:
         given = self._streams.get(stream)
         if given is None:
             rng = np.random.default_rng([self.seed, number, *words, self.number])
-            array: _Array = drawn(rng, shape)
+            array: Array = drawn(rng, shape)
         elif number < len(given):
             array = given[number]
         else:
@@ -139,7 +138,7 @@ class Host:
         self._positions[stream] = number + 1
         return name, array
 
-    def _put(self, stream: str, array: _Array) -> None:
+    def _put(self, stream: str, array: Array) -> None:
         number = self._positions.get(stream, 0)
         self._positions[stream] = number + 1
         self._written[f"{stream}_{number}"] = array
@@ -150,9 +149,9 @@ def _name(stream: str, number: int) -> str:
     return f"{plain}_{number}{dot}{participant}"
 
 
-def _streams(given: Mapping[str, _Array]) -> dict[str, list[_Array]]:
+def _streams(given: Mapping[str, Array]) -> dict[str, list[Array]]:
     """The arrays of each stream, which is called ``infeed``, or ``infeed.3`` where one participant reads it."""
-    numbers: dict[str, dict[int, _Array]] = {}
+    numbers: dict[str, dict[int, Array]] = {}
     for name, array in given.items():
         found = _READ.fullmatch(name)
         if found is None:

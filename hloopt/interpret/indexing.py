@@ -8,12 +8,12 @@ from math import prod
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.ir import Instruction
 from hloopt.ops.traits import INDEXING, op_table
-from hloopt.types import GatherDims, ScatterDims
+from hloopt.types import Array, GatherDims, ScatterDims
 
 __all__ = [
     "EVALUATORS",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.errors import UnsupportedError
-from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
+from hloopt.interpret.context import Context, Evaluator, Value, leaf_arrays, map_arrays
 from hloopt.interpret.control import zeros
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.elementwise import bound, elementwise
@@ -23,7 +23,7 @@ from hloopt.interpret.progress import Progress
 from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import execution_order
-from hloopt.types import Literal
+from hloopt.types import Array, Literal
 
 __all__ = ["Interpreter"]
 

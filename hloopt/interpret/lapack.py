@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from hloopt.interpret import linalg, reflectors
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape, leaves
+from hloopt.types import Array, ArrayShape, TupleShape, leaves
 
 __all__ = ["CHECKS", "EVALUATORS", "Results", "Row", "call_options", "checker", "evaluator"]
 

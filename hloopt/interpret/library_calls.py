@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, leaf_arrays
+from hloopt.interpret.context import Context, Evaluator, Value, array_of, leaf_arrays
 from hloopt.interpret.failures import failure
 from hloopt.interpret.linear import accumulated, sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, DotDims, DType, Shape, TupleShape, leaves, parts_of
+from hloopt.types import Array, ArrayShape, DotDims, DType, Shape, TupleShape, leaves, parts_of
 
 __all__ = [
     "Config",

@@ -10,8 +10,9 @@ from math import prod
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
+from hloopt.types import Array
 
 __all__ = [
     "CHECKS",

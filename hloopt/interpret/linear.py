@@ -14,10 +14,10 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.elementwise import convert
 from hloopt.ir import Instruction
-from hloopt.types import DotDims, DType, record_of
+from hloopt.types import Array, DotDims, DType, record_of
 
 __all__ = [
     "CHECKS",

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.elementwise import convert
 from hloopt.ir import Instruction
 from hloopt.ops.traits import MOVING, op_table
-from hloopt.types import DType, PaddingDim, SliceRange
+from hloopt.types import Array, DType, PaddingDim, SliceRange
 
 __all__ = ["EVALUATORS", "broadcast", "concatenate", "iota", "pad", "place", "slices"]
 

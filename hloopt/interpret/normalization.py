@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, arrays_of
 from hloopt.ir import Instruction
-from hloopt.types import DType, TupleShape
+from hloopt.types import Array, DType, TupleShape
 
 __all__ = ["EVALUATORS", "inference", "training", "training_gradient"]
 

@@ -8,9 +8,10 @@ from itertools import product
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array, Context, leaf_arrays
+from hloopt.interpret.context import Context, leaf_arrays
 from hloopt.interpret.regions import only_orders
 from hloopt.ir import Computation, Instruction
+from hloopt.types import Array
 
 __all__ = ["Choice", "best", "choice_of"]
 

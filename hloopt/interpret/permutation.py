@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Value, array_of, leaf_arrays
+from hloopt.interpret.context import Context, Value, array_of, leaf_arrays
 from hloopt.interpret.control import zeros
 from hloopt.interpret.failures import failure
 from hloopt.interpret.groups import links
 from hloopt.ir import Instruction
-from hloopt.types import TupleShape
+from hloopt.types import Array, TupleShape
 
 __all__ = ["meet", "moved", "permute", "permute_start"]
 

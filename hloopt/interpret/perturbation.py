@@ -7,8 +7,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from hloopt.interpret.context import Array
-from hloopt.types import DType, of_numpy
+from hloopt.types import Array, DType, of_numpy
 from hloopt.types import rounded as to_type
 
 __all__ = ["nudged", "smeared", "unit_roundoff"]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.linear import Product, check_precision, dot
 from hloopt.interpret.movement import broadcast
 from hloopt.ir import Instruction
-from hloopt.types import DotDims
+from hloopt.types import Array, DotDims
 
 __all__ = ["CHECKS", "EVALUATORS", "ragged_dot", "rescaled"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape, array, leaves, without_layout
+from hloopt.types import Array, ArrayShape, TupleShape, array, leaves, without_layout
 
 __all__ = [
     "EVALUATORS",

@@ -18,13 +18,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array, Context, Value, leaf_arrays
+from hloopt.interpret.context import Context, Value, leaf_arrays
 from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.interpret.regions import combiner, is_associative, passed
 from hloopt.interpret.scalars import Step, scalar_function
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ASSOCIATIVE, EXTREMA, op_table
-from hloopt.types import DType, TupleShape
+from hloopt.types import Array, DType, TupleShape
 
 __all__ = ["Apply", "Reducer", "reducer_of", "rounded_results"]
 

@@ -7,11 +7,12 @@ from math import prod
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, arrays_of
 from hloopt.interpret.pairs import best
 from hloopt.interpret.reducer import Reducer, reducer_of, rounded_results
 from hloopt.interpret.scalars import FEW_LANES, folded
 from hloopt.ir import Instruction
+from hloopt.types import Array
 
 __all__ = ["EVALUATORS", "extremum", "fold", "reduce"]
 

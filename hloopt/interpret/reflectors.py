@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.interpret.context import Array
 from hloopt.interpret.linalg import wide
+from hloopt.types import Array
 
 __all__ = ["apply_reflections", "hessenberg", "qr_pivoted", "tridiagonal_form"]
 

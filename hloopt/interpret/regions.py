@@ -13,7 +13,6 @@ from itertools import count, product
 import numpy as np
 
 from hloopt.interpret.context import (
-    Array,
     Context,
     Evaluator,
     Value,
@@ -24,7 +23,7 @@ from hloopt.interpret.context import (
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import ASSOCIATIVE, BITWISE, EXTREMA, PLUMBING, op_table
-from hloopt.types import ArrayShape, DType, leaves, parts_of
+from hloopt.types import Array, ArrayShape, DType, leaves, parts_of
 
 __all__ = ["LIFTED", "combiner", "is_associative", "liftable", "only_orders", "passed"]
 

@@ -23,7 +23,6 @@ from typing import Final
 import numpy as np
 
 from hloopt.interpret.context import (
-    Array,
     Context,
     Evaluator,
     Value,
@@ -36,7 +35,7 @@ from hloopt.interpret.perturbation import nudged, smeared, unit_roundoff
 from hloopt.interpret.regions import combiner, only_orders
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ELEMENTWISE, TRANSCENDENTAL, WITHIN_ONE, op_table
-from hloopt.types import ArrayShape, ConvDims, DotDims, leaves, of_numpy
+from hloopt.types import Array, ArrayShape, ConvDims, DotDims, leaves, of_numpy
 
 __all__ = ["Rounding", "moved", "moved_inputs"]
 

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, array_of
+from hloopt.interpret.context import Context, array_of
 from hloopt.interpret.elementwise import bound
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import BITWISE, EXTREMA, MODULAR, op_table
-from hloopt.types import ArrayShape, DType, leaves
+from hloopt.types import Array, ArrayShape, DType, leaves
 
 __all__ = ["FEW_LANES", "Step", "folded", "running", "scalar_function"]
 

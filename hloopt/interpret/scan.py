@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of, leaf_arrays
+from hloopt.interpret.context import Context, Evaluator, Value, arrays_of, leaf_arrays
 from hloopt.interpret.scalars import scalar_function
 from hloopt.ir import Instruction
-from hloopt.types import TupleShape, parts_of
+from hloopt.types import Array, TupleShape, parts_of
 
 __all__ = ["EVALUATORS", "scan"]
 

@@ -15,11 +15,12 @@ from math import prod
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array, Context, Value, array_of
+from hloopt.interpret.context import Context, Value, array_of
 from hloopt.interpret.groups import cut
 from hloopt.interpret.permutation import meet
 from hloopt.ir import Instruction, Module
 from hloopt.types import (
+    Array,
     ArrayShape,
     AxisRef,
     FrontendAttributes,

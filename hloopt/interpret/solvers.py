@@ -13,10 +13,10 @@ from math import prod
 import numpy as np
 
 from hloopt.interpret import lapack, linalg, reflectors
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.lapack import Choices, Options, Results, Row
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import Array, ArrayShape, TupleShape
 
 __all__ = ["CHECKS", "EVALUATORS"]
 

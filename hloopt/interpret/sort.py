@@ -14,11 +14,11 @@ from typing import TypeAlias
 import numpy as np
 
 from hloopt.interpret.comparator import SortKey, sort_keys
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.regions import passed
 from hloopt.interpret.scalars import Step, scalar_function
 from hloopt.ir import Instruction
-from hloopt.types import DType, TupleShape, of_numpy
+from hloopt.types import Array, DType, TupleShape, of_numpy
 
 __all__ = [
     "EVALUATORS",

@@ -14,8 +14,7 @@ from math import prod
 
 import numpy as np
 
-from hloopt.interpret.context import Array
-from hloopt.types import ArrayShape, descending
+from hloopt.types import Array, ArrayShape, descending
 
 __all__ = ["elements_in_memory", "is_tiled", "order", "taken_elements", "tiles_of"]
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from hloopt.errors import EvaluationError
-from hloopt.interpret.context import Array, Context, Value, array_of
+from hloopt.interpret.context import Context, Value, array_of
 from hloopt.ir import Computation
-from hloopt.types import ArrayShape, DType, Shape, TupleShape, leaves
+from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, leaves
 
 __all__ = ["flatten_results", "from_storage", "parameter_values"]
 
 
-def parameter_values(
-    entry: Computation, inputs: Sequence[np.ndarray[Any, Any]], context: Context
-) -> list[Value]:
+def parameter_values(entry: Computation, inputs: Sequence[Array], context: Context) -> list[Value]:
     """The values of the entry's parameters.
 
     ``inputs`` has one array for every array of the parameters, in order; elements of tuples stand
@@ -45,9 +42,7 @@ def parameter_values(
     ]
 
 
-def _value(
-    shape: Shape, inputs: Iterator[np.ndarray[Any, Any]], what: str, context: Context
-) -> Value:
+def _value(shape: Shape, inputs: Iterator[Array], what: str, context: Context) -> Value:
     if isinstance(shape, TupleShape):
         return tuple(_value(element, inputs, what, context) for element in shape.elements)
     if not isinstance(shape, ArrayShape):
@@ -88,7 +83,7 @@ def from_storage(array: Array, dtype: DType, what: str) -> Array:
     raise EvaluationError(f"{what} is {dtype.name}, but the input is {array.dtype}")
 
 
-def flatten_results(value: Value, shape: Shape, context: Context) -> list[np.ndarray[Any, Any]]:
+def flatten_results(value: Value, shape: Shape, context: Context) -> list[Array]:
     """The arrays of a result, depth first, tokens left out, rounded to their storage types."""
     if isinstance(shape, TupleShape):
         assert isinstance(value, tuple)

@@ -7,14 +7,14 @@ from itertools import product
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.movement import place
 from hloopt.interpret.reducer import Apply, Reducer, reducer_of, rounded_results
 from hloopt.interpret.regions import passed
 from hloopt.interpret.scalars import FEW_LANES, running
 from hloopt.ir import Instruction
-from hloopt.types import Window, WindowDim, dilated
+from hloopt.types import Array, Window, WindowDim, dilated
 
 __all__ = [
     "EVALUATORS",

@@ -19,6 +19,7 @@ from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.normal import normal_attributes, normal_shape
 from hloopt.types import (
+    Array,
     ArrayShape,
     BufferShape,
     ConvDims,
@@ -117,7 +118,7 @@ def _literal(literal: Literal) -> str:
     return digest.hexdigest()
 
 
-def _bytes(values: np.ndarray[Any, Any], bits: int) -> bytes:
+def _bytes(values: Array, bits: int) -> bytes:
     """Little-endian bytes; of elements narrower than a byte the bits that count."""
     if sys.byteorder == "big":
         values = values.byteswap()

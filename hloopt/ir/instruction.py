@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hloopt.ops import OPS, OpDef, attributes_of, op_of
-from hloopt.types import ArrayShape, Literal, Metadata, Shape, TupleShape, Window
+from hloopt.types import Array, ArrayShape, Literal, Metadata, Shape, TupleShape, Window
 
 if TYPE_CHECKING:
     from hloopt.ir.computation import Computation
@@ -193,7 +191,7 @@ class Instruction:
         return called
 
     @property
-    def constant_array(self) -> np.ndarray[Any, Any] | None:
+    def constant_array(self) -> Array | None:
         """The elements of a constant array; None for every other instruction, and for an elided constant."""
         literal = self.literal
         return None if literal is None else literal.array

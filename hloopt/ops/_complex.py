@@ -17,6 +17,7 @@ import numpy as np
 
 from hloopt.ops._steady import STEADY, steady
 from hloopt.ops.opdef import ScalarArgs
+from hloopt.types import Array
 
 __all__ = [
     "absolute",
@@ -33,7 +34,6 @@ __all__ = [
     "sqrt",
 ]
 
-Array = np.ndarray[Any, Any]
 
 _WIDE = np.dtype(np.complex128)
 _exp = STEADY["exponential"]

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from hloopt.ops.opdef import ScalarArgs
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = [
     "compare",
@@ -19,7 +19,6 @@ __all__ = [
     "stochastic_convert",
 ]
 
-Array = np.ndarray[Any, Any]
 
 _COMPARISONS = {
     "EQ": np.equal,

@@ -11,9 +11,9 @@ float32 arguments.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from hloopt.types import Array
 
 __all__ = ["erf"]
 
@@ -61,7 +61,7 @@ _LARGE = (
 _LARGEST = 6.5
 
 
-def erf(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def erf(x: Array) -> Array:
     """The error function of float32 or float64 values, in their own type; NaN stays NaN, -0.0 stays -0.0."""
     wide = np.asarray(x, np.float64)
     size = np.minimum(np.abs(wide), _LARGEST)
@@ -70,11 +70,11 @@ def erf(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     tail = np.exp(-square) * _series(_LARGE, (size - 4.0) / (size + 2.0))
     large = np.copysign(1.0 - tail, wide)
     # The comparison is false for NaN, so that NaN takes the small branch and stays NaN.
-    result: np.ndarray[Any, Any] = np.where(size > 1.0, large, small)
+    result: Array = np.where(size > 1.0, large, small)
     return result.astype(x.dtype)
 
 
-def _series(coefficients: tuple[float, ...], x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _series(coefficients: tuple[float, ...], x: Array) -> Array:
     """A Chebyshev series at ``x`` in [-1, 1], by Clenshaw's recurrence."""
     twice = 2.0 * x
     before = np.zeros_like(x)

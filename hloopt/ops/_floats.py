@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hloopt.ops._steady import STEADY
 from hloopt.ops.opdef import ScalarArgs
+from hloopt.types import Array
 
 __all__ = [
     "logistic",
@@ -18,7 +17,6 @@ __all__ = [
     "sign",
 ]
 
-Array = np.ndarray[Any, Any]
 
 _exp = STEADY["exponential"]
 

@@ -7,12 +7,12 @@ back, which wraps; the width that an op sees is always the element's own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from hloopt.ops.opdef import ScalarArgs
+from hloopt.types import Array
 
 __all__ = [
     "count_leading_zeros",
@@ -28,7 +28,6 @@ __all__ = [
     "shift_right_logical",
 ]
 
-Array = np.ndarray[Any, Any]
 Function = Callable[..., Array]
 
 _WIDER = {

@@ -11,8 +11,7 @@ import numpy as np
 from hloopt.ops import _conversions, _floats, _integers
 from hloopt.ops._steady import STEADY
 from hloopt.ops.opdef import ScalarArgs
-
-Array = np.ndarray[Any, Any]
+from hloopt.types import Array
 
 Function = Callable[..., Any]
 

@@ -11,13 +11,13 @@ f64 results are within 1.1 ulp.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from hloopt.types import Array
+
 __all__ = ["STEADY", "steady"]
 
-Array = np.ndarray[Any, Any]
 
 _WIDER = {
     np.dtype(np.float32): np.dtype(np.float64),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hloopt.ir.walk import called_computations, callees_first, wrapped_computati
 from hloopt.ops.traits import SIZES
 from hloopt.passes.constant_arguments import Arguments
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ArrayShape, DotDims, Literal, Shape, array, parts_of
+from hloopt.types import Array, ArrayShape, DotDims, Literal, Shape, array, parts_of
 
 __all__ = ["ConstantFolding"]
 
@@ -238,7 +238,7 @@ class _Result:
     literal: Literal
 
     @property
-    def splat(self) -> np.ndarray[Any, Any] | None:
+    def splat(self) -> Array | None:
         return self.literal.splat
 
 

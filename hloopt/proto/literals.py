@@ -13,11 +13,10 @@ import numpy as np
 from hloopt.proto.messages import decode, new
 from hloopt.proto.problem import Problem, within
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
-from hloopt.types import ArrayShape, DType, Literal, Shape, TupleShape
+from hloopt.types import Array, ArrayShape, DType, Literal, Shape, TupleShape
 
 __all__ = ["logical", "read_literal", "write_literal"]
 
-_Array = np.ndarray[Any, Any]
 _INTEGERS = {
     "s32": ("s32s", "<i4"),
     "s64": ("s64s", "<i8"),
@@ -74,13 +73,13 @@ def _tuple(
     return Literal(shape, elements=tuple(parts))
 
 
-def _array(proto: Any, shape: ArrayShape) -> _Array:
+def _array(proto: Any, shape: ArrayShape) -> Array:
     name, count = shape.dtype.name, shape.elements
     if name in _INTEGERS:
         field, storage = _INTEGERS[name]
         numbers = getattr(proto, field)
         _check_count(field, len(numbers), count, shape)
-        flat: _Array = np.fromiter(numbers, storage, count)
+        flat: Array = np.fromiter(numbers, storage, count)
     elif name in _PACKED:
         field, storage = _PACKED[name]
         data = b"".join(getattr(proto, field))
@@ -110,16 +109,16 @@ def _physical(shape: ArrayShape) -> tuple[int, ...]:
     return tuple(reversed(shape.layout.minor_to_major))
 
 
-def logical(flat: _Array, shape: ArrayShape) -> _Array:
+def logical(flat: Array, shape: ArrayShape) -> Array:
     """Elements in the order of a shape's layout as an array of its dimensions."""
     order = _physical(shape)
     stored = flat.reshape([shape.dims[dim] for dim in order])
     return np.ascontiguousarray(stored.transpose(np.argsort(order))).reshape(shape.dims)
 
 
-def _from_bytes(dtype: DType, data: bytes) -> _Array:
+def _from_bytes(dtype: DType, data: bytes) -> Array:
     """One element a byte or two; integers narrower than a byte come without their sign's copies."""
-    raw: _Array = np.frombuffer(bytearray(data), np.uint8)
+    raw: Array = np.frombuffer(bytearray(data), np.uint8)
     spare = 8 - dtype.bits
     if dtype.is_integer and spare > 0:
         raw = raw << spare
@@ -129,8 +128,8 @@ def _from_bytes(dtype: DType, data: bytes) -> _Array:
     return raw.view(dtype.numpy)
 
 
-def _to_bytes(dtype: DType, flat: _Array) -> bytes:
-    raw: _Array = flat.view(np.uint8)
+def _to_bytes(dtype: DType, flat: Array) -> bytes:
+    raw: Array = flat.view(np.uint8)
     return (raw & ((1 << dtype.bits) - 1) if dtype.bits < 8 else raw).tobytes()
 
 

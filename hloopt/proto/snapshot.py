@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,11 +16,9 @@ from hloopt.proto.reader import parse_errors, read_module
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.proto.wire import entries, varint
 from hloopt.proto.writer import module_proto
-from hloopt.types import ArrayShape, Literal, Shape, TupleShape
+from hloopt.types import Array, ArrayShape, Literal, Shape, TupleShape
 
 __all__ = ["Snapshot", "read_snapshot_of", "write_snapshot"]
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

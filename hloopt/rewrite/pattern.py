@@ -23,7 +23,7 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
-from hloopt.types import Literal
+from hloopt.types import Array, Literal
 
 __all__ = [
     "Bindings",
@@ -156,7 +156,7 @@ def splat_literal(instruction: Instruction) -> Literal | None:
     return literal if literal is not None and literal.is_scalar else None
 
 
-def _equals(array: np.ndarray[Any, Any], value: float) -> bool:
+def _equals(array: Array, value: float) -> bool:
     if array.dtype == np.bool_:
         return bool(array) is bool(value) and value in (0, 1)
     return complex(array) == value if array.dtype.kind == "c" else float(array) == value

@@ -14,7 +14,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ops import OPS
 from hloopt.ops.traits import EXACT, RANDOM
 from hloopt.rewrite import Maker
-from hloopt.types import ArrayShape, DType, TupleShape, array
+from hloopt.types import Array, ArrayShape, DType, TupleShape, array
 
 __all__ = [
     "combiner_computation",
@@ -77,7 +77,7 @@ def is_identity(opcode: str, init: Instruction) -> bool:
     return bool(np.asarray(literal.array == (1 if opcode == "multiply" else 0)))
 
 
-def identity(opcode: str, dtype: DType) -> np.ndarray[Any, Any]:
+def identity(opcode: str, dtype: DType) -> Array:
     """The neutral element of an op, as a scalar of the type."""
     value: Any = OPS[opcode].identity
     storage = dtype.numpy

@@ -12,8 +12,7 @@ import numpy as np
 
 from hloopt.interpret.bitcast import from_bytes, from_physical, packed_bytes, to_physical
 from hloopt.interpret.context import Value
-from hloopt.runtime.program import Array
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import Array, ArrayShape, Shape, TupleShape
 
 __all__ = ["array_of_bytes", "bytes_of_array", "empty", "value_of_leaves"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.types import DType, dtype, of_numpy
+from hloopt.types import Array, DType, dtype, of_numpy
 
 __all__ = [
     "MARGINS",
@@ -22,7 +22,6 @@ __all__ = [
     "widen",
 ]
 
-Array = np.ndarray[Any, Any]
 
 Verdict: TypeAlias = Literal[
     "equal", "within tolerance", "differ", "nothing verified", "not verified"

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from hloopt.dataclass import dataclass
 from hloopt.kernels.spec import Dim3, Role
+from hloopt.types import Array
 
 if TYPE_CHECKING:
     from hloopt.codegen.program import KernelProgram
 
 __all__ = [
-    "Array",
     "Capturing",
     "Device",
     "Pointer",
     "PointerArgument",
 ]
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

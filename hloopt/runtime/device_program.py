@@ -34,9 +34,8 @@ from hloopt.runtime import library_numpy
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
 from hloopt.runtime.device import Device, Pointer, PointerArgument
 from hloopt.runtime.planned_program import PlannedProgram
-from hloopt.runtime.program import Array
 from hloopt.runtime.segments import Part, Segment, grouped
-from hloopt.types import Literal
+from hloopt.types import Array, Literal
 
 __all__ = ["DeviceProgram", "descriptions"]
 

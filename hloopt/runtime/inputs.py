@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
 from hloopt.runtime.sharing import data_keys, is_about_whole_arrays
 from hloopt.spelling import first_of
-from hloopt.types import UNBOUNDED, ArrayShape, DType, Shape, TupleShape, leaves
+from hloopt.types import UNBOUNDED, Array, ArrayShape, DType, Shape, TupleShape, leaves
 
 __all__ = [
     "generate",
@@ -40,7 +39,6 @@ __all__ = [
     "stray",
 ]
 
-Array = np.ndarray[Any, Any]
 
 _SIZES = 1 << 32  # the stream that sizes are drawn from: no parameter has this number
 _STRAYS = _SIZES + 1  # and strays

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from hloopt.errors import EvaluationError
 from hloopt.runtime.comparison import Comparison, compared, unlike, widen
-from hloopt.types import of_numpy
+from hloopt.types import Array, of_numpy
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Judge", "compare", "compare_all", "judged", "named"]
 
-Array = np.ndarray[Any, Any]
 Results: TypeAlias = "Mapping[Hashable, Array]"
 """Arrays by what they are called: ``(participant, output)``, or the name of what the host was sent."""
 

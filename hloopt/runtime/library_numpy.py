@@ -14,8 +14,7 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.rounding import moved
 from hloopt.interpret.values import flatten_results, from_storage
 from hloopt.ir import Instruction
-from hloopt.runtime.program import Array
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import Array, ArrayShape, Shape, TupleShape
 
 __all__ = ["call"]
 

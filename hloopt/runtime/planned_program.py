@@ -9,7 +9,8 @@ from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import Host
 from hloopt.ir import Module
 from hloopt.kernels.plan import HostStep, KernelStep, Plan, walk_steps
-from hloopt.runtime.program import Array, Program
+from hloopt.runtime.program import Program
+from hloopt.types import Array
 
 __all__ = ["PlannedProgram"]
 

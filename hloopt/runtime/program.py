@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+from hloopt.types import Array
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
     from hloopt.interpret.progress import Progress
     from hloopt.ir import Module
 
-__all__ = ["Array", "Program"]
-
-Array = np.ndarray[Any, Any]
+__all__ = ["Program"]
 
 
 class Program(ABC):

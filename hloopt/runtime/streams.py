@@ -12,11 +12,9 @@ import numpy as np
 from hloopt.errors import UsageError
 from hloopt.interpret import Host
 from hloopt.runtime.inputs import stored
-from hloopt.types import of_numpy
+from hloopt.types import Array, of_numpy
 
 __all__ = ["load_host", "npz"]
-
-Array = np.ndarray[Any, Any]
 
 
 def load_host(path: Path | None, seed: int = 0) -> Host:

@@ -6,7 +6,7 @@ floats are never equal, and an initial value below what is found anyway does no 
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from hloopt.interpret.drawn import Role
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate, positions, stray
 from hloopt.runtime.roles import roles
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["TRIALS", "Spread", "trial_inputs"]
 
-Array = np.ndarray[Any, Any]
 Spread: TypeAlias = Literal["plain", "stray", "tied", "negative", "wide", "lone"]
 
 TRIALS: Final[tuple[Spread, ...]] = (

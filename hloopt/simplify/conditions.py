@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from hloopt.analysis.value_range import IEEE
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, splat_literal
-from hloopt.types import ArrayShape, Layout, descending
+from hloopt.types import Array, ArrayShape, Layout, descending
 
 __all__ = [
     "COMPLEX",
@@ -119,7 +118,7 @@ def is_signed_negatable(match: Match) -> bool:
     return is_negatable(match) and match.A.array.dtype.kind != UNSIGNED
 
 
-def scalar_value(instruction: Instruction) -> np.ndarray[Any, Any] | None:
+def scalar_value(instruction: Instruction) -> Array | None:
     """The 0-d array in every element of a splat, or None."""
     literal = splat_literal(instruction)
     return None if literal is None else literal.array
@@ -139,7 +138,7 @@ def is_negative_zero(instruction: Instruction) -> bool:
     )
 
 
-def _parts(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _parts(value: Array) -> Array:
     if value.dtype.kind == "c":
         return np.array([value.real, value.imag])
     return value.astype(np.float64)

@@ -12,7 +12,7 @@ from hloopt.ops import OPS, ScalarArgs
 from hloopt.ops.elementwise import keeps_bits
 from hloopt.rewrite import Match, Rewrite, splat_literal
 from hloopt.simplify.conditions import exact_or_fast
-from hloopt.types import ArrayShape, DType, Literal, array, rounded
+from hloopt.types import Array, ArrayShape, DType, Literal, array, rounded
 
 __all__ = ["computed", "computed_array", "folded", "holds", "merged"]
 
@@ -20,9 +20,9 @@ __all__ = ["computed", "computed_array", "folded", "holds", "merged"]
 def computed_array(
     opcode: str,
     dtype: DType,
-    operands: tuple[tuple[np.ndarray[Any, Any], DType], ...],
+    operands: tuple[tuple[Array, DType], ...],
     attributes: Mapping[str, Any] | None = None,
-) -> np.ndarray[Any, Any]:
+) -> Array:
     """An elementwise op on stored arrays: widened before and rounded after, as everywhere."""
     function, kind = OPS[opcode].numpy, operands[-1][1]
     assert function is not None
@@ -43,7 +43,7 @@ def computed(
     attributes: Mapping[str, Any] | None = None,
 ) -> Literal | None:
     """An op on what repeats one constant each; None where the value of one is not known."""
-    values: list[tuple[np.ndarray[Any, Any], DType]] = []
+    values: list[tuple[Array, DType]] = []
     for operand in operands:
         literal = splat_literal(operand)
         if literal is None or literal.array is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hloopt.analysis.value_range import IEEE
@@ -15,7 +13,7 @@ from hloopt.simplify.conditions import (
     is_exact,
     real_or_fast,
 )
-from hloopt.types import Literal, array
+from hloopt.types import Array, Literal, array
 
 __all__ = ["RULES"]
 
@@ -43,7 +41,7 @@ def _times_reciprocal(match: Match) -> Instruction | None:
     return match.make("multiply", match.A, _with_values(match, reciprocals), shape=shape)
 
 
-def _constant_of(instruction: Instruction) -> np.ndarray[Any, Any] | None:
+def _constant_of(instruction: Instruction) -> Array | None:
     """The elements of a constant, or the one that a splat repeats."""
     literal = splat_literal(instruction) or instruction.literal
     return None if literal is None else literal.array
@@ -53,7 +51,7 @@ def _is_constant(instruction: Instruction) -> bool:
     return instruction.is_array and _constant_of(instruction) is not None
 
 
-def _with_values(match: Match, values: np.ndarray[Any, Any]) -> Instruction:
+def _with_values(match: Match, values: Array) -> Instruction:
     shape = match.C.array
     if values.ndim == 0:
         return match.splat_of(shape, Literal(array(shape.dtype), values))

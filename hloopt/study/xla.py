@@ -25,7 +25,7 @@ from hloopt.study.cells import Checked, Measured
 from hloopt.study.devices import machine
 from hloopt.study.execute import REPEAT, Limits
 from hloopt.study.reference import Reference
-from hloopt.types import ArrayShape, leaves
+from hloopt.types import Array, ArrayShape, leaves
 
 __all__ = ["VARIABLE", "execute_xla"]
 
@@ -83,14 +83,14 @@ def _ask(command: list[str], name: str) -> dict[str, Any]:
     return found
 
 
-def _stored(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _stored(array: Array) -> Array:
     """Types that NumPy lacks as unsigned views: the child knows what they are."""
     if array.dtype.kind != "V" and array.dtype.isbuiltin == 1:
         return array
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def _results(module: Module, path: Path) -> list[np.ndarray[Any, Any]]:
+def _results(module: Module, path: Path) -> list[Array]:
     shapes = [
         leaf
         for leaf in leaves(module.entry.root.shape)

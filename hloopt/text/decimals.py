@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from hloopt.text.literals import largest, mantissa_bits
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["decimals"]
 
-_Array = np.ndarray[Any, Any]
 
 _EXACT = 22  # 10**22 is the largest power of ten that f64 has
 _TENS = 10.0 ** np.arange(_EXACT + 1)
@@ -27,7 +26,7 @@ _FEW = 32  # so many are quicker one by one
 _TWO = math.log10(2)
 
 
-def decimals(dtype: DType, values: _Array) -> list[str]:
+def decimals(dtype: DType, values: Array) -> list[str]:
     """The texts of a flat array of a real type; a NaN is ``nan``, whatever its sign and payload."""
     if dtype.bits == 64:
         return list(map(repr, values.tolist()))
@@ -46,7 +45,7 @@ def decimals(dtype: DType, values: _Array) -> list[str]:
     return texts
 
 
-def _shortest(dtype: DType, values: _Array) -> tuple[_Array, _Array]:
+def _shortest(dtype: DType, values: Array) -> tuple[Array, Array]:
     """The f64 to write for each value, and the indices of those for which there is none yet."""
     with np.errstate(invalid="ignore"):  # signalling NaNs
         doubles = values.astype(np.float64)
@@ -80,11 +79,11 @@ def _surely_kept(dtype: DType) -> int:
     return 6 if dtype.bits == 32 else 1
 
 
-def _rounded(wide: _Array, places: _Array) -> _Array:
+def _rounded(wide: Array, places: Array) -> Array:
     """Rounded to as many decimal places; negative ones stand before the point."""
     up = _TENS[np.maximum(places, 0)]
     down = _TENS[np.maximum(-places, 0)]
-    rounded: _Array = np.rint(wide * up / down) / up * down
+    rounded: Array = np.rint(wide * up / down) / up * down
     return rounded
 
 

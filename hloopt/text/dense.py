@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import warnings
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from hloopt.text.problem import Problem
-from hloopt.types import ArrayShape, DType, of_numpy
+from hloopt.types import Array, ArrayShape, DType, of_numpy
 
 __all__ = ["WORTHWHILE", "check_braces", "read_dense", "rounded"]
 
-_Array = np.ndarray[Any, Any]
 
 WORTHWHILE = 500  # characters of a literal; shorter ones are read as quickly by the grammar
 _SURE_DIGITS = 18  # more may not fit 64 bits
@@ -25,7 +23,7 @@ _BLANKS = b" \t\r\n,"
 _NUMBERS = b"0123456789-"
 
 
-def _table(characters: bytes) -> _Array:
+def _table(characters: bytes) -> Array:
     table = np.zeros(256, np.bool_)
     table[np.frombuffer(characters, np.uint8)] = True
     return table
@@ -39,7 +37,7 @@ _FLOATS = _table(_BLANKS + b"{}" + _NUMBERS + b".eE+naif")
 _COMPLEX = _table(_BLANKS + b"{}()" + _NUMBERS + b".eE+naif")
 
 
-def read_dense(shape: ArrayShape, text: str) -> _Array | None:
+def read_dense(shape: ArrayShape, text: str) -> Array | None:
     """The elements of ``{{1, 2}, {3, 4}}`` in the type and dimensions of ``shape``, or None where the text
     is not plain or not right.
     """
@@ -66,7 +64,7 @@ def read_dense(shape: ArrayShape, text: str) -> _Array | None:
     return None if values is None else values.reshape(shape.dims)
 
 
-def check_braces(shape: ArrayShape, raw: _Array, starts: _Array, offset: int = 0) -> None:
+def check_braces(shape: ArrayShape, raw: Array, starts: Array, offset: int = 0) -> None:
     """Raises ``Problem`` unless there is a level of braces per dimension, with as many entries as it is long.
 
     ``raw`` are the bytes of a text with balanced braces, ``starts`` where its elements begin.
@@ -100,13 +98,13 @@ def check_braces(shape: ArrayShape, raw: _Array, starts: _Array, offset: int = 0
             )
 
 
-def _levels(raw: _Array) -> tuple[_Array, _Array]:
+def _levels(raw: Array) -> tuple[Array, Array]:
     """Where braces are, and how deep it is behind each."""
     places = np.flatnonzero(_BRACES[raw])
     return places, np.cumsum(np.where(raw[places] == ord("{"), 1, -1))
 
 
-def _is_regular(shape: ArrayShape, raw: _Array, starts: _Array) -> bool:
+def _is_regular(shape: ArrayShape, raw: Array, starts: Array) -> bool:
     _, depth = _levels(raw)
     if not len(depth) or depth[-1] or (depth[:-1] < 1).any():
         return False
@@ -117,7 +115,7 @@ def _is_regular(shape: ArrayShape, raw: _Array, starts: _Array) -> bool:
     return True
 
 
-def _paired(raw: _Array, starts: _Array) -> bool:
+def _paired(raw: Array, starts: Array) -> bool:
     """Whether every two numbers stand between parentheses with one comma."""
     marks = raw[(raw == ord("(")) | (raw == ord(")"))]
     if (
@@ -133,7 +131,7 @@ def _paired(raw: _Array, starts: _Array) -> bool:
     return bool(inside.all() and (commas[closed] - commas[opened] == 1).all())
 
 
-def _numbers(plain: _Array, kind: type[np.generic], count: int) -> _Array | None:
+def _numbers(plain: Array, kind: type[np.generic], count: int) -> Array | None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -143,7 +141,7 @@ def _numbers(plain: _Array, kind: type[np.generic], count: int) -> _Array | None
     return values if len(values) == count else None
 
 
-def _integers(dtype: DType, plain: _Array, separators: _Array, starts: _Array) -> _Array | None:
+def _integers(dtype: DType, plain: Array, separators: Array, starts: Array) -> Array | None:
     ends = np.flatnonzero(separators & np.concatenate(([False], ~separators[:-1])))
     if len(ends) != len(starts) or (len(starts) and (ends - starts).max() > _SURE_DIGITS):
         return None
@@ -159,7 +157,7 @@ def _integers(dtype: DType, plain: _Array, separators: _Array, starts: _Array) -
     return numbers.astype(dtype.numpy)
 
 
-def _floats(dtype: DType, plain: _Array, text: str) -> _Array | None:
+def _floats(dtype: DType, plain: Array, text: str) -> Array | None:
     # What NumPy reads and HLO does not: ".5" and "+1".
     dots, signs = np.flatnonzero(plain == ord(".")), np.flatnonzero(plain == ord("+"))
     if not _DIGITS[plain[dots - 1]].all() or not ((plain[signs - 1] | 0x20) == ord("e")).all():
@@ -178,7 +176,7 @@ def _floats(dtype: DType, plain: _Array, text: str) -> _Array | None:
     return values.view(dtype.numpy) if dtype.is_complex else values
 
 
-def rounded(dtype: DType, doubles: _Array) -> tuple[_Array, _Array]:
+def rounded(dtype: DType, doubles: Array) -> tuple[Array, Array]:
     """f64 values in a narrower type, and which of them are too large for it."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         values = doubles.astype(dtype.numpy)

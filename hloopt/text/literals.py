@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,11 +15,10 @@ from hloopt.text.dense import WORTHWHILE, check_braces, read_dense, rounded
 from hloopt.text.grammar import pattern, read
 from hloopt.text.problem import Problem, shortened
 from hloopt.text.records import LiteralText
-from hloopt.types import UNBOUNDED, ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
+from hloopt.types import UNBOUNDED, Array, ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
 
 __all__ = ["build", "read_literal"]
 
-_Array = np.ndarray[Any, Any]
 _NEGATIVE_ZERO = re.compile(r"-0++(?![0-9.eE])")
 _BEFORE_EXPONENT = frozenset("eE")
 _MOST_DIGITS = 20  # of 64 bits, with a sign
@@ -80,8 +78,8 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
 
 
 def _first_element(
-    shape: ArrayShape, first: _Array, offset: int, warnings: list[tuple[int, str]]
-) -> _Array:
+    shape: ArrayShape, first: Array, offset: int, warnings: list[tuple[int, str]]
+) -> Array:
     """What XLA's parser makes of one number: it leaves the other elements as they were made."""
     values = np.zeros(shape.elements, first.dtype)
     values[:1] = first
@@ -141,7 +139,7 @@ def _tuple(shape: TupleShape, syntax: LiteralText, warnings: list[tuple[int, str
     return Literal(shape, elements=tuple(parts))
 
 
-def _element_starts(raw: _Array) -> _Array:
+def _element_starts(raw: Array) -> Array:
     """Where elements begin; a complex number begins at its parenthesis."""
     separator = np.isin(raw, np.frombuffer(b" \t\r\n,{}", np.uint8))
     opening = raw == ord("(")
@@ -157,7 +155,7 @@ def _element_starts(raw: _Array) -> _Array:
 _NO_BRACES = str.maketrans("{},()", "     ")
 
 
-def _elements(dtype: DType, text: str, offset: int) -> _Array:
+def _elements(dtype: DType, text: str, offset: int) -> Array:
     if "nan(" in text:
         words = [match[0] for match in pattern("ELEMENT").finditer(text)]
     else:
@@ -191,7 +189,7 @@ def _wrong(text: str, index: int, offset: int, message: str) -> Problem:
     return Problem(at, message, width=width)
 
 
-def _preds(words: list[str], text: str, offset: int) -> _Array:
+def _preds(words: list[str], text: str, offset: int) -> Array:
     values = np.empty(len(words), np.bool_)
     for index, word in enumerate(words):
         if word in {"true", "false"}:
@@ -207,7 +205,7 @@ def _is_integer(word: str) -> bool:
     return word.lstrip("-").isdigit()
 
 
-def _integers(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
+def _integers(dtype: DType, words: list[str], text: str, offset: int) -> Array:
     try:
         numbers = [int(word) if len(word) <= _MOST_DIGITS else _long(word) for word in words]
     except ValueError:
@@ -264,7 +262,7 @@ def _is_float(word: str) -> bool:
     return True
 
 
-def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
+def _floats(dtype: DType, words: list[str], text: str, offset: int) -> Array:
     if "nan(" in text or "-nan" in text:
         parts = [_odd_float(dtype, words[i], i, text, offset) for i in range(len(words))]
         return np.array(parts, dtype.numpy) if not parts else np.concatenate(parts)
@@ -304,7 +302,7 @@ def mantissa_bits(dtype: DType) -> int:
     return int(ml_dtypes.finfo(dtype.numpy).nmant)  # type: ignore[no-untyped-call]
 
 
-def _odd_float(dtype: DType, word: str, index: int, text: str, offset: int) -> _Array:
+def _odd_float(dtype: DType, word: str, index: int, text: str, offset: int) -> Array:
     """One element of a literal that has signed NaNs or NaNs with a payload."""
     if "nan" not in word:
         return _floats(dtype, [word], word, offset)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from hloopt.text.decimals import decimals
 from hloopt.text.literals import has_payload, has_signed_nan, mantissa_bits
-from hloopt.types import ArrayShape, DType, Literal, of_numpy
+from hloopt.types import Array, ArrayShape, DType, Literal, of_numpy
 
 __all__ = ["array_text", "literal_text"]
 
-_Array = np.ndarray[Any, Any]
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _PROBED = 1000  # elements
@@ -34,7 +32,7 @@ def literal_text(literal: Literal) -> str:
     return array_text(literal.shape.dtype, values)
 
 
-def array_text(dtype: DType, values: _Array) -> str:
+def array_text(dtype: DType, values: Array) -> str:
     """Nested braces around the elements, a row of the last dimension without line breaks."""
     if not values.ndim:
         return _scalar_text(dtype, values.tobytes())
@@ -64,7 +62,7 @@ def _nested(texts: list[str], dims: tuple[int, ...]) -> str:
     return f"{{ {', '.join(texts)} }}" if texts else "{}"
 
 
-def _element_texts(dtype: DType, values: _Array) -> list[str]:
+def _element_texts(dtype: DType, values: Array) -> list[str]:
     flat = values.reshape(-1)
     if dtype.is_pred:
         # As in XLA, which writes words for a scalar and digits in an array.
@@ -80,7 +78,7 @@ def _element_texts(dtype: DType, values: _Array) -> list[str]:
     return _float_texts(dtype, flat)
 
 
-def _float_texts(dtype: DType, values: _Array) -> list[str]:
+def _float_texts(dtype: DType, values: Array) -> list[str]:
     """The texts of a flat array: masks and tables repeat few values, each is written once."""
     bits = values.view(_UNSIGNED[values.dtype.itemsize])
     if len(bits) > _FEW and len(_distinct(bits[:_PROBED])) * 4 <= min(len(bits), _PROBED):
@@ -90,12 +88,12 @@ def _float_texts(dtype: DType, values: _Array) -> list[str]:
     return _texts_of_each(dtype, values)
 
 
-def _distinct(bits: _Array) -> _Array:
+def _distinct(bits: Array) -> Array:
     ordered = np.sort(bits)
     return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
 
 
-def _texts_of_each(dtype: DType, values: _Array) -> list[str]:
+def _texts_of_each(dtype: DType, values: Array) -> list[str]:
     texts = decimals(dtype, values)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         unknown = np.flatnonzero(np.isnan(values))
@@ -105,7 +103,7 @@ def _texts_of_each(dtype: DType, values: _Array) -> list[str]:
     return [text[:-2] if text.endswith(".0") and text != "-0.0" else text for text in texts]
 
 
-def _nan_text(dtype: DType, values: _Array, index: int) -> str:
+def _nan_text(dtype: DType, values: Array, index: int) -> str:
     """``nan``, with sign and payload where the type has them and they are not the usual ones."""
     if not has_signed_nan(dtype):
         return "nan"

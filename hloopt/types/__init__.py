@@ -24,7 +24,7 @@ from hloopt.types.attrs import (
     stray_key,
 )
 from hloopt.types.dtype import DTYPES, DType, dtype, of_numpy, rounded
-from hloopt.types.literal import Literal, scalar
+from hloopt.types.literal import Array, Literal, scalar
 from hloopt.types.origin import Origin, OriginalArray, OriginTree, Recovery
 from hloopt.types.shape import (
     UNBOUNDED,
@@ -58,6 +58,7 @@ __all__ = [
     "METADATA_TEXTS",
     "UNBOUNDED",
     "AliasEntry",
+    "Array",
     "ArrayShape",
     "AxisRef",
     "BufferShape",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -11,7 +11,10 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.types.shape import ArrayShape, TupleShape, array
 
-__all__ = ["Literal", "scalar"]
+__all__ = ["Array", "Literal", "scalar"]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+"""Values of any element type and rank."""
 
 
 # Bytes that a literal's key may be a copy of.
@@ -23,7 +26,7 @@ _AT_ONCE: Final = 1 << 16
 class _Bytes:
     """The bytes of a large array, without a copy, to be compared and hashed."""
 
-    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+    def __init__(self, values: Array) -> None:
         self._bytes = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
     def __eq__(self, other: object) -> bool:
@@ -54,7 +57,7 @@ class Literal:
     """
 
     shape: ArrayShape | TupleShape
-    array: np.ndarray[Any, Any] | None = None
+    array: Array | None = None
     elements: tuple[Literal, ...] = ()
     elided: bool = False
 
@@ -88,7 +91,7 @@ class Literal:
         return self.array is not None and self.array.ndim == 0
 
     @cached_property
-    def splat(self) -> np.ndarray[Any, Any] | None:
+    def splat(self) -> Array | None:
         """The one element as a 0-d array when all elements have the same bytes, else None."""
         values = self.array
         if values is None or values.size == 0:

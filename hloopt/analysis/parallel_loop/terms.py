@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ops.traits import MIRRORED
-from hloopt.types import DType, dtype
+from hloopt.types import Array, DType, dtype
 
 __all__ = ["Contradiction", "Form", "Scalar", "Term", "Terms"]
 
 Term: TypeAlias = int
-Scalar: TypeAlias = "np.ndarray[Any, Any]"
+Scalar: TypeAlias = Array
 """A 0-d array of the element type's storage."""
 
 _PRED: Final = dtype("pred")

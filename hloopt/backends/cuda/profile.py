@@ -26,10 +26,10 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import Launch
-from hloopt.runtime.device import Array
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.timing import Timing
 from hloopt.targets import Target
+from hloopt.types import Array
 
 __all__ = ["Profile", "profile"]
 

@@ -10,7 +10,8 @@ from hloopt.codegen.program import KernelProgram
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Dim3
-from hloopt.runtime.device import Array, Pointer, PointerArgument
+from hloopt.runtime.device import Pointer, PointerArgument
+from hloopt.types import Array
 
 __all__ = ["Entry", "EntryKind", "Recorder"]
 

@@ -17,7 +17,8 @@ from hloopt.backends.emulator.toolchain import build_program
 from hloopt.codegen.program import KernelProgram, text_of
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.kernels.spec import Dim3
-from hloopt.runtime.device import Array, Pointer, PointerArgument
+from hloopt.runtime.device import Pointer, PointerArgument
+from hloopt.types import Array
 
 __all__ = ["EmulatorDevice", "Mode"]
 

@@ -14,7 +14,8 @@ import numpy as np
 from hloopt.backends.emulator.child import CONTROL_BYTES
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
-from hloopt.runtime.device import Array, Pointer
+from hloopt.runtime.device import Pointer
+from hloopt.types import Array
 
 __all__ = ["Allocation", "Segment", "SharedMemory"]
 

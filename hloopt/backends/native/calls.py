@@ -18,8 +18,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import blas_problem
 from hloopt.kernels.plan import Buffer, HostStep, KernelStep
 from hloopt.runtime.borders import bytes_of_array
-from hloopt.runtime.program import Array
-from hloopt.types import DotDims, DType
+from hloopt.types import Array, DotDims, DType
 
 __all__ = ["Call", "call_of"]
 

@@ -25,8 +25,7 @@ from hloopt.interpret.values import parameter_values
 from hloopt.ir import Module
 from hloopt.kernels.plan import Allocation, Buffer, KernelStep, Plan, PlanStep, walk_steps
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty
-from hloopt.runtime.program import Array
-from hloopt.types import ArrayShape, DType, Literal, Shape, leaves
+from hloopt.types import Array, ArrayShape, DType, Literal, Shape, leaves
 
 __all__ = ["Memory", "Placed", "View", "address_of", "as_array", "is_plain"]
 

@@ -27,7 +27,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.plan import Plan
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.planned_program import PlannedProgram
-from hloopt.runtime.program import Array
+from hloopt.types import Array
 
 __all__ = ["NativeProgram"]
 

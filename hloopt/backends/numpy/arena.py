@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloopt.backends.numpy.plan import Classes, Dims, Line, Step
+from hloopt.types import Array
 
 __all__ = ["Arena", "place_arrays"]
 
@@ -40,9 +41,9 @@ class Arena:
     ) -> None:
         self.slots, self.byte_size = tuple(slots), byte_size
         self._forms, self._offsets = forms, offsets
-        self._arrays: tuple[np.ndarray[Any, Any] | None, ...] | None = None
+        self._arrays: tuple[Array | None, ...] | None = None
 
-    def arrays(self) -> tuple[np.ndarray[Any, Any] | None, ...]:
+    def arrays(self) -> tuple[Array | None, ...]:
         """An array for each place, the same ones each time; None for all where memory does not suffice."""
         if self._arrays is None:
             try:

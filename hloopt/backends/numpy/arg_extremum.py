@@ -11,12 +11,12 @@ import numpy as np
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.plan import Function
 from hloopt.backends.numpy.values import Slots
-from hloopt.interpret.context import Array, Context, leaf_arrays
+from hloopt.interpret.context import Context, leaf_arrays
 from hloopt.interpret.pairs import choice_of
 from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.reduction import reduce
 from hloopt.ir import Computation, Instruction
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["arg_extremum"]
 

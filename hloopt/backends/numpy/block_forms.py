@@ -17,11 +17,10 @@ from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["Fold", "Map", "fold_of", "map_of"]
 
-Array = np.ndarray[Any, Any]
 
 _WORDS: Final = {kind.itemsize: kind for kind in map(np.dtype, ("i1", "i2", "i4", "i8"))}
 

@@ -23,10 +23,10 @@ from hloopt.backends.numpy.scratch import Scratch
 from hloopt.backends.numpy.short_runs import stretched_from
 from hloopt.backends.numpy.threads import Tasks, in_parallel
 from hloopt.interpret.context import Context
+from hloopt.types import Array
 
 __all__ = ["by_blocks"]
 
-Array = np.ndarray[Any, Any]
 
 # Elements times ops from which several threads are quicker than one: waking one takes some 50 us.
 _SHARED = 1 << 19

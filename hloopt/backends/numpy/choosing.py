@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloopt.backends.numpy.plan import Code, Function
+from hloopt.types import Array
 
 __all__ = ["MANY", "mask_code", "select_code", "where"]
 
@@ -40,8 +41,8 @@ _CHANGED_NOTHING: Final = "{r} = {both}({t}, {change}).view({kind})"
 def select_code(
     kind: np.dtype[Any],
     elements: int,
-    left: np.ndarray[Any, Any] | None,
-    right: np.ndarray[Any, Any] | None,
+    left: Array | None,
+    right: Array | None,
     *,
     whole: bool = False,
     masked: bool = False,

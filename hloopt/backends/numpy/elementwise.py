@@ -25,11 +25,11 @@ from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.elementwise import STEADY, keeps_bits
 from hloopt.ops.traits import ELEMENTWISE, PASSING_ON, op_table
-from hloopt.types import DType, rounded
+from hloopt.types import Array, DType, rounded
 
 __all__ = ["elementwise", "lower"]
 
-Known = Sequence["np.ndarray[Any, Any] | None"]
+Known = Sequence["Array | None"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import numpy as np
 from hloopt.backends.numpy.plan import SCALARS, Classes, Code, Line, Step
 from hloopt.backends.numpy.scalars import scalar_code
 from hloopt.dataclass import dataclass
+from hloopt.types import Array
 
 __all__ = ["by_elements"]
 
@@ -113,7 +114,7 @@ def _computed(line: Line, step: Step, out: int) -> _Plan | None:
     return _Plan(tuple(codes), places)
 
 
-def _known(line: Line, slot: int, at: int) -> np.ndarray[Any, Any] | None:
+def _known(line: Line, slot: int, at: int) -> Array | None:
     array = line.constants.get(slot)
     return None if array is None else np.asarray(array.reshape(-1)[at])
 

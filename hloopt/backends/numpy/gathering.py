@@ -24,9 +24,8 @@ from hloopt.backends.numpy.index_vectors import (
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Dims, Function
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array
 from hloopt.ir import Instruction
-from hloopt.types import GatherDims
+from hloopt.types import Array, GatherDims
 
 __all__ = ["EMITTERS"]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.interpret.context import Array
-from hloopt.types import ArrayShape, DType, GatherDims, ScatterDims
+from hloopt.types import Array, ArrayShape, DType, GatherDims, ScatterDims
 
 __all__ = ["batch_line", "index_columns", "single_starts"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.interpret.context import Array
+from hloopt.types import Array
 
 __all__ = ["merge_order_of_floats"]
 

@@ -20,8 +20,8 @@ from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Module
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.kernels import module_kernels
-from hloopt.runtime.program import Array, Program
-from hloopt.types import ArrayShape, Shape, leaves
+from hloopt.runtime.program import Program
+from hloopt.types import Array, ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
     from hloopt.backends.numpy.loop_plan import Blocking

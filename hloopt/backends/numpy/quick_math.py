@@ -23,13 +23,13 @@ from hloopt.backends.numpy.plan import Function
 from hloopt.ops._erf import erf as steady_erf
 from hloopt.ops.elementwise import STEADY
 from hloopt.ops.traits import TRANSCENDENTAL, op_table
+from hloopt.types import Array
 
 __all__ = ["MOST_ULP", "QUICK"]
 
 MOST_ULP: Final = 4.0
 """The most units in the last place by which an f32 result is off."""
 
-Array = np.ndarray[Any, Any]
 
 _SINGLE = np.dtype(np.float32)
 

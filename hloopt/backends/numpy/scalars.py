@@ -14,11 +14,11 @@ import numpy as np
 from hloopt.backends.numpy.plan import Code
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ELEMENTWISE, op_table
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["scalar_code"]
 
-Known = Sequence["np.ndarray[Any, Any] | None"]
+Known = Sequence["Array | None"]
 
 _FLOATS = frozenset({"f32", "f64"})
 _SIGNED = frozenset({"s8", "s16", "s32", "s64"})

@@ -18,13 +18,13 @@ from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Dims, Function, Step
 from hloopt.backends.numpy.values import Slots
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array, Context
+from hloopt.interpret.context import Context
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
-from hloopt.types import ScatterDims
+from hloopt.types import Array, ScatterDims
 
 __all__ = ["EMITTERS"]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.interpret.comparator import SortKey
-from hloopt.interpret.context import Array, Context, array_of
+from hloopt.interpret.context import Context, array_of
 from hloopt.interpret.sort import ordered_bits
 from hloopt.ir import Instruction
-from hloopt.types import DType
+from hloopt.types import Array, DType
 
 __all__ = ["Column", "ordered_lanes", "stable_order"]
 

@@ -20,11 +20,11 @@ from hloopt.backends.numpy.plan import Dims, Function
 from hloopt.backends.numpy.sort_keys import Column, ordered_lanes, stable_order
 from hloopt.backends.numpy.values import Slots
 from hloopt.interpret.comparator import sort_keys
-from hloopt.interpret.context import Array, Context, arrays_of
+from hloopt.interpret.context import Context, arrays_of
 from hloopt.interpret.sort import EVALUATORS as SORTS
 from hloopt.interpret.sort import ordered_bits
 from hloopt.ir import Instruction
-from hloopt.types import DType, TupleShape
+from hloopt.types import Array, DType, TupleShape
 
 __all__ = ["EMITTERS"]
 

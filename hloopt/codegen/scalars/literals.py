@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import isnan
-from typing import Any
 
 import numpy as np
 
 from hloopt.codegen.types import device_problem, is_struct, register_type
 from hloopt.kernel_ir.expressions import FALSE, TRUE, Literal
-from hloopt.types import DType, dtype, rounded
+from hloopt.types import Array, DType, dtype, rounded
 
 __all__ = ["are_constants", "literal"]
 
@@ -41,7 +40,7 @@ def literal(value: object, dtype: DType) -> Literal:
     return Literal(text, type, None if isnan(wide) else wide)
 
 
-def are_constants(array: np.ndarray[Any, Any], dtype: DType) -> bool:
+def are_constants(array: Array, dtype: DType) -> bool:
     """Whether the literals of elements are constants to C: an f32 or f64 that is not finite is a call."""
     return (
         dtype.kind not in ("float", "complex")
@@ -50,7 +49,7 @@ def are_constants(array: np.ndarray[Any, Any], dtype: DType) -> bool:
     )
 
 
-def _element(value: object, kind: DType) -> np.ndarray[Any, Any]:
+def _element(value: object, kind: DType) -> Array:
     array = np.asarray(value)
     if array.dtype != kind.numpy:
         if kind.is_integer:
@@ -64,7 +63,7 @@ def _element(value: object, kind: DType) -> np.ndarray[Any, Any]:
     return array.reshape(())
 
 
-def _bits(element: np.ndarray[Any, Any], kind: DType) -> int:
+def _bits(element: Array, kind: DType) -> int:
     code = int(element.view(f"u{element.dtype.itemsize}"))
     return code & ((1 << kind.bits) - 1)
 
@@ -89,7 +88,7 @@ def _integer(number: int, kind: DType) -> str:
     return f"({text})" if number < 0 else text
 
 
-def _float(element: np.ndarray[Any, Any]) -> str:
+def _float(element: Array) -> str:
     """An f32 or f64: short decimals where they are exact, hexadecimal floats, bits of inf and NaN."""
     single = element.dtype == np.float32
     if not np.isfinite(element):

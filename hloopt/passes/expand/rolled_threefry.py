@@ -8,7 +8,7 @@ Unrolling such a loop keeps results whatever its body does; what the first trip'
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import PLUMBING, VIEWS
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.types import ArrayShape
+from hloopt.types import Array, ArrayShape
 
 __all__ = ["expand", "is_threefry", "obstacle"]
 
@@ -28,7 +28,7 @@ _MOST_INSTRUCTIONS: Final = 200
 _MOST_KNOWN: Final = 16
 _MOVING: Final = VIEWS - {"reverse"}
 
-Known: TypeAlias = "np.ndarray[Any, Any]"
+Known: TypeAlias = Array
 Value: TypeAlias = "Known | Term | tuple[Value, ...]"
 
 

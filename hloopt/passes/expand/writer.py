@@ -18,6 +18,7 @@ from hloopt.ir.walk import called_computations
 from hloopt.rewrite import same_layout
 from hloopt.rewrite.regions import combiner_computation
 from hloopt.types import (
+    Array,
     ArrayShape,
     Dims,
     DType,
@@ -257,7 +258,7 @@ class Writer:
         """A number as a constant of rank 0."""
         return self.constant(np.array(value).astype(kind.numpy))
 
-    def constant(self, values: np.ndarray[Any, Any]) -> Term:
+    def constant(self, values: Array) -> Term:
         """A constant of the array's element type, in row-major layout; the one there is of the value."""
         shape = array(of_numpy(values.dtype), values.shape)
         key = (shape, values.tobytes())

@@ -9,13 +9,12 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.interpret.context import Array
 from hloopt.ir import Instruction, Module
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import Site, row_major, sites
-from hloopt.types import ArrayShape, Dims, GatherDims, SliceRange
+from hloopt.types import Array, ArrayShape, Dims, GatherDims, SliceRange
 
 __all__ = ["GatherToSlice"]
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from hloopt.errors import UnsupportedError
 from hloopt.interpret import EVALUATORS
-from hloopt.interpret.context import Array, array_of
+from hloopt.interpret.context import array_of
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import MOVING
-from hloopt.types import ArrayShape
+from hloopt.types import Array, ArrayShape
 
 __all__ = ["KnownArrays"]
 

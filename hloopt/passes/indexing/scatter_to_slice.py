@@ -10,7 +10,6 @@ import numpy as np
 from hloopt.analysis.values import Values
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.interpret.context import Array
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module
 from hloopt.ops import op_of
@@ -19,7 +18,7 @@ from hloopt.passes.indexing.windows import Affine, Starts, affine, is_inside
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.regions import is_liftable, lifted, named_combiner
 from hloopt.rewrite.site import Site, row_major, sites
-from hloopt.types import DTYPES, ArrayShape, Dims, DType, PaddingDim, ScatterDims
+from hloopt.types import DTYPES, Array, ArrayShape, Dims, DType, PaddingDim, ScatterDims
 
 __all__ = ["ScatterToSlice"]
 

@@ -8,11 +8,10 @@ from math import prod
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.context import Array
 from hloopt.ir import Instruction
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.rewrite.site import Site, row_major
-from hloopt.types import Dims, GatherDims, ScatterDims, SliceRange
+from hloopt.types import Array, Dims, GatherDims, ScatterDims, SliceRange
 
 __all__ = ["Affine", "Starts", "affine", "is_inside"]
 

@@ -8,7 +8,7 @@ and the op itself keep arrays described, in whatever order a ladder of them is b
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,12 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import identity
-from hloopt.types import ArrayShape, PaddingDim, SliceRange
+from hloopt.types import Array, ArrayShape, PaddingDim, SliceRange
 
 __all__ = ["Description", "Known", "describe", "identity"]
 
 
-Numbers: TypeAlias = "np.ndarray[Any, Any]"
+Numbers: TypeAlias = Array
 Known: TypeAlias = "dict[Instruction, Description | None]"
 
 
