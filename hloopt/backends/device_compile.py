@@ -58,7 +58,7 @@ class Prepared:
 def lower(module: Module, selection: KernelSelection) -> tuple[Module, PipelineReport]:
     """A copy of a module after the pipeline ``device-gpu`` or ``device-native``, as the selection says.
 
-    Raises ``UsageError`` for wishes that cannot be granted.
+    Raises ``UsageError`` for requests that cannot be granted.
     """
     pipeline = parse_pipeline(f"device-{selection.device}")
     copy = clone_module(module)
@@ -98,7 +98,7 @@ def notes_of(report: PipelineReport) -> list[str]:
 def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
     """Plan a module and write its CUDA C; the given one is unchanged.
 
-    Raises ``UnsupportedError`` for what no kernel can run, all of it in one error; ``UsageError`` for wishes
+    Raises ``UnsupportedError`` for what no kernel can run, all of it in one error; ``UsageError`` for requests
     that cannot be granted.
     """
     from hloopt.backends.trial import try_kernel

@@ -18,14 +18,14 @@ from hloopt.ir import Instruction
 from hloopt.kernels.plan import KernelStep
 from hloopt.runtime import library_numpy
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.runtime.judge import Comparison, Judge
+from hloopt.runtime.judge import Judge, OutputComparison
 from hloopt.types import Array, TupleShape
 
-__all__ = ["CheckedProgram", "Finding"]
+__all__ = ["CheckedProgram", "WrongResult"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Finding:
+class WrongResult:
     """A result of an instruction that its kernel computed otherwise than the interpreter.
 
     ``launch`` counts kernels from 0 in the order in which they ran; ``operands`` are what it was given, ``got``
@@ -35,7 +35,7 @@ class Finding:
     launch: int
     step: KernelStep
     result: int
-    comparison: Comparison
+    comparison: OutputComparison
     operands: tuple[Array, ...]
     got: Array
     want: Array
@@ -55,7 +55,7 @@ class CheckedProgram(DeviceProgram):
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """As the base's; begins a new list of findings."""
-        self.findings: list[Finding] = []
+        self.findings: list[WrongResult] = []
         self.compared = 0
         return super().run(inputs, host)
 
@@ -88,7 +88,7 @@ class CheckedProgram(DeviceProgram):
             found = judge.compare(number, got, array)
             if not found.passed:
                 self.findings.append(
-                    Finding(self.compared - 1, step, number, found, tuple(operands), got, array)
+                    WrongResult(self.compared - 1, step, number, found, tuple(operands), got, array)
                 )
 
 

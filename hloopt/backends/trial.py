@@ -15,7 +15,7 @@ from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection.chooser import choose
 from hloopt.kernels.spec import KernelSpec
-from hloopt.kernels.structure import standalone
+from hloopt.kernels.standalone import standalone
 from hloopt.pipelines import optimize_module
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.judge import judged

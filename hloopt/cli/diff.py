@@ -17,11 +17,11 @@ from hloopt.report.console import product
 from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
 from hloopt.report.fusion_diff import compare, difference_json, figures, show_difference
 from hloopt.report.gate import parse_gates
-from hloopt.report.module_pairs import Given
+from hloopt.report.module_pairs import GivenModule
 
 if TYPE_CHECKING:
     from hloopt.cost_models.predictor import Predictor
-    from hloopt.report.gate import Gate, Verdict
+    from hloopt.report.gate import Gate, GateVerdict
 
 __all__ = ["command"]
 
@@ -83,10 +83,10 @@ def command(
     if target is None and any(gate.figure == "time" for gate in gates):
         raise UsageError("--gate time is about predicted times: --target says for which device")
     sides = open_each([before, after], _stages_of_sides(ctx))
-    found: list[Given] = []
+    found: list[GivenModule] = []
 
     def step(read: Input) -> dict[str, Any]:
-        found.append(Given(read.name, read.module))
+        found.append(GivenModule(read.name, read.module))
         return {"module": read.module.name}
 
     rows, code = each_input([*sides[0], *sides[1]], step)
@@ -111,13 +111,13 @@ def command(
 
 
 def _compared(
-    before: Sequence[Given],
-    after: Sequence[Given],
+    before: Sequence[GivenModule],
+    after: Sequence[GivenModule],
     predicting: Predictor | None,
     gates: Sequence[Gate],
     *,
     every: bool,
-) -> tuple[bool, list[Verdict], Callable[[], dict[str, Any]], Callable[..., None]]:
+) -> tuple[bool, list[GateVerdict], Callable[[], dict[str, Any]], Callable[..., None]]:
     """Whether both sides are equal, what the gates say, and what writes that as JSON and as a table."""
     if len(before) == len(after) == 1:
         difference = compare(before[0].module, after[0].module, predicting)
@@ -141,5 +141,5 @@ def _stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:
 
 def _verdicts(
     gates: Sequence[Gate], before: Mapping[str, float], after: Mapping[str, float]
-) -> list[Verdict]:
+) -> list[GateVerdict]:
     return [gate.check(before.get(gate.figure, 0.0), after.get(gate.figure, 0.0)) for gate in gates]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hloopt.cli.explain_fusion import FusionAnswer
-    from hloopt.report.cost import Costs, KernelCost
+    from hloopt.report.cost import KernelCost, KernelCosts
 
 __all__ = ["command"]
 
@@ -237,7 +237,7 @@ def _may_be_file(word: str) -> bool:
     return "/" in word or Path(word).suffix in _SUFFIXES
 
 
-def _cost(costs: Costs, row: Choice) -> KernelCost | None:
+def _cost(costs: KernelCosts, row: Choice) -> KernelCost | None:
     return costs.get((row.computation, row.instruction))
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hloopt.ir import Module
     from hloopt.kernels.plan import Plan
     from hloopt.kernels.selection import Choice, KernelSelection
-    from hloopt.report.cost import Costs
+    from hloopt.report.cost import KernelCosts
 
 __all__ = ["command"]
 
@@ -169,7 +169,7 @@ class Shown:
         self._predictor = predictor
 
     @cached_property
-    def costs(self) -> Costs:
+    def costs(self) -> KernelCosts:
         """What kernels cost, as every report has it."""
         return costs_by_place(self.module, self._predictor)
 

@@ -23,7 +23,7 @@ from hloopt.report.cost import kernel_costs
 from hloopt.report.study_cost import counts_of, predicted
 from hloopt.study.cells import Cell, Checked
 from hloopt.study.devices import way_of
-from hloopt.study.execute import Limits, execute, gpu_target, too_much
+from hloopt.study.execute import StudyLimits, execute, gpu_target, too_much
 from hloopt.study.optimised import optimised
 from hloopt.study.reference import MOST_WORK, reference
 from hloopt.study.xla import execute_xla
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hloopt.study.cells import Counts
     from hloopt.study.optimised import Optimised
     from hloopt.study.plan import ModuleRow, Strategy, StudyPlan
-    from hloopt.study.reference import Reference
+    from hloopt.study.reference import StudyReference
 
 __all__ = ["Studied", "StudyRunner"]
 
@@ -52,7 +52,7 @@ class _Module:
     """What is known of the module that is at hand."""
 
     studied: Studied
-    reference: Reference | HlooptError | None = None
+    reference: StudyReference | HlooptError | None = None
     optimised: dict[tuple[str, str], Optimised | HlooptError] = field(default_factory=dict)
     checked: dict[str, Checked] = field(default_factory=dict)
     first: dict[tuple[str, str], Cell] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class StudyRunner:
     """
 
     predictors: Mapping[str, Predictor]
-    limits: Limits
+    limits: StudyLimits
     most_work: int | None
     rules: Sequence[str] = ()
     seed: int | None = None
@@ -87,9 +87,9 @@ class StudyRunner:
     ) -> StudyRunner:
         """For the options of a command; rules that strategies of the file name for themselves are theirs."""
         named = {text for one in plan.strategies for text in one.rules}
-        limits = Limits(options.repeat)
+        limits = StudyLimits(options.repeat)
         if options.emulate_limit is not None:
-            limits = Limits(options.repeat, int(options.emulate_limit))
+            limits = StudyLimits(options.repeat, int(options.emulate_limit))
         most = MOST_WORK if options.verify_limit is None else int(options.verify_limit)
         return cls(
             predictors,
@@ -195,7 +195,7 @@ class StudyRunner:
         checked, measured = execute_xla(better.module, self._wanted(at), self.limits)
         return replace(made, checked=checked, measured=measured)
 
-    def _wanted(self, at: _Module) -> Reference:
+    def _wanted(self, at: _Module) -> StudyReference:
         found, row = at.studied.found, at.studied.row
         if at.reference is None:
             beside = Path(row.inputs) if row.inputs else _beside(row.file)

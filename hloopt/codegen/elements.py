@@ -17,7 +17,7 @@ from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
-from hloopt.codegen.emission import At, Emission, Emit, Frame, Place, each
+from hloopt.codegen.emission import At, Emission, EmissionFrame, Emit, ValuePlace, each
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import are_constants, elementwise, literal
 from hloopt.dataclass import dataclass
@@ -52,7 +52,7 @@ class _Before:
     scope: Scope
     section: Scope
     changes: int
-    frame: Frame
+    frame: EmissionFrame
     symbols: frozenset[Symbol]
 
 
@@ -81,8 +81,8 @@ class Elements:
         self.uses = uses
         self.scope = scope
         self.loads = loads
-        self.frames: dict[tuple[object, ...], Frame] = {}
-        self.places: dict[tuple[Frame, Instruction, int], Place] = {}
+        self.frames: dict[tuple[object, ...], EmissionFrame] = {}
+        self.places: dict[tuple[EmissionFrame, Instruction, int], ValuePlace] = {}
         self.ranges: dict[Expr, Index] = {}
         self.owned: dict[tuple[Instruction, int], tuple[int | None, ...]] = {}
         self.alone: dict[Instruction, dict[int, Index]] = {}
@@ -92,7 +92,7 @@ class Elements:
         self.reads_ahead = True
         self.shares = False
         self._before: list[_Before] = []
-        self._top = Frame({})
+        self._top = EmissionFrame({})
         self.frame = self._top
         self._emitters = _emitters()
 
@@ -102,7 +102,7 @@ class Elements:
 
     def run(self, emission: Generator[At, Expr, T]) -> T:
         """Drive a generator: answer what it asks, by others' answers where needed."""
-        stack: list[tuple[Generator[At, Expr, Any], Frame]] = [(emission, self.frame)]
+        stack: list[tuple[Generator[At, Expr, Any], EmissionFrame]] = [(emission, self.frame)]
         answer: Any = None
         while stack:
             generator, self.frame = stack[-1]
@@ -122,7 +122,7 @@ class Elements:
         return value
 
     @contextmanager
-    def before(self, index: Sequence[Index], frame: Frame | None = None) -> Iterator[None]:
+    def before(self, index: Sequence[Index], frame: EmissionFrame | None = None) -> Iterator[None]:
         """Around a block that begins now, where statements may need an index: see ``shares``.
 
         Of ``frame``, this one where none is given, elements go there.
@@ -136,7 +136,7 @@ class Elements:
         yield
         self._before.pop()
 
-    def _place_before(self, at: At, frame: Frame) -> Scope | None:
+    def _place_before(self, at: At, frame: EmissionFrame) -> Scope | None:
         """The first lines, before the blocks that are being written, where an element can be computed.
 
         It is computed whether it is needed or not, so it must be one that the array has.
@@ -243,17 +243,19 @@ class Elements:
 
         A computation of arrays will do where it is elementwise: ``index`` is then where all of them are.
         """
-        frame = Frame(dict(zip(computation.parameters, map(as_expr, arguments), strict=True)))
+        frame = EmissionFrame(
+            dict(zip(computation.parameters, map(as_expr, arguments), strict=True))
+        )
         root = computation.root
         if root.opcode == "tuple":
             return (yield from each(At(operand, index, 0, frame) for operand in root.operands))
         count = sum(1 for _ in leaves(root.shape))
         return (yield from each(At(root, index, leaf, frame) for leaf in range(count)))
 
-    def enter(self, computation: Computation, operands: Sequence[Instruction]) -> Frame:
+    def enter(self, computation: Computation, operands: Sequence[Instruction]) -> EmissionFrame:
         """The frame of a computation whose parameters are instructions here, of any shape."""
         here = self.frame
-        return Frame(
+        return EmissionFrame(
             {
                 parameter: (here, operand)
                 for parameter, operand in zip(computation.parameters, operands, strict=True)
@@ -263,13 +265,13 @@ class Elements:
     def _ask(self, at: At) -> Emission:
         return (yield at)
 
-    def _known(self, at: At, frame: Frame) -> Expr | None:
+    def _known(self, at: At, frame: EmissionFrame) -> Expr | None:
         bound = frame.bindings.get(at.instruction)
         if isinstance(bound, Expr):
             return bound
         return self.scope.known((frame, at.instruction, at.leaf, at.index))
 
-    def _element(self, at: At, frame: Frame) -> Emission:
+    def _element(self, at: At, frame: EmissionFrame) -> Emission:
         instruction = at.instruction
         scope = self.scope
         bound = frame.bindings.get(instruction)

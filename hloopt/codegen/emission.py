@@ -23,9 +23,9 @@ __all__ = [
     "Asking",
     "At",
     "Emission",
+    "EmissionFrame",
     "Emit",
-    "Frame",
-    "Place",
+    "ValuePlace",
     "each",
     "every",
     "framed",
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class EmissionFrame:
     """A computation that is being written out at one place, with what its parameters stand for.
 
     A parameter is a value (a scalar) or an instruction of another frame.
     """
 
-    bindings: dict[Instruction, Expr | tuple[Frame, Instruction]]
+    bindings: dict[Instruction, Expr | tuple[EmissionFrame, Instruction]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class At:
     instruction: Instruction
     index: tuple[Index, ...] = ()
     leaf: int = 0
-    frame: Frame | None = None
+    frame: EmissionFrame | None = None
 
 
 Emission: TypeAlias = Generator[At, Expr, Expr]
@@ -60,7 +60,7 @@ Asking: TypeAlias = Generator[At, Expr, None]
 Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
 
 
-class Place(ABC):
+class ValuePlace(ABC):
     """Where the elements of a value are kept, so that asking for one computes nothing."""
 
     def holds(self, e: Elements, index: tuple[Index, ...]) -> bool:
@@ -88,7 +88,7 @@ def every(
     one: Callable[[Sequence[Index]], Asking],
     unroll: int = UNROLLED_FOLD,
     around: Sequence[Index] = (),
-    frame: Frame | None = None,
+    frame: EmissionFrame | None = None,
 ) -> Asking:
     """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
 
@@ -107,7 +107,7 @@ def every(
         yield from one([blocks.enter_context(loop) for loop in loops])
 
 
-def framed(frame: Frame, emission: Generator[At, Expr, T]) -> Generator[At, Expr, T]:
+def framed(frame: EmissionFrame, emission: Generator[At, Expr, T]) -> Generator[At, Expr, T]:
     """What a generator asks, asked in another frame."""
     answer: Expr | None = None
     while True:

@@ -26,7 +26,7 @@ from hloopt.text.printer import print_instruction
 
 __all__ = [
     "KernelProgram",
-    "Part",
+    "ProgramPart",
     "comment",
     "kernel_steps",
     "launched",
@@ -39,7 +39,7 @@ _WIDTH = 160
 
 
 @dataclass(frozen=True)
-class Part:
+class ProgramPart:
     """A kernel of a program: what is said of it, and its function, or the text that a user wrote."""
 
     remarks: tuple[str, ...]
@@ -67,7 +67,7 @@ class KernelProgram:
 
     library: str
     uses: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ProgramPart, ...]
 
     @cached_property
     def text(self) -> str:
@@ -78,7 +78,7 @@ class KernelProgram:
         )
 
 
-def listed(parts: Sequence[Part]) -> Iterator[str]:
+def listed(parts: Sequence[ProgramPart]) -> Iterator[str]:
     """The kernel IR of kernels as people read it; the text of those that users wrote."""
     for part in parts:
         if part.function is not None:
@@ -100,9 +100,9 @@ def render(plan: Plan, target: Target | None = None, limits: Limits | None = Non
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
     uses = Uses()
-    parts: list[Part] = []
+    parts: list[ProgramPart] = []
     for step in kernel_steps(plan.steps):
-        parts += [*_step(step, uses, target, limits), Part(())]
+        parts += [*_step(step, uses, target, limits), ProgramPart(())]
     return KernelProgram(uses.source(), uses.names(), tuple(parts))
 
 
@@ -122,7 +122,7 @@ def launched(step: KernelStep) -> list[Launch]:
 
 def _step(
     step: KernelStep, uses: Uses, target: Target | None, limits: Limits | None
-) -> Iterator[Part]:
+) -> Iterator[ProgramPart]:
     launches = launched(step)
     if not launches:
         return
@@ -131,11 +131,11 @@ def _step(
     if kernel.source is not None:
         assert target is not None, "a kernel that brings its source asks for the target"
         site = Site(region_of(step.instruction), target, limits or Limits())
-        yield Part(remarks, text=kernel.source(site, step.spec, step.function))
+        yield ProgramPart(remarks, text=kernel.source(site, step.spec, step.function))
         return
     emit = emitters()[step.spec.kernel]
     for launch in launches:
-        yield Part(remarks, write_function(step, launch, emit, uses))
+        yield ProgramPart(remarks, write_function(step, launch, emit, uses))
         remarks = ()
 
 

@@ -19,13 +19,13 @@ from hloopt.kernel_ir.statements import Target
 from hloopt.ops.traits import ASSOCIATIVE
 from hloopt.types import DType, dtype
 
-__all__ = ["Reducer"]
+__all__ = ["ReducerCode"]
 
 _WIDENED = frozenset({"add", "multiply"})
 
 
 @dataclass(frozen=True)
-class Reducer:
+class ReducerCode:
     """The reducer of a reduce, reduce-window, scan or scatter over ``dtypes``."""
 
     computation: Computation
@@ -97,10 +97,10 @@ class Reducer:
             e.scope.set(target, value)
 
     @staticmethod
-    def of(instruction: Instruction) -> Reducer:
+    def of(instruction: Instruction) -> ReducerCode:
         """The reducer of an instruction with ``to_apply`` and half of its operands inits."""
         count = len(instruction.operands) // 2
-        return Reducer(
+        return ReducerCode(
             instruction.attributes["to_apply"],
             tuple(operand.array.dtype for operand in instruction.operands[:count]),
         )

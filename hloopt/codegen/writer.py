@@ -26,7 +26,7 @@ from hloopt.kernel_ir.scope import Names, Scope, TooLong
 from hloopt.kernel_ir.statements import Function, Parameter
 from hloopt.kernel_ir.types import INT, LONG, UINT, Type
 from hloopt.kernels.plan import KernelStep
-from hloopt.kernels.spec import KernelSpec, Launch, Place
+from hloopt.kernels.spec import KernelSpec, Launch, LeafPlace
 from hloopt.types import ArrayShape, dtype
 
 __all__ = ["EmitFunction", "FunctionWriter", "Pointee", "write_function"]
@@ -66,7 +66,7 @@ class FunctionWriter:
     uses: Uses
     loads: Loads
     scope: Scope
-    pointees: dict[Place, Pointee]
+    pointees: dict[LeafPlace, Pointee]
     scalars: list[Symbol]
     elements: Elements = field(init=False)
     blocks_per_core: int = 0
@@ -80,7 +80,7 @@ class FunctionWriter:
         }
         # An operand updated in place is read where it is written.
         for operand, result in self.spec.in_place:
-            pointee = self.pointees.get(Place("result", result))
+            pointee = self.pointees.get(LeafPlace("result", result))
             if pointee is not None:
                 names.setdefault(self.region.canonical(operand), pointee.memory)
         self.elements = Elements(self.region, names, self.uses, self.scope, self.loads)
@@ -97,11 +97,11 @@ class FunctionWriter:
 
     def result(self, number: int) -> Pointee:
         """The parameter of result leaf ``number``."""
-        return self.pointees[Place("result", number)]
+        return self.pointees[LeafPlace("result", number)]
 
     def scratch(self, number: int) -> Pointee:
         """The parameter of scratch buffer ``number``."""
-        return self.pointees[Place("scratch", number)]
+        return self.pointees[LeafPlace("scratch", number)]
 
     def thread(self, axis: str = "x") -> Index:
         """``threadIdx.x`` as an index."""
@@ -243,7 +243,7 @@ class _Body:
             self.loads.index_type,
         )
 
-    def _is_shared(self, place: Place) -> bool:
+    def _is_shared(self, place: LeafPlace) -> bool:
         """Whether an operand lies where a result does: what is read there may have been written."""
         both = {"operand": (self.step.operands, self.step.results)}
         both["result"] = (self.step.results, self.step.operands)
@@ -257,7 +257,7 @@ class _Body:
             for other in others
         )
 
-    def _shape(self, place: Place) -> ArrayShape:
+    def _shape(self, place: LeafPlace) -> ArrayShape:
         if place.kind == "operand":
             return self.region.operands[place.number]
         if place.kind == "result":
@@ -265,7 +265,7 @@ class _Body:
         scratch = self.step.spec.scratch[place.number]
         return ArrayShape(dtype(scratch.dtype), (scratch.elements,))
 
-    def _hint(self, place: Place) -> str:
+    def _hint(self, place: LeafPlace) -> str:
         if place.kind == "operand":
             return self.region.operand_name(place.number)
         if place.kind == "result":

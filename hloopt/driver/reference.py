@@ -13,7 +13,7 @@ from hloopt.interpret import evaluate_participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.rounding import moved_inputs
 from hloopt.ir import Module
-from hloopt.report.run import Row
+from hloopt.report.run import RunRow
 from hloopt.runtime.judge import Judge, named
 from hloopt.runtime.memory import peak_memory
 
@@ -84,7 +84,7 @@ class Reference:
         self._judged_by = partial(Judge, rtol=options.rtol, atol=options.atol)
         self._judge = self._judged_by()
 
-    def interpret(self, measure: Callable[[TimedRun], Row]) -> Row | None:
+    def interpret(self, measure: Callable[[TimedRun], RunRow]) -> RunRow | None:
         """Ask the interpreter: its row, or none."""
         seconds, excess = self._options.interpreter_seconds, self._options.excess_precision
         if seconds == 0:

@@ -33,7 +33,7 @@ from hloopt.errors import ParseError, UsageError
 from hloopt.interpret import participant_counts, supported, tells_participants_apart
 from hloopt.ir import Module, build
 from hloopt.proto import is_proto, read_proto, read_snapshot, write_snapshot
-from hloopt.report.run import Row, RunReport
+from hloopt.report.run import RunReport, RunRow
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs
@@ -175,7 +175,7 @@ class Runner:
         report.outputs = self._run_forms((given, best), reference, report, arrays, host)
         if wanted is not None:
             compared = reference.against(report.outputs, wanted, against)
-            report.rows.append(Row(best.label, **compared))
+            report.rows.append(RunRow(best.label, **compared))
         self._hear(reference.heard, report)
         assert reference.results is not None, "some program has run"
         report.notes += [
@@ -274,10 +274,10 @@ class Runner:
             return None, ""
         return [list(snapshot.results)], "snapshot"
 
-    def _interpreted(self, reference: Reference, arrays: Results) -> Row | None:
+    def _interpreted(self, reference: Reference, arrays: Results) -> RunRow | None:
         """The interpreter's row, or none; a snapshot where it is wanted."""
 
-        def measure(run: TimedRun) -> Row:
+        def measure(run: TimedRun) -> RunRow:
             return self._measured([run], arrays, warm_up=False, seconds=_INTERPRETER_SECONDS)[0]
 
         module, path = reference.module, self.options.save_snapshot
@@ -321,13 +321,13 @@ class Runner:
 
     def _measured(
         self, runs: Sequence[TimedRun], arrays: Results, *, warm_up: bool, seconds: float
-    ) -> list[Row]:
+    ) -> list[RunRow]:
         """Rows with times and peak memory, inputs among it."""
         repeat = self.options.repeat or _REPEAT
         timings = measure_in_turn(runs, repeat, warm_up=warm_up, seconds=seconds)
         held = sum(array.nbytes for given in arrays for array in given)
         return [
-            Row(run.name, timing=timing, memory=None if run.peak is None else run.peak + held)
+            RunRow(run.name, timing=timing, memory=None if run.peak is None else run.peak + held)
             for run, timing in zip(runs, timings, strict=True)
         ]
 

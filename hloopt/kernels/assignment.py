@@ -14,15 +14,15 @@ from hloopt.interpret import has_evaluation
 from hloopt.interpret.tiling import is_tiled
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
-from hloopt.kernels.agreement import disagreement
 from hloopt.kernels.kernel import ChooseKernel
-from hloopt.kernels.spec import Copy, KernelSpec, Place
+from hloopt.kernels.layout_check import layout_problem
+from hloopt.kernels.spec import Copy, KernelSpec, LeafPlace
 from hloopt.ops.traits import CONTROL_FLOW, FREE
 from hloopt.types import ArrayShape
 
 __all__ = ["Assignment", "assign_kernels"]
 
-_START = KernelSpec("copy", steps=(Copy(Place("operand", 0), Place("result", 0)),))
+_START = KernelSpec("copy", steps=(Copy(LeafPlace("operand", 0), LeafPlace("result", 0)),))
 
 
 @dataclass
@@ -155,7 +155,7 @@ def _obstacle(instruction: Instruction) -> str:
         return "the value of this constant is left out of the text ({...})"
     if instruction.op.family == "collective":
         return f"{instruction.opcode} brings several participants together; one device runs one"
-    return _tiled(instruction) or disagreement(instruction)
+    return _tiled(instruction) or layout_problem(instruction)
 
 
 def _tiled(instruction: Instruction) -> str:

@@ -47,7 +47,7 @@ from hloopt.ir import Module
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.kernels.arithmetic import evaluate
 from hloopt.kernels.kernel import Kernel, Site
-from hloopt.kernels.structure import body_module, plain
+from hloopt.kernels.standalone import body_module, plain
 from hloopt.kernels.user import of_object
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.source import Source

@@ -14,16 +14,16 @@ from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.assignment import Assignment
-from hloopt.kernels.buffers.slots import NOTHING, Slots, Spot
-from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Place
+from hloopt.kernels.buffers.slots import NOTHING, BufferSlots, Spot
+from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, LeafPlace
 from hloopt.ops.traits import FREE
 from hloopt.types import array, dtype
 
-__all__ = ["Draft", "Host", "Kernel", "Loop", "Select", "draft_steps"]
+__all__ = ["Draft", "HostDraft", "KernelDraft", "LoopDraft", "SelectDraft", "draft_steps"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelDraft:
     """A ``KernelStep``; ``read`` are the operand leaves it reads."""
 
     instruction: Instruction
@@ -48,7 +48,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostDraft:
     """A ``HostStep``."""
 
     instruction: Instruction
@@ -62,7 +62,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopDraft:
     """A ``WhileStep``."""
 
     instruction: Instruction
@@ -74,7 +74,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class SelectDraft:
     """A ``ConditionalStep``."""
 
     instruction: Instruction
@@ -82,10 +82,12 @@ class Select:
     branches: tuple[tuple[Draft, ...], ...]
 
 
-Draft: TypeAlias = Kernel | Host | Loop | Select
+Draft: TypeAlias = KernelDraft | HostDraft | LoopDraft | SelectDraft
 
 
-def draft_steps(entry: Computation, assignment: Assignment, slots: Slots) -> tuple[Draft, ...]:
+def draft_steps(
+    entry: Computation, assignment: Assignment, slots: BufferSlots
+) -> tuple[Draft, ...]:
     """The steps of the entry and of all it runs.
 
     Raises ``UsageError`` where values that must share a buffer cannot: the module was not made ready.
@@ -94,7 +96,7 @@ def draft_steps(entry: Computation, assignment: Assignment, slots: Slots) -> tup
 
 
 class _Drafter:
-    def __init__(self, assignment: Assignment, slots: Slots) -> None:
+    def __init__(self, assignment: Assignment, slots: BufferSlots) -> None:
         self.assignment = assignment
         self.slots = slots
         self.seen: set[Computation] = set()
@@ -122,7 +124,7 @@ class _Drafter:
             elif instruction in self.assignment.specs:
                 yield self.kernel(instruction, self.assignment.specs[instruction])
 
-    def loop(self, loop: Instruction) -> Iterator[Loop]:
+    def loop(self, loop: Instruction) -> Iterator[LoopDraft]:
         trips = self.assignment.trips[loop]
         if trips == 0:
             return
@@ -135,25 +137,25 @@ class _Drafter:
             (predicate,) = self.slots.spots(condition.root)
         steps = tuple(self.computation(body))
         changed = self.slots.changed(loop)
-        yield Loop(loop, tested, predicate, steps, trips, changed)
+        yield LoopDraft(loop, tested, predicate, steps, trips, changed)
 
-    def select(self, conditional: Instruction) -> Select:
+    def select(self, conditional: Instruction) -> SelectDraft:
         (selector,) = self.slots.spots(conditional.operands[0])
-        return Select(
+        return SelectDraft(
             conditional,
             selector,
             tuple(tuple(self.computation(branch)) for branch in branches(conditional)),
         )
 
-    def host(self, instruction: Instruction) -> Host:
+    def host(self, instruction: Instruction) -> HostDraft:
         results = self.slots.spots(instruction)
         self.check_written(instruction, results)
-        return Host(instruction, self.operands(instruction), results)
+        return HostDraft(instruction, self.operands(instruction), results)
 
     def operands(self, instruction: Instruction) -> tuple[Spot, ...]:
         return tuple(spot for operand in instruction.operands for spot in self.slots.spots(operand))
 
-    def kernel(self, instruction: Instruction, spec: KernelSpec) -> Kernel:
+    def kernel(self, instruction: Instruction, spec: KernelSpec) -> KernelDraft:
         operands = self.operands(instruction)
         read = _read(spec, len(operands))
         kept = self.slots.handed_on(instruction)
@@ -175,7 +177,9 @@ class _Drafter:
                 before.append((operands[operand], targets[result]))
                 given[operand] = targets[result]
         scratch = tuple(self.scratch(entry.dtype, entry.elements) for entry in spec.scratch)
-        return Kernel(instruction, spec, tuple(given), targets, scratch, read, tuple(before), after)
+        return KernelDraft(
+            instruction, spec, tuple(given), targets, scratch, read, tuple(before), after
+        )
 
     def apart(
         self,
@@ -220,7 +224,7 @@ def _read(spec: KernelSpec, count: int) -> frozenset[int]:
         return frozenset(range(count))
     found: set[int] = set()
     for step in spec.steps:
-        places: Iterable[Place]
+        places: Iterable[LeafPlace]
         if isinstance(step, Launch):
             places = [argument.place for argument in step.arguments]
         elif isinstance(step, Copy):

@@ -28,7 +28,7 @@ from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Efficiency, Kernel, Site
-from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place
+from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, LeafPlace
 from hloopt.targets import Target
 from hloopt.types import DTYPES, BufferShape, leaves
 
@@ -229,7 +229,7 @@ def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
     results = sum(result.shape.byte_size for result in site.region.results)
     if not spec.in_place and written < results:
         read, written = read + results - written, results
-    known: set[Place] = set()
+    known: set[LeafPlace] = set()
     for step in spec.steps:
         if isinstance(step, Fill):
             written += _place_bytes(site, spec, step.target)
@@ -257,7 +257,7 @@ def _scratch_bytes(dtype: str, elements: int) -> int:
     return (DTYPES[dtype].bits * elements + 7) // 8
 
 
-def _place_bytes(site: Site, spec: KernelSpec, place: Place) -> int:
+def _place_bytes(site: Site, spec: KernelSpec, place: LeafPlace) -> int:
     if place.kind == "scratch":
         entry = spec.scratch[place.number]
         return _scratch_bytes(entry.dtype, entry.elements)

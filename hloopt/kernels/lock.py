@@ -28,7 +28,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.lock_file import head_text, read_tables, string, text_of
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Tile
-from hloopt.kernels.structure import signature
+from hloopt.kernels.standalone import signature
 from hloopt.rewrite.spec import did_you_mean
 
 __all__ = ["Lock", "LockEntry", "entry_of", "lock_text", "read_lock"]

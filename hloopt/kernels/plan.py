@@ -13,12 +13,12 @@ from hloopt.types import ArrayShape
 __all__ = [
     "Allocation",
     "AllocationKind",
-    "Buffer",
     "ConditionalStep",
     "HostStep",
     "KernelStep",
     "Move",
     "Plan",
+    "PlanBuffer",
     "PlanStep",
     "WhileStep",
     "function_name",
@@ -46,7 +46,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class PlanBuffer:
     """``byte_size`` bytes at ``offset`` (a multiple of 256) of an allocation, which hold ``shape``.
 
     What has no bytes (tokens, arrays without elements, constants that are written into the code) lies at
@@ -63,8 +63,8 @@ class Buffer:
 class Move:
     """All bytes of one buffer into another of the same size."""
 
-    source: Buffer
-    target: Buffer
+    source: PlanBuffer
+    target: PlanBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class KernelStep:
     instruction: Instruction
     spec: KernelSpec
     function: str
-    operands: tuple[Buffer, ...]
-    results: tuple[Buffer, ...]
-    scratch: tuple[Buffer, ...] = ()
+    operands: tuple[PlanBuffer, ...]
+    results: tuple[PlanBuffer, ...]
+    scratch: tuple[PlanBuffer, ...] = ()
     inlined: tuple[int, ...] = ()
     before: tuple[Move, ...] = ()
     after: tuple[Move, ...] = ()
@@ -96,8 +96,8 @@ class HostStep:
     """An instruction the interpreter evaluates on the host, because the user allowed it."""
 
     instruction: Instruction
-    operands: tuple[Buffer, ...]
-    results: tuple[Buffer, ...]
+    operands: tuple[PlanBuffer, ...]
+    results: tuple[PlanBuffer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,10 @@ class WhileStep:
 
     instruction: Instruction
     condition: tuple[PlanStep, ...]
-    predicate: Buffer | None
+    predicate: PlanBuffer | None
     body: tuple[PlanStep, ...]
     trips: int | None = None
-    state: tuple[Buffer, ...] = ()
+    state: tuple[PlanBuffer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ConditionalStep:
     """``branches[selector]``, the last one for any other number; of a pred, true is the first."""
 
     instruction: Instruction
-    selector: Buffer
+    selector: PlanBuffer
     branches: tuple[tuple[PlanStep, ...], ...]
 
 
@@ -141,8 +141,8 @@ class Plan:
     """
 
     allocations: tuple[Allocation, ...]
-    parameters: tuple[Buffer | None, ...]
-    results: tuple[Buffer, ...]
+    parameters: tuple[PlanBuffer | None, ...]
+    results: tuple[PlanBuffer, ...]
     steps: tuple[PlanStep, ...]
     peak: int
     live_bound: int

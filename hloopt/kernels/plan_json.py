@@ -15,15 +15,15 @@ from typing import Any, Final
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.plan import (
     Allocation,
-    Buffer,
     ConditionalStep,
     HostStep,
     KernelStep,
     Move,
     Plan,
+    PlanBuffer,
     PlanStep,
 )
-from hloopt.kernels.spec import Copy, KernelSpec, Launch, Place, Step
+from hloopt.kernels.spec import Copy, KernelPart, KernelSpec, Launch, LeafPlace
 
 __all__ = ["VERSION", "dump_plan"]
 
@@ -76,11 +76,11 @@ class _Writer:
     def __init__(self, plan: Plan) -> None:
         self.numbers = {entry: number for number, entry in enumerate(plan.allocations)}
 
-    def buffer(self, buffer: Buffer) -> list[Any]:
+    def buffer(self, buffer: PlanBuffer) -> list[Any]:
         number = self.numbers[buffer.allocation]
         return [number, buffer.offset, buffer.byte_size, str(buffer.shape)]
 
-    def buffers(self, buffers: Iterable[Buffer]) -> list[Any]:
+    def buffers(self, buffers: Iterable[PlanBuffer]) -> list[Any]:
         return list(map(self.buffer, buffers))
 
     def step(self, step: PlanStep) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _spec(spec: KernelSpec) -> dict[str, Any]:
     }
 
 
-def _spec_step(step: Step) -> dict[str, Any]:
+def _spec_step(step: KernelPart) -> dict[str, Any]:
     if isinstance(step, Launch):
         given = {"shared": step.shared} if step.shared else {}
         return {
@@ -160,5 +160,5 @@ def _spec_step(step: Step) -> dict[str, Any]:
     return {"fill": _place(step.target), "value": step.value}
 
 
-def _place(place: Place) -> list[Any]:
+def _place(place: LeafPlace) -> list[Any]:
     return [place.kind, place.number]

@@ -21,18 +21,25 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.assignment import Assignment, assign_kernels
 from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.kernels.buffers.packing import Packing, pack
-from hloopt.kernels.buffers.slots import NOTHING, Slots, Spot
+from hloopt.kernels.buffers.slots import NOTHING, BufferSlots, Spot
 from hloopt.kernels.buffers.timeline import Timeline
-from hloopt.kernels.drafting import Draft, Host, Kernel, Loop, Select, draft_steps
+from hloopt.kernels.drafting import (
+    Draft,
+    HostDraft,
+    KernelDraft,
+    LoopDraft,
+    SelectDraft,
+    draft_steps,
+)
 from hloopt.kernels.kernel import ChooseKernel
 from hloopt.kernels.plan import (
     Allocation,
-    Buffer,
     ConditionalStep,
     HostStep,
     KernelStep,
     Move,
     Plan,
+    PlanBuffer,
     PlanStep,
     WhileStep,
 )
@@ -60,7 +67,7 @@ def plan_program(
     joined = joined_in_place(module)
     assignment = assign_kernels(module, choose, joined.concatenates, allow_host=allow_host)
     aliasing = analyze_aliasing(module, _updates(assignment))
-    slots = Slots(module, aliasing, joined)
+    slots = BufferSlots(module, aliasing, joined)
     drafts = draft_steps(module.entry, assignment, slots)
     return _Planner(module, slots, drafts, results_apart=results_apart).plan()
 
@@ -92,7 +99,7 @@ def _leaves(instruction: Instruction, pair: InPlace) -> tuple[int, int]:
 
 class _Planner:
     def __init__(
-        self, module: Module, slots: Slots, drafts: tuple[Draft, ...], *, results_apart: bool
+        self, module: Module, slots: BufferSlots, drafts: tuple[Draft, ...], *, results_apart: bool
     ) -> None:
         self.module = module
         self.slots = slots
@@ -167,24 +174,24 @@ class _Planner:
 
     def record(self, timeline: Timeline, drafts: Iterable[Draft]) -> None:
         for draft in drafts:
-            if isinstance(draft, Loop):
+            if isinstance(draft, LoopDraft):
                 with timeline.loop():
                     self.record(timeline, draft.condition)
                     if draft.predicate is not None:
                         timeline.step((draft.predicate.slot,))
                     self.record(timeline, draft.body)
-            elif isinstance(draft, Select):
+            elif isinstance(draft, SelectDraft):
                 timeline.step((draft.selector.slot,))
                 for branch in draft.branches:
                     self.record(timeline, branch)
             else:
                 timeline.step(_known(draft.touched()))
 
-    def buffer(self, spot: Spot) -> Buffer:
+    def buffer(self, spot: Spot) -> PlanBuffer:
         if spot.slot == NOTHING:
-            return Buffer(self.arena, 0, 0, spot.shape)
+            return PlanBuffer(self.arena, 0, 0, spot.shape)
         offset = self.offsets.get(spot.slot, 0) + spot.offset
-        return Buffer(self.allocation(spot.slot), offset, spot.shape.byte_size, spot.shape)
+        return PlanBuffer(self.allocation(spot.slot), offset, spot.shape.byte_size, spot.shape)
 
     def allocation(self, number: int) -> Allocation:
         slot = self.slots.all[number]
@@ -219,13 +226,13 @@ class _Planner:
         return tuple(map(self.step, drafts))
 
     def step(self, draft: Draft) -> PlanStep:
-        if isinstance(draft, Kernel):
+        if isinstance(draft, KernelDraft):
             return self.kernel(draft)
-        if isinstance(draft, Host):
+        if isinstance(draft, HostDraft):
             return HostStep(
                 draft.instruction, self.buffers(draft.operands), self.buffers(draft.results)
             )
-        if isinstance(draft, Select):
+        if isinstance(draft, SelectDraft):
             return ConditionalStep(
                 draft.instruction,
                 self.buffer(draft.selector),
@@ -240,7 +247,7 @@ class _Planner:
             self.buffers(draft.state),
         )
 
-    def kernel(self, draft: Kernel) -> KernelStep:
+    def kernel(self, draft: KernelDraft) -> KernelStep:
         operands = tuple(
             spot if number in draft.read else Spot(NOTHING, spot.shape)
             for number, spot in enumerate(draft.operands)
@@ -263,7 +270,7 @@ class _Planner:
             tuple(self.move(source, target) for source, target in draft.after),
         )
 
-    def buffers(self, spots: Iterable[Spot]) -> tuple[Buffer, ...]:
+    def buffers(self, spots: Iterable[Spot]) -> tuple[PlanBuffer, ...]:
         return tuple(map(self.buffer, spots))
 
     def move(self, source: Spot, target: Spot) -> Move:

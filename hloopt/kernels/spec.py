@@ -15,28 +15,28 @@ from hloopt.dataclass import dataclass
 
 __all__ = [
     "Argument",
+    "ArgumentRole",
     "Copy",
     "Dim3",
     "Fill",
+    "KernelPart",
     "KernelSpec",
     "Launch",
-    "Place",
+    "LeafPlace",
     "PlaceKind",
-    "Role",
-    "Scratch",
-    "Step",
+    "ScratchBuffer",
     "Tile",
     "written",
 ]
 
 Dim3: TypeAlias = tuple[int, int, int]
 Tile: TypeAlias = Mapping[str, int]
-Role: TypeAlias = Literal["in", "out", "update"]
+ArgumentRole: TypeAlias = Literal["in", "out", "update"]
 PlaceKind: TypeAlias = Literal["operand", "result", "scratch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LeafPlace:
     """A buffer as the instruction sees it: leaf ``number`` of its operands, its results, or its scratch."""
 
     kind: PlaceKind
@@ -51,16 +51,16 @@ class Argument:
     this launch leaves some to another one of the same instruction), ``update`` (read and written).
     """
 
-    place: Place
-    role: Role
+    place: LeafPlace
+    role: ArgumentRole
     partial: bool = False
 
 
 def written(
-    numbers: Iterable[int], role: Role = "out", *, partial: bool = False
+    numbers: Iterable[int], role: ArgumentRole = "out", *, partial: bool = False
 ) -> tuple[Argument, ...]:
     """Pointers to leaves of the result."""
-    return tuple(Argument(Place("result", number), role, partial) for number in numbers)
+    return tuple(Argument(LeafPlace("result", number), role, partial) for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +101,23 @@ class Launch:
 class Copy:
     """All bytes of one buffer into another of the same size."""
 
-    source: Place
-    target: Place
+    source: LeafPlace
+    target: LeafPlace
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
     """Every byte of a buffer set to ``value``."""
 
-    target: Place
+    target: LeafPlace
     value: int = 0
 
 
-Step: TypeAlias = Launch | Copy | Fill
+KernelPart: TypeAlias = Launch | Copy | Fill
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class ScratchBuffer:
     """Memory an instruction needs while it runs: elements of an HLO type."""
 
     dtype: str
@@ -141,8 +141,8 @@ class KernelSpec:
 
     kernel: str
     tile: Tile = field(default_factory=lambda: MappingProxyType({}))
-    steps: tuple[Step, ...] = ()
-    scratch: tuple[Scratch, ...] = ()
+    steps: tuple[KernelPart, ...] = ()
+    scratch: tuple[ScratchBuffer, ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
     overwrites: tuple[tuple[int, int], ...] = ()
     is_atomic: bool = False

@@ -49,8 +49,8 @@ from typing import Any, Final
 
 from hloopt.errors import HlooptError, UsageError
 from hloopt.kernels.kernel import NO, YES, Disproved, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, Place, Tile
-from hloopt.kernels.structure import signature
+from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, LeafPlace, Tile
+from hloopt.kernels.standalone import signature
 from hloopt.kernels.verifier import verifier
 from hloopt.rewrite.plugins import line_in, run_file
 
@@ -231,10 +231,10 @@ def _dim3(value: Any, where: str) -> Dim3:
 def _arguments(site: Site) -> Iterator[Argument]:
     for number, shape in enumerate(site.region.operands):
         if shape.byte_size:
-            yield Argument(Place("operand", number), "in")
+            yield Argument(LeafPlace("operand", number), "in")
     for number, result in enumerate(site.region.results):
         if result.shape.byte_size:
-            yield Argument(Place("result", number), "out")
+            yield Argument(LeafPlace("result", number), "out")
 
 
 def renamed(source: str, function: str, name: str) -> str:

@@ -18,8 +18,8 @@ from hloopt.rewrite.source_lines import MOST_LINES, kernel_lines
 from hloopt.runtime.kernels import is_kernel
 
 __all__ = [
-    "Costs",
     "KernelCost",
+    "KernelCosts",
     "Totals",
     "costs_by_place",
     "kernel_costs",
@@ -84,7 +84,7 @@ class Totals:
     seconds: float | None
 
 
-Costs: TypeAlias = Mapping[tuple[str, str], KernelCost]
+KernelCosts: TypeAlias = Mapping[tuple[str, str], KernelCost]
 """What kernels cost, by computation and instruction."""
 
 
@@ -160,7 +160,7 @@ def runs_of(module: Module) -> dict[str, int]:
     return {computation.name: here.times for computation, here in found.items()}
 
 
-def costs_by_place(module: Module, predictor: Predictor) -> Costs:
+def costs_by_place(module: Module, predictor: Predictor) -> KernelCosts:
     """The predicted kernels of a module by computation and instruction."""
     return {
         (

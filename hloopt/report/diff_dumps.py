@@ -12,15 +12,15 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.fusion_diff import (
-    Difference,
+    FusionDifference,
     compare,
     difference_json,
     figures,
     gates_json,
     show_gates,
 )
-from hloopt.report.gate import Verdict
-from hloopt.report.module_pairs import Given, match_modules
+from hloopt.report.gate import GateVerdict
+from hloopt.report.module_pairs import GivenModule, match_modules
 from hloopt.report.numbers import byte_size, seconds
 
 __all__ = ["DumpDifference", "compare_dumps", "dump_json", "show_dumps"]
@@ -30,9 +30,9 @@ __all__ = ["DumpDifference", "compare_dumps", "dump_json", "show_dumps"]
 class DumpDifference:
     """Pairs of modules with what differs, and the modules that only one side has."""
 
-    pairs: tuple[tuple[Given, Given, Difference], ...]
-    before: tuple[Given, ...]
-    after: tuple[Given, ...]
+    pairs: tuple[tuple[GivenModule, GivenModule, FusionDifference], ...]
+    before: tuple[GivenModule, ...]
+    after: tuple[GivenModule, ...]
 
     @property
     def equal(self) -> bool:
@@ -52,7 +52,7 @@ class DumpDifference:
 
 
 def compare_dumps(
-    before: Sequence[Given], after: Sequence[Given], predictor: Predictor | None = None
+    before: Sequence[GivenModule], after: Sequence[GivenModule], predictor: Predictor | None = None
 ) -> DumpDifference:
     """The modules of two dumps, each with its partner."""
     pairs, left, right = match_modules(before, after)
@@ -63,7 +63,7 @@ def compare_dumps(
     )
 
 
-def dump_json(found: DumpDifference, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def dump_json(found: DumpDifference, verdicts: Sequence[GateVerdict]) -> dict[str, Any]:
     """All pairs as JSON values."""
     return {
         "equal": found.equal,
@@ -82,7 +82,7 @@ def dump_json(found: DumpDifference, verdicts: Sequence[Verdict]) -> dict[str, A
     }
 
 
-def show_dumps(found: DumpDifference, verdicts: Sequence[Verdict], console: Console) -> None:
+def show_dumps(found: DumpDifference, verdicts: Sequence[GateVerdict], console: Console) -> None:
     """A row for each pair of modules, and those without a partner."""
     timed = "time" in found.sums[0]
     columns = ("kernels", "launches", "bytes", *(("time",) if timed else ()))
@@ -104,7 +104,7 @@ def show_dumps(found: DumpDifference, verdicts: Sequence[Verdict], console: Cons
     show_gates(verdicts, console)
 
 
-def _words(difference: Difference) -> str:
+def _words(difference: FusionDifference) -> str:
     if difference.equal:
         return "equal"
     only = sum(one.what == "instruction" for one in difference.named)

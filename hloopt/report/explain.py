@@ -15,9 +15,9 @@ from hloopt.kernels.kernel import Verdict
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.candidate import Candidate
-from hloopt.kernels.selection.wish import tile_text
+from hloopt.kernels.selection.requests import tile_text
 from hloopt.report.console import table
-from hloopt.report.cost import Costs, KernelCost
+from hloopt.report.cost import KernelCost, KernelCosts
 from hloopt.report.kernels import choice_json, estimate_json, launch_text
 from hloopt.report.numbers import amount, byte_size, seconds
 
@@ -171,7 +171,7 @@ def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
                 yield f"kernel-selection{{{name}=...}}, now {getattr(limits, name)}, would change it"
 
 
-def summary(choices: Sequence[Choice], costs: Costs) -> list[dict[str, Any]]:
+def summary(choices: Sequence[Choice], costs: KernelCosts) -> list[dict[str, Any]]:
     """How many instructions each kernel runs, and why, as JSON values; the most frequent first.
 
     ``seconds`` are predicted, of all launches.
@@ -205,7 +205,7 @@ def _refusals(choice: Choice) -> str:
     return "; ".join(reason for reason, _ in reasons.most_common(3)) or "there is no kernel"
 
 
-def show_summary(choices: Sequence[Choice], costs: Costs, console: Console) -> None:
+def show_summary(choices: Sequence[Choice], costs: KernelCosts, console: Console) -> None:
     """A row for each opcode, kernel and reason."""
     made = table(
         *("opcode", "kernel", "because", "first", "count", "predicted"),

@@ -20,13 +20,13 @@ from hloopt.ops.traits import PLUMBING
 from hloopt.report.console import table
 from hloopt.report.cost import KernelCost, Totals, kernel_costs, totals
 from hloopt.report.differences import differences_json, show_differences
-from hloopt.report.gate import Verdict
+from hloopt.report.gate import GateVerdict
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.spelling import first_of
 
 __all__ = [
-    "Difference",
+    "FusionDifference",
     "compare",
     "difference_json",
     "figures",
@@ -52,7 +52,7 @@ _STATUS: tuple[Status, ...] = (
 
 
 @dataclass(frozen=True)
-class Difference:
+class FusionDifference:
     """Two modules side by side: ``before`` and ``after`` are lists of the kernels with their costs.
 
     equal   whether the modules are the same but for names, metadata and order
@@ -80,7 +80,7 @@ class Difference:
         }
 
 
-def compare(before: Module, after: Module, predictor: Predictor | None = None) -> Difference:
+def compare(before: Module, after: Module, predictor: Predictor | None = None) -> FusionDifference:
     """Two modules, matched by structure."""
     rows = kernel_costs(before, predictor), kernel_costs(after, predictor)
     groups = match_kernels(
@@ -90,7 +90,7 @@ def compare(before: Module, after: Module, predictor: Predictor | None = None) -
         [row.instruction for row in rows[1]],
     )
     named = differences(before, after)
-    return Difference(
+    return FusionDifference(
         not named,
         rows[0],
         rows[1],
@@ -120,7 +120,7 @@ def figures(found: Totals) -> dict[str, float]:
     return rows
 
 
-def difference_json(found: Difference, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def difference_json(found: FusionDifference, verdicts: Sequence[GateVerdict]) -> dict[str, Any]:
     """The whole difference as JSON values."""
     costs = [{row.instruction: row for row in rows} for rows in (found.before, found.after)]
     return {
@@ -149,7 +149,7 @@ def difference_json(found: Difference, verdicts: Sequence[Verdict]) -> dict[str,
     }
 
 
-def gates_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+def gates_json(verdicts: Sequence[GateVerdict]) -> list[dict[str, Any]]:
     """Verdicts of gates as JSON values."""
     return [
         {
@@ -196,7 +196,11 @@ def _kernel_json(row: KernelCost) -> dict[str, Any]:
 
 
 def show_difference(
-    found: Difference, verdicts: Sequence[Verdict], console: Console, *, every: bool = False
+    found: FusionDifference,
+    verdicts: Sequence[GateVerdict],
+    console: Console,
+    *,
+    every: bool = False,
 ) -> None:
     """Print the figures, then the kernels that are not the same, of many those whose bytes change most.
 
@@ -235,14 +239,14 @@ def show_difference(
     show_gates(verdicts, console)
 
 
-def show_gates(verdicts: Sequence[Verdict], console: Console) -> None:
+def show_gates(verdicts: Sequence[GateVerdict], console: Console) -> None:
     """Print limits and figures of gates, if there are any."""
     if verdicts:
         console.print()
         console.print(_gates(verdicts))
 
 
-def _gates(verdicts: Sequence[Verdict]) -> Any:
+def _gates(verdicts: Sequence[GateVerdict]) -> Any:
     gates = table("gate", "before", "after", "limit", "")
     for verdict in verdicts:
         shape = _FORMATS[verdict.gate.figure]
@@ -252,7 +256,7 @@ def _gates(verdicts: Sequence[Verdict]) -> Any:
     return gates
 
 
-def _timed(found: Difference) -> tuple[str, ...]:
+def _timed(found: FusionDifference) -> tuple[str, ...]:
     return ("time",) if any(one.seconds is not None for one in found.totals) else ()
 
 
@@ -283,7 +287,7 @@ _FORMATS = {
 }
 
 
-def _summary(found: Difference) -> Any:
+def _summary(found: FusionDifference) -> Any:
     rows = table("", "before", "after", "change", "")
     first, second = found.totals
     lines: list[tuple[str, str, float, float]] = [
@@ -308,7 +312,7 @@ def _summary(found: Difference) -> Any:
     return rows
 
 
-def _show_opcodes(found: Difference, console: Console) -> None:
+def _show_opcodes(found: FusionDifference, console: Console) -> None:
     """One line: which opcodes there are more or fewer of, the largest differences first."""
     change = Counter(found.opcodes[1])
     change.subtract(found.opcodes[0])

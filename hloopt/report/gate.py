@@ -23,7 +23,7 @@ from hloopt.errors import UsageError
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.source import Source
 
-__all__ = ["FIGURES", "Gate", "Verdict", "parse_gates"]
+__all__ = ["FIGURES", "Gate", "GateVerdict", "parse_gates"]
 
 _COUNTS: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BYTES: Final = {
@@ -70,15 +70,15 @@ class Gate:
             return before + before * self.value
         return before + self.value if self.relative else self.value
 
-    def check(self, before: float, after: float) -> Verdict:
+    def check(self, before: float, after: float) -> GateVerdict:
         """Whether a figure that was ``before`` may be ``after``; equal is within the limit."""
         limit = self.limit(before)
         slack = 1e-9 * max(abs(limit), abs(after))  # percentages of integers are not exact
-        return Verdict(self, before, after, limit, after <= limit + slack)
+        return GateVerdict(self, before, after, limit, after <= limit + slack)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """What a gate says of two figures."""
 
     gate: Gate

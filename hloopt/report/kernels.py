@@ -14,10 +14,10 @@ from rich.text import Text
 from hloopt.kernels.estimate import Estimate
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.selection import Choice
-from hloopt.kernels.selection.wish import tile_text
-from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Step, Tile
+from hloopt.kernels.selection.requests import tile_text
+from hloopt.kernels.spec import Copy, Fill, KernelPart, KernelSpec, Launch, Tile
 from hloopt.report.console import table
-from hloopt.report.cost import Costs, KernelCost
+from hloopt.report.cost import KernelCost, KernelCosts
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.report.prediction import sum_word, trip_notes
 from hloopt.rewrite.source_lines import lines_text
@@ -98,7 +98,7 @@ def _spec_json(spec: KernelSpec) -> dict[str, Any]:
     }
 
 
-def _step_json(step: Step) -> dict[str, Any]:
+def _step_json(step: KernelPart) -> dict[str, Any]:
     if isinstance(step, Launch):
         return {"launch": step.function, "grid": list(step.grid), "block": list(step.block)}
     if isinstance(step, Copy):
@@ -110,7 +110,7 @@ def _step_json(step: Step) -> dict[str, Any]:
 
 def show_choices(
     choices: Sequence[Choice],
-    costs: Costs,
+    costs: KernelCosts,
     model: str,
     console: Console,
     functions: Mapping[tuple[str, str], Functions] | None = None,
@@ -136,7 +136,7 @@ def _width(made: Table, console: Console) -> int:
 
 def _choice_table(
     choices: Sequence[Choice],
-    costs: Costs,
+    costs: KernelCosts,
     functions: Mapping[tuple[str, str], Functions] | None,
     breakable: bool = False,
 ) -> Table:
@@ -197,7 +197,7 @@ def _registers(functions: Functions) -> str:
     return told + (f", {spills} B spilled" if spills else "")
 
 
-def _total(choices: Sequence[Choice], costs: Costs, model: str) -> str:
+def _total(choices: Sequence[Choice], costs: KernelCosts, model: str) -> str:
     """``3 kernels, 12 KiB, 1.2 k flops, 3.1 us predicted by xla-2026``: launches in loops counted."""
     able = [choice for choice in choices if choice.estimate is not None]
     rows = list(costs.values())
@@ -218,7 +218,7 @@ def launch_text(spec: KernelSpec) -> str:
     return " + ".join(_step_text(step) for step in spec.steps) or "nothing"
 
 
-def _step_text(step: Step) -> str:
+def _step_text(step: KernelPart) -> str:
     if isinstance(step, Launch):
         return f"{prod(step.grid)} x {prod(step.block)}"
     return "fill" if isinstance(step, Fill) else "copy"

@@ -13,11 +13,11 @@ from hloopt.ir import Module
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.types import without_layout
 
-__all__ = ["Given", "match_modules"]
+__all__ = ["GivenModule", "match_modules"]
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenModule:
     """A module and the file it was read from."""
 
     file: str
@@ -32,14 +32,14 @@ class Given:
 
 
 def match_modules(
-    before: Sequence[Given], after: Sequence[Given]
-) -> tuple[list[tuple[Given, Given]], list[Given], list[Given]]:
+    before: Sequence[GivenModule], after: Sequence[GivenModule]
+) -> tuple[list[tuple[GivenModule, GivenModule]], list[GivenModule], list[GivenModule]]:
     """Pairs in the order of ``before``, and what is left of either side.
 
     First what is one module of one dump, then modules that are equal, then those of the same name that also
     have the same ops of the program, or shapes, or nothing else; in the end those that have the same ops.
     """
-    pairs: dict[int, tuple[Given, Given]] = {}
+    pairs: dict[int, tuple[GivenModule, GivenModule]] = {}
     left, right = dict(enumerate(before)), dict(enumerate(after))
     for key in _KEYS:
         waiting: dict[Hashable, deque[int]] = defaultdict(deque)
@@ -53,30 +53,30 @@ def match_modules(
     return [pairs[number] for number in sorted(pairs)], [*left.values()], [*right.values()]
 
 
-def _label(one: Given) -> Hashable:
+def _label(one: GivenModule) -> Hashable:
     return one.label
 
 
-def _fingerprint(one: Given) -> Hashable:
+def _fingerprint(one: GivenModule) -> Hashable:
     return fingerprint(one.module)
 
 
-def _name_and_ops(one: Given) -> Hashable:
+def _name_and_ops(one: GivenModule) -> Hashable:
     ops = _ops(one)
     return None if ops is None else (one.module.name, ops)
 
 
-def _name_and_shapes(one: Given) -> Hashable:
+def _name_and_shapes(one: GivenModule) -> Hashable:
     entry = one.module.entry
     shapes = (*entry.parameter_shapes, entry.result_shape)
     return one.module.name, tuple(str(without_layout(shape)) for shape in shapes)
 
 
-def _name(one: Given) -> Hashable:
+def _name(one: GivenModule) -> Hashable:
     return one.module.name
 
 
-def _ops(one: Given) -> Hashable:
+def _ops(one: GivenModule) -> Hashable:
     """The ops of the user's program that the module computes; None where its text names none."""
     names = {
         str(entry.metadata.fields["op_name"])
@@ -86,6 +86,6 @@ def _ops(one: Given) -> Hashable:
     return frozenset(names) or None
 
 
-_KEYS: Final[tuple[Callable[[Given], Hashable], ...]] = (
+_KEYS: Final[tuple[Callable[[GivenModule], Hashable], ...]] = (
     _label, _fingerprint, _name_and_ops, _name_and_shapes, _name, _ops,
 )  # fmt: skip

@@ -16,16 +16,16 @@ from rich.text import Text
 from hloopt.analysis.cost import instruction_cost
 from hloopt.dataclass import dataclass
 from hloopt.kernels.plan import (
-    Buffer,
     ConditionalStep,
     HostStep,
     KernelStep,
     Plan,
+    PlanBuffer,
     PlanStep,
     WhileStep,
     function_name,
 )
-from hloopt.kernels.selection.wish import tile_text
+from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Dim3, Fill, KernelSpec, Launch
 from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size
@@ -144,12 +144,12 @@ def _size(sizes: Dim3) -> str:
     return ",".join(map(str, kept))
 
 
-def _memory(operands: Iterable[Buffer], results: Iterable[Buffer]) -> str:
+def _memory(operands: Iterable[PlanBuffer], results: Iterable[PlanBuffer]) -> str:
     made, read = (" ".join(map(_place, buffers)) for buffers in (results, operands))
     return f"{made} = {read}" if read else made
 
 
-def _place(buffer: Buffer) -> str:
+def _place(buffer: PlanBuffer) -> str:
     if not buffer.byte_size:
         return "-"
     if buffer.allocation.kind == "arena":

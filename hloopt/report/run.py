@@ -13,13 +13,13 @@ from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.report.profile import profile_json, show_profile
-from hloopt.runtime.comparison import Comparison
+from hloopt.runtime.comparison import OutputComparison
 from hloopt.runtime.timing import Timing
 
 if TYPE_CHECKING:
     from hloopt.backends.cuda.profile import Profile
 
-__all__ = ["Row", "RunReport"]
+__all__ = ["RunReport", "RunRow"]
 
 _TIMES = ("kernels", "launches", "time", "least", "speed-up", "memory", "liveness")
 _ERRORS = ("against", "verdict", "of allowed", "max abs", "max rel", "max ULP", "where")
@@ -37,7 +37,7 @@ _OPTIONAL = ("max ULP", "max rel", "launches", "liveness", "of allowed", "agains
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """One way of running the module; ``comparisons`` are of its results against ``against``.
 
     Those of participant 0 come first, then those of participant 1, as many of each.  ``written`` are
@@ -50,8 +50,8 @@ class Row:
     launches: int | None = None
     timing: Timing | None = None
     against: str = ""
-    comparisons: tuple[Comparison, ...] = ()
-    written: tuple[tuple[str, Comparison], ...] = ()
+    comparisons: tuple[OutputComparison, ...] = ()
+    written: tuple[tuple[str, OutputComparison], ...] = ()
     memory: int | None = None
     alive: int | None = None
 
@@ -73,7 +73,7 @@ class RunReport:
     precision: str
     inputs: str
     baseline: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[RunRow] = field(default_factory=list)
     pipeline: str = ""
     replicas: int = 1
     partitions: int = 1
@@ -119,7 +119,7 @@ class RunReport:
         """The results of programs that have elements, and no finite number among those they should have."""
         return list(dict.fromkeys(name for name, entry in self._programs() if _says_nothing(entry)))
 
-    def _programs(self) -> list[tuple[str, Comparison]]:
+    def _programs(self) -> list[tuple[str, OutputComparison]]:
         """What was compared of every row but the interpreter's."""
         rows = [row for row in self.rows if row.name != "interpreter"]
         return [pair for row in rows for pair in self.compared(row)]
@@ -195,7 +195,7 @@ class RunReport:
         what += f": worst error {share:.2g} of {allowed}" if share else ": equal"
         return f"{what}; nothing verified: {shown}" if shown else what
 
-    def _times(self, row: Row) -> list[str]:
+    def _times(self, row: RunRow) -> list[str]:
         cells = [_count(row.kernels), _count(row.launches)]
         if row.timing is None:
             return [*cells, "", "", "", "", ""]
@@ -227,21 +227,21 @@ class RunReport:
             **({"profile": profile_json(self.profile)} if self.profile is not None else {}),
         }
 
-    def _output(self, row: Row, number: int) -> tuple[int, int]:
+    def _output(self, row: RunRow, number: int) -> tuple[int, int]:
         """The participant and the output that a row's comparison is of."""
         return divmod(number, max(1, len(row.comparisons) // self.participants))
 
-    def place(self, row: Row, number: int) -> str:
+    def place(self, row: RunRow, number: int) -> str:
         """``out_0``; of several participants ``out_0.3``, as in files of expected results."""
         participant, output = self._output(row, number)
         return f"out_{output}.{participant}" if self.participants > 1 else f"out_{output}"
 
-    def compared(self, row: Row) -> list[tuple[str, Comparison]]:
+    def compared(self, row: RunRow) -> list[tuple[str, OutputComparison]]:
         """All comparisons of a row, each with the name of its array."""
         results = [(self.place(row, at), entry) for at, entry in enumerate(row.comparisons)]
         return [*results, *row.written]
 
-    def _errors(self, row: Row) -> list[str]:
+    def _errors(self, row: RunRow) -> list[str]:
         compared = self.compared(row)
         if not compared:
             return [""] * len(_ERRORS)
@@ -258,7 +258,7 @@ class RunReport:
             f"{name}[{place}]" if worst.share else "",
         ]
 
-    def _row_json(self, row: Row) -> dict[str, Any]:
+    def _row_json(self, row: RunRow) -> dict[str, Any]:
         return {
             "name": row.name,
             "kernels": row.kernels,
@@ -281,11 +281,11 @@ class RunReport:
         }
 
 
-def _says_nothing(entry: Comparison) -> bool:
+def _says_nothing(entry: OutputComparison) -> bool:
     return bool(entry.elements) and entry.verdict == "nothing verified"
 
 
-def _comparison_json(entry: Comparison) -> dict[str, Any]:
+def _comparison_json(entry: OutputComparison) -> dict[str, Any]:
     return {
         key: value if not isinstance(value, float) or isfinite(value) else str(value)
         for key, value in {
@@ -296,7 +296,7 @@ def _comparison_json(entry: Comparison) -> dict[str, Any]:
     }
 
 
-def difference(row: Row, output: str, entry: Comparison) -> str:
+def difference(row: RunRow, output: str, entry: OutputComparison) -> str:
     """A sentence about one output that does not pass; participants' are called ``out_0.3``."""
     return f"{row.name}: {output} against {row.against}: {entry.reason}"
 

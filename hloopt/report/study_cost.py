@@ -10,7 +10,7 @@ from hloopt.cost_models.loop_time import LoopTime
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.ir import Module
 from hloopt.report.cost import KernelCost, totals
-from hloopt.study.cells import Counts, Parts, Predicted
+from hloopt.study.cells import Counts, Predicted, TimeParts
 
 __all__ = ["counts_of", "predicted"]
 
@@ -47,12 +47,12 @@ def predicted(rows: Sequence[KernelCost], predictor: Predictor) -> Predicted:
         target.name,
         predictor.model.name,
         target.calibrated,
-        Parts(launch, memory, compute, latency),
+        TimeParts(launch, memory, compute, latency),
         loops,
     )
 
 
-def _parts(found: Prediction, launch_seconds: float) -> Parts:
+def _parts(found: Prediction, launch_seconds: float) -> TimeParts:
     """One launch: the longer one of memory and arithmetic whole, of the other what it does not hide."""
     launch = min(launch_seconds, found.seconds)
     left = found.seconds - launch
@@ -63,11 +63,11 @@ def _parts(found: Prediction, launch_seconds: float) -> Parts:
     if latency < _ROUNDING * found.seconds:
         latency = 0.0
     if traffic >= found.compute_seconds:
-        return Parts(launch, longer, shorter, latency)
-    return Parts(launch, shorter, longer, latency)
+        return TimeParts(launch, longer, shorter, latency)
+    return TimeParts(launch, shorter, longer, latency)
 
 
-def _loop_parts(time: LoopTime, seconds: float) -> Parts:
+def _loop_parts(time: LoopTime, seconds: float) -> TimeParts:
     """A whole loop in one kernel, of the seconds a model gives it.
 
     A trip that waits for memory is memory's; of one that waits for its own results, what the device computes in
@@ -83,4 +83,4 @@ def _loop_parts(time: LoopTime, seconds: float) -> Parts:
         compute = runs * time.issue_ns
         latency = whole - launch - memory - compute
     scale = seconds / whole if whole else 0.0
-    return Parts(launch * scale, memory * scale, compute * scale, max(0.0, latency) * scale)
+    return TimeParts(launch * scale, memory * scale, compute * scale, max(0.0, latency) * scale)

@@ -10,7 +10,7 @@ from typing import Final
 from hloopt.report.numbers import seconds
 from hloopt.report.study import Device, Study, launch_text, result_text, time_text
 from hloopt.report.study_table import bought_text, notes, over_text
-from hloopt.study.cells import Cell, Parts
+from hloopt.study.cells import Cell, TimeParts
 from hloopt.study.plan import ModuleRow, Strategy
 
 __all__ = ["study_page"]
@@ -193,7 +193,7 @@ def _spoken(cell: Cell) -> str:
     """What a bar shows, in words."""
     if cell.predicted is None or not cell.predicted.seconds:
         return time_text(cell)
-    parts: Parts = cell.predicted.parts
+    parts: TimeParts = cell.predicted.parts
     shares = [
         f"{getattr(parts, name) / parts.seconds:.0%} {told}"
         for name, told in _PARTS
@@ -263,7 +263,7 @@ def _figures_table(
 def _strategies(strategies: Iterable[Strategy]) -> str:
     rows = [
         f'<tr><th scope="row">{escape(one.name)}</th><td>'
-        f"<code>{escape(one.text or 'no passes')}</code>{_wishes(one)}</td></tr>"
+        f"<code>{escape(one.text or 'no passes')}</code>{_requests(one)}</td></tr>"
         for one in strategies
     ]
     return "<h2>Strategies</h2>\n" + _table(
@@ -271,14 +271,14 @@ def _strategies(strategies: Iterable[Strategy]) -> str:
     )
 
 
-def _wishes(one: Strategy) -> str:
-    wishes = [f"--kernel {text}" for text in one.selection.kernel]
+def _requests(one: Strategy) -> str:
+    requests = [f"--kernel {text}" for text in one.selection.kernel]
     if one.selection.selector != type(one.selection).selector:
-        wishes.append(f"kernel-selection{{selector={one.selection.selector}}}")
+        requests.append(f"kernel-selection{{selector={one.selection.selector}}}")
     if one.lock is not None:
-        wishes.append(f"--lock {one.lock.name}")
-    wishes += [f"--fusion-rule {text}" for text in one.rules]
-    return "".join(f"<br><code>{escape(text)}</code>" for text in wishes)
+        requests.append(f"--lock {one.lock.name}")
+    requests += [f"--fusion-rule {text}" for text in one.rules]
+    return "".join(f"<br><code>{escape(text)}</code>" for text in requests)
 
 
 def _notes(study: Study) -> str:

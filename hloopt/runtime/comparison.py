@@ -13,8 +13,8 @@ from hloopt.types import Array, DType, dtype, of_numpy
 
 __all__ = [
     "MARGINS",
-    "Comparison",
-    "Verdict",
+    "OutputComparison",
+    "ResultVerdict",
     "compared",
     "not_finite",
     "ulp_distance",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-Verdict: TypeAlias = Literal[
+ResultVerdict: TypeAlias = Literal[
     "equal", "within tolerance", "differ", "nothing verified", "not verified"
 ]
 
@@ -48,7 +48,7 @@ _PLAIN: Final = 2.0**13
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OutputComparison:
     """How one output differs.
 
     ``absolute`` and ``relative`` (to the wanted value) are the largest errors over elements of which both are
@@ -80,7 +80,7 @@ class Comparison:
         return not self.mismatches and not self.problem
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ResultVerdict:
         """In a word."""
         if not self.passed:
             return "not verified" if self.undecided else "differ"
@@ -113,14 +113,14 @@ class Comparison:
         return f"off by up to {self.share:.3g} times what rounding allows"
 
 
-def unlike(kind: DType, size: int, problem: str) -> Comparison:
+def unlike(kind: DType, size: int, problem: str) -> OutputComparison:
     """The comparison with what cannot be compared."""
-    return Comparison(kind.name, size, size, inf, inf, problem=problem, share=inf)
+    return OutputComparison(kind.name, size, size, inf, inf, problem=problem, share=inf)
 
 
 def compared(
     got: Array, want: Array, given: tuple[float, float] | None, spread: Array | None
-) -> Comparison:
+) -> OutputComparison:
     """Compare two arrays of one storage type.
 
     ``given`` are a user's ``rtol`` and ``atol``; ``spread`` is how far each element (flat) moves by rounding.
@@ -133,14 +133,14 @@ def compared(
     rtol, atol = given or (None, None)
     if np.array_equal(_bits(left), _bits(right)):
         finite = want.size - not_finite(want)
-        return Comparison(kind.name, want.size, 0, rtol=rtol, atol=atol, finite=finite)
+        return OutputComparison(kind.name, want.size, 0, rtol=rtol, atol=atol, finite=finite)
     found = _Found(kind, given)
     with np.errstate(all="ignore"):
         for start in range(0, right.size, _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             more = None if spread is None else spread[part]
             found.add(left[part], right[part], more, start)
-    return Comparison(
+    return OutputComparison(
         kind.name,
         want.size,
         found.mismatches,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from hloopt.dataclass import dataclass
-from hloopt.kernels.spec import Dim3, Role
+from hloopt.kernels.spec import ArgumentRole, Dim3
 from hloopt.types import Array
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class PointerArgument:
     """A pointer and what the function does with it (``kernels.spec.Argument``)."""
 
     pointer: Pointer
-    role: Role
+    role: ArgumentRole
     partial: bool = False
 
 

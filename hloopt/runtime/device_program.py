@@ -18,23 +18,23 @@ from hloopt.interpret.values import parameter_values
 from hloopt.ir import Module
 from hloopt.kernels.plan import (
     Allocation,
-    Buffer,
     ConditionalStep,
     HostStep,
     KernelStep,
     Move,
     Plan,
+    PlanBuffer,
     PlanStep,
     WhileStep,
     function_name,
     walk_steps,
 )
-from hloopt.kernels.spec import Copy, Fill, Launch, Place
+from hloopt.kernels.spec import Copy, Fill, Launch, LeafPlace
 from hloopt.runtime import library_numpy
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
 from hloopt.runtime.device import Device, Pointer, PointerArgument
 from hloopt.runtime.planned_program import PlannedProgram
-from hloopt.runtime.segments import Part, Segment, grouped
+from hloopt.runtime.segments import PlanPart, PlanSegment, grouped
 from hloopt.types import Array, Literal
 
 __all__ = ["DeviceProgram", "descriptions"]
@@ -77,7 +77,7 @@ class DeviceProgram(PlannedProgram):
         super().__init__(module, plan)
         self.device = device
         self.progress = Progress()
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[PlanPart]] = {}
         self._calls: dict[int, tuple[Callable[[], None], ...]] = {}
         self._captures = all(
             hasattr(device, name) for name in ("begin_capture", "end_capture", "replay")
@@ -140,21 +140,21 @@ class DeviceProgram(PlannedProgram):
             if prepare is not None and isinstance(step, KernelStep) and step.spec.library:
                 prepare(step.spec.library, step.instruction)
 
-    def _upload(self, buffer: Buffer, array: Array) -> None:
+    def _upload(self, buffer: PlanBuffer, array: Array) -> None:
         if buffer.byte_size:
             self.device.upload(self._pointer(buffer), bytes_of_array(array, buffer.shape))
 
-    def _download(self, buffer: Buffer) -> Array:
+    def _download(self, buffer: PlanBuffer) -> Array:
         if not buffer.byte_size:
             return empty(buffer.shape)
         return array_of_bytes(self.device.download(self._pointer(buffer)), buffer.shape)
 
-    def _pointer(self, buffer: Buffer) -> Pointer:
+    def _pointer(self, buffer: PlanBuffer) -> Pointer:
         return Pointer(self._numbers.get(buffer.allocation, -1), buffer.offset, buffer.byte_size)
 
     # ---- steps --------------------------------------------------------------------------------------
 
-    def _split(self, steps: tuple[PlanStep, ...]) -> list[Part]:
+    def _split(self, steps: tuple[PlanStep, ...]) -> list[PlanPart]:
         """Steps with those in a row that can be captured put together; remembered by the tuple."""
         known = self._parts.get(id(steps))
         if known is None:
@@ -170,8 +170,8 @@ class DeviceProgram(PlannedProgram):
         for part in self._split(steps):
             self._walk(part)
 
-    def _walk(self, part: Part) -> None:
-        if isinstance(part, Segment):
+    def _walk(self, part: PlanPart) -> None:
+        if isinstance(part, PlanSegment):
             self._play(part)
         elif isinstance(part, KernelStep):
             self._kernel(part)
@@ -182,7 +182,7 @@ class DeviceProgram(PlannedProgram):
         else:
             self._select(part)
 
-    def _play(self, segment: Segment) -> None:
+    def _play(self, segment: PlanSegment) -> None:
         """Run a row; captured when it runs for the second time, played from then on.
 
         The first time loads what is loaded when it is first needed, which a capture may not: code of kernels
@@ -200,7 +200,7 @@ class DeviceProgram(PlannedProgram):
             segment.graph = device.end_capture()  # type: ignore[attr-defined]
         device.replay(segment.graph)  # type: ignore[attr-defined]
 
-    def _enqueue_all(self, segment: Segment) -> None:
+    def _enqueue_all(self, segment: PlanSegment) -> None:
         for step in segment.unrolled():
             self._enqueue(step)
 
@@ -278,7 +278,7 @@ class DeviceProgram(PlannedProgram):
     def _moved(self, move: Move) -> Callable[[], None]:
         return partial(self.device.copy, self._pointer(move.target), self._pointer(move.source))
 
-    def _at(self, step: KernelStep, place: Place) -> Pointer:
+    def _at(self, step: KernelStep, place: LeafPlace) -> Pointer:
         buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
         return self._pointer(buffers[place.kind][place.number])
 
@@ -311,7 +311,7 @@ class DeviceProgram(PlannedProgram):
             self._upload(buffer, array)
 
 
-def _arrays(buffers: Sequence[Buffer]) -> list[Buffer]:
+def _arrays(buffers: Sequence[PlanBuffer]) -> list[PlanBuffer]:
     """The buffers of a flat list that are no tokens."""
     return [buffer for buffer in buffers if buffer.shape.dtype.is_array]
 

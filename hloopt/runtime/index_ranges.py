@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import REARRANGING, op_table
-from hloopt.runtime.origins import Place, by_table, entry_places
+from hloopt.runtime.origins import ArrayPlace, by_table, entry_places
 from hloopt.types import GatherDims, ScatterDims
 
 __all__ = ["index_ranges"]
@@ -44,13 +44,13 @@ _TRANSPARENT: Mapping[str, tuple[int, ...]] = op_table(
 _SAME_NUMBERS = REARRANGING - {"reverse", "slice"} | {"convert"}
 
 
-def index_ranges(module: Module) -> dict[Place, int]:
+def index_ranges(module: Module) -> dict[ArrayPlace, int]:
     """Exclusive upper bounds of the entry's parameters that are used as indices.
 
     The key is a parameter and the position of the array in its shape, empty for an array.
     """
-    found: dict[Place, int] = {}
-    seen: set[Place] = set()
+    found: dict[ArrayPlace, int] = {}
+    seen: set[ArrayPlace] = set()
     through = by_table(_TRANSPARENT)
     # The smallest limit goes first: whatever it reaches needs no other.
     for operand, limit in sorted(_all_indices(module), key=lambda pair: pair[1]):

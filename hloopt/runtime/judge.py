@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from hloopt.errors import EvaluationError
-from hloopt.runtime.comparison import Comparison, compared, unlike, widen
+from hloopt.runtime.comparison import OutputComparison, compared, unlike, widen
 from hloopt.types import Array, of_numpy
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hloopt.interpret.progress import Progress
     from hloopt.ir import Module
 
-__all__ = ["Comparison", "Judge", "compare", "compare_all", "judged", "named"]
+__all__ = ["Judge", "OutputComparison", "compare", "compare_all", "judged", "named"]
 
 Results: TypeAlias = "Mapping[Hashable, Array]"
 """Arrays by what they are called: ``(participant, output)``, or the name of what the host was sent."""
@@ -115,7 +115,7 @@ class Judge:
         first = named(results, written or {})
         return Judge(first, sample, rtol=rtol, atol=atol)
 
-    def compare(self, key: Hashable, got: Array, want: Array) -> Comparison:
+    def compare(self, key: Hashable, got: Array, want: Array) -> OutputComparison:
         """Compare one result, which is called ``key``."""
         found = compared(got, want, self._given, None)
         if found.passed or self._given is not None or found.problem or self._sample is None:
@@ -132,7 +132,7 @@ class Judge:
                 break
         return found
 
-    def _is_plain(self, found: Comparison) -> bool:
+    def _is_plain(self, found: OutputComparison) -> bool:
         """Whether more evaluations would change nothing: none has moved anything, or much is far off.
 
         A few elements may be far off where rounding seldom decides what they are.
@@ -143,7 +143,7 @@ class Judge:
 
     def compare_all(
         self, got: Sequence[Sequence[Array]], want: Sequence[Sequence[Array]]
-    ) -> list[Comparison]:
+    ) -> list[OutputComparison]:
         """Compare the results of all participants, which must be as many."""
         return [
             self.compare((number, output), one, other)
@@ -153,7 +153,7 @@ class Judge:
 
     def compare_named(
         self, got: Mapping[str, Array], want: Mapping[str, Array]
-    ) -> list[tuple[str, Comparison]]:
+    ) -> list[tuple[str, OutputComparison]]:
         """Compare arrays of the same name; one that only one side has is a problem."""
         found = []
         for name in [*want, *(name for name in got if name not in want)]:
@@ -190,7 +190,7 @@ def named(results: Sequence[Sequence[Array]], written: Mapping[str, Array]) -> R
 
 def compare(
     got: Array, want: Array, *, rtol: float | None = None, atol: float | None = None
-) -> Comparison:
+) -> OutputComparison:
     """Compare two arrays of which nothing more is known: by each element's own magnitude."""
     return Judge(rtol=rtol, atol=atol).compare(None, got, want)
 
@@ -201,13 +201,13 @@ def compare_all(
     *,
     rtol: float | None = None,
     atol: float | None = None,
-) -> list[Comparison]:
+) -> list[OutputComparison]:
     """As ``compare``, of two lists, which must have the same length."""
     return Judge(rtol=rtol, atol=atol).compare_all([got], [want])
 
 
 def judged(
     module: Module, inputs: Sequence[Array], got: Sequence[Array], want: Sequence[Array]
-) -> list[Comparison]:
+) -> list[OutputComparison]:
     """Compare with what the evaluation of a module on these inputs gave."""
     return Judge.of(module, [inputs], [want]).compare_all([got], [want])

@@ -12,7 +12,7 @@ from hloopt.ops.traits import CONTROL_FLOW, DEVICE_NUMBERS, FREE
 
 __all__ = ["computation_kernels", "is_kernel", "module_kernels"]
 
-_NO_WORK = FREE | CONTROL_FLOW | DEVICE_NUMBERS | {"get-dimension-size"}
+_ZERO_COST = FREE | CONTROL_FLOW | DEVICE_NUMBERS | {"get-dimension-size"}
 
 
 def is_kernel(instruction: Instruction) -> bool:
@@ -20,7 +20,7 @@ def is_kernel(instruction: Instruction) -> bool:
 
     A reshape between row-major layouts and a bitcast are other names for the same bytes.
     """
-    return instruction.opcode not in _NO_WORK and not moves_nothing(instruction)
+    return instruction.opcode not in _ZERO_COST and not moves_nothing(instruction)
 
 
 def computation_kernels(computation: Computation) -> int:

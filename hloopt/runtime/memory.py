@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["Memory", "memory_limit", "peak_memory"]
+__all__ = ["MemoryGrowth", "memory_limit", "peak_memory"]
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -25,19 +25,19 @@ _GROUP_FILES = Path("/sys/fs/cgroup")
 
 
 @dataclass(slots=True)
-class Memory:
+class MemoryGrowth:
     """``peak`` is the bytes by which resident memory grew at most; None where the system does not tell."""
 
     peak: int | None = None
 
 
 @contextmanager
-def peak_memory() -> Iterator[Memory]:
+def peak_memory() -> Iterator[MemoryGrowth]:
     """The peak of the memory that what is done inside takes beside what is there before.
 
     It belongs to the whole process: other threads count too.  Arrays that are never written take none.
     """
-    memory = Memory()
+    memory = MemoryGrowth()
     _give_back()
     before = _resident("VmRSS") if _reset_peak() else None
     try:

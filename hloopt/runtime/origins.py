@@ -14,9 +14,9 @@ from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import op_table
 
-__all__ = ["MOVES", "Place", "Through", "by_table", "entry_places", "moved_from"]
+__all__ = ["MOVES", "ArrayPlace", "Through", "by_table", "entry_places", "moved_from"]
 
-Place: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
+ArrayPlace: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
 """An instruction and the position of an array in its shape, empty for an array."""
 
 Through: TypeAlias = "Callable[[Instruction], Sequence[Instruction] | None]"
@@ -66,8 +66,8 @@ def by_table(table: Mapping[str, tuple[int, ...]]) -> Through:
 
 
 def entry_places(
-    module: Module, starts: Iterable[Place], through: Through, seen: set[Place]
-) -> Iterator[Place]:
+    module: Module, starts: Iterable[ArrayPlace], through: Through, seen: set[ArrayPlace]
+) -> Iterator[ArrayPlace]:
     """The arrays of the entry's parameters that a way back from ``starts`` ends in.
 
     Places in ``seen`` are passed over, those met are added to it.
@@ -84,15 +84,15 @@ def entry_places(
             pending.extend(_sources(place, through) or ())
 
 
-def moved_from(module: Module, start: Instruction) -> list[Place]:
+def moved_from(module: Module, start: Instruction) -> list[ArrayPlace]:
     """The arrays of the entry's parameters whose elements an array consists of.
 
     Empty where some of its elements are computed, or come from very far away.
     """
-    found: list[Place] = []
+    found: list[ArrayPlace] = []
     through = by_table(MOVES)
-    seen: set[Place] = set()
-    pending: list[Place] = [(start, ())]
+    seen: set[ArrayPlace] = set()
+    pending: list[ArrayPlace] = [(start, ())]
     while pending:
         place = pending.pop()
         if place in seen:
@@ -108,11 +108,11 @@ def moved_from(module: Module, start: Instruction) -> list[Place]:
     return found
 
 
-def _is_entry_parameter(place: Place, module: Module) -> bool:
+def _is_entry_parameter(place: ArrayPlace, module: Module) -> bool:
     return place[0].opcode == "parameter" and place[0].computation is module.entry
 
 
-def _sources(place: Place, through: Through) -> list[Place] | None:
+def _sources(place: ArrayPlace, through: Through) -> list[ArrayPlace] | None:
     """One step back; None where the way ends."""
     instruction, index = place
     opcode, operands = instruction.opcode, instruction.operands
@@ -144,7 +144,7 @@ def _called_roots(caller: Instruction) -> list[Instruction]:
     return [caller.attributes["calls" if caller.opcode == "fusion" else "to_apply"].root]
 
 
-def _arguments(parameter: Instruction, index: tuple[int, ...]) -> Iterator[Place]:
+def _arguments(parameter: Instruction, index: tuple[int, ...]) -> Iterator[ArrayPlace]:
     """What callers give for a parameter."""
     computation = parameter.computation
     assert computation is not None

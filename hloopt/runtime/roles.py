@@ -16,17 +16,17 @@ from hloopt.interpret.drawn import Role
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import ASSOCIATIVE, BITWISE, op_table
 from hloopt.runtime.index_ranges import index_ranges
-from hloopt.runtime.origins import MOVES, Place, Through, by_table, entry_places, moved_from
+from hloopt.runtime.origins import MOVES, ArrayPlace, Through, by_table, entry_places, moved_from
 from hloopt.types import ArrayShape, ConvDims, DotDims
 
 __all__ = ["roles"]
 
 
-def roles(module: Module) -> dict[Place, Role]:
+def roles(module: Module) -> dict[ArrayPlace, Role]:
     """The arrays of the entry's parameters of which the module asks anything."""
-    found: dict[Place, Role] = {}
+    found: dict[ArrayPlace, Role] = {}
 
-    def role(place: Place) -> Role:
+    def role(place: ArrayPlace) -> Role:
         return found.setdefault(place, Role())
 
     for place, limit in index_ranges(module).items():
@@ -44,7 +44,7 @@ def roles(module: Module) -> dict[Place, Role]:
     return found
 
 
-def _bounds(module: Module) -> dict[Place, int]:
+def _bounds(module: Module) -> dict[ArrayPlace, int]:
     """For what set-dimension-size sets as a size, the smallest bound of such a dimension."""
     sizes: list[tuple[int, Instruction]] = []
     for computation in module:
@@ -52,8 +52,8 @@ def _bounds(module: Module) -> dict[Place, int]:
             if instruction.opcode == "set-dimension-size":
                 (dimension,) = instruction.attributes["dimensions"]
                 sizes.append((instruction.array.dims[dimension], instruction.operands[1]))
-    bounds: dict[Place, int] = {}
-    seen: set[Place] = set()
+    bounds: dict[ArrayPlace, int] = {}
+    seen: set[ArrayPlace] = set()
     through = by_table(MOVES)
     # The smallest bound goes first: whatever it reaches needs no other.
     for bound, size in sorted(sizes, key=lambda pair: pair[0]):
@@ -64,7 +64,7 @@ def _bounds(module: Module) -> dict[Place, int]:
 
 def _asked(
     module: Module, operands: Callable[[Instruction], Iterable[Instruction]], through: Through
-) -> Iterator[Place]:
+) -> Iterator[ArrayPlace]:
     """What reaches these operands of any instruction."""
     starts = [
         (operand, ())
@@ -76,15 +76,15 @@ def _asked(
     return entry_places(module, starts, through, set())
 
 
-def _fans(module: Module) -> dict[Place, int]:
+def _fans(module: Module) -> dict[ArrayPlace, int]:
     """For each weight the most products that are summed into one element of a result.
 
     A product's weight is the operand that is made of parameters alone: of two such ones the right one, the
     kernel of a convolution.  What meets a weight there is data, and stays it: the gradient of a first
     layer's weights is a product of data as well.
     """
-    fans: dict[Place, int] = {}
-    data: set[Place] = set()
+    fans: dict[ArrayPlace, int] = {}
+    data: set[ArrayPlace] = set()
     for product in _products(module.entry):
         left, right = (moved_from(module, operand) for operand in product.operands[:2])
         weights, others = (right, left) if right else (left, right)

@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 from hloopt.kernels.plan import KernelStep, PlanStep, WhileStep
 
-__all__ = ["Part", "Segment", "grouped"]
+__all__ = ["PlanPart", "PlanSegment", "grouped"]
 
 # So many kernels of a loop at most are unrolled into a graph; longer ones are played trip by trip.
 _LONGEST_LOOP = 1024
 
 
-class Segment:
+class PlanSegment:
     """Steps in a row that ask the host nothing; ``kernels`` is how many kernels run in all.
 
     Loops whose count is known are among them, unrolled.  ``graph`` is the device's, once there is one;
@@ -31,10 +31,12 @@ class Segment:
         yield from _unrolled(self.steps)
 
 
-Part: TypeAlias = "Segment | PlanStep"
+PlanPart: TypeAlias = "PlanSegment | PlanStep"
 
 
-def grouped(steps: Sequence[PlanStep], may_capture: Callable[[KernelStep], bool]) -> Iterator[Part]:
+def grouped(
+    steps: Sequence[PlanStep], may_capture: Callable[[KernelStep], bool]
+) -> Iterator[PlanPart]:
     """The steps, those in a row that can be captured as one; a kernel alone is not worth a graph."""
     row: list[PlanStep] = []
     size = 0
@@ -65,9 +67,9 @@ def _kernels_in(step: PlanStep, may_capture: Callable[[KernelStep], bool]) -> in
     return step.trips * total
 
 
-def _close(row: list[PlanStep], kernels: int) -> Iterator[Part]:
+def _close(row: list[PlanStep], kernels: int) -> Iterator[PlanPart]:
     if kernels > 1:
-        yield Segment(row, kernels)
+        yield PlanSegment(row, kernels)
     else:
         yield from row
 

@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.runtime.timing import Timing
-from hloopt.study.devices import Way
+from hloopt.study.devices import DeviceUse
 
-__all__ = ["Cell", "Checked", "Counts", "Measured", "Parts", "Predicted", "Results"]
+__all__ = ["Cell", "CellResults", "Checked", "Counts", "Measured", "Predicted", "TimeParts"]
 
-Results: TypeAlias = Literal["equal", "within tolerance", "differ", "not verified"]
+CellResults: TypeAlias = Literal["equal", "within tolerance", "differ", "not verified"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Checked:
     share     the worst error as a part of what rounding allows, against the first they were compared with
     """
 
-    results: Results
+    results: CellResults
     device: str = ""
     against: tuple[str, ...] = ()
     problem: str = ""
@@ -52,7 +52,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TimeParts:
     """What predicted seconds are spent on; they add up to the whole.
 
     Of memory and arithmetic, which overlap, the longer counts whole and the shorter what sticks out.
@@ -80,7 +80,7 @@ class Predicted:
     target: str
     model: str
     calibrated: bool
-    parts: Parts
+    parts: TimeParts
     loops: int = 0
 
     @property
@@ -121,7 +121,7 @@ class Cell:
     module: str
     strategy: str
     device: str
-    way: Way
+    way: DeviceUse
     counts: Counts | None = None
     checked: Checked | None = None
     measured: Measured | None = None

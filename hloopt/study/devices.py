@@ -13,11 +13,11 @@ from hloopt.runtime.memory import memory_limit
 from hloopt.study.plan import MEASURED
 from hloopt.targets import find_target, names
 
-__all__ = ["EMULATOR", "Way", "check_name", "device_names", "machine", "way_of"]
+__all__ = ["EMULATOR", "DeviceUse", "check_name", "device_names", "machine", "way_of"]
 
 EMULATOR: Final = "emulator"
 
-Way: TypeAlias = Literal["measured", "verified", "predicted"]
+DeviceUse: TypeAlias = Literal["measured", "verified", "predicted"]
 
 _PROCESSORS = Path("/proc/cpuinfo")
 
@@ -27,7 +27,7 @@ def device_names() -> tuple[str, ...]:
     return (*MEASURED, EMULATOR, *names())
 
 
-def way_of(device: str) -> Way:
+def way_of(device: str) -> DeviceUse:
     """What a study finds out about a device."""
     if device in MEASURED:
         return "measured"

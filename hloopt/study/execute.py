@@ -16,14 +16,14 @@ from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.timing import measure
 from hloopt.study.cells import Checked, Measured
 from hloopt.study.devices import EMULATOR, machine
-from hloopt.study.reference import Reference, work
+from hloopt.study.reference import StudyReference, work
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
     from hloopt.runtime.program import Program
     from hloopt.runtime.timing import Timing
 
-__all__ = ["REPEAT", "Executed", "Limits", "execute", "gpu_target", "too_much"]
+__all__ = ["REPEAT", "Executed", "StudyLimits", "execute", "gpu_target", "too_much"]
 
 REPEAT: Final = 5
 GPU_REPEAT: Final = 20
@@ -32,7 +32,7 @@ _SECONDS: Final = 10.0  # unless somebody says how many runs there shall be
 
 
 @dataclass(frozen=True)
-class Limits:
+class StudyLimits:
     """How much work a cell may be.
 
     repeat         timed runs; None for five, or as many as begin within ten seconds; on a GPU twenty
@@ -67,8 +67,8 @@ def execute(
     module: Module,
     selection: KernelSelection,
     device: str,
-    wanted: Reference,
-    limits: Limits,
+    wanted: StudyReference,
+    limits: StudyLimits,
     *,
     timed: bool,
 ) -> Executed:
@@ -99,7 +99,7 @@ def execute(
             close()
 
 
-def too_much(module: Module, device: str, limits: Limits) -> str:
+def too_much(module: Module, device: str, limits: StudyLimits) -> str:
     """Why a module is too much for the emulator; empty where it is not, and for other devices."""
     if device != EMULATOR:
         return ""
@@ -110,7 +110,7 @@ def too_much(module: Module, device: str, limits: Limits) -> str:
 
 
 def _compiled(
-    module: Module, selection: KernelSelection, device: str, wanted: Reference, *, exact: bool
+    module: Module, selection: KernelSelection, device: str, wanted: StudyReference, *, exact: bool
 ) -> Program:
     replicas, partitions = wanted.counts
     options = NumpyOptions(replicas=replicas, partitions=partitions, exact=exact)
@@ -120,7 +120,7 @@ def _compiled(
 
 
 def _run(
-    program: Program, wanted: Reference, limits: Limits, *, timed: bool
+    program: Program, wanted: StudyReference, limits: StudyLimits, *, timed: bool
 ) -> tuple[list[list[Any]], Host, Timing]:
     host = wanted.host
     results: list[list[Any]] = []
@@ -136,7 +136,7 @@ def _run(
     return results, host, timing
 
 
-def _time_on_gpu(program: Program, wanted: Reference, limits: Limits) -> Timing:
+def _time_on_gpu(program: Program, wanted: StudyReference, limits: StudyLimits) -> Timing:
     """The program by the GPU's own clock, compiled for speed; inputs are there before each run."""
     from hloopt.backends.cuda import CudaDevice
     from hloopt.backends.cuda.timing import Stopwatch

@@ -12,12 +12,12 @@ from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import Pipeline
 from hloopt.rewrite.entries import aimed
 
-__all__ = ["MEASURED", "Kind", "ModuleRow", "Strategy", "StudyPlan"]
+__all__ = ["MEASURED", "ModuleRow", "Strategy", "StrategyKind", "StudyPlan"]
 
 MEASURED: Final = ("cpu", "native", "gpu", "xla-cpu")
 """Devices whose time is taken; on ``emulator`` results are verified, every other name is predicted."""
 
-Kind: TypeAlias = Literal["strategy", "ladder", "ablation"]
+StrategyKind: TypeAlias = Literal["strategy", "ladder", "ablation"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Strategy:
     label: str
     pipeline: Pipeline
     text: str
-    kind: Kind = "strategy"
+    kind: StrategyKind = "strategy"
     family: str = ""
     before: str = ""
     whole: str = ""

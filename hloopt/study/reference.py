@@ -27,9 +27,9 @@ from hloopt.types import ArrayShape, leaves
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
-    from hloopt.runtime.judge import Comparison
+    from hloopt.runtime.judge import OutputComparison
 
-__all__ = ["MOST_WORK", "Reference", "reference", "work"]
+__all__ = ["MOST_WORK", "StudyReference", "reference", "work"]
 
 MOST_WORK: Final = 40_000_000_000
 """Elements that the interpreter computes for a reference: half a minute at the 1.5e9 a second of loops."""
@@ -39,7 +39,7 @@ _INSTRUCTION: Final = 5_000
 
 
 @dataclass
-class Reference:
+class StudyReference:
     """Inputs of one module, and results to compare with.
 
     counts       participants: replicas and partitions
@@ -68,7 +68,7 @@ class Reference:
 
     def check(self, device: str, results: Sequence[Sequence[Any]], host: Host) -> Checked:
         """Compare what a device gave, and what it wrote to the host, with all there is."""
-        named: list[tuple[str, str, Comparison]] = []
+        named: list[tuple[str, str, OutputComparison]] = []
         against: list[str] = []
         judge = self.judge or Judge()
         given = Judge(rtol=self.rtol, atol=self.atol)
@@ -109,7 +109,7 @@ class Reference:
         )
 
 
-def _ulp(named: Sequence[tuple[str, str, Comparison]]) -> int:
+def _ulp(named: Sequence[tuple[str, str, OutputComparison]]) -> int:
     return max((entry.ulp for _, _, entry in named), default=0)
 
 
@@ -119,7 +119,7 @@ def reference(
     seed: int | None,
     most_work: int | None,
     snapshot: Any = None,
-) -> Reference:
+) -> StudyReference:
     """Inputs, and the results they give; without ``most_work`` nothing is to be compared.
 
     ``beside`` is an .npz or a folder with ``in_0``, ... and perhaps ``out_0``, ...; it counts unless there is a
@@ -139,7 +139,7 @@ def reference(
         recorded = [list(snapshot.results)] if snapshot.results else None
     else:
         inputs, origin = generate_all(module, seed or 0, *counts), f"seed {seed or 0}"
-    found = Reference(counts, inputs, origin, host, recorded=recorded)
+    found = StudyReference(counts, inputs, origin, host, recorded=recorded)
     if most_work is None:
         found.recorded, found.skipped = None, "not asked for"
         return found

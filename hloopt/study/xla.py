@@ -23,8 +23,8 @@ from hloopt.runtime.timing import Timing
 from hloopt.runtime.xla_form import make_for_xla
 from hloopt.study.cells import Checked, Measured
 from hloopt.study.devices import machine
-from hloopt.study.execute import REPEAT, Limits
-from hloopt.study.reference import Reference
+from hloopt.study.execute import REPEAT, StudyLimits
+from hloopt.study.reference import StudyReference
 from hloopt.types import Array, ArrayShape, leaves
 
 __all__ = ["VARIABLE", "execute_xla"]
@@ -35,7 +35,9 @@ _SECONDS: Final = 600.0
 """XLA compiles a module and runs it some times; longer than this it is given up."""
 
 
-def execute_xla(module: Module, wanted: Reference, limits: Limits) -> tuple[Checked, Measured]:
+def execute_xla(
+    module: Module, wanted: StudyReference, limits: StudyLimits
+) -> tuple[Checked, Measured]:
     """Compile and run by XLA's CPU compiler; results compared, times taken.
 
     Raises ``DeviceError`` where no Python with jaxlib is named, ``UnsupportedError`` for what XLA does not

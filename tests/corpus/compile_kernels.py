@@ -33,7 +33,7 @@ from hloopt.backends.nvrtc import (
     FLAGS,
     CompilationError,
     Compiled,
-    Flags,
+    CompilerFlags,
     compile_cuda,
     nvrtc_for,
 )
@@ -165,7 +165,7 @@ def too_long(sizes: Mapping[str, tuple[int, int]]) -> list[str]:
 
 
 def compiled(
-    program: Program, architectures: Iterable[str], flags: Flags, pool: ThreadPoolExecutor
+    program: Program, architectures: Iterable[str], flags: CompilerFlags, pool: ThreadPoolExecutor
 ) -> Row:
     """A program for each architecture."""
     row = Row(program.name, program.source, describe=program.describe, sizes=program.sizes)
@@ -231,7 +231,11 @@ def _frames(source: str) -> dict[str, int]:
 
 
 def _rows(
-    path: Path, is_fused: bool, architectures: Sequence[str], flags: Flags, pool: ThreadPoolExecutor
+    path: Path,
+    is_fused: bool,
+    architectures: Sequence[str],
+    flags: CompilerFlags,
+    pool: ThreadPoolExecutor,
 ) -> Iterator[Row]:
     given = hloopt.parse(path.read_text(), name=str(path))
     for form in ("",) if is_fused else ("", " -O2", " -O3"):

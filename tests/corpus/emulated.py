@@ -20,7 +20,7 @@ from typing import Any
 import hloopt
 from hloopt.backends.device_compile import Prepared, prepare
 from hloopt.backends.emulator import EmulatorDevice
-from hloopt.backends.kernel_check import CheckedProgram, Finding
+from hloopt.backends.kernel_check import CheckedProgram, WrongResult
 from hloopt.codegen.program import kernel_steps
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.runtime import library_numpy
@@ -100,7 +100,7 @@ def _ordered(prepared: Prepared, inputs: list[Any], results: list[Any]) -> None:
                 raise AssertionError(f"out_{number} depends on the order of blocks")
 
 
-def _explain(findings: list[Finding]) -> None:
+def _explain(findings: list[WrongResult]) -> None:
     """Raise for the first finding that moving the operands by a few ULPs does not explain."""
     for finding in findings:
         instruction = finding.step.instruction

@@ -27,10 +27,10 @@ from hloopt.errors import HlooptError
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.needed import selectable
 from hloopt.kernels.registry import kernels
+from hloopt.kernels.selectable import selectable
 from hloopt.kernels.selection.candidate import candidates
-from hloopt.kernels.structure import signature
+from hloopt.kernels.standalone import signature
 from hloopt.targets import find_target
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hloopt.backends.emulator.tokens import Function, find_functions, join, tokenize
+from hloopt.backends.emulator.tokens import SourceFunction, find_functions, join, tokenize
 
 __all__ = ["KINDS", "Mutation", "kernel_texts", "mutations", "sample"]
 
@@ -50,7 +50,7 @@ def kernel_texts(source: str) -> dict[str, str]:
     }
 
 
-def _text(function: Function) -> str:
+def _text(function: SourceFunction) -> str:
     text = join(function.tokens[function.begin : function.end])
     return text[text.index('extern "C"') :]
 

@@ -25,7 +25,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import NO, YES, Kernel, overwritable
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.spec import Argument, Copy, Dim3, KernelSpec, Launch, Place
+from hloopt.kernels.spec import Argument, Copy, Dim3, KernelSpec, Launch, LeafPlace
 from hloopt.passes.copy_insertion.tuples import indices
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
 from hloopt.runtime.device import Pointer, PointerArgument
@@ -56,7 +56,7 @@ def choose(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         and isinstance(instruction.shape, ArrayShape)
         and same_layout(instruction.operands[0].shape, instruction.shape)
     ):
-        step = Copy(Place("operand", 0), Place("result", 0))
+        step = Copy(LeafPlace("operand", 0), LeafPlace("result", 0))
         return KERNEL, KernelSpec("copy", steps=(step,))
     return KERNEL, whole_spec(instruction)
 
@@ -75,10 +75,12 @@ def whole_spec(instruction: Instruction) -> KernelSpec:
     updated = {operand for operand, _ in pairs}
     written = {result for _, result in pairs}
     arguments = [
-        Argument(Place("operand", number), "in") for number in region.read if number not in updated
+        Argument(LeafPlace("operand", number), "in")
+        for number in region.read
+        if number not in updated
     ]
     arguments += [
-        Argument(Place("result", number), "update" if number in written else "out")
+        Argument(LeafPlace("result", number), "update" if number in written else "out")
         for number, shape in enumerate(region.arrays_of(instruction))
         if shape.byte_size
     ]
@@ -186,7 +188,11 @@ class FakeDevice:
         found: list[Array] = []
         for number, shape in enumerate(region.operands):
             first = region.canonical(number)
-            place = Place("result", updated[first]) if first in updated else Place("operand", first)
+            place = (
+                LeafPlace("result", updated[first])
+                if first in updated
+                else LeafPlace("operand", first)
+            )
             constant = region.inlined(number)
             if not shape.byte_size:
                 found.append(empty(shape))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hloopt.codegen.program import KernelProgram, Part
+from hloopt.codegen.program import KernelProgram, ProgramPart
 from hloopt.kernel_ir.expressions import Address, Array, Call, Element, Expr, Var, subexpressions
 from hloopt.kernel_ir.listing import listing
 from hloopt.kernel_ir.statements import Declare, For, Function, Let, Set, expressions_of, walk
@@ -29,7 +29,7 @@ class KernelCode:
         return cls.of_parts(program.parts)
 
     @classmethod
-    def of_parts(cls, parts: Iterable[Part]) -> KernelCode:
+    def of_parts(cls, parts: Iterable[ProgramPart]) -> KernelCode:
         """Of these kernels."""
         return cls(tuple(part.function for part in parts if part.function is not None))
 

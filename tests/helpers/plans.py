@@ -15,7 +15,7 @@ from hloopt.kernels.plan import (
     walk_steps,
 )
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, ScratchBuffer
 from tests.helpers.fake_device import choose
 from tests.helpers.symbolic_plan import check_plan
 
@@ -36,7 +36,7 @@ def fresh(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
     (launch,) = spec.steps
     assert isinstance(launch, Launch)
     arguments = [
-        *(Argument(Place("operand", operand), "in") for operand, _ in spec.in_place),
+        *(Argument(LeafPlace("operand", operand), "in") for operand, _ in spec.in_place),
         *(
             dataclasses.replace(entry, role="out") if entry.role == "update" else entry
             for entry in launch.arguments
@@ -50,7 +50,9 @@ def fresh(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
 def with_scratch(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
     """As ``choose``, with memory of its own for each kernel."""
     kernel, spec = choose(instruction)
-    return kernel, dataclasses.replace(spec, scratch=(Scratch("f32", 70), Scratch("s4", 3)))
+    return kernel, dataclasses.replace(
+        spec, scratch=(ScratchBuffer("f32", 70), ScratchBuffer("s4", 3))
+    )
 
 
 CHOICES: dict[str, Choose] = {

@@ -19,11 +19,11 @@ from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.plan import (
     Allocation,
-    Buffer,
     ConditionalStep,
     HostStep,
     KernelStep,
     Plan,
+    PlanBuffer,
     PlanStep,
     WhileStep,
 )
@@ -265,7 +265,7 @@ class _Machine:
         for buffer, symbol in zip(step.results, symbols, strict=True):
             self.write(buffer, symbol)
 
-    def read(self, buffer: Buffer, reader: str) -> int:
+    def read(self, buffer: PlanBuffer, reader: str) -> int:
         found = self.held.get(buffer.allocation, {}).get((buffer.offset, buffer.byte_size))
         if found is None:
             found = self.together(buffer)
@@ -273,7 +273,7 @@ class _Machine:
             raise WrongReadError(f"{reader} reads bytes that hold no value")
         return found
 
-    def together(self, buffer: Buffer) -> int | None:
+    def together(self, buffer: PlanBuffer) -> int | None:
         """The symbol of a concatenate whose parts fill a buffer, in order and without a gap."""
         end = buffer.offset + buffer.byte_size
         parts = [
@@ -288,13 +288,13 @@ class _Machine:
             at += size
         return self.joined.get(tuple(symbol for _, _, symbol in parts)) if at == end else None
 
-    def write(self, buffer: Buffer, symbol: int) -> None:
+    def write(self, buffer: PlanBuffer, symbol: int) -> None:
         if buffer.byte_size:
             self.forget(buffer)
             place = (buffer.offset, buffer.byte_size)
             self.held.setdefault(buffer.allocation, {})[place] = symbol
 
-    def forget(self, buffer: Buffer) -> None:
+    def forget(self, buffer: PlanBuffer) -> None:
         held = self.held.setdefault(buffer.allocation, {})
         end = buffer.offset + buffer.byte_size
         for offset, size in list(held):
@@ -302,7 +302,7 @@ class _Machine:
                 del held[offset, size]
 
 
-def same_bytes(left: Buffer, right: Buffer) -> bool:
+def same_bytes(left: PlanBuffer, right: PlanBuffer) -> bool:
     return (left.allocation, left.offset, left.byte_size) == (
         right.allocation,
         right.offset,

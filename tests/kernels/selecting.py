@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 from hloopt.targets import Target
 
 __all__ = ["DEVICE", "MADE_UP", "TEXT", "by_name", "made_up"]
@@ -45,9 +45,10 @@ def made_up(
         if not 1 <= threads <= 1024:
             raise UsageError(f"{name}: threads is {threads}; a block has 1 to 1024")
         blocks = -(-site.region.results[0].shape.elements // threads)
-        reads = [Argument(Place("operand", number), "in") for number in site.region.read]
+        reads = [Argument(LeafPlace("operand", number), "in") for number in site.region.read]
         writes = [
-            Argument(Place("result", number), "out") for number, _ in enumerate(site.region.results)
+            Argument(LeafPlace("result", number), "out")
+            for number, _ in enumerate(site.region.results)
         ]
         launch = Launch("", (blocks, 1, 1), (threads, 1, 1), (*reads, *writes))
         return KernelSpec(name, tile, (launch,))

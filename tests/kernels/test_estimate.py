@@ -12,7 +12,16 @@ from hloopt.kernels.estimate import EFFICIENCIES, LAUNCH_SECONDS, Estimate, esti
 from hloopt.kernels.kernel import YES, Efficiency, Kernel, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel, kernels
-from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place, Scratch, Step
+from hloopt.kernels.spec import (
+    Argument,
+    Copy,
+    Fill,
+    KernelPart,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+)
 from hloopt.targets import find_target
 from tests.kernels.selecting import DEVICE, TEXT, by_name
 
@@ -25,15 +34,15 @@ ROW = Kernel(
     lambda _: {},
     lambda _, tile: KernelSpec("row", tile),
 )
-READS = (Argument(Place("operand", 0), "in"), Argument(Place("operand", 1), "in"))
-WRITES = Argument(Place("result", 0), "out")
+READS = (Argument(LeafPlace("operand", 0), "in"), Argument(LeafPlace("operand", 1), "in"))
+WRITES = Argument(LeafPlace("result", 0), "out")
 
 
 def launch(*arguments: Argument, blocks: int = 1000, threads: int = 128) -> Launch:
     return Launch("", (blocks, 1, 1), (threads, 1, 1), arguments)
 
 
-def asked(*steps: Step, efficiency: Efficiency | None = None, **parts: object) -> Estimate:
+def asked(*steps: KernelPart, efficiency: Efficiency | None = None, **parts: object) -> Estimate:
     """Of the addition of two vectors of 4096 bytes each."""
     kernel = ROW if efficiency is None else replace(ROW, efficiency=lambda *_: efficiency)
     return estimate(SITE, kernel, KernelSpec("row", {}, steps, **parts))  # type: ignore[arg-type]
@@ -65,14 +74,14 @@ def test_shares_of_the_rates() -> None:
 
 def test_each_step_is_launched() -> None:
     """Fills, copies and further launches count with what they move; scratch is written and read."""
-    out, back = Argument(Place("scratch", 0), "out"), Argument(Place("scratch", 0), "in")
+    out, back = Argument(LeafPlace("scratch", 0), "out"), Argument(LeafPlace("scratch", 0), "in")
     steps = (
-        Fill(Place("result", 0)),
+        Fill(LeafPlace("result", 0)),
         launch(*READS, out),
-        launch(back, Argument(Place("result", 0), "update")),
-        Copy(Place("operand", 0), Place("result", 0)),
+        launch(back, Argument(LeafPlace("result", 0), "update")),
+        Copy(LeafPlace("operand", 0), LeafPlace("result", 0)),
     )
-    found = asked(*steps, scratch=(Scratch("f64", 10),))
+    found = asked(*steps, scratch=(ScratchBuffer("f64", 10),))
     assert found.bytes_read == 8192 + 80 + 4096 + 4096
     assert found.bytes_written == 4096 + 4096 + 80 + 4096
     assert found.seconds > 4 * LAUNCH_SECONDS

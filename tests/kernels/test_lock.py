@@ -14,7 +14,7 @@ from hloopt.errors import FileError, UsageError
 from hloopt.kernels import registry
 from hloopt.kernels.lock import LockEntry, entry_of, lock_text, read_lock
 from hloopt.kernels.selection import KernelSelection, choose, selection
-from hloopt.kernels.structure import signature, standalone
+from hloopt.kernels.standalone import signature, standalone
 from hloopt.rewrite import Pipeline
 from hloopt.verifier import verify_module
 from tests.helpers.support import invoke

@@ -14,18 +14,18 @@ from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.plan import (
     Allocation,
-    Buffer,
     ConditionalStep,
     HostStep,
     KernelStep,
     Move,
     Plan,
+    PlanBuffer,
     WhileStep,
     walk_steps,
 )
 from hloopt.kernels.plan_json import dump_plan
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place, Scratch
+from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, LeafPlace, ScratchBuffer
 from tests.helpers.fake_device import choose
 
 TEXT = """HloModule m
@@ -70,11 +70,14 @@ def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
     if instruction.opcode != "add":
         return kernel, dataclasses.replace(spec, overwrites=())
     steps = (
-        Fill(Place("scratch", 0), 7),
+        Fill(LeafPlace("scratch", 0), 7),
         *spec.steps,
-        Copy(Place("result", 0), Place("scratch", 1)),
+        Copy(LeafPlace("result", 0), LeafPlace("scratch", 1)),
     )
-    scratch = (Scratch("u8", 3), Scratch(instruction.array.dtype.name, instruction.array.elements))
+    scratch = (
+        ScratchBuffer("u8", 3),
+        ScratchBuffer(instruction.array.dtype.name, instruction.array.elements),
+    )
     return kernel, dataclasses.replace(
         spec,
         tile={"threads": 128, "unroll": 4},
@@ -134,8 +137,8 @@ def walked(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 RECORDS = {
-    Allocation: 5, Argument: 3, Buffer: 4, ConditionalStep: 3, Copy: 2, Fill: 2, HostStep: 3, KernelSpec: 8,
-    KernelStep: 9, Launch: 7, Move: 2, Place: 2, Plan: 6, Scratch: 2, WhileStep: 6,
+    Allocation: 5, Argument: 3, PlanBuffer: 4, ConditionalStep: 3, Copy: 2, Fill: 2, HostStep: 3, KernelSpec: 8,
+    KernelStep: 9, Launch: 7, Move: 2, LeafPlace: 2, Plan: 6, ScratchBuffer: 2, WhileStep: 6,
 }  # fmt: skip
 
 

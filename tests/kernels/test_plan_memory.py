@@ -12,7 +12,7 @@ from hloopt.kernels.plan import (
     ConditionalStep,
     KernelStep,
 )
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace
 from tests.helpers.fake_device import choose
 from tests.helpers.plans import (
     apart,
@@ -50,7 +50,7 @@ def test_in_place_beyond_what_the_analysis_knows() -> None:
         kernel, spec = choose(instruction)
         if instruction.opcode != "sort":
             return kernel, dataclasses.replace(spec, overwrites=())
-        launch = Launch("", (1, 1, 1), (32, 1, 1), (Argument(Place("result", 0), "update"),))
+        launch = Launch("", (1, 1, 1), (32, 1, 1), (Argument(LeafPlace("result", 0), "update"),))
         return kernel, KernelSpec("sort", steps=(launch,), in_place=((0, 0),))
 
     _, plan = planned(

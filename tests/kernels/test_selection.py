@@ -24,7 +24,7 @@ from hloopt.kernels.selection import (
     selection,
     selectors,
 )
-from hloopt.kernels.selection.wish import parse_wish, tile_text
+from hloopt.kernels.selection.requests import parse_request, tile_text
 from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.outcome import PipelineReport
 from hloopt.rewrite.spec import pass_text
@@ -435,9 +435,9 @@ def test_an_unknown_selector_is_a_usage_error() -> None:
 
 def test_a_wish_reads_back() -> None:
     """A tile's text is what --kernel takes."""
-    wish = parse_wish("op:dot=dot-tiled{m=64, n=32}")
+    wish = parse_request("op:dot=dot-tiled{m=64, n=32}")
     assert (wish.pattern, wish.kernel, wish.tile) == ("op:dot", "dot-tiled", {"m": 64, "n": 32})
-    assert parse_wish(f"a={wish.kernel}{tile_text(wish.tile)}").tile == wish.tile
+    assert parse_request(f"a={wish.kernel}{tile_text(wish.tile)}").tile == wish.tile
 
 
 def test_running_on_a_clone_gives_the_same_text() -> None:

@@ -14,7 +14,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.plan import KernelStep, Plan, walk_steps
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.spec import Fill, KernelSpec, Place, Scratch
+from hloopt.kernels.spec import Fill, KernelSpec, LeafPlace, ScratchBuffer
 from hloopt.report.plan import memory_line, plan_rows, plan_text, show_plan
 from tests.helpers.fake_device import choose
 
@@ -59,9 +59,9 @@ ENTRY main {
 def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
     kernel, spec = choose(instruction)
     if instruction.opcode == "sine":
-        steps = (Fill(Place("scratch", 0), 0), *spec.steps)
+        steps = (Fill(LeafPlace("scratch", 0), 0), *spec.steps)
         return kernel, dataclasses.replace(
-            spec, tile={"threads": 32}, steps=steps, scratch=(Scratch("f32", 5),)
+            spec, tile={"threads": 32}, steps=steps, scratch=(ScratchBuffer("f32", 5),)
         )
     return kernel, spec
 

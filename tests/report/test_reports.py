@@ -12,7 +12,7 @@ from rich.console import Console
 import hloopt
 from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size, error, seconds
-from hloopt.report.run import Row, RunReport
+from hloopt.report.run import RunReport, RunRow
 from hloopt.report.stats import module_stats, show_stats
 from hloopt.runtime.judge import compare
 from hloopt.runtime.timing import Timing
@@ -63,7 +63,7 @@ def report() -> RunReport:
         "seed 0",
         "given, cpu",
         [
-            Row(
+            RunRow(
                 "given, cpu",
                 3,
                 3,
@@ -71,7 +71,7 @@ def report() -> RunReport:
                 "interpreter",
                 (compare(want, want),),
             ),
-            Row(
+            RunRow(
                 "O2, cpu",
                 1,
                 1,
@@ -127,7 +127,7 @@ def test_a_ratio_is_shown_where_times_part(
     given: tuple[float, ...], better: tuple[float, ...], shown: str
 ) -> None:
     """Not of times that overlap, nor of single runs; a note where they vary, and the shortest run, always."""
-    rows = [Row("given, cpu", timing=Timing(given)), Row("O2, cpu", timing=Timing(better))]
+    rows = [RunRow("given, cpu", timing=Timing(given)), RunRow("O2, cpu", timing=Timing(better))]
     made = RunReport("m", "strict rounding", "seed 0", "given, cpu", rows)
     stream = io.StringIO()
     made.show(Console(file=stream, width=200))
@@ -228,6 +228,6 @@ def test_a_buffer_has_the_shape_of_its_place_in_a_tuple() -> None:
 def test_infinities_survive_json() -> None:
     """JSON has no infinity: it is a string."""
     bad = compare(np.ones(2, np.float32), np.ones(3, np.float32))
-    made = RunReport("m", "", "", "x", [Row("x", against="y", comparisons=(bad,))]).to_json()
+    made = RunReport("m", "", "", "x", [RunRow("x", against="y", comparisons=(bad,))]).to_json()
     assert made["rows"][0]["comparisons"][0]["absolute"] == "inf"
     assert made["passed"] is False

@@ -14,7 +14,7 @@ from hloopt.report.study_page import study_page
 from hloopt.report.study_table import ratio_text
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.timing import Timing
-from hloopt.study.cells import Cell, Checked, Counts, Measured, Parts, Predicted
+from hloopt.study.cells import Cell, Checked, Counts, Measured, Predicted, TimeParts
 from hloopt.study.plan import ModuleRow, Strategy
 from tests.helpers.support import invoke
 
@@ -63,7 +63,7 @@ def strategies() -> Iterator[Strategy]:
 
 def predicted(*parts: float) -> Predicted:
     """A prediction of so many seconds of launches, memory, arithmetic and latency."""
-    return Predicted("h200", "xla-2026", True, Parts(*parts))
+    return Predicted("h200", "xla-2026", True, TimeParts(*parts))
 
 
 def made() -> Study:

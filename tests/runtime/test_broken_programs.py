@@ -15,7 +15,7 @@ import pytest
 
 import hloopt
 from hloopt.interpret import evaluate_participants
-from hloopt.runtime.judge import Comparison, Judge, judged
+from hloopt.runtime.judge import Judge, OutputComparison, judged
 from tests.helpers.support import invoke
 
 Array = np.ndarray[Any, Any]
@@ -205,7 +205,7 @@ def inputs_of(text: str) -> list[Array]:
     return [a @ a.T + np.eye(6, dtype=np.float32), b]
 
 
-def found(text: str, broken: str, **way: Any) -> list[Comparison]:
+def found(text: str, broken: str, **way: Any) -> list[OutputComparison]:
     module, inputs = hloopt.parse(text), inputs_of(text)
     want = hloopt.evaluate(module, inputs)
     other = hloopt.parse(broken)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hloopt.backends.cuda.driver import capability, compiler_for, open_cupy
 from hloopt.backends.cuda.libraries import Libraries
-from hloopt.backends.nvrtc import VERIFY, Compiled, Flags, compile_cuda
+from hloopt.backends.nvrtc import VERIFY, Compiled, CompilerFlags, compile_cuda
 from hloopt.codegen.program import KernelProgram, text_of
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.ir import Instruction
@@ -35,7 +35,9 @@ class CudaDevice:
     # Library calls may be part of a graph, once ``prepare_library`` has made what they need.
     captures_libraries = True
 
-    def __init__(self, number: int = 0, flags: Flags = VERIFY, *, blocking: bool = False) -> None:
+    def __init__(
+        self, number: int = 0, flags: CompilerFlags = VERIFY, *, blocking: bool = False
+    ) -> None:
         self._cupy = open_cupy(number)
         self._runtime = self._cupy.cuda.runtime
         self.number = number

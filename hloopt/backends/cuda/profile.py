@@ -14,11 +14,11 @@ from statistics import median
 
 from hloopt.analysis.region import region_of
 from hloopt.backends.cuda.device import CudaDevice
-from hloopt.backends.cuda.recorder import Entry, Recorder
+from hloopt.backends.cuda.recorder import RecordedEvent, Recorder
 from hloopt.backends.cuda.timing import KernelTime, Stopwatch
 from hloopt.backends.cuda.trace import TimedLaunch, chrome_trace
 from hloopt.backends.device_compile import Prepared
-from hloopt.backends.nvrtc import Flags, Resources
+from hloopt.backends.nvrtc import CompilerFlags, Resources
 from hloopt.dataclass import dataclass
 from hloopt.kernels.estimate import estimate
 from hloopt.kernels.kernel import Site
@@ -52,9 +52,9 @@ class Profile:
     kernels: tuple[KernelTime, ...]
     whole: Timing
     busy: float
-    entries: tuple[Entry, ...]
+    entries: tuple[RecordedEvent, ...]
     target: Target
-    flags: Flags
+    flags: CompilerFlags
     is_cold: bool
 
     def trace(self) -> dict[str, object]:
@@ -88,7 +88,7 @@ def profile(
 
     whole = Stopwatch(device).whole(program.walk, repeat, warm_up=0, before=upload)
     recorder.is_recording = True
-    runs: list[list[Entry]] = []
+    runs: list[list[RecordedEvent]] = []
     for _ in range(repeat):
         program.run(inputs)
         runs.append(recorder.take())
@@ -100,12 +100,15 @@ def profile(
 
 
 def _kernels(
-    plan: Plan, runs: Sequence[Sequence[Entry]], target: Target, resources: Mapping[str, Resources]
+    plan: Plan,
+    runs: Sequence[Sequence[RecordedEvent]],
+    target: Target,
+    resources: Mapping[str, Resources],
 ) -> tuple[KernelTime, ...]:
     """One for each instruction, from all entries of all runs."""
     steps = {name: step for step in _steps(plan) for name in _names(step)}
     of_steps: dict[int, list[float]] = defaultdict(list)
-    others: dict[str, list[Entry]] = defaultdict(list)
+    others: dict[str, list[RecordedEvent]] = defaultdict(list)
     for run in runs:
         for entry in run:
             step = steps.get(entry.name)
@@ -173,7 +176,7 @@ def _largest(taken: Sequence[Resources]) -> Resources:
     return replace(most, shared=max(resources.shared for resources in taken))
 
 
-def _moved(kind: str, entries: Sequence[Entry], runs: int) -> KernelTime:
+def _moved(kind: str, entries: Sequence[RecordedEvent], runs: int) -> KernelTime:
     """Copies, or fills: those of instructions and those a loop needs."""
     touched = 2 if kind == "copy" else 1
     mean = touched * sum(entry.bytes for entry in entries) // len(entries)
@@ -181,7 +184,7 @@ def _moved(kind: str, entries: Sequence[Entry], runs: int) -> KernelTime:
     return KernelTime(kind, "", timing, mean, 0, launches=len(entries) // runs)
 
 
-def _bar(entry: Entry, kernel: KernelTime | None) -> TimedLaunch:
+def _bar(entry: RecordedEvent, kernel: KernelTime | None) -> TimedLaunch:
     arguments: dict[str, str | int | float] = {}
     if kernel is not None:
         arguments = {

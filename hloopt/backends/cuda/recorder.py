@@ -13,7 +13,7 @@ from hloopt.kernels.spec import Dim3
 from hloopt.runtime.device import Pointer, PointerArgument
 from hloopt.types import Array
 
-__all__ = ["Entry", "EntryKind", "Recorder"]
+__all__ = ["EntryKind", "RecordedEvent", "Recorder"]
 
 EntryKind = Literal["launch", "library", "copy", "fill"]
 
@@ -22,7 +22,7 @@ _LOT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordedEvent:
     """Something that ran: ``name`` is the function, or the instruction of a library call; ``bytes`` of a copy.
 
     ``start`` counts from the beginning of the record, in seconds.
@@ -52,11 +52,11 @@ class Recorder:
         self._before = before
         self._origin: Any = None
         self._open: list[tuple[EntryKind, str, int, Any, Any]] = []
-        self._entries: list[Entry] = []
+        self._entries: list[RecordedEvent] = []
         self._captured: list[_Call] | None = None
         self._graphs: dict[int, list[_Call]] = {}
 
-    def take(self) -> list[Entry]:
+    def take(self) -> list[RecordedEvent]:
         """Everything since the last call, in order; the next begins at second 0."""
         self._resolve()
         entries, self._entries, self._origin = self._entries, [], None
@@ -170,5 +170,5 @@ class Recorder:
         for kind, name, size, start, end in self._open:
             seconds = self._device.elapsed(start, end)
             offset = self._device.elapsed(self._origin, start)
-            self._entries.append(Entry(kind, name, offset, seconds, size))
+            self._entries.append(RecordedEvent(kind, name, offset, seconds, size))
         self._open.clear()

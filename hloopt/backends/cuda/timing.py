@@ -16,7 +16,7 @@ from hloopt.runtime.device import Pointer
 from hloopt.runtime.timing import Timing
 from hloopt.targets import Target, Unit
 
-__all__ = ["KernelTime", "Span", "Stopwatch"]
+__all__ = ["KernelTime", "StepSpan", "Stopwatch"]
 
 _Step = Callable[[], object]
 
@@ -25,7 +25,7 @@ _COPIES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StepSpan:
     """Seconds from the beginning of a run to that of a step, and seconds it took."""
 
     start: float
@@ -132,7 +132,7 @@ class Stopwatch:
             taken.append(self._timed(run))
         return Timing(tuple(taken))
 
-    def timeline(self, steps: Sequence[_Step]) -> tuple[Span, ...]:
+    def timeline(self, steps: Sequence[_Step]) -> tuple[StepSpan, ...]:
         """When each step of one run began and how long it took; nothing waits between them."""
         if not steps:
             return ()
@@ -144,7 +144,7 @@ class Stopwatch:
             events.append(self._device.record())
         ends = [self._device.elapsed(events[0], event) for event in events[1:]]
         starts = [0.0, *ends[:-1]]
-        return tuple(Span(start, end - start) for start, end in zip(starts, ends, strict=True))
+        return tuple(StepSpan(start, end - start) for start, end in zip(starts, ends, strict=True))
 
     def copy_bandwidth(self, byte_size: int = 1 << 28) -> float:
         """Bytes a second, read and written, of the device's own copy of ``byte_size``: what memory can do."""

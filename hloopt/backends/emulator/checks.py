@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hloopt.backends.emulator.shared import SharedArray, SharedLayout, shared_declarations
-from hloopt.backends.emulator.tokens import Function, Token, closing, join, without_linkage
+from hloopt.backends.emulator.tokens import (
+    SourceFunction,
+    SourceToken,
+    closing,
+    join,
+    without_linkage,
+)
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 
@@ -22,7 +28,7 @@ _VECTORS = frozenset(["load_vector", "store_vector"])
 
 
 def check_function(
-    function: Function, structs: frozenset[str], helpers: frozenset[str]
+    function: SourceFunction, structs: frozenset[str], helpers: frozenset[str]
 ) -> str | None:
     """The function with checked accesses; None where it has no pointer and so needs no second form.
 
@@ -67,7 +73,7 @@ def vector_overloads(names: Sequence[str]) -> str:
     return text
 
 
-def struct_names(tokens: Sequence[Token]) -> frozenset[str]:
+def struct_names(tokens: Sequence[SourceToken]) -> frozenset[str]:
     """The structs of a program; ``alignas(...)`` may stand before a name."""
     found = set()
     for index, token in enumerate(tokens):
@@ -80,7 +86,7 @@ def struct_names(tokens: Sequence[Token]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _type_parameters(function: Function) -> frozenset[str]:
+def _type_parameters(function: SourceFunction) -> frozenset[str]:
     head = function.tokens[function.begin : function.parameters_begin]
     return frozenset(
         head[index + 1].text
@@ -90,10 +96,10 @@ def _type_parameters(function: Function) -> frozenset[str]:
 
 
 def _declare_pointers(
-    tokens: Sequence[Token], types: frozenset[str]
-) -> tuple[list[Token], frozenset[str]]:
+    tokens: Sequence[SourceToken], types: frozenset[str]
+) -> tuple[list[SourceToken], frozenset[str]]:
     """Tokens with ``hloopt::Checked<T>`` for each ``T*`` that declares a name, and those names."""
-    written: list[Token] = []
+    written: list[SourceToken] = []
     names = set()
     at = 0
     while at < len(tokens):
@@ -103,16 +109,18 @@ def _declare_pointers(
             at += 1
             continue
         star = next(i for i in range(at, end) if tokens[i].text == "*")
-        element = join([Token(tokens[at].text, "word", "", 0), *tokens[at + 1 : star]])
+        element = join([SourceToken(tokens[at].text, "word", "", 0), *tokens[at + 1 : star]])
         first = tokens[at]
-        checked = Token(f"hloopt::Checked<{element.strip()}>", "word", first.before, first.line)
+        checked = SourceToken(
+            f"hloopt::Checked<{element.strip()}>", "word", first.before, first.line
+        )
         written.append(checked)
         names.add(tokens[end].text)
         at = end
     return written, frozenset(names)
 
 
-def _pointer_type(tokens: Sequence[Token], at: int, types: frozenset[str]) -> int | None:
+def _pointer_type(tokens: Sequence[SourceToken], at: int, types: frozenset[str]) -> int | None:
     """Where the name is that a pointer type at ``at`` declares, or None."""
     index = at
     has_type = False
@@ -135,7 +143,7 @@ def _pointer_type(tokens: Sequence[Token], at: int, types: frozenset[str]) -> in
     return index if tokens[index].kind == "word" else None
 
 
-def _closing_angle(tokens: Sequence[Token], opening: int) -> int:
+def _closing_angle(tokens: Sequence[SourceToken], opening: int) -> int:
     depth = 0
     for index in range(opening, len(tokens)):
         depth += tokens[index].text == "<"
@@ -154,7 +162,7 @@ class _Writer:
     helpers: frozenset[str]
     layout: SharedLayout
 
-    def rewrite(self, tokens: Sequence[Token]) -> str:
+    def rewrite(self, tokens: Sequence[SourceToken]) -> str:
         parts: list[str] = []
         declarations = {begin: (end, found) for begin, end, found in shared_declarations(tokens)}
         at = 0
@@ -182,7 +190,7 @@ class _Writer:
         checked = f"static hloopt::SharedArray<{array.element}, {sizes}> {array.name}; "
         return self.layout.place(array) + checked
 
-    def _is_access(self, tokens: Sequence[Token], at: int) -> bool:
+    def _is_access(self, tokens: Sequence[SourceToken], at: int) -> bool:
         name = tokens[at].text
         if at and tokens[at - 1].text in (".", "->", "::"):
             return False
@@ -190,7 +198,7 @@ class _Writer:
             return True
         return name in self.pointers and at + 1 < len(tokens) and tokens[at + 1].text == "["
 
-    def _access(self, tokens: Sequence[Token], at: int, parts: list[str]) -> tuple[str, int]:
+    def _access(self, tokens: Sequence[SourceToken], at: int, parts: list[str]) -> tuple[str, int]:
         """The access at ``at`` and what is behind it; an ``&`` before it is taken out of ``parts``."""
         token = tokens[at]
         name = token.text
@@ -212,7 +220,7 @@ class _Writer:
         verb = "slot" if _is_written(tokens, at, behind) else "load"
         return f"{token.before}{name}.{verb}({where})", behind
 
-    def _indices(self, tokens: Sequence[Token], at: int) -> tuple[list[str], int]:
+    def _indices(self, tokens: Sequence[SourceToken], at: int) -> tuple[list[str], int]:
         name = tokens[at].text
         wanted = len(self.arrays[name].sizes) if name in self.arrays else 1
         indices = []
@@ -229,7 +237,7 @@ class _Writer:
         return indices or ["0"], behind
 
 
-def _is_address(tokens: Sequence[Token], at: int) -> bool:
+def _is_address(tokens: Sequence[SourceToken], at: int) -> bool:
     """Whether an ``&`` before the access takes its address and is no operator of two operands."""
     if at == 0 or tokens[at - 1].text != "&":
         return False
@@ -240,7 +248,7 @@ def _is_address(tokens: Sequence[Token], at: int) -> bool:
     return not ends_operand or left.text == "return"
 
 
-def _chain(tokens: Sequence[Token], at: int) -> int:
+def _chain(tokens: Sequence[SourceToken], at: int) -> int:
     """What is behind the members and elements that follow an access."""
     while at + 1 < len(tokens) and (
         tokens[at].text == "[" or (tokens[at].text == "." and tokens[at + 1].kind == "word")
@@ -249,7 +257,7 @@ def _chain(tokens: Sequence[Token], at: int) -> int:
     return at
 
 
-def _is_written(tokens: Sequence[Token], at: int, behind: int) -> bool:
+def _is_written(tokens: Sequence[SourceToken], at: int, behind: int) -> bool:
     if at and tokens[at - 1].text in _STEPS:
         return True
     return behind < len(tokens) and tokens[behind].text in _ASSIGNMENTS | _STEPS

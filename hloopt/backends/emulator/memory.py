@@ -17,14 +17,14 @@ from hloopt.errors import DeviceError
 from hloopt.runtime.device import Pointer
 from hloopt.types import Array
 
-__all__ = ["Allocation", "Segment", "SharedMemory"]
+__all__ = ["MappedAllocation", "MappedSegment", "SharedMemory"]
 
 ALIGNMENT = 256
 _SEGMENT_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class MappedSegment:
     """A part of the file, as large as what is mapped at once."""
 
     offset: int
@@ -32,7 +32,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class MappedAllocation:
     """``byte_size`` bytes at ``offset`` of a segment."""
 
     segment: int
@@ -44,8 +44,8 @@ class Allocation:
 class SharedMemory:
     """Segments and allocations, which live until ``close``; pages nobody touched take no room."""
 
-    segments: list[Segment] = field(default_factory=list)
-    allocations: list[Allocation] = field(default_factory=list)
+    segments: list[MappedSegment] = field(default_factory=list)
+    allocations: list[MappedAllocation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.descriptor = _unnamed_file()
@@ -64,7 +64,7 @@ class SharedMemory:
         needed = max(_round_up(byte_size, ALIGNMENT), ALIGNMENT)
         if not self.segments or self._free + needed > self.segments[-1].byte_size:
             self._add_segment(max(_SEGMENT_BYTES, _round_up(needed, CONTROL_BYTES)))
-        self.allocations.append(Allocation(len(self.segments) - 1, self._free, byte_size))
+        self.allocations.append(MappedAllocation(len(self.segments) - 1, self._free, byte_size))
         self._free += needed
         return len(self.allocations) - 1
 
@@ -82,14 +82,14 @@ class SharedMemory:
         self._close()
 
     def _add_segment(self, byte_size: int) -> None:
-        last = self.segments[-1] if self.segments else Segment(0, CONTROL_BYTES)
+        last = self.segments[-1] if self.segments else MappedSegment(0, CONTROL_BYTES)
         offset = last.offset + last.byte_size
         try:
             os.ftruncate(self.descriptor, offset + byte_size)
             mapped = mmap.mmap(self.descriptor, byte_size, offset=offset)
         except (OSError, ValueError) as error:
             raise DeviceError(f"the emulator has no room for {byte_size} bytes: {error}") from error
-        self.segments.append(Segment(offset, byte_size))
+        self.segments.append(MappedSegment(offset, byte_size))
         self._views.append(np.frombuffer(mapped, np.uint8))
         self._free = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hloopt.backends.emulator.tokens import Function, Token, closing, join
+from hloopt.backends.emulator.tokens import SourceFunction, SourceToken, closing, join
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 
@@ -41,7 +41,7 @@ class SharedArray:
 
 
 def shared_declarations(
-    tokens: Sequence[Token],
+    tokens: Sequence[SourceToken],
 ) -> Iterator[tuple[int, int, tuple[SharedArray, ...]]]:
     """Where each declaration begins, what is behind it, and the arrays it declares.
 
@@ -60,18 +60,18 @@ def shared_declarations(
             yield begin, end, tuple(_declarators(tokens[first : end - 1]))
 
 
-def _behind(tokens: Sequence[Token], begin: int) -> int:
+def _behind(tokens: Sequence[SourceToken], begin: int) -> int:
     """What is behind a statement."""
     return next(i for i in range(begin, len(tokens)) if tokens[i].text == ";") + 1
 
 
-def _is_dynamic(tokens: Sequence[Token], at: int) -> bool:
+def _is_dynamic(tokens: Sequence[SourceToken], at: int) -> bool:
     """Whether ``__shared__`` at ``at`` declares what the launch gives."""
     declared = tokens[at : _behind(tokens, at)]
     return declared[0].text == "__shared__" and any(one.text == DYNAMIC for one in declared)
 
 
-def _reference(tokens: Sequence[Token], at: int) -> tuple[int, int, tuple[SharedArray, ...]]:
+def _reference(tokens: Sequence[SourceToken], at: int) -> tuple[int, int, tuple[SharedArray, ...]]:
     begin = next(i for i in range(at, 0, -1) if tokens[i - 1].text in (";", "{", "}"))
     end = _behind(tokens, at)
     opening = next(i for i in range(begin, at) if tokens[i].text == "(")
@@ -82,7 +82,7 @@ def _reference(tokens: Sequence[Token], at: int) -> tuple[int, int, tuple[Shared
     return begin, end, (SharedArray(tokens[opening + 2].text, element, (size,), offset),)
 
 
-def dynamic_bytes(tokens: Sequence[Token]) -> int:
+def dynamic_bytes(tokens: Sequence[SourceToken]) -> int:
     """Bytes that a launch must give at least, as far as sizes of elements are known here."""
     return max(
         (
@@ -95,9 +95,9 @@ def dynamic_bytes(tokens: Sequence[Token]) -> int:
     )
 
 
-def _declarators(tokens: Sequence[Token]) -> Iterator[SharedArray]:
+def _declarators(tokens: Sequence[SourceToken]) -> Iterator[SharedArray]:
     depth = 0
-    parts: list[list[Token]] = [[]]
+    parts: list[list[SourceToken]] = [[]]
     for token in tokens:
         depth += token.text in ("<", "(", "[")
         depth -= token.text in (">", ")", "]")
@@ -122,7 +122,7 @@ def _declarators(tokens: Sequence[Token]) -> Iterator[SharedArray]:
         yield SharedArray(part[bracket - 1].text, element, tuple(sizes))
 
 
-def declare_shared(function: Function, tokens: Sequence[Token]) -> str:
+def declare_shared(function: SourceFunction, tokens: Sequence[SourceToken]) -> str:
     """The function's text with shared arrays as references into the memory of the running block."""
     parts = []
     at = 0

@@ -14,8 +14,8 @@ from hloopt.backends.emulator.checks import check_function, struct_names, vector
 from hloopt.backends.emulator.printer import CheckedPrinter, EmulatorPrinter
 from hloopt.backends.emulator.shared import declare_shared, dynamic_bytes
 from hloopt.backends.emulator.tokens import (
-    Function,
-    Token,
+    SourceFunction,
+    SourceToken,
     find_functions,
     join,
     synchronizing,
@@ -23,7 +23,7 @@ from hloopt.backends.emulator.tokens import (
     without_linkage,
 )
 from hloopt.codegen.device import library
-from hloopt.codegen.program import KernelProgram, Part
+from hloopt.codegen.program import KernelProgram, ProgramPart
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 from hloopt.kernel_ir.expressions import Array, Call, subexpressions
@@ -73,7 +73,7 @@ def translate(program: KernelProgram | str, *, is_checked: bool) -> ProgramSourc
     Raises ``DeviceError`` where a text does not keep the conventions of generated code.
     """
     if isinstance(program, str):
-        program = KernelProgram("", (), (Part((), text=program),))
+        program = KernelProgram("", (), (ProgramPart((), text=program),))
     parts, kernels = [_HEAD], []
     if is_checked:
         parts.append(_CHECKED_HEAD)
@@ -104,7 +104,7 @@ def translate(program: KernelProgram | str, *, is_checked: bool) -> ProgramSourc
 
 
 def _kernel(
-    part: Part, function: Kernel, line: int, helpers: frozenset[str], is_checked: bool
+    part: ProgramPart, function: Kernel, line: int, helpers: frozenset[str], is_checked: bool
 ) -> tuple[str, KernelSource]:
     """The member that a kernel becomes; its body's lines are those of the CUDA C."""
     printer = CheckedPrinter(function, helpers) if is_checked else EmulatorPrinter(function)
@@ -182,8 +182,8 @@ _CHECKED_HEAD = """Program* hloopt_at(int line) {
 
 
 def _body(
-    tokens: Sequence[Token],
-    functions: Sequence[Function],
+    tokens: Sequence[SourceToken],
+    functions: Sequence[SourceFunction],
     syncs: frozenset[str],
     is_checked: bool,
 ) -> list[str]:

@@ -9,9 +9,9 @@ from functools import cached_property
 from hloopt.dataclass import dataclass
 
 __all__ = [
-    "Function",
-    "Parameter",
-    "Token",
+    "SourceFunction",
+    "SourceParameter",
+    "SourceToken",
     "closing",
     "find_functions",
     "join",
@@ -41,7 +41,7 @@ _SYNCHRONIZES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SourceToken:
     """A token with the blanks, comments and preprocessor lines before it; ``line`` counts from 1."""
 
     text: str
@@ -50,7 +50,7 @@ class Token:
     line: int
 
 
-def tokenize(source: str, line: int = 1) -> list[Token]:
+def tokenize(source: str, line: int = 1) -> list[SourceToken]:
     """All tokens, the first in ``line``; the last one is empty and has what stands behind the others."""
     tokens = []
     before = ""
@@ -58,35 +58,35 @@ def tokenize(source: str, line: int = 1) -> list[Token]:
         if match.lastgroup == "space":
             before = match[0]
         else:
-            tokens.append(Token(match[0], str(match.lastgroup), before, line))
+            tokens.append(SourceToken(match[0], str(match.lastgroup), before, line))
             before = ""
         line += match[0].count("\n")
-    return [*tokens, Token("", "end", before, line)]
+    return [*tokens, SourceToken("", "end", before, line)]
 
 
-def join(tokens: Sequence[Token]) -> str:
+def join(tokens: Sequence[SourceToken]) -> str:
     """The text of the tokens."""
     return "".join(token.before + token.text for token in tokens)
 
 
-def without_linkage(tokens: Sequence[Token]) -> list[Token]:
+def without_linkage(tokens: Sequence[SourceToken]) -> list[SourceToken]:
     """Without ``extern "C"``, which a member of a class cannot have."""
-    kept: list[Token] = []
+    kept: list[SourceToken] = []
     for token in tokens:
         if token.text == '"C"' and kept and kept[-1].text == "extern":
             before = kept.pop().before + token.before
-            kept.append(Token("", "mark", before, token.line))
+            kept.append(SourceToken("", "mark", before, token.line))
         else:
             kept.append(token)
     return kept
 
 
-def closing(tokens: Sequence[Token], opening: int) -> int:
+def closing(tokens: Sequence[SourceToken], opening: int) -> int:
     """Where the bracket at ``opening`` closes.
 
     Raises ``ValueError`` for one in it, or itself, that does not.
     """
-    open_ones: list[Token] = []
+    open_ones: list[SourceToken] = []
     for index in range(opening, len(tokens)):
         token = tokens[index]
         if token.text in _OPENING:
@@ -102,7 +102,7 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class SourceParameter:
     """A parameter; of a pointer ``is_pointer`` is set."""
 
     name: str
@@ -110,14 +110,14 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Function:
+class SourceFunction:
     """A function at the top level; positions are those of its tokens in the program's.
 
     begin, body, end   its first token, the brace that opens its body, the one behind the closing brace
     """
 
     name: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[SourceToken, ...]
     begin: int
     parameters_begin: int
     body: int
@@ -128,12 +128,12 @@ class Function:
         return any(token.text == "__global__" for token in self.tokens[self.begin : self.body])
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[SourceParameter, ...]:
         inner = self.tokens[self.parameters_begin + 1 : closing(self.tokens, self.parameters_begin)]
         found = []
-        words: list[Token] = []
+        words: list[SourceToken] = []
         depth = 0
-        for token in (*inner, Token(",", "mark", "", 0)):
+        for token in (*inner, SourceToken(",", "mark", "", 0)):
             depth += token.text in ("<", "(", "[")
             depth -= token.text in (">", ")", "]")
             if token.text != "," or depth:
@@ -160,15 +160,15 @@ class Function:
         return None
 
 
-def _parameter(words: Sequence[Token]) -> Parameter:
+def _parameter(words: Sequence[SourceToken]) -> SourceParameter:
     texts = [token.text for token in words]
     if "=" in texts:
         words = words[: texts.index("=")]
     names = [token.text for token in words if token.kind == "word"]
-    return Parameter(names[-1], any(token.text == "*" for token in words))
+    return SourceParameter(names[-1], any(token.text == "*" for token in words))
 
 
-def find_functions(tokens: Sequence[Token]) -> list[Function]:
+def find_functions(tokens: Sequence[SourceToken]) -> list[SourceFunction]:
     """The functions defined at the top level, in order."""
     everything = tuple(tokens)
     found = []
@@ -184,7 +184,7 @@ def find_functions(tokens: Sequence[Token]) -> list[Function]:
             before = tokens[index - 1].text if index else ""
             if before == ")" and tokens[parameters_begin - 1].kind == "word":
                 name = tokens[parameters_begin - 1].text
-                found.append(Function(name, everything, begin, parameters_begin, index, end))
+                found.append(SourceFunction(name, everything, begin, parameters_begin, index, end))
                 begin = end
             index = end - 1
         elif text == ";":
@@ -193,7 +193,7 @@ def find_functions(tokens: Sequence[Token]) -> list[Function]:
     return found
 
 
-def synchronizing(functions: Sequence[Function]) -> frozenset[str]:
+def synchronizing(functions: Sequence[SourceFunction]) -> frozenset[str]:
     """The names of functions that synchronise, themselves or by one they call."""
     found = {
         function.name

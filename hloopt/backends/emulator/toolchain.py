@@ -18,7 +18,7 @@ from hloopt.errors import DeviceError
 from hloopt.runtime.compiled_cache import CompiledCache
 
 __all__ = [
-    "Compiler",
+    "HostCompiler",
     "build_program",
     "check_emulator",
     "compile_with",
@@ -59,7 +59,7 @@ _cache = CompiledCache("emulator", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Compiler:
+class HostCompiler:
     """A command and what it says of itself."""
 
     command: tuple[str, ...]
@@ -71,7 +71,7 @@ class Compiler:
         return "Free Software Foundation" in self.version
 
 
-def find_compiler() -> Compiler:
+def find_compiler() -> HostCompiler:
     """``$CXX``, or else the first of c++, g++ and clang++ there is.
 
     Raises ``DeviceError`` where there is none, or where ``$CXX`` cannot be read.
@@ -100,14 +100,14 @@ def check_emulator() -> None:
 
 
 @cache
-def _ask(*command: str) -> Compiler:
+def _ask(*command: str) -> HostCompiler:
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise DeviceError(f"the C++ compiler {command[0]!r} does not work: {error}") from error
-    return Compiler(command, answer.stdout)
+    return HostCompiler(command, answer.stdout)
 
 
 def build_program(text: str, *, is_checked: bool) -> Path:
@@ -173,7 +173,7 @@ def processor() -> str:
     return " ".join(known)
 
 
-def compile_with(compiler: Compiler, arguments: Sequence[str]) -> None:
+def compile_with(compiler: HostCompiler, arguments: Sequence[str]) -> None:
     """Run the compiler, which is to write what follows ``-o``.
 
     Raises ``DeviceError`` with its first errors, when it takes too long, or when it writes nothing.

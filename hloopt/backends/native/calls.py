@@ -12,20 +12,22 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hloopt.backends.native.memory import Memory, Placed, is_plain
+from hloopt.backends.native.memory import Placed, PlanMemory, is_plain
 from hloopt.backends.numpy.single import SingleInstructions
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import blas_problem
-from hloopt.kernels.plan import Buffer, HostStep, KernelStep
+from hloopt.kernels.plan import HostStep, KernelStep, PlanBuffer
 from hloopt.runtime.borders import bytes_of_array
 from hloopt.types import Array, DotDims, DType
 
-__all__ = ["Call", "call_of"]
+__all__ = ["NumpyCall", "call_of"]
 
-Call: TypeAlias = Callable[[Placed], None]
+NumpyCall: TypeAlias = Callable[[Placed], None]
 
 
-def call_of(step: KernelStep | HostStep, memory: Memory, compiler: SingleInstructions) -> Call:
+def call_of(
+    step: KernelStep | HostStep, memory: PlanMemory, compiler: SingleInstructions
+) -> NumpyCall:
     """The function that runs a step on what is placed.  Raises what ``SingleInstructions.compile`` raises."""
     product = _product(step, memory)
     if product is not None:
@@ -42,7 +44,7 @@ def call_of(step: KernelStep | HostStep, memory: Memory, compiler: SingleInstruc
     return run
 
 
-def _writer(buffer: Buffer, memory: Memory) -> Callable[[Placed, Any], None]:
+def _writer(buffer: PlanBuffer, memory: PlanMemory) -> Callable[[Placed, Any], None]:
     if not buffer.byte_size:
         return lambda _placed, _array: None
     view = memory.view(buffer)
@@ -60,7 +62,7 @@ def _writer(buffer: Buffer, memory: Memory) -> Callable[[Placed, Any], None]:
     return pack
 
 
-def _product(step: KernelStep | HostStep, memory: Memory) -> Call | None:
+def _product(step: KernelStep | HostStep, memory: PlanMemory) -> NumpyCall | None:
     """A dot that BLAS makes, straight into the result's buffer."""
     dot = step.instruction
     if dot.opcode != "dot" or blas_problem(dot):

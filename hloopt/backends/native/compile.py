@@ -33,7 +33,7 @@ def prepare_native(module: Module, selection: KernelSelection | None = None) -> 
     """Everything up to the compiler; the given module is unchanged.
 
     ``selection`` says what the user wants of kernels; without one the rules choose.  Raises
-    ``UnsupportedError`` for what cannot be run, ``UsageError`` for wishes that cannot be granted.
+    ``UnsupportedError`` for what cannot be run, ``UsageError`` for requests that cannot be granted.
     """
     _check_types(module)
     wanted = replace(selection or KernelSelection(), device="native")

@@ -23,16 +23,16 @@ from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.values import parameter_values
 from hloopt.ir import Module
-from hloopt.kernels.plan import Allocation, Buffer, KernelStep, Plan, PlanStep, walk_steps
+from hloopt.kernels.plan import Allocation, KernelStep, Plan, PlanBuffer, PlanStep, walk_steps
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty
 from hloopt.types import Array, ArrayShape, DType, Literal, Shape, leaves
 
-__all__ = ["Memory", "Placed", "View", "address_of", "as_array", "is_plain"]
+__all__ = ["BufferView", "Placed", "PlanMemory", "address_of", "as_array", "is_plain"]
 
 Placed: TypeAlias = "list[Array | None]"
 """The array that lies at each allocation, in the order of the plan's; None where nothing does."""
 
-View: TypeAlias = Callable[[Placed], Array]
+BufferView: TypeAlias = Callable[[Placed], Array]
 """What gives the array of a buffer during a run."""
 
 _ALIGNMENT: Final = 256
@@ -95,7 +95,7 @@ class _Parameter:
         return np.array(array if self.moves is None else array.transpose(self.moves), order="C")
 
 
-class Memory:
+class PlanMemory:
     """The places of a plan's allocations.
 
     ``table`` is the C array of their addresses; ``place`` fills in those that change from run to run.
@@ -191,7 +191,7 @@ class Memory:
             for result in self._results
         ]
 
-    def view(self, buffer: Buffer) -> View:
+    def view(self, buffer: PlanBuffer) -> BufferView:
         """What gives the array of a buffer; what is written into it is written into the buffer.
 
         For buffers that are plain (``is_plain``); of others it is a copy.
@@ -215,7 +215,7 @@ class Memory:
 
         return seen if plain else lambda placed: as_array(placed[at], buffer)  # type: ignore[arg-type]
 
-    def bytes_of(self, buffer: Buffer) -> View:
+    def bytes_of(self, buffer: PlanBuffer) -> BufferView:
         """What gives the bytes (u8) of a buffer."""
         at = self._numbers[id(buffer.allocation)]
 
@@ -227,14 +227,14 @@ class Memory:
 
         return raw
 
-    def still(self, buffer: Buffer) -> Array | None:
+    def still(self, buffer: PlanBuffer) -> Array | None:
         """The array of a plain buffer that lies where it is for as long as the program lives."""
         array = self._still[self._numbers[id(buffer.allocation)]]
         if array is None or not buffer.byte_size or not is_plain(buffer.shape):
             return None
         return as_array(array, buffer)
 
-    def _parameter(self, buffer: Buffer, written: set[int]) -> _Parameter:
+    def _parameter(self, buffer: PlanBuffer, written: set[int]) -> _Parameter:
         allocation, shape = buffer.allocation, buffer.shape
         moves = None if _is_row_major(shape) else _order(shape)
         return _Parameter(
@@ -271,7 +271,7 @@ class Memory:
             and buffer.shape.dtype is _parameter_type(plan, buffer)
         }
 
-    def _result(self, buffer: Buffer) -> int | View:
+    def _result(self, buffer: PlanBuffer) -> int | BufferView:
         number = self._numbers.get(id(buffer.allocation), -1)
         if number in self._handed:
             return number
@@ -286,7 +286,7 @@ class Memory:
         return (lambda placed: view(placed).copy()) if _is_dense(shape) else view
 
 
-def _parameter_type(plan: Plan, buffer: Buffer) -> DType | None:
+def _parameter_type(plan: Plan, buffer: PlanBuffer) -> DType | None:
     for one in plan.parameters:
         if one is not None and one.allocation is buffer.allocation:
             return one.shape.dtype
@@ -321,7 +321,7 @@ def _is_row_major(shape: ArrayShape) -> bool:
     return order == sorted(order, reverse=True)
 
 
-def as_array(memory: Array, buffer: Buffer) -> Array:
+def as_array(memory: Array, buffer: PlanBuffer) -> Array:
     """The array of a buffer in the memory of its allocation: a view unless elements are packed."""
     raw = memory.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.byte_size]
     shape = buffer.shape
@@ -337,7 +337,7 @@ def as_array(memory: Array, buffer: Buffer) -> Array:
 def _written(plan: Plan) -> set[int]:
     """The allocations that a step writes into."""
 
-    def targets(step: PlanStep) -> Iterable[Buffer]:
+    def targets(step: PlanStep) -> Iterable[PlanBuffer]:
         if isinstance(step, KernelStep):
             yield from (*step.results, *step.scratch)
             yield from (move.target for move in (*step.before, *step.after))

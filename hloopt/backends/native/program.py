@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.backends.native.calls import Call, call_of
+from hloopt.backends.native.calls import NumpyCall, call_of
 from hloopt.backends.native.codegen import render
 from hloopt.backends.native.codegen.driver import called_steps, loops
-from hloopt.backends.native.memory import Memory, Placed
+from hloopt.backends.native.memory import Placed, PlanMemory
 from hloopt.backends.native.toolchain import build_library, shared_pool
 from hloopt.backends.numpy.single import SingleInstructions
 from hloopt.backends.numpy.threads import thread_count
@@ -97,7 +97,7 @@ class NativeProgram(PlannedProgram):
     ) -> None:
         super().__init__(module, plan)
         self.source = source or render(plan)
-        self._memory = Memory(module, plan)
+        self._memory = PlanMemory(module, plan)
         self._placed: Placed = []
         self._numpy = SingleInstructions(module)
         self._calls = _objects(
@@ -140,7 +140,7 @@ class NativeProgram(PlannedProgram):
 
     # ---- what the driver calls ----------------------------------------------------------------------
 
-    def _called(self, call: Call) -> Callable[[], None]:
+    def _called(self, call: NumpyCall) -> Callable[[], None]:
         return lambda: call(self._placed)
 
     def _checked(self, loop: Instruction) -> Callable[[], None]:

@@ -90,7 +90,9 @@ def _build(text: str) -> Path:
     return _cache.get_or_build(identity, lambda path: _compile(compiler, flags, text, path))
 
 
-def _compile(compiler: emulator.Compiler, flags: tuple[str, ...], text: str, path: Path) -> None:
+def _compile(
+    compiler: emulator.HostCompiler, flags: tuple[str, ...], text: str, path: Path
+) -> None:
     """Compile the units of a text side by side, and link them."""
     units = []
     for number, unit in enumerate(text.split(UNIT)):

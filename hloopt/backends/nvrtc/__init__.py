@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.backends.nvrtc.compilation import CompilationError, Compiled, compile_cuda, compile_ptx
-from hloopt.backends.nvrtc.flags import FAST_MATH, FLAGS, TIMED, VERIFY, Flags
+from hloopt.backends.nvrtc.flags import FAST_MATH, FLAGS, TIMED, VERIFY, CompilerFlags
 from hloopt.backends.nvrtc.library import INSTALL, Nvrtc, architecture, nvrtc_for, nvrtc_for_device
 from hloopt.backends.nvrtc.resources import Resources, read_resources
 
@@ -15,7 +15,7 @@ __all__ = [
     "VERIFY",
     "CompilationError",
     "Compiled",
-    "Flags",
+    "CompilerFlags",
     "Nvrtc",
     "Resources",
     "architecture",

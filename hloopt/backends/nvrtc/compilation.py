@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from hloopt.backends.nvrtc.flags import ALWAYS, VERIFY, Flags
+from hloopt.backends.nvrtc.flags import ALWAYS, VERIFY, CompilerFlags
 from hloopt.backends.nvrtc.library import Nvrtc, Outcome, nvrtc_for
 from hloopt.backends.nvrtc.resources import Resources, read_resources
 from hloopt.dataclass import dataclass
@@ -62,7 +62,7 @@ class Compiled:
 
     image: bytes
     arch: str
-    flags: Flags
+    flags: CompilerFlags
     version: tuple[int, int]
     log: str
     seconds: float
@@ -81,7 +81,7 @@ class Compiled:
 def compile_cuda(
     source: str,
     arch: str,
-    flags: Flags = VERIFY,
+    flags: CompilerFlags = VERIFY,
     *,
     describe: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
@@ -118,7 +118,11 @@ def compile_cuda(
 
 
 def compile_ptx(
-    source: str, arch: str, flags: Flags = VERIFY, *, describe: Mapping[str, str] | None = None
+    source: str,
+    arch: str,
+    flags: CompilerFlags = VERIFY,
+    *,
+    describe: Mapping[str, str] | None = None,
 ) -> str:
     """The PTX of a program: what people read; raises as ``compile_cuda``."""
     virtual = arch.replace("sm_", "compute_")

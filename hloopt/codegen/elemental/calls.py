@@ -7,7 +7,7 @@ from typing import Final
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import At, Emission, Emit, Frame, each
+from hloopt.codegen.emission import At, Emission, EmissionFrame, Emit, each
 from hloopt.codegen.scalars import literal
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ELEMENTAL, op_table
@@ -34,7 +34,7 @@ def _call(e: Elements, instruction: Instruction, index: _Position, leaf: int) ->
     return (yield At(root, index, leaf, frame))
 
 
-def call_frame(e: Elements, instruction: Instruction) -> Frame:
+def call_frame(e: Elements, instruction: Instruction) -> EmissionFrame:
     """What a call or fusion enters: one frame for each and each place that it is called from."""
     key = (e.frame, instruction)
     found = e.frames.get(key)

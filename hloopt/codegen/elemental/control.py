@@ -14,7 +14,7 @@ from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.analysis.parallel_loop import parallel_loop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import At, Emission, Emit, Frame, each
+from hloopt.codegen.emission import At, Emission, EmissionFrame, Emit, each
 from hloopt.codegen.loops.places import Outside
 from hloopt.codegen.loops.running import Running
 from hloopt.interpret.control import branches
@@ -72,7 +72,7 @@ def _place_operand(
     e: Elements,
     operand: Instruction,
     branch: Computation,
-    frame: Frame,
+    frame: EmissionFrame,
     before: Scope,
     fixed: frozenset[Symbol],
 ) -> None:
@@ -85,7 +85,9 @@ def _place_operand(
 _ALL: Final = 1 << 30
 
 
-def branch_frame(e: Elements, instruction: Instruction, number: int, branch: Computation) -> Frame:
+def branch_frame(
+    e: Elements, instruction: Instruction, number: int, branch: Computation
+) -> EmissionFrame:
     """What a branch of a conditional is written in: one frame for each place of the conditional."""
     key = (e.frame, instruction, number)
     found = e.frames.get(key)

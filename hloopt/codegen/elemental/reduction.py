@@ -8,7 +8,7 @@ from typing import Final
 from hloopt.analysis.index import Index
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Asking, At, Emission, Emit, each, every
-from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Var
 from hloopt.kernel_ir.statements import Target
@@ -18,7 +18,7 @@ __all__ = ["EMITTERS", "begin", "finish", "fold"]
 _Position = tuple[Index, ...]
 
 
-def begin(e: Elements, reducer: Reducer, inits: Sequence[Expr], hint: str) -> list[Var]:
+def begin(e: Elements, reducer: ReducerCode, inits: Sequence[Expr], hint: str) -> list[Var]:
     """Variables for the accumulators, set to the inits."""
     return [
         e.scope.variable(e.uses.type(kind), f"{hint}_sum" if len(inits) == 1 else hint, value)
@@ -28,7 +28,7 @@ def begin(e: Elements, reducer: Reducer, inits: Sequence[Expr], hint: str) -> li
 
 def finish(
     e: Elements,
-    reducer: Reducer,
+    reducer: ReducerCode,
     names: Sequence[Expr],
     instruction: Instruction,
     index: _Position,
@@ -44,7 +44,7 @@ def finish(
 def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     count = len(instruction.operands) // 2
     inputs, inits = instruction.operands[:count], instruction.operands[count:]
-    reducer = Reducer.of(instruction)
+    reducer = ReducerCode.of(instruction)
     first = yield from each(map(At, inits))
     names = begin(e, reducer, first, instruction.name)
     dims = inputs[0].array.dims
@@ -66,7 +66,7 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
 
 def fold(
     e: Elements,
-    reducer: Reducer,
+    reducer: ReducerCode,
     names: Sequence[Target],
     inputs: Sequence[Instruction],
     position: _Position,

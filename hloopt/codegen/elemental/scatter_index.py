@@ -12,10 +12,10 @@ from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import FALSE, Expr, as_expr
 from hloopt.types import ScatterDims
 
-__all__ = ["Window", "scatter_window"]
+__all__ = ["ScatterWindow", "scatter_window"]
 
 
-class Window:
+class ScatterWindow:
     """One window of a scatter.
 
     ``start`` is its first element's index in the operand, ``sizes`` its size in each operand dimension,
@@ -32,13 +32,13 @@ class Window:
 
 def scatter_window(
     e: Elements, scatter: Instruction, batch: Sequence[Index]
-) -> Generator[At, Expr, Window]:
+) -> Generator[At, Expr, ScatterWindow]:
     """The window of a scatter index; ``batch`` are its positions along the updates' scatter dimensions."""
     dims = ScatterDims.of(scatter.attributes)
     count = (len(scatter.operands) - 1) // 2
     operand, indices = scatter.operands[0].array, scatter.operands[count]
     updates = scatter.operands[-1].array
-    window = Window(operand.rank)
+    window = ScatterWindow(operand.rank)
     window.along = dims.window_dims(operand.rank)
     window.sizes = dims.window_sizes(operand.rank, updates.dims)
     for number, dimension in enumerate(dims.index_map):

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elemental.scatter_index import Window, scatter_window
+from hloopt.codegen.elemental.scatter_index import ScatterWindow, scatter_window
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.positions import inside
@@ -54,7 +54,7 @@ def _scatter(
 
 def _source(
     e: Elements,
-    window: Window,
+    window: ScatterWindow,
     dims: ScatterDims,
     batch: Sequence[Index],
     index: Sequence[Index],

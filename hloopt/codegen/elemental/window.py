@@ -11,7 +11,7 @@ from hloopt.codegen.elemental.reduction import begin, finish, fold
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.positions import inside
-from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import FALSE, Call, Expr, Var, as_expr, eq
 from hloopt.kernel_ir.types import BOOL
@@ -54,7 +54,7 @@ def _visit(
 def _reduce_window(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     count = len(instruction.operands) // 2
     inputs, inits = instruction.operands[:count], instruction.operands[count:]
-    reducer = Reducer.of(instruction)
+    reducer = ReducerCode.of(instruction)
     first = yield from each(map(At, inits))
     names = begin(e, reducer, first, instruction.name)
     with ExitStack() as blocks:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, linearize
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Asking, At, Emission, Place, every, framed
-from hloopt.codegen.families.folding import Fold, begin, merge, take, tree
+from hloopt.codegen.emission import Asking, At, Emission, ValuePlace, every, framed
+from hloopt.codegen.families.folding import ThreadFold, begin, merge, take, tree
 from hloopt.codegen.loops.places import firsts, local_indices
 from hloopt.codegen.loops.running import Running
-from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -25,7 +25,7 @@ __all__ = ["add_up", "leave_parts", "settle", "take_part"]
 
 
 @dataclass(frozen=True)
-class _Totals(Place):
+class _Totals(ValuePlace):
     """The elements of a result that have been added up, by their position."""
 
     dims: tuple[int, ...]
@@ -66,7 +66,7 @@ def leave_parts(
                 f.store(f.scratch(number), place, fold.names[0])
 
 
-def take_part(e: Elements, running: Running, fold: Fold, position: Sequence[Index]) -> Asking:
+def take_part(e: Elements, running: Running, fold: ThreadFold, position: Sequence[Index]) -> Asking:
     """What the unit adds to an element of the result."""
     operand = fold.hero.operands[0]
     axes = running.loop.owned[operand, 0]
@@ -98,11 +98,11 @@ def _part(running: Running, reduce: Instruction, trip: Index, element: int) -> I
     return (trip * reduce.array.elements + element) * _warps(running)
 
 
-def add_up(f: FunctionWriter, running: Running, trip: Index, lane: Index) -> list[list[Fold]]:
+def add_up(f: FunctionWriter, running: Running, trip: Index, lane: Index) -> list[list[ThreadFold]]:
     """A warp: the parts of each element of the collected results of a trip, added up for its first lane."""
     e = f.elements
     warps = _warps(running)
-    folds: list[list[Fold]] = []
+    folds: list[list[ThreadFold]] = []
     for number, reduce in enumerate(running.loop.collected):
         pointee = f.scratch(number)
         found = []
@@ -117,10 +117,10 @@ def add_up(f: FunctionWriter, running: Running, trip: Index, lane: Index) -> lis
     return folds
 
 
-def settle(e: Elements, running: Running, folds: Sequence[Sequence[Fold]]) -> Asking:
+def settle(e: Elements, running: Running, folds: Sequence[Sequence[ThreadFold]]) -> Asking:
     """Finish the results: fold the init values in, round, and let who asks for them know."""
     for reduce, found in zip(running.loop.collected, folds, strict=True):
-        reducer = Reducer.of(reduce)
+        reducer = ReducerCode.of(reduce)
         totals = []
         for fold in found:
             init = yield At(reduce.operands[1], (), 0, running.frame)

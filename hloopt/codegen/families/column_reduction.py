@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.families.folding import Fold, begin, keep, reload, shared_tiles, tree
+from hloopt.codegen.families.folding import ThreadFold, begin, keep, reload, shared_tiles, tree
 from hloopt.codegen.families.sweeping import (
-    Finish,
+    FinishResults,
     accumulate,
     first_of,
     group_of,
@@ -34,7 +34,7 @@ def _emit_small(f: FunctionWriter) -> None:
     write_small_columns(f, sweep, store_results)
 
 
-def write_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
+def write_columns(f: FunctionWriter, sweep: Sweep, done: FinishResults) -> None:
     """Reduce columns; one thread does ``done`` with each."""
     e = f.elements
     _, reduced, minor = sweep.dims
@@ -74,7 +74,7 @@ def write_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
 
 
 def _turn(
-    f: FunctionWriter, sweep: Sweep, folds: Sequence[Sequence[Fold]], lane: Index, warp: Index
+    f: FunctionWriter, sweep: Sweep, folds: Sequence[Sequence[ThreadFold]], lane: Index, warp: Index
 ) -> list[list[Array]]:
     """Write what each thread has to shared memory: a row of a tile a column, padded against conflicts."""
     tiles = shared_tiles(f.elements, folds[0], [sweep.vector * WARP, sweep.rows + 1])
@@ -85,7 +85,7 @@ def _turn(
     return tiles
 
 
-def write_small_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
+def write_small_columns(f: FunctionWriter, sweep: Sweep, done: FinishResults) -> None:
     """Reduce a few columns that a block reads whole; one thread does ``done`` with each."""
     e = f.elements
     _, reduced, minor = sweep.dims

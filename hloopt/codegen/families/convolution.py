@@ -21,7 +21,7 @@ from hloopt.codegen.families.loop import bounded
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Element, Expr
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import ProductRegion, product_of
 
 __all__ = ["EMITTERS"]
 
@@ -35,7 +35,7 @@ def emit_direct(f: FunctionWriter) -> None:
 @dataclass
 class _Direct:
     f: FunctionWriter
-    product: Product
+    product: ProductRegion
     contraction: Contraction
 
     def emit(self) -> None:

@@ -10,9 +10,9 @@ from hloopt.codegen.positions import index_at, inside, position_of
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr
 
-__all__ = ["Axes", "moved", "operand_place", "result_place", "split_axes"]
+__all__ = ["AxisIndices", "moved", "operand_place", "result_place", "split_axes"]
 
-Axes = Mapping[Axis, Index]
+AxisIndices = Mapping[Axis, Index]
 
 
 def split_axes(contraction: Contraction, counts: Mapping[Group, Index]) -> dict[Axis, Index]:
@@ -24,7 +24,7 @@ def split_axes(contraction: Contraction, counts: Mapping[Group, Index]) -> dict[
     return found
 
 
-def operand_place(side: Side, axes: Axes) -> tuple[list[Expr], tuple[Index, ...]]:
+def operand_place(side: Side, axes: AxisIndices) -> tuple[list[Expr], tuple[Index, ...]]:
     """Where an operand is read, and the tests that there is an element."""
     tests: list[Expr] = []
     place: list[Index] = []
@@ -35,12 +35,12 @@ def operand_place(side: Side, axes: Axes) -> tuple[list[Expr], tuple[Index, ...]
     return tests, tuple(place)
 
 
-def result_place(contraction: Contraction, axes: Axes) -> tuple[Index, ...]:
+def result_place(contraction: Contraction, axes: AxisIndices) -> tuple[Index, ...]:
     """The index of a product in the hero's result."""
     return tuple(_sum(position, axes) for position in contraction.result)
 
 
-def _sum(position: Position, axes: Axes) -> Index:
+def _sum(position: Position, axes: AxisIndices) -> Index:
     total = Index(position.constant)
     for axis, coefficient in position.terms:
         total = total + axes[axis] * coefficient

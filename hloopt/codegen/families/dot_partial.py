@@ -7,12 +7,14 @@ from hloopt.analysis.index import delinearize
 from hloopt.codegen.families.dot_values import add, store_sums, sum_type
 from hloopt.codegen.families.loop import bounded
 from hloopt.codegen.writer import FunctionWriter
-from hloopt.kernels.families.dot_region import Product
+from hloopt.kernels.families.dot_region import ProductRegion
 
 __all__ = ["emit_sum"]
 
 
-def emit_sum(f: FunctionWriter, product: Product, contraction: Contraction, split: int) -> None:
+def emit_sum(
+    f: FunctionWriter, product: ProductRegion, contraction: Contraction, split: int
+) -> None:
     """A thread for each result: the sum of its parts, in their order."""
     e, elements = f.elements, contraction.hero_elements
     thread = f.global_thread("i")

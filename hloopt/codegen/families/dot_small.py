@@ -23,7 +23,7 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Var, below, eq
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.families.dot_small import block_threads
 from hloopt.kernels.families.dot_tiling import oriented
 
@@ -39,7 +39,7 @@ def emit(f: FunctionWriter) -> None:
 @dataclass
 class _Small:
     f: FunctionWriter
-    product: Product
+    product: ProductRegion
     contraction: Contraction
 
     def __post_init__(self) -> None:

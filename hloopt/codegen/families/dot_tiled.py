@@ -30,7 +30,7 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Element, Expr, as_expr
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.families.dot_tiling import Tiling, oriented, tiling_of
 
 __all__ = ["EMITTERS", "emit_tiles"]
@@ -53,7 +53,7 @@ def emit_tiles(f: FunctionWriter) -> None:
 @dataclass
 class _Tiles:
     f: FunctionWriter
-    product: Product
+    product: ProductRegion
     contraction: Contraction
     tiling: Tiling
     counts: dict[Group, Index] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from hloopt.codegen.scalars.forms import parts
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.kernel_ir.expressions import Element, Expr, Member, Var, both, either
 from hloopt.kernel_ir.types import Type
-from hloopt.kernels.families.dot_region import Product
+from hloopt.kernels.families.dot_region import ProductRegion
 
 __all__ = [
     "add",
@@ -117,7 +117,7 @@ def add(f: FunctionWriter, contraction: Contraction, total: Var | Element, other
 
 def store_sums(
     f: FunctionWriter,
-    product: Product,
+    product: ProductRegion,
     places: Sequence[tuple[Index, ...]],
     sums: Sequence[Expr],
 ) -> None:
@@ -131,7 +131,7 @@ def store_sums(
 
 
 def _finished(
-    f: FunctionWriter, product: Product, place: tuple[Index, ...], total: Expr
+    f: FunctionWriter, product: ProductRegion, place: tuple[Index, ...], total: Expr
 ) -> list[tuple[Index, Expr]]:
     """Where a sum goes in each result, and what is stored there."""
     contraction, e = product.contraction, f.elements

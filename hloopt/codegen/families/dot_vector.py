@@ -24,7 +24,7 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Element, Expr, Var, as_expr, below, eq
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.families.dot_vector import along_rows, with_vector
 
 __all__ = ["EMITTERS", "add_lanes"]
@@ -55,7 +55,7 @@ def add_lanes(f: FunctionWriter, contraction: Contraction, total: Var) -> None:
 @dataclass
 class _Rows:
     f: FunctionWriter
-    product: Product
+    product: ProductRegion
     contraction: Contraction
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.scalars import literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -26,7 +26,7 @@ from hloopt.ops.traits import ASSOCIATIVE, op_table
 from hloopt.types import ArrayShape, DType, leaves
 
 __all__ = [
-    "Fold",
+    "ThreadFold",
     "begin",
     "everywhere",
     "finish",
@@ -55,7 +55,7 @@ _HINTS = op_table(
 
 
 @dataclass(frozen=True)
-class Fold:
+class ThreadFold:
     """The accumulators of a reduce in a thread.
 
     names     variables, one an output
@@ -63,7 +63,7 @@ class Fold:
     """
 
     hero: Instruction
-    reducer: Reducer
+    reducer: ReducerCode
     names: tuple[Var, ...]
     has: Var | None = None
 
@@ -73,7 +73,7 @@ class Fold:
         return self.names if self.has is None else (*self.names, self.has)
 
 
-def identity(reducer: Reducer) -> Expr | None:
+def identity(reducer: ReducerCode) -> Expr | None:
     """The literal of the reducer's identity, None where none is known.
 
     -0 is that of a sum of floats: 0 would make -0 of nothing but -0 a +0.
@@ -111,9 +111,9 @@ def _extreme(kind: DType, is_least: bool) -> float | int | bool:
     return float(limits.min if is_least else limits.max)
 
 
-def begin(e: Elements, hero: Instruction, values: Sequence[Expr] = ()) -> Fold:
+def begin(e: Elements, hero: Instruction, values: Sequence[Expr] = ()) -> ThreadFold:
     """Declare accumulators that hold nothing, or ``values`` (the flag's last)."""
-    reducer = Reducer.of(hero)
+    reducer = ReducerCode.of(hero)
     start = identity(reducer)
     hint = _HINTS.get(reducer.plain, "best" if len(reducer.dtypes) > 1 else "folded")
     kinds = reducer.accumulators
@@ -123,10 +123,10 @@ def begin(e: Elements, hero: Instruction, values: Sequence[Expr] = ()) -> Fold:
         for kind, value in zip(kinds, given, strict=False)
     )
     has = None if start else e.scope.variable(BOOL, "has", given[len(kinds)])
-    return Fold(hero, reducer, names, has)
+    return ThreadFold(hero, reducer, names, has)
 
 
-def take(e: Elements, fold: Fold, elements: Sequence[Expr], *, holds: bool = False) -> None:
+def take(e: Elements, fold: ThreadFold, elements: Sequence[Expr], *, holds: bool = False) -> None:
     """Take in an element of each operand; ``holds`` says that the accumulators hold something for sure."""
     values = fold.reducer.lift(e, elements)
     if holds:
@@ -135,7 +135,7 @@ def take(e: Elements, fold: Fold, elements: Sequence[Expr], *, holds: bool = Fal
         merge(e, fold, values)
 
 
-def merge(e: Elements, fold: Fold, others: Sequence[Expr]) -> None:
+def merge(e: Elements, fold: ThreadFold, others: Sequence[Expr]) -> None:
     """Take in other accumulators; a flag behind them says whether they hold something, else they do."""
     if fold.has is None:
         fold.reducer.assign(e, fold.names, others)
@@ -150,7 +150,9 @@ def merge(e: Elements, fold: Fold, others: Sequence[Expr]) -> None:
             first.set(fold.has, TRUE)
 
 
-def tree(e: Elements, folds: Sequence[Fold], distance: int, exchange: str = "shuffle_down") -> None:
+def tree(
+    e: Elements, folds: Sequence[ThreadFold], distance: int, exchange: str = "shuffle_down"
+) -> None:
     """Fold ``2 * distance`` neighbouring lanes into the first of them; all lanes of the warp take part."""
     if distance < 1 or not folds:
         return
@@ -162,7 +164,7 @@ def tree(e: Elements, folds: Sequence[Fold], distance: int, exchange: str = "shu
         _from_others(e, folds, exchange, at)
 
 
-def everywhere(e: Elements, folds: Sequence[Fold], lanes: int, thread: Index) -> None:
+def everywhere(e: Elements, folds: Sequence[ThreadFold], lanes: int, thread: Index) -> None:
     """Fold ``lanes`` neighbouring lanes, a power of two, so that each of them has the result.
 
     Both sides of an exchange fold the same two values: in the same order, where it could matter.
@@ -178,7 +180,7 @@ def everywhere(e: Elements, folds: Sequence[Fold], lanes: int, thread: Index) ->
                 e.scope.set(var, e.uses.call("shuffle_index", var, head, type=var.type))
 
 
-def _from_others(e: Elements, folds: Sequence[Fold], exchange: str, distance: Expr) -> None:
+def _from_others(e: Elements, folds: Sequence[ThreadFold], exchange: str, distance: Expr) -> None:
     for fold in folds:
         others = [
             e.scope.declare(var.type, e.uses.call(exchange, var, distance, type=var.type), "other")
@@ -187,7 +189,9 @@ def _from_others(e: Elements, folds: Sequence[Fold], exchange: str, distance: Ex
         merge(e, fold, others)
 
 
-def shared_tiles(e: Elements, folds: Sequence[Fold], dims: Sequence[int]) -> list[list[Array]]:
+def shared_tiles(
+    e: Elements, folds: Sequence[ThreadFold], dims: Sequence[int]
+) -> list[list[Array]]:
     """A tile of shared memory for each variable."""
     return [
         [e.scope.array(v.type, dims, f"{v.name}_tile", space="shared") for v in fold.variables]
@@ -195,7 +199,7 @@ def shared_tiles(e: Elements, folds: Sequence[Fold], dims: Sequence[int]) -> lis
     ]
 
 
-def keep(e: Elements, fold: Fold, places: Sequence[Element]) -> None:
+def keep(e: Elements, fold: ThreadFold, places: Sequence[Element]) -> None:
     """Write accumulators to a place of shared tiles."""
     for var, place in zip(fold.variables, places, strict=True):
         e.scope.set(place, var)
@@ -203,7 +207,7 @@ def keep(e: Elements, fold: Fold, places: Sequence[Element]) -> None:
 
 def reload(
     e: Elements, hero: Instruction, places: Sequence[Element], tests: Sequence[Expr] = ()
-) -> Fold:
+) -> ThreadFold:
     """Accumulators read from a place of shared tiles; where a test fails they hold nothing."""
     if not tests:
         return begin(e, hero, places)
@@ -214,14 +218,14 @@ def reload(
     return fold
 
 
-def finish(e: Elements, fold: Fold, position: Index) -> None:
+def finish(e: Elements, fold: ThreadFold, position: Index) -> None:
     """Fold the init values in, round, and let the region know the hero's elements at a kept position."""
     shapes = [leaf for leaf in leaves(fold.hero.shape) if isinstance(leaf, ArrayShape)]
     for leaf, name in enumerate(finished(e, fold)):
         e.remember(fold.hero, delinearize(position, shapes[leaf].dims), leaf, name)
 
 
-def finished(e: Elements, fold: Fold) -> list[Expr]:
+def finished(e: Elements, fold: ThreadFold) -> list[Expr]:
     """The init values folded in, and rounded: one name a result."""
     inits = [e.value(init) for init in fold.hero.operands[len(fold.names) :]]
     totals = fold.reducer.combined(e, fold.reducer.lift(e, inits), fold.names)

@@ -26,7 +26,7 @@ from hloopt.kernel_ir.expressions import (
 )
 from hloopt.kernel_ir.types import BOOL, DOUBLE
 from hloopt.kernels.families.linear_systems import System, system_of
-from hloopt.kernels.spec import Place
+from hloopt.kernels.spec import LeafPlace
 from hloopt.types import dtype
 
 __all__ = ["EMITTERS"]
@@ -85,7 +85,7 @@ class _Cholesky(_Writer):
         dims, size = instruction.array.dims, instruction.array.dims[-1]
         self.size = size
         self.lower = bool(instruction.attributes.get("lower", False))
-        scratch = f.pointees.get(Place("scratch", 0))
+        scratch = f.pointees.get(LeafPlace("scratch", 0))
         self.matrix = (
             f.shared(self.type, (size, size), "factor") if scratch is None else scratch.memory
         )

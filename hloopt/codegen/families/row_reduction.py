@@ -8,9 +8,9 @@ from functools import partial
 from typing import TypeAlias
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.families.folding import Fold, begin, reload, tree
+from hloopt.codegen.families.folding import ThreadFold, begin, reload, tree
 from hloopt.codegen.families.sweeping import (
-    Finish,
+    FinishResults,
     accumulate,
     first_of,
     group_of,
@@ -26,7 +26,7 @@ from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of
 
 __all__ = ["EMITTERS", "Taking", "write_rows"]
 
-Taking: TypeAlias = Callable[[Sequence[Fold], Index], None]
+Taking: TypeAlias = Callable[[Sequence[ThreadFold], Index], None]
 
 
 def _emit(name: str, f: FunctionWriter) -> None:
@@ -34,7 +34,9 @@ def _emit(name: str, f: FunctionWriter) -> None:
     write_rows(f, sweep, store_results)
 
 
-def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish, taking: Taking | None = None) -> None:
+def write_rows(
+    f: FunctionWriter, sweep: Sweep, done: FinishResults, taking: Taking | None = None
+) -> None:
     """Reduce rows; the first thread of each does ``done`` with it.
 
     ``taking`` writes how neighbouring elements from a position on are taken in, if they are not those of the
@@ -76,7 +78,7 @@ def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish, taking: Taking | N
 def _take_row(
     f: FunctionWriter,
     sweep: Sweep,
-    folds: Sequence[Fold],
+    folds: Sequence[ThreadFold],
     row: Index,
     lane: Index,
     taking: Taking | None,

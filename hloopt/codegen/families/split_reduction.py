@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from hloopt.analysis.index import Index
 from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.column_reduction import write_columns, write_small_columns
-from hloopt.codegen.families.folding import Fold, merge
+from hloopt.codegen.families.folding import ThreadFold, merge
 from hloopt.codegen.families.row_reduction import write_rows
-from hloopt.codegen.families.sweeping import Finish, group_of, guarded, store_results
+from hloopt.codegen.families.sweeping import FinishResults, group_of, guarded, store_results
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.reductions import plain_reducer, reductions_of
 from hloopt.kernels.families.split_reduction import combine_sweep, form_of, scratch_numbers
@@ -17,7 +17,7 @@ from hloopt.kernels.families.sweeps import Sweep, SweepForm, sweep_of
 
 __all__ = ["EMITTERS"]
 
-_WRITERS: Mapping[SweepForm, Callable[[FunctionWriter, Sweep, Finish], None]] = {
+_WRITERS: Mapping[SweepForm, Callable[[FunctionWriter, Sweep, FinishResults], None]] = {
     "row": write_rows,
     "column": write_columns,
     "small-column": write_small_columns,
@@ -31,7 +31,7 @@ def _emit(f: FunctionWriter) -> None:
         _parts(f, "split-reduction", _to_scratch)
 
 
-def _parts(f: FunctionWriter, name: str, done: Finish) -> None:
+def _parts(f: FunctionWriter, name: str, done: FinishResults) -> None:
     reductions = reductions_of(f.region)
     form = form_of(reductions)
     _WRITERS[form](f, sweep_of(form, reductions.form.dims, f.tile, name), done)
@@ -48,7 +48,7 @@ def _scratch(f: FunctionWriter) -> list[list[int]]:
     ]
 
 
-def _to_scratch(f: FunctionWriter, folds: Sequence[Fold], position: Index) -> None:
+def _to_scratch(f: FunctionWriter, folds: Sequence[ThreadFold], position: Index) -> None:
     """The parts of a result lie beside each other."""
     place = position * f.tile["parts"] + f.block("y")
     for fold, numbers in zip(folds, _scratch(f), strict=True):
@@ -60,7 +60,7 @@ def _combine(f: FunctionWriter) -> None:
     parts = f.tile["parts"]
     sweep = combine_sweep(reductions_of(f.region).kept, parts)
 
-    def take_parts(folds: Sequence[Fold], first: Index) -> None:
+    def take_parts(folds: Sequence[ThreadFold], first: Index) -> None:
         e = f.elements
         for fold, numbers in zip(folds, _scratch(f), strict=True):
             parts_of = [f.scratch(number) for number in numbers]
@@ -85,7 +85,7 @@ def _begin(f: FunctionWriter) -> None:
             f.store(f.result(number), at, f.elements.value(init))
 
 
-def _to_results(f: FunctionWriter, folds: Sequence[Fold], position: Index) -> None:
+def _to_results(f: FunctionWriter, folds: Sequence[ThreadFold], position: Index) -> None:
     for number in group_of(f).roots:
         hero = f.region.results[number].instruction
         fold = next(found for found in folds if found.hero is hero)

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from hloopt.analysis.index import Index, delinearize, narrowed
-from hloopt.codegen.families.folding import Fold, finish, keep, shared_tiles, take
+from hloopt.codegen.families.folding import ThreadFold, finish, keep, shared_tiles, take
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Array, Expr, below, eq
-from hloopt.kernels.families.reductions import Group, reductions_of
+from hloopt.kernels.families.reductions import ReductionGroup, reductions_of
 from hloopt.kernels.families.sweeps import WARP
 
 __all__ = [
-    "Finish",
+    "FinishResults",
     "accumulate",
     "first_of",
     "group_of",
@@ -25,11 +25,11 @@ __all__ = [
     "warps_to_shared",
 ]
 
-Finish: TypeAlias = Callable[[FunctionWriter, Sequence[Fold], Index], None]
+FinishResults: TypeAlias = Callable[[FunctionWriter, Sequence[ThreadFold], Index], None]
 """Writes what becomes of finished accumulators at a kept position."""
 
 
-def group_of(f: FunctionWriter) -> Group:
+def group_of(f: FunctionWriter) -> ReductionGroup:
     """The reductions a function is for."""
     return reductions_of(f.region).groups[f.launch.part]
 
@@ -65,7 +65,11 @@ def first_of(f: FunctionWriter, lane: Index, *bounds: tuple[Index, int]) -> Iter
 
 
 def accumulate(
-    f: FunctionWriter, group: Group, folds: Sequence[Sequence[Fold]], first: Index, vector: int
+    f: FunctionWriter,
+    group: ReductionGroup,
+    folds: Sequence[Sequence[ThreadFold]],
+    first: Index,
+    vector: int,
 ) -> None:
     """Take ``vector`` neighbouring elements in; ``folds`` has a list for each of them, or one for all.
 
@@ -93,7 +97,7 @@ def accumulate(
 
 
 def warps_to_shared(
-    f: FunctionWriter, folds: Sequence[Fold], lane: Index, rows: int, threads: int
+    f: FunctionWriter, folds: Sequence[ThreadFold], lane: Index, rows: int, threads: int
 ) -> tuple[list[list[Array]], tuple[Index, ...]]:
     """Write what the first lane of each warp has to shared memory, and wait for all warps.
 
@@ -111,7 +115,7 @@ def warps_to_shared(
     return tiles, place
 
 
-def store_results(f: FunctionWriter, folds: Sequence[Fold], position: Index) -> None:
+def store_results(f: FunctionWriter, folds: Sequence[ThreadFold], position: Index) -> None:
     """Finish the heroes and store the results computed from them."""
     e = f.elements
     for fold in folds:

@@ -11,7 +11,7 @@ from hloopt.analysis.parallel_loop.block_stages import State as BlockState
 from hloopt.analysis.parallel_loop.edges import Value
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.emission import Frame, framed
+from hloopt.codegen.emission import EmissionFrame, framed
 from hloopt.codegen.loops.block import BlockLoop, Store
 from hloopt.codegen.loops.places import Results, full_index
 from hloopt.codegen.writer import FunctionWriter
@@ -78,7 +78,7 @@ class _Unit:
                 with self.e.when(*tests):
                     self.results.store(carried.number, index, name)
 
-    def _stream(self, state: BlockState, frame: Frame) -> tuple[Axes, Store] | None:
+    def _stream(self, state: BlockState, frame: EmissionFrame) -> tuple[Axes, Store] | None:
         """Where a trip's update of an element goes; None where the element is not a result."""
         carried = self.plan.parallel.carried[state.number]
         update = carried.update

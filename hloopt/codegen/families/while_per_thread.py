@@ -12,7 +12,7 @@ from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.emission import Asking, At, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
-from hloopt.codegen.families.folding import Fold
+from hloopt.codegen.families.folding import ThreadFold
 from hloopt.codegen.families.loop import bounded, strided
 from hloopt.codegen.loops.lanes import Lanes
 from hloopt.codegen.loops.places import Results, full_index
@@ -29,7 +29,7 @@ from hloopt.kernels.families.while_per_thread import (
 )
 from hloopt.types import ArrayShape
 
-__all__ = ["EMITTERS", "Unit"]
+__all__ = ["EMITTERS", "ThreadUnit"]
 
 
 def emit(f: FunctionWriter) -> None:
@@ -42,7 +42,7 @@ def emit(f: FunctionWriter) -> None:
         _in_whole_warps(f, loop)
     else:
         with strided(f, loop.parallel.units) as number:
-            Unit(f, loop, number).write()
+            ThreadUnit(f, loop, number).write()
 
 
 def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
@@ -55,7 +55,7 @@ def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
     if outside := below(own, units):
         tests += outside
         own = f.elements.symbol(Select.of(outside[0], own, units - 1), "unit", 0, units - 1)
-    Unit(f, loop, own, thread, tests, _lanes(f, loop, lanes, own)).write()
+    ThreadUnit(f, loop, own, thread, tests, _lanes(f, loop, lanes, own)).write()
 
 
 def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, unit: Index) -> Lanes | None:
@@ -76,14 +76,14 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     assert count is not None
     thread = f.global_thread("i")
     trip = bounded(f, e.symbol(thread // WARP, "trip", 0, (thread // WARP).high), count)
-    unit = Unit(f, loop, Index(0))
+    unit = ThreadUnit(f, loop, Index(0))
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
     folds = add_up(f, unit.running, trip, lane)
     with e.when(eq(lane, 0)):
         e.run(unit.write_collected(trip, folds))
 
 
-class Unit:
+class ThreadUnit:
     """What a thread does for one unit.
 
     thread  its number; ``inside`` are the tests that it has a unit of its own
@@ -112,7 +112,7 @@ class Unit:
         """Write everything."""
         self.e.run(self._all())
 
-    def write_collected(self, trip: Index, folds: Sequence[Sequence[Fold]]) -> Asking:
+    def write_collected(self, trip: Index, folds: Sequence[Sequence[ThreadFold]]) -> Asking:
         """In the launch after: finish what was collected in a trip, and write what follows."""
         running = self.running
         running.place_outside(self.e.scope.section())

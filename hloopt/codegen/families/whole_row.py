@@ -8,7 +8,7 @@ from dataclasses import field
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.families.folding import (
-    Fold,
+    ThreadFold,
     begin,
     everywhere,
     finish,
@@ -75,7 +75,7 @@ class _Rows:
         """Neighbours a thread reads at once."""
         return self.f.tile["vector"]
 
-    def reduce(self, phase: int, folds: Sequence[Fold]) -> None:
+    def reduce(self, phase: int, folds: Sequence[ThreadFold]) -> None:
         """Take the thread's elements in, and keep what later phases ask for."""
         e = self.f.elements
         kept = self._declare(phase)
@@ -94,7 +94,7 @@ class _Rows:
             for fold, values, holds in taken:
                 take(e, fold, values, holds=holds)
 
-    def exchange(self, folds: Sequence[Fold]) -> list[Fold]:
+    def exchange(self, folds: Sequence[ThreadFold]) -> list[ThreadFold]:
         """Accumulators of the whole row, in all of its threads."""
         f, e = self.f, self.f.elements
         threads, rows = f.tile["threads"], f.tile["rows"]

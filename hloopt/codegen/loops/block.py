@@ -23,7 +23,7 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.calls import call_frame
 from hloopt.codegen.elemental.control import branch_frame, branch_tests
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Emission, Frame, Place
+from hloopt.codegen.emission import Emission, EmissionFrame, ValuePlace
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import Counting
@@ -43,7 +43,7 @@ __all__ = ["BlockLoop"]
 Store = Callable[[tuple[Index, ...], Expr], None]
 """What stores an element at an index."""
 
-Stream = Callable[[State, Frame], "tuple[Axes, Store] | None"]
+Stream = Callable[[State, EmissionFrame], "tuple[Axes, Store] | None"]
 """Where the updates of a streamed element go: their axes, and what stores the one at an index."""
 
 
@@ -65,9 +65,9 @@ class _Work:
 class _Running:
     """A loop while it is written: its frame, what counts its trips, and where its state is."""
 
-    frame: Frame
+    frame: EmissionFrame
     counting: Counting
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, ValuePlace] = field(default_factory=dict)
     registers: dict[int, Array] = field(default_factory=dict)
     now: Var | None = None
 
@@ -85,13 +85,13 @@ class BlockLoop:
         self.stream: Stream | None = None
         self.outer = f.elements.frame
         self.running: dict[tuple[Path, Instruction], _Running] = {}
-        self.frames: dict[Path, Frame] = {(): self.outer}
+        self.frames: dict[Path, EmissionFrame] = {(): self.outer}
         self.arrays: dict[Value, Shared] = {}
         self.folding = Folding(self)
 
     # ---- asking -------------------------------------------------------------------------------------
 
-    def frame(self, path: Path) -> Frame:
+    def frame(self, path: Path) -> EmissionFrame:
         """Where what a path leads to is written."""
         found = self.frames.get(path)
         if found is not None:
@@ -107,7 +107,7 @@ class BlockLoop:
         return found
 
     @contextmanager
-    def inside(self, frame: Frame) -> Iterator[None]:
+    def inside(self, frame: EmissionFrame) -> Iterator[None]:
         """Ask in a frame."""
         before, self.e.frame = self.e.frame, frame
         try:
@@ -205,7 +205,7 @@ class BlockLoop:
 
     def _begin(self, trip: Trip, around: Scope) -> _Running:
         e = self.e
-        running = _Running(Frame({}), self.counting(trip))
+        running = _Running(EmissionFrame({}), self.counting(trip))
         self.running[trip.path, trip.loop] = running
         for number in (0, 1):
             self.frames[*trip.path, (trip.loop, number)] = running.frame
@@ -254,7 +254,7 @@ class BlockLoop:
         around = self.frame(trip.path)
         fixed = frozenset(symbols_of(self.unit))
 
-        def known(number: int, place: Place, after: Place) -> None:
+        def known(number: int, place: ValuePlace, after: ValuePlace) -> None:
             place_state(e, running.frame, loop, number, place)
             if trip.path:
                 e.places[around, loop, number] = after
@@ -441,7 +441,7 @@ def _last(counting: Counting, number: int, affine: Affine) -> Expr:
 
 
 @dataclass(frozen=True)
-class _Known(Place):
+class _Known(ValuePlace):
     """A number that is known."""
 
     value: Expr

@@ -13,7 +13,7 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.linear import Products
 from hloopt.codegen.families.folding import (
-    Fold,
+    ThreadFold,
     begin,
     everywhere,
     finished,
@@ -24,7 +24,7 @@ from hloopt.codegen.families.folding import (
     tree,
 )
 from hloopt.codegen.loops.places import Kept
-from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.types import register_type
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -45,7 +45,7 @@ _SERIAL = 8
 
 
 @dataclass(frozen=True)
-class _Sum(Reducer):
+class _Sum(ReducerCode):
     """The addition of a dot's products."""
 
     @property
@@ -92,11 +92,11 @@ class Folding:
     def _needs_flag(self, hero: Instruction) -> bool:
         return not identity(self._reducer(hero))
 
-    def _reducer(self, hero: Instruction) -> Reducer:
+    def _reducer(self, hero: Instruction) -> ReducerCode:
         if hero.opcode == "dot":
             assert hero.computation is not None
             return _Sum(hero.computation, (Products.of(hero).wide,))
-        return Reducer.of(hero)
+        return ReducerCode.of(hero)
 
     # ---- taking in ----------------------------------------------------------------------------------
 
@@ -166,7 +166,9 @@ class Folding:
                 slot = self._first(now) + thread // WARP_SIZE
                 keep(e, fold, [tile[slot] for tile in self.tiles[item]])
 
-    def _accumulated(self, value: Value, index: Sequence[Index], first: Index, step: int) -> Fold:
+    def _accumulated(
+        self, value: Value, index: Sequence[Index], first: Index, step: int
+    ) -> ThreadFold:
         e = self.e
         hero = value.instruction
         fold = self._begin(hero)
@@ -175,13 +177,13 @@ class Folding:
             take(e, fold, ask(delinearize(at, sizes)))
         return fold
 
-    def _begin(self, hero: Instruction, values: Sequence[Expr] = ()) -> Fold:
+    def _begin(self, hero: Instruction, values: Sequence[Expr] = ()) -> ThreadFold:
         if hero.opcode != "dot":
             return begin(self.e, hero, values)
         reducer = self._reducer(hero)
         kind = register_type(reducer.accumulators[0])
         name = self.e.scope.variable(kind, "sum", values[0] if values else identity(reducer))
-        return Fold(hero, reducer, (name,))
+        return ThreadFold(hero, reducer, (name,))
 
     def _operands(self, hero: Instruction, index: Sequence[Index]) -> tuple[list[int], _Ask]:
         """The sizes folded over, and what asks for the elements at a place of them."""
@@ -242,10 +244,10 @@ class Folding:
         assert now is not None, "tiles alternate"
         return Symbol(now.name, 0, 1).index * self.warps
 
-    def _reloaded(self, hero: Instruction, tiles: Sequence[Array], slot: Index) -> Fold:
+    def _reloaded(self, hero: Instruction, tiles: Sequence[Array], slot: Index) -> ThreadFold:
         return self._begin(hero, [tile[slot] for tile in tiles])
 
-    def _finished(self, value: Value, index: Sequence[Index], fold: Fold) -> list[Expr]:
+    def _finished(self, value: Value, index: Sequence[Index], fold: ThreadFold) -> list[Expr]:
         """The init values folded in, and rounded: one name a result."""
         e, hero = self.e, value.instruction
         if hero.opcode == "dot":

@@ -9,7 +9,7 @@ from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Frame
+from hloopt.codegen.emission import EmissionFrame
 from hloopt.codegen.loops.places import Counted, Turning, place_state
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -75,7 +75,7 @@ class Counting:
         kind = e.loads.index_type if first + count + width < 1 << self.bits else LONG
         return *e.scope.loop(first, first + count, hint, kind, width or 1), first
 
-    def place(self, e: Elements, frame: Frame, trip: Index) -> None:
+    def place(self, e: Elements, frame: EmissionFrame, trip: Index) -> None:
         """Tell what stands for the numbers of a trip."""
         for number, found in self.variables.items():
             place = Counted(trip * found.step + found.first, found.dtype)
@@ -83,7 +83,7 @@ class Counting:
         for start, found in self.starts.items():
             e.places[frame, start, 0] = Counted(trip * found.step + found.first, found.dtype)
 
-    def place_turning(self, e: Elements, frame: Frame, trip: Index) -> None:
+    def place_turning(self, e: Elements, frame: EmissionFrame, trip: Index) -> None:
         """The same for numbers that go round, for who knows the trip and has no state."""
         for number, found in self.turning.items():
             place_state(e, frame, self.loop.loop, number, Turning(trip, found))

@@ -9,7 +9,7 @@ from hloopt.analysis.parallel_loop import Carried
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import At, Emission, Frame, Place
+from hloopt.codegen.emission import At, Emission, EmissionFrame, ValuePlace
 from hloopt.codegen.loops.places import place_state
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -57,7 +57,7 @@ class Group:
     """
 
     lanes: Lanes
-    frame: Frame
+    frame: EmissionFrame
     lines: Scope
     head: Scope
     turn: Expr
@@ -65,7 +65,7 @@ class Group:
     _known: dict[At, Expr] = field(default_factory=dict)
     _from: Expr | None = None
 
-    def place(self, e: Elements, frame: Frame) -> None:
+    def place(self, e: Elements, frame: EmissionFrame) -> None:
         """Tell where the values are for who asks in a trip."""
         for value in self.lanes.values:
             e.places[frame, value, 0] = _Handed(value, self)
@@ -106,7 +106,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class _Handed(Place):
+class _Handed(ValuePlace):
     """Where another lane has the elements of a value."""
 
     instruction: Instruction
@@ -123,7 +123,7 @@ class _Handed(Place):
 
 
 @dataclass(frozen=True)
-class _HandedState(Place):
+class _HandedState(ValuePlace):
     """Where the lane of this trip has what a single number of the state was before it."""
 
     carried: Carried

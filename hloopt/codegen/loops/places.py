@@ -13,7 +13,7 @@ from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes, FusedLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import At, Emission, Frame, Place
+from hloopt.codegen.emission import At, Emission, EmissionFrame, ValuePlace
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
@@ -54,7 +54,9 @@ def full_index(axes: Axes, unit: tuple[Index, ...], local: Sequence[Index]) -> t
     return tuple(unit[axis] if axis is not None else next(rest) for axis in axes)
 
 
-def place_state(e: Elements, frame: Frame, loop: Instruction, number: int, place: Place) -> None:
+def place_state(
+    e: Elements, frame: EmissionFrame, loop: Instruction, number: int, place: ValuePlace
+) -> None:
     """Say where an element of the state is when it is asked for in a loop's body or condition."""
     for called in (loop.body, loop.condition):
         e.places[frame, called.parameters[0], number] = place
@@ -66,7 +68,7 @@ def firsts(unit: tuple[Index, ...], axes: Axes) -> list[Expr]:
 
 
 @dataclass(frozen=True)
-class Kept(Place):
+class Kept(ValuePlace):
     """What a unit has of a value, in a variable or in an array of them.
 
     memory the variable, a value that stands for it, or the array
@@ -138,7 +140,7 @@ def kept_in(name: str, kind: Type, shape: ArrayShape, axes: Axes) -> Kept:
 
 
 @dataclass(frozen=True)
-class Counted(Place):
+class Counted(ValuePlace):
     """A scalar integer that is a number of the trip.
 
     counter  of the trip, an index expression
@@ -162,7 +164,7 @@ class Counted(Place):
 
 
 @dataclass(frozen=True)
-class Turning(Place):
+class Turning(ValuePlace):
     """A scalar integer that is a number of the trip and goes round as its type does."""
 
     trip: Index
@@ -186,7 +188,7 @@ class Turning(Place):
 
 
 @dataclass(frozen=True)
-class Outside(Place):
+class Outside(ValuePlace):
     """A value that the loop only reads: element ``leaf`` of an instruction around it.
 
     frame    where that instruction stands
@@ -200,7 +202,7 @@ class Outside(Place):
 
     instruction: Instruction
     leaf: int
-    frame: Frame
+    frame: EmissionFrame
     section: Scope
     fixed: frozenset[Symbol]
     budget: list[int]

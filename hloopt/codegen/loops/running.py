@@ -11,7 +11,7 @@ from hloopt.analysis.index import Index, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Asking, At, Emission, Frame, each, every
+from hloopt.codegen.emission import Asking, At, Emission, EmissionFrame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.loops.counting import Counting, Groups
 from hloopt.codegen.loops.lanes import Group, Lanes
@@ -52,13 +52,13 @@ class Running:
     e: Elements
     loop: ParallelLoop
     unit: tuple[Index, ...]
-    outer: Frame
+    outer: EmissionFrame
     written: frozenset[int] = frozenset()
     kept: dict[int, Kept] = field(default_factory=dict)
     lanes: Lanes | None = None
 
     def __post_init__(self) -> None:
-        self.frame = Frame({})
+        self.frame = EmissionFrame({})
         self.trip = Index(0)
         self.body = self.loop.loop.body
         self.counting = Counting(self.loop, self.e.loads.index_type)
@@ -111,7 +111,7 @@ class Running:
         e = self.e
         groups = self.counting.groups(e, count, lanes.width)
         with e.within(groups.block) as outer:
-            own = Frame({})
+            own = EmissionFrame({})
             lines = outer.section()
             with e.within(lines):
                 trip = groups.own(e, lanes.lane)
@@ -139,14 +139,14 @@ class Running:
         lanes: Lanes,
         groups: Groups,
         behind: Expr,
-        own: Frame,
+        own: EmissionFrame,
         mine: Index,
     ) -> Asking:
         """Go through a group with what all lanes advance; each keeps what its own trip begins with."""
         e = self.e
         if not lanes.states:
             return
-        step = Frame({})
+        step = EmissionFrame({})
         before = []
         for carried in lanes.states:
             kept = self.kept[carried.number]
@@ -228,7 +228,7 @@ class Running:
         section: Scope,
         again: Again | None = None,
         ahead: Ahead | None = None,
-        frame: Frame | None = None,
+        frame: EmissionFrame | None = None,
     ) -> None:
         """Tell where it is what the loop only reads; ``section`` is right before it.
 
@@ -306,7 +306,7 @@ class Running:
         return At(self.body.root, index, carried.number, self.frame)
 
     def _fill(
-        self, kept: Kept, wanted: Callable[[Local], At], frame: Frame, cost: int = 1
+        self, kept: Kept, wanted: Callable[[Local], At], frame: EmissionFrame, cost: int = 1
     ) -> Asking:
         def one(local: Local) -> Asking:
             value = yield wanted(local)

@@ -11,7 +11,7 @@ from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.block_stages import MOST_SLOTS, has_followers
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Emission, Place
+from hloopt.codegen.emission import Emission, ValuePlace
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Element, Expr, Select, as_expr
 from hloopt.types import DType
@@ -20,7 +20,7 @@ __all__ = ["Shared", "Threads"]
 
 
 @dataclass(frozen=True)
-class Shared(Place):
+class Shared(ValuePlace):
     """What a unit has of a value, in shared memory.
 
     memory the array

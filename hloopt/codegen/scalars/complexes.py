@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hloopt.codegen.device import Uses, library
 from hloopt.codegen.scalars.forms import parts
-from hloopt.codegen.scalars.integers import Rule
+from hloopt.codegen.scalars.integers import IntegerRule
 from hloopt.kernel_ir.expressions import Binary, Call, Expr, Make
 from hloopt.kernel_ir.types import DOUBLE, FLOAT
 from hloopt.ops.traits import ELEMENTWISE, op_table
@@ -15,7 +15,7 @@ from hloopt.types import DType, dtype
 __all__ = ["COMPLEXES"]
 
 
-def _by_parts(sign: str) -> Rule:
+def _by_parts(sign: str) -> IntegerRule:
     def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
         pairs = zip(parts(x, kind), parts(y, kind), strict=True)
         return Make(uses.type(kind), tuple(Binary.of(sign, left, right) for left, right in pairs))
@@ -34,7 +34,7 @@ def _absolute(kind: DType, uses: Uses, x: Expr) -> Expr:
     return Call("hypot", wide, DOUBLE).cast(FLOAT)
 
 
-def _of_library(name: str) -> Rule:
+def _of_library(name: str) -> IntegerRule:
     """A function of c128 in the library, which may have one of c64, too."""
 
     def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
@@ -48,7 +48,7 @@ def _of_library(name: str) -> Rule:
     return rule
 
 
-COMPLEXES: Mapping[str, Rule] = op_table(
+COMPLEXES: Mapping[str, IntegerRule] = op_table(
     {
         "abs": _absolute,
         "acos": _of_library("acos"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hloopt.codegen.device import Uses, library
 from hloopt.codegen.scalars.forms import code, computed_type, mask, narrow, of_code, widen
-from hloopt.codegen.scalars.integers import Rule
+from hloopt.codegen.scalars.integers import IntegerRule
 from hloopt.kernel_ir.expressions import Binary, Call, Expr
 from hloopt.kernel_ir.types import BOOL
 from hloopt.ops.traits import ELEMENTWISE, op_table
@@ -26,7 +26,7 @@ _SIGN_BITS = {
 }
 
 
-def _operator(sign: str, name: str = "") -> Rule:
+def _operator(sign: str, name: str = "") -> IntegerRule:
     """An operator of C's; for types that have a function ``name_type`` in the library, that."""
 
     def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
@@ -38,7 +38,7 @@ def _operator(sign: str, name: str = "") -> Rule:
     return rule
 
 
-def _c_function(name: str) -> Rule:
+def _c_function(name: str) -> IntegerRule:
     """A function of C's: ``name`` of doubles, with an f behind it of floats."""
 
     def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
@@ -49,7 +49,7 @@ def _c_function(name: str) -> Rule:
     return rule
 
 
-def _of_library(name: str) -> Rule:
+def _of_library(name: str) -> IntegerRule:
     """A function of the library: ``name_f32`` or ``name_f64``, or one of a narrow type itself."""
 
     def rule(kind: DType, uses: Uses, *operands: Expr) -> Expr:
@@ -89,7 +89,7 @@ def finite(kind: DType, uses: Uses, x: Expr) -> Expr:
     return uses.call(f"finite_{ending}", widen(x, kind, uses), type=BOOL)
 
 
-FLOATS: Mapping[str, Rule] = op_table(
+FLOATS: Mapping[str, IntegerRule] = op_table(
     {
         "abs": _absolute,
         "acos": _c_function("acos"),

@@ -20,13 +20,13 @@ from hloopt.kernel_ir.types import INT, LONG, UINT, ULONG
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
 
-__all__ = ["INTEGERS", "PREDS", "Rule"]
+__all__ = ["INTEGERS", "PREDS", "IntegerRule"]
 
-Rule: TypeAlias = Callable[..., Expr]
+IntegerRule: TypeAlias = Callable[..., Expr]
 """Given the type, what is used of the library, and the operands."""
 
 
-def _ring(sign: str) -> Rule:
+def _ring(sign: str) -> IntegerRule:
     """``+``, ``-`` or ``*`` modulo the width, through unsigned."""
 
     def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
@@ -36,7 +36,7 @@ def _ring(sign: str) -> Rule:
     return rule
 
 
-def _bitwise(sign: str) -> Rule:
+def _bitwise(sign: str) -> IntegerRule:
     def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
         plain = Binary.of(sign, x, y)
         # Of two sign-extended or zero-extended numbers the result is extended alike.
@@ -45,14 +45,14 @@ def _bitwise(sign: str) -> Rule:
     return rule
 
 
-def _chosen(sign: str) -> Rule:
+def _chosen(sign: str) -> IntegerRule:
     def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
         return Select(Binary.of(sign, x, y), x, y)
 
     return rule
 
 
-def _called(name: str) -> Rule:
+def _called(name: str) -> IntegerRule:
     """A function of the library for signed numbers and one for unsigned; a narrow result wraps."""
 
     def rule(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
@@ -145,7 +145,7 @@ def _clamp(kind: DType, uses: Uses, least: Expr, x: Expr, greatest: Expr) -> Exp
     return Select(inner < greatest, inner, greatest)
 
 
-INTEGERS: Mapping[str, Rule] = op_table(
+INTEGERS: Mapping[str, IntegerRule] = op_table(
     {
         "abs": _absolute,
         "add": _ring("+"),
@@ -196,7 +196,7 @@ def _clamp_preds(kind: DType, uses: Uses, least: Expr, x: Expr, greatest: Expr) 
 
 
 # Both sides of && and || are values already, so that nothing is skipped.
-PREDS: Mapping[str, Rule] = op_table(
+PREDS: Mapping[str, IntegerRule] = op_table(
     {
         "add": _any,
         "and": _all,

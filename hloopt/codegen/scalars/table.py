@@ -10,7 +10,7 @@ from hloopt.codegen.scalars.complexes import COMPLEXES
 from hloopt.codegen.scalars.conversions import convert, reinterpret
 from hloopt.codegen.scalars.floats import FLOATS, finite
 from hloopt.codegen.scalars.forms import code, narrow, of_code, parts, widen
-from hloopt.codegen.scalars.integers import INTEGERS, PREDS, Rule
+from hloopt.codegen.scalars.integers import INTEGERS, PREDS, IntegerRule
 from hloopt.codegen.scalars.literals import literal
 from hloopt.codegen.types import device_problem, register_type
 from hloopt.dataclass import dataclass
@@ -25,7 +25,7 @@ from hloopt.types import DType, dtype
 
 __all__ = ["elementwise", "expression", "scalar_op", "scalar_problem"]
 
-_TABLES: Mapping[str, Mapping[str, Rule]] = {
+_TABLES: Mapping[str, Mapping[str, IntegerRule]] = {
     "pred": PREDS,
     "signed": INTEGERS,
     "unsigned": INTEGERS,

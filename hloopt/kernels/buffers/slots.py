@@ -17,14 +17,14 @@ from hloopt.kernels.plan import AllocationKind
 from hloopt.passes.copy_insertion.tuples import indices
 from hloopt.types import ArrayShape, BufferShape, Shape, leaves
 
-__all__ = ["NOTHING", "Slot", "Slots", "Spot", "array_leaves"]
+__all__ = ["NOTHING", "BufferSlot", "BufferSlots", "Spot", "array_leaves"]
 
 NOTHING: Final = -1
 _NOTHING_JOINED: Final = Joined(frozenset(), {})
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class BufferSlot:
     """Memory: ``number`` and ``value`` say which parameter leaf or which constant it is."""
 
     kind: AllocationKind
@@ -59,7 +59,7 @@ def array_leaves(shape: Shape) -> list[ArrayShape]:
     return [leaf.element if isinstance(leaf, BufferShape) else leaf for leaf in leaves(shape)]
 
 
-class Slots:
+class BufferSlots:
     """The slots of a module's values, and those that steps ask for (``add``).
 
     ``joined`` are the concatenates that nothing runs: their operands lie in their results.
@@ -76,21 +76,21 @@ class Slots:
             (entry.parameter, entry.parameter_index)
             for entry in module.attributes.get("input_output_alias", ())
         }
-        self.all: list[Slot] = []
+        self.all: list[BufferSlot] = []
         self._of_set: list[int] = [NOTHING] * len(aliasing.sets)
         for members in aliasing.sets:
             is_part = any(value.number in self._places for value in members.values)
             if members.byte_size and not is_part:
                 self._of_set[members.number] = self.add(self._slot(members))
 
-    def add(self, slot: Slot) -> int:
+    def add(self, slot: BufferSlot) -> int:
         """The number of a further slot."""
         self.all.append(slot)
         return len(self.all) - 1
 
     def temporary(self, byte_size: int) -> int:
         """Memory of the arena that one step needs."""
-        return self.add(Slot("arena", byte_size)) if byte_size else NOTHING
+        return self.add(BufferSlot("arena", byte_size)) if byte_size else NOTHING
 
     def spots(self, instruction: Instruction) -> tuple[Spot, ...]:
         """Where the leaves of an instruction's result lie."""
@@ -126,10 +126,10 @@ class Slots:
     def _of_value(self, number: int) -> int:
         return self._of_set[self._aliasing.alias_set(self._aliasing.values[number]).number]
 
-    def _slot(self, members: AliasSet) -> Slot:
+    def _slot(self, members: AliasSet) -> BufferSlot:
         given = [value for value in members.values if self._is_given(value)]
         if not given:
-            return Slot("arena", members.byte_size)
+            return BufferSlot("arena", members.byte_size)
         first = given[0]
         if len(given) > 1:
             raise UsageError(
@@ -137,9 +137,9 @@ class Slots:
                 "buffer; run copy-insertion first"
             )
         if first.kind == "constant":
-            return Slot("constant", members.byte_size, 0, first, writable=False)
+            return BufferSlot("constant", members.byte_size, 0, first, writable=False)
         place = (first.defined.instruction.parameter_number, first.defined.index)
-        return Slot(
+        return BufferSlot(
             "parameter",
             members.byte_size,
             self._parameters[place],

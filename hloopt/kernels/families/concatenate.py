@@ -17,7 +17,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 
 __all__ = ["KERNELS", "concatenate_of", "largest"]
 
@@ -87,7 +87,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             f"dimension {axis}; {most} and what divides it does"
         )
     blocks, threads = own_threads(site, largest(hero) // tile["unroll"], tile)
-    arguments = (*operands_read(site.region), Argument(Place("result", 0), "out"))
+    arguments = (*operands_read(site.region), Argument(LeafPlace("result", 0), "out"))
     return KernelSpec("concatenate", tile, (Launch.linear("", blocks, threads, arguments),))
 
 

@@ -8,7 +8,7 @@ from hloopt.analysis.layout import same_layout
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict
-from hloopt.kernels.spec import Copy, KernelSpec, Place, Step, Tile
+from hloopt.kernels.spec import Copy, KernelPart, KernelSpec, LeafPlace, Tile
 from hloopt.ops.traits import FORWARDING
 
 __all__ = ["KERNELS"]
@@ -62,8 +62,8 @@ def _tile(site: Site) -> Tile:
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     sources = _sources(site.region)
-    steps: tuple[Step, ...] = tuple(
-        Copy(Place("operand", source), Place("result", number))
+    steps: tuple[KernelPart, ...] = tuple(
+        Copy(LeafPlace("operand", source), LeafPlace("result", number))
         for number, source in enumerate(sources)
         if site.region.results[number].shape.elements
     )

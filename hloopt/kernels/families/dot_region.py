@@ -17,14 +17,14 @@ from hloopt.ir.walk import called_computations
 from hloopt.kernels.kernel import Recognizer, elemental_problem
 from hloopt.ops.traits import REARRANGING
 
-__all__ = ["HEROES", "Product", "convolution_of", "dot_of", "product_of"]
+__all__ = ["HEROES", "ProductRegion", "convolution_of", "dot_of", "product_of"]
 
 HEROES = frozenset({"dot", "convolution"})
 _MOVES = REARRANGING - {"slice"}
 
 
 @dataclass(frozen=True)
-class Product:
+class ProductRegion:
     """A region that is one product.
 
     contraction  what is multiplied
@@ -36,17 +36,17 @@ class Product:
 
 
 @Recognizer
-def product_of(region: Region) -> Product | str:
+def product_of(region: Region) -> ProductRegion | str:
     """The product of a region, or why it is none."""
     if is_product_call(region.instruction):
         problem = call_problem(region.instruction)
         if problem:
             return problem
         finish = call_finish(region.instruction)
-        return Product(of_call(region.instruction), ((),) * (1 + finish.keeps))
+        return ProductRegion(of_call(region.instruction), ((),) * (1 + finish.keeps))
     if region.instruction.opcode == "scaled-dot":
         contraction = of_scaled_dot(region.instruction)
-        return _problem(contraction) or Product(contraction, ((),))
+        return _problem(contraction) or ProductRegion(contraction, ((),))
     if not region.is_fusion and region.instruction.opcode not in HEROES:
         return f"{region.instruction.name} is no dot or convolution"
     heroes = [inner for inner in _all(region) if inner.opcode in HEROES]
@@ -72,11 +72,11 @@ def product_of(region: Region) -> Product | str:
             return f"elements of {result.instruction.name} share bytes"
         found.append(route)
     contraction = of_dot(hero) if hero.opcode == "dot" else of_convolution(hero)
-    return _problem(contraction) or Product(contraction, tuple(found))
+    return _problem(contraction) or ProductRegion(contraction, tuple(found))
 
 
 @Recognizer
-def dot_of(region: Region) -> Product | str:
+def dot_of(region: Region) -> ProductRegion | str:
     """The product of a region where it is a dot, or a call of cuBLAS, or why it is none."""
     product = product_of.find(region)
     if isinstance(product, str) or product.contraction.is_dot:
@@ -85,7 +85,7 @@ def dot_of(region: Region) -> Product | str:
 
 
 @Recognizer
-def convolution_of(region: Region) -> Product | str:
+def convolution_of(region: Region) -> ProductRegion | str:
     """The product of a region where it is a convolution, or why it is none."""
     product = product_of.find(region)
     if isinstance(product, str) or not product.contraction.is_dot:

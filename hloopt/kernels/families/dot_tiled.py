@@ -17,7 +17,15 @@ from hloopt.kernels.families.dot_tiling import (
 )
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+    written,
+)
 
 __all__ = [
     "KERNELS",
@@ -131,7 +139,7 @@ def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
     blocks = contraction.size("b") * tiling.split * tiling.blocks_m * tiling.blocks_n
     if blocks > _MOST_BLOCKS:
         raise UsageError(f"{kernel}: {blocks} blocks; a grid has at most {_MOST_BLOCKS}")
-    partial = Place("scratch", 0)
+    partial = LeafPlace("scratch", 0)
     read = operands_read(site.region)
     results = written(result_numbers(site))
     return KernelSpec(
@@ -151,7 +159,7 @@ def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
                 (*read, Argument(partial, "in"), *results),
             ),
         ),
-        scratch=(Scratch(contraction.accumulator.name, tiling.split * elements),),
+        scratch=(ScratchBuffer(contraction.accumulator.name, tiling.split * elements),),
         overwrites=overwritable(site.region),
     )
 

@@ -11,7 +11,7 @@ from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.kernel import Efficiency, Site
 from hloopt.kernels.spec import Tile
 
@@ -101,7 +101,7 @@ def element_bytes(contraction: Contraction) -> int:
     return contraction.accumulator.bytes
 
 
-def oriented(product: Product, region: Region) -> Contraction:
+def oriented(product: ProductRegion, region: Region) -> Contraction:
     """The contraction with n as what moves through neighbours of the first result."""
     contraction = product.contraction
     order: list[tuple[str, int]] = []

@@ -20,7 +20,15 @@ from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.dot_tiling import SHARED_BYTES
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Role, Scratch, Tile
+from hloopt.kernels.spec import (
+    Argument,
+    ArgumentRole,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+)
 
 __all__ = [
     "KERNELS",
@@ -58,8 +66,8 @@ class AxisTransform:
     read: int
     written: int
     kind: str
-    source: Place
-    target: Place
+    source: LeafPlace
+    target: LeafPlace
     rows: int = 1
     columns: int = 1
 
@@ -109,10 +117,10 @@ def whole_transforms(instruction: Instruction) -> list[AxisTransform]:
     if kind == "IRFFT":
         order.reverse()
     dims, found = list(source), []
-    here = Place("operand", 0)
+    here = LeafPlace("operand", 0)
     for number, axis in enumerate(order):
         last = number == count - 1
-        there = Place("scratch", 0) if kind == "IRFFT" and not last else Place("result", 0)
+        there = LeafPlace("scratch", 0) if kind == "IRFFT" and not last else LeafPlace("result", 0)
         own = kind if axis == rank - 1 else {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)
         found.append(
             AxisTransform(
@@ -153,7 +161,7 @@ def _halves(whole: AxisTransform, most: int) -> list[AxisTransform]:
         return [whole]
     columns = length // rows
     taken = "scratch" in (whole.source.kind, whole.target.kind)
-    between = Place("scratch", 1 if taken else 0)
+    between = LeafPlace("scratch", 1 if taken else 0)
     # The first half reads what the whole line has, the second one writes what it gives.
     rest = "FFT" if kind == "RFFT" else kind
     first = AxisTransform(
@@ -268,14 +276,14 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
             number = transform.target.number
             elements = transform.lines // transform.rows * transform.written
             sizes[number] = max(elements, sizes.get(number, 0))
-    scratch = [Scratch(complex_type, sizes[number]) for number in sorted(sizes)]
+    scratch = [ScratchBuffer(complex_type, sizes[number]) for number in sorted(sizes)]
     return KernelSpec(_NAME, tile, tuple(steps), tuple(scratch))
 
 
 def _arguments(transform: AxisTransform) -> tuple[Argument, ...]:
     if transform.source == transform.target:
         return (Argument(transform.target, "update"),)
-    role: Role = "in"
+    role: ArgumentRole = "in"
     return (Argument(transform.source, role), Argument(transform.target, "out"))
 
 

@@ -14,7 +14,7 @@ from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import loop_launches, operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
+from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile
 
 __all__ = ["KERNELS", "arguments_of", "fitting", "update_of", "updated_pairs"]
 
@@ -90,7 +90,7 @@ def _tile(site: Site) -> Tile:
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     region = site.region
     pairs = updated_pairs(region)
-    steps: list[Step] = []
+    steps: list[KernelPart] = []
     arguments = arguments_of(region, pairs)
     rest = [number for number in range(len(region.results)) if number not in pairs]
     # What is computed beside goes first: it may read what an update's operand shares with nobody.
@@ -107,7 +107,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
                 f"_update{at}" if len(pairs) > 1 or rest else "",
                 blocks,
                 threads,
-                (*arguments, Argument(Place("result", number), "update")),
+                (*arguments, Argument(LeafPlace("result", number), "update")),
             )
         )
     in_place = tuple((operand, number) for number, operand in pairs.items())

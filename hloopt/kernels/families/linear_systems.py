@@ -14,7 +14,7 @@ from hloopt.interpret.library_calls import config
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, ScratchBuffer, Tile
 
 __all__ = ["KERNELS", "System", "in_shared", "system_of", "triangular_system", "wide_bytes"]
 
@@ -135,12 +135,12 @@ def _cholesky_spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
     _check_threads(site, _CHOLESKY, threads)
     batch = prod(instruction.array.dims[:-2])
     arguments = [*operands_read(site.region)]
-    scratch: tuple[Scratch, ...] = ()
+    scratch: tuple[ScratchBuffer, ...] = ()
     if not in_shared(site.target.shared_per_block, instruction):
         kind = "c128" if instruction.array.dtype.is_complex else "f64"
-        scratch = (Scratch(kind, instruction.array.elements),)
-        arguments.append(Argument(Place("scratch", 0), "out", partial=True))
-    arguments.append(Argument(Place("result", 0), "out"))
+        scratch = (ScratchBuffer(kind, instruction.array.elements),)
+        arguments.append(Argument(LeafPlace("scratch", 0), "out", partial=True))
+    arguments.append(Argument(LeafPlace("result", 0), "out"))
     launch = Launch.linear("", batch, threads, tuple(arguments))
     return KernelSpec(_CHOLESKY, tile, (launch,), scratch)
 
@@ -168,7 +168,7 @@ def _solve_spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
         raise UsageError(f"{_SOLVE}: columns={columns}; shared memory holds 1 to {most}")
     batch = prod(instruction.operands[1].array.dims[:-2])
     blocks = batch * -(-system.columns // columns)
-    arguments = (*operands_read(site.region), Argument(Place("result", 0), "out"))
+    arguments = (*operands_read(site.region), Argument(LeafPlace("result", 0), "out"))
     return KernelSpec(_SOLVE, tile, (Launch.linear("", blocks, threads, arguments),))
 
 

@@ -13,14 +13,14 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.analysis.written_code import elements_of_thread
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem, overwritable
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile, written
+from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile, written
 
 __all__ = ["KERNELS", "loop_launches", "operands_read", "own_threads", "result_groups"]
 
 
 def operands_read(region: Region) -> tuple[Argument, ...]:
     """Pointers to the operand leaves a region reads."""
-    return tuple(Argument(Place("operand", number), "in") for number in region.read)
+    return tuple(Argument(LeafPlace("operand", number), "in") for number in region.read)
 
 
 def result_groups(region: Region, wanted: Iterable[int]) -> list[tuple[int, ...]]:
@@ -72,10 +72,10 @@ def loop_launches(
     numbers: Sequence[int],
     arguments: Sequence[Argument],
     suffix: str = "",
-) -> tuple[Step, ...]:
+) -> tuple[KernelPart, ...]:
     """Launches that compute some result leaves, one for each number of elements there is."""
     groups = result_groups(site.region, numbers)
-    steps: list[Step] = []
+    steps: list[KernelPart] = []
     for at, group in enumerate(groups):
         elements = site.region.results[group[0]].shape.elements
         blocks, threads = own_threads(site, -(-elements // tile["unroll"]), tile)

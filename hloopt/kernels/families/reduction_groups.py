@@ -9,11 +9,11 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["Group", "groups_of"]
+__all__ = ["ReductionGroup", "groups_of"]
 
 
 @dataclass(frozen=True)
-class Group:
+class ReductionGroup:
     """What one launch computes.
 
     heroes  the reduces, operands first
@@ -49,7 +49,7 @@ def groups_of(
     region: Region,
     every: Iterable[Instruction],
     heroes: Mapping[int, frozenset[Instruction]],
-) -> Iterator[Group]:
+) -> Iterator[ReductionGroup]:
     """Results that share something they read, or their hero, together; side results all in one group.
 
     ``every`` are the heroes, operands first; ``heroes`` has those of each result leaf, none for a side result.
@@ -73,7 +73,7 @@ def groups_of(
         parts = [*apart, (mask, joined)]
     for _, members in sorted(parts, key=lambda part: min(part[1])):
         found = frozenset[Instruction]().union(*(heroes[number] for number in members))
-        yield Group(
+        yield ReductionGroup(
             tuple(hero for hero in every if hero in found),
             tuple(sorted(number for number in members if heroes[number])),
             tuple(sorted(number for number in members if not heroes[number])),

@@ -18,15 +18,15 @@ from hloopt.analysis.reduction import WARP_SIZE, ReductionDims, is_unnested, red
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernels.families.reduction_groups import Group, groups_of
+from hloopt.kernels.families.reduction_groups import ReductionGroup, groups_of
 from hloopt.kernels.kernel import NO, YES, Recognizer, Site, Verdict, elemental_problem
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.spec import Argument, Place
+from hloopt.kernels.spec import Argument, LeafPlace
 from hloopt.ops.traits import ASSOCIATIVE
 from hloopt.types import ArrayShape, DType, dtype, leaves
 
 __all__ = [
-    "Group",
+    "ReductionGroup",
     "Reductions",
     "accumulator_types",
     "folds_alone",
@@ -44,7 +44,7 @@ class Reductions:
     """The heroes of a region, all of one merged form, and the launches their results make."""
 
     form: ReductionDims
-    groups: tuple[Group, ...]
+    groups: tuple[ReductionGroup, ...]
 
     @property
     def heroes(self) -> tuple[Instruction, ...]:
@@ -300,5 +300,5 @@ def operands_of(
                 seen.add(operand)
                 pending.append(operand)
     return tuple(
-        Argument(Place("operand", number), "in") for number in region.read if number in needed
+        Argument(LeafPlace("operand", number), "in") for number in region.read if number in needed
     )

@@ -20,13 +20,13 @@ from hloopt.kernels.families.reductions import folds_alone, passes_on, plain_red
 from hloopt.kernels.kernel import Recognizer, elemental_problem
 from hloopt.types import ArrayShape
 
-__all__ = ["Kept", "RowPhases", "continues_rows", "row_phases"]
+__all__ = ["KeptArray", "RowPhases", "continues_rows", "row_phases"]
 
 _FORMS_TRIED = 4
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptArray:
     """An array whose elements threads keep from phase ``first`` to phase ``last``."""
 
     instruction: Instruction
@@ -52,7 +52,7 @@ class RowPhases:
     given: tuple[Instruction, ...]
     heroes: tuple[tuple[Instruction, ...], ...]
     per_row: tuple[tuple[Instruction, ...], ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptArray, ...]
     full: tuple[int, ...]
     single: tuple[int, ...]
 
@@ -255,7 +255,7 @@ class _Rows:
         return "full" if shape.elements == self.rows * self.minor else "row"
 
 
-def _kept(region: Region, sinks: Iterable[Iterable[Instruction]], elements: int) -> list[Kept]:
+def _kept(region: Region, sinks: Iterable[Iterable[Instruction]], elements: int) -> list[KeptArray]:
     """What later phases ask for again: nothing that is computed from other kept arrays alone."""
     first: dict[Instruction, int] = {}
     last: dict[Instruction, int] = {}
@@ -275,7 +275,7 @@ def _kept(region: Region, sinks: Iterable[Iterable[Instruction]], elements: int)
                 if operand not in seen:
                     seen.add(operand)
                     pending.append(operand)
-    return [Kept(inner, first[inner], phase) for inner, phase in last.items()]
+    return [KeptArray(inner, first[inner], phase) for inner, phase in last.items()]
 
 
 def _elements(instruction: Instruction) -> int:

@@ -9,7 +9,7 @@ from hloopt.analysis.region import Region
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 from hloopt.types import ArrayShape
 
 __all__ = ["KERNELS", "Scan", "scan_of"]
@@ -97,7 +97,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         return KernelSpec("scan", tile)
     blocks, threads = own_threads(site, rows, tile)
     results = (
-        Argument(Place("result", number), "out")
+        Argument(LeafPlace("result", number), "out")
         for number, result in enumerate(site.region.results)
         if result.shape.elements
     )

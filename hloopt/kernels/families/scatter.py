@@ -17,7 +17,7 @@ from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile, written
+from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile, written
 from hloopt.ops.traits import ASSOCIATIVE, EXACT, op_table
 from hloopt.types import DType, ScatterDims
 
@@ -151,8 +151,8 @@ def _spec(name: str, site: Site, tile: Tile) -> KernelSpec:
     arguments = tuple(
         part for part in operands_read(region) if part.place.number not in pairs.values()
     )
-    results = [Place("result", number) for number in range(len(region.results))]
-    steps: list[Step] = []
+    results = [LeafPlace("result", number) for number in range(len(region.results))]
+    steps: list[KernelPart] = []
     elements = region.results[0].shape.elements
     if elements and len(pairs) < len(results):
         blocks, threads = own_threads(site, elements, tile)

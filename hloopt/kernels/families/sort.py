@@ -17,7 +17,16 @@ from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    KernelPart,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+    written,
+)
 
 __all__ = ["KERNELS", "carries_positions", "rows_of", "sort_of"]
 
@@ -108,7 +117,7 @@ def _block_spec(site: Site, tile: Tile) -> KernelSpec:
     assert sort is not None
     rows, length, _ = rows_of(sort)
     results = written(range(len(site.region.results)))
-    steps: tuple[Step, ...] = ()
+    steps: tuple[KernelPart, ...] = ()
     if rows * length:
         launch = Launch.linear("", rows, tile["threads"], (*operands_read(site.region), *results))
         steps = (launch,)
@@ -137,12 +146,12 @@ def _bitonic_spec(site: Site, tile: Tile) -> KernelSpec:
     rows, length, _ = rows_of(sort)
     if not rows * length:
         return KernelSpec("bitonic-sort", tile)
-    scratch = (Scratch("s32", rows * length),) if carries_positions(sort) else ()
-    results = [Place("result", number) for number in range(len(site.region.results))]
-    own = [*results, *(Place("scratch", number) for number in range(len(scratch)))]
+    scratch = (ScratchBuffer("s32", rows * length),) if carries_positions(sort) else ()
+    results = [LeafPlace("result", number) for number in range(len(site.region.results))]
+    own = [*results, *(LeafPlace("scratch", number) for number in range(len(scratch)))]
     blocks, threads = own_threads(site, rows * length, tile)
     begin = (*operands_read(site.region), *(Argument(place, "out") for place in own))
-    steps: list[Step] = [Launch.linear("_begin", blocks, threads, begin)]
+    steps: list[KernelPart] = [Launch.linear("_begin", blocks, threads, begin)]
     updated = tuple(Argument(place, "update") for place in own)
     tiles = rows * -(-length // size)
     whole_tiles = (tiles, tile["threads"], updated)

@@ -26,7 +26,16 @@ from hloopt.kernels.families.reductions import (
 from hloopt.kernels.families.row_reduction import idle_cores, row_sweep, unfit_sweep
 from hloopt.kernels.families.sweeps import WARP, Sweep, SweepForm, fitted, sweep_of, widths_of
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    KernelPart,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+    written,
+)
 
 __all__ = ["KERNELS", "combine_sweep", "form_of", "scratch_numbers"]
 
@@ -141,17 +150,17 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     reductions, sweep = _checked("split-reduction", site, tile)
     region = site.region
     numbers = scratch_numbers(reductions)
-    scratch: list[Scratch] = []
-    steps: list[Step] = []
+    scratch: list[ScratchBuffer] = []
+    steps: list[KernelPart] = []
     for at, group in enumerate(reductions.groups):
         suffix = f"_{at}" if len(reductions.groups) > 1 else ""
         places = [
-            Place("scratch", numbers[at, number, leaf])
+            LeafPlace("scratch", numbers[at, number, leaf])
             for number, hero in enumerate(group.heroes)
             for leaf, _ in enumerate(accumulator_types(hero))
         ]
         scratch.extend(
-            Scratch(kind.name, reductions.kept * sweep.parts)
+            ScratchBuffer(kind.name, reductions.kept * sweep.parts)
             for hero in group.heroes
             for kind in accumulator_types(hero)
         )
@@ -219,7 +228,7 @@ def _atomic_wanted(site: Site) -> Verdict:
 def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
     reductions, sweep = _checked("atomic-reduction", site, tile)
     region = site.region
-    steps: list[Step] = []
+    steps: list[KernelPart] = []
     for at, group in enumerate(reductions.groups):
         suffix = f"_{at}" if len(reductions.groups) > 1 else ""
         sides = [region.results[leaf].instruction for leaf in group.sides]

@@ -15,7 +15,7 @@ from hloopt.analysis.emitters.reductions import Widths, reduction_widths
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import (
-    Group,
+    ReductionGroup,
     Reductions,
     accumulator_types,
     plain_reducer,
@@ -94,7 +94,7 @@ class Sweep:
         return self.vector * self.threads // self.dims[2]
 
 
-def shared_bytes(sweep: Sweep, group: Group) -> int:
+def shared_bytes(sweep: Sweep, group: ReductionGroup) -> int:
     """Bytes of shared memory that a launch needs for its accumulators."""
     if sweep.form == "row":
         warps = sweep.threads // WARP
@@ -106,7 +106,7 @@ def shared_bytes(sweep: Sweep, group: Group) -> int:
     return elements * _accumulator_bytes(group)
 
 
-def _accumulator_bytes(group: Group) -> int:
+def _accumulator_bytes(group: ReductionGroup) -> int:
     total = 0
     for hero in group.heroes:
         total += sum(-(-kind.bits // 8) for kind in accumulator_types(hero))
@@ -119,7 +119,7 @@ def widths_of(site: Site, reductions: Reductions) -> Widths:
     return reduction_widths(site.region, reductions.heroes)
 
 
-def fitted(sweep: Sweep, groups: Iterable[Group], shared: int) -> Sweep:
+def fitted(sweep: Sweep, groups: Iterable[ReductionGroup], shared: int) -> Sweep:
     """The same with narrower vectors, then fewer warps, until accumulators fit registers and shared memory."""
     for group in groups:
         while _is_too_large(sweep, group, shared) and sweep.vector > 1:
@@ -133,7 +133,7 @@ def fitted(sweep: Sweep, groups: Iterable[Group], shared: int) -> Sweep:
     return sweep
 
 
-def _is_too_large(sweep: Sweep, group: Group, shared: int) -> bool:
+def _is_too_large(sweep: Sweep, group: ReductionGroup, shared: int) -> bool:
     bytes_of_thread = _accumulator_bytes(group) * (sweep.vector if sweep.form != "row" else 1)
     return bytes_of_thread > _ACCUMULATOR_BYTES or shared_bytes(sweep, group) > shared
 

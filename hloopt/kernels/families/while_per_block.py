@@ -13,7 +13,7 @@ from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 
 __all__ = ["KERNELS", "block_kernel"]
 
@@ -68,7 +68,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     if not units:
         return KernelSpec(_NAME, tile)
     results = (
-        Argument(Place("result", number), "out")
+        Argument(LeafPlace("result", number), "out")
         for number, result in enumerate(site.region.results)
         if result.shape.elements
     )

@@ -26,7 +26,15 @@ from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.families.reductions import accumulator_types
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+    written,
+)
 
 __all__ = [
     "FINISH",
@@ -83,7 +91,7 @@ def runs_alone(site: Site, way_of: Callable[[Instruction], Way]) -> Verdict:
 
 def loop_launches(
     site: Site, loop: ThreadLoop, parts: int, run: tuple[int, int], finish: tuple[int, int]
-) -> tuple[tuple[Launch, ...], tuple[Scratch, ...]]:
+) -> tuple[tuple[Launch, ...], tuple[ScratchBuffer, ...]]:
     """The launch of a loop, and where reduces are collected one that puts together the parts, with their room.
 
     ``parts`` are left of each reduce in a trip; ``run`` and ``finish`` are blocks and threads of the launches.
@@ -92,7 +100,7 @@ def loop_launches(
     scratch = []
     for reduce in loop.collected:
         (kind,) = accumulator_types(reduce)
-        scratch.append(Scratch(kind.name, trips * reduce.array.elements * parts))
+        scratch.append(ScratchBuffer(kind.name, trips * reduce.array.elements * parts))
     later: list[int] = []
     now: list[int] = []
     for number, result in enumerate(site.region.results):
@@ -102,13 +110,13 @@ def loop_launches(
     # What no trip writes of a result of the second launch, the first one does.
     left = [number for number in later if not loop.covers(loop.fused.results[number])]
     read = operands_read(site.region)
-    places = [Place("scratch", number) for number in range(len(scratch))]
+    places = [LeafPlace("scratch", number) for number in range(len(scratch))]
     given = [Argument(place, "out") for place in places]
     first = Launch.linear("", *run, (*read, *written(now), *written(left, partial=True), *given))
     if not scratch:
         return (first,), ()
     given = [Argument(place, "in") for place in places]
-    given += [Argument(Place("result", one), "out", partial=one in left) for one in later]
+    given += [Argument(LeafPlace("result", one), "out", partial=one in left) for one in later]
     return (first, Launch.linear(FINISH, *finish, (*read, *given))), tuple(scratch)
 
 

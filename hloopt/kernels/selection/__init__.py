@@ -1,4 +1,4 @@
-"""Which kernel runs which instruction: candidates, selectors, the user's hand, and the pass."""
+"""Which kernel runs which instruction: candidates, what may choose among them, and the pass."""
 
 from __future__ import annotations
 

@@ -17,21 +17,21 @@ from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection.candidate import Candidate, with_tile
 from hloopt.kernels.selection.choice import Alternatives, Choice
 from hloopt.kernels.selection.selectors import pick
-from hloopt.kernels.selection.sources import Source
+from hloopt.kernels.selection.sources import ChoiceSource
 from hloopt.kernels.spec import KernelSpec
 from hloopt.targets import Target
 
-__all__ = ["Chooser", "choose", "no_kernel"]
+__all__ = ["KernelChooser", "choose", "no_kernel"]
 
 _MOST_REASONS: Final = 4
 """Reasons that are told whatever they say; of more, those in which a figure rules a kernel out."""
 
 
 @dataclass(frozen=True)
-class Chooser:
+class KernelChooser:
     """Asks sources one after the other, about one instruction of a module after the other."""
 
-    sources: Sequence[Source]
+    sources: Sequence[ChoiceSource]
     target: Target
     limits: Limits
     known: Sequence[Kernel]

@@ -14,21 +14,21 @@ from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.kernels.kernel import ChooseKernel, Kernel, KernelDevice
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import read_lock
-from hloopt.kernels.needed import selectable
 from hloopt.kernels.registry import kernels, registered_kernels
+from hloopt.kernels.selectable import selectable
 from hloopt.kernels.selection.choice import Choice
-from hloopt.kernels.selection.chooser import Chooser, choose
+from hloopt.kernels.selection.chooser import KernelChooser, choose
+from hloopt.kernels.selection.requests import parse_request, tile_text
 from hloopt.kernels.selection.selectors import find_selector
 from hloopt.kernels.selection.sources import (
-    Custom,
-    Default,
-    Locked,
-    Requested,
-    Ruled,
-    Source,
-    Written,
+    ChoiceSource,
+    ConfigSource,
+    CustomFusionSource,
+    DefaultSource,
+    LockSource,
+    RequestSource,
+    RuleSource,
 )
-from hloopt.kernels.selection.wish import parse_wish, tile_text
 from hloopt.kernels.spec import KernelSpec
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.targets import Target, find_gpu
@@ -84,7 +84,7 @@ ENTRY main {
             if value < least:
                 raise UsageError(f"{self.name}: {option.name}={value} is less than {least}")
         for text in self.kernel:
-            parse_wish(text)
+            parse_request(text)
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each instruction once; the choices are left in the log's records."""
@@ -105,7 +105,7 @@ ENTRY main {
                 log.note(_idle(kernel.name, found))
         return changed
 
-    def chooser(self, module: Module) -> Chooser:
+    def chooser(self, module: Module) -> KernelChooser:
         """What decides.  Raises ``UsageError`` for an unknown target, kernel or selector."""
         if self.frozen and not self.lock:
             raise UsageError("frozen says that a lock file has to suit, but none is given by lock")
@@ -114,21 +114,21 @@ ENTRY main {
         lock = read_lock(self.lock) if self.lock else None
         if lock is not None and lock.device != self.device:
             raise UsageError(
-                f"{self.lock} holds ways of the {lock.device}, not of the {self.device}"
+                f"{self.lock} holds kernels of the {lock.device}, not of the {self.device}"
             )
         target = self.described
         known = kernels(self.device)
-        requests = tuple(map(parse_wish, self.kernel))
-        sources: list[Source] = [
-            Requested(module, requests, [kernel.name for kernel in known]),
-            *([Locked(module, lock, target, frozen=self.frozen)] if lock is not None else ()),
-            *([Ruled(module, self.rule, target)] if self.rule else ()),
-            *([Written(module)] if self.keep else ()),
-            Custom(module),
-            Ruled(module, self.selector, target),
-            Default(module),
+        requests = tuple(map(parse_request, self.kernel))
+        sources: list[ChoiceSource] = [
+            RequestSource(module, requests, [kernel.name for kernel in known]),
+            *([LockSource(module, lock, target, frozen=self.frozen)] if lock is not None else ()),
+            *([RuleSource(module, self.rule, target)] if self.rule else ()),
+            *([ConfigSource(module)] if self.keep else ()),
+            CustomFusionSource(module),
+            RuleSource(module, self.selector, target),
+            DefaultSource(module),
         ]
-        return Chooser(sources, target, self.limits(), known)
+        return KernelChooser(sources, target, self.limits(), known)
 
     @property
     def described(self) -> Target:

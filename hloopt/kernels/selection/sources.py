@@ -8,18 +8,26 @@ from typing import ClassVar
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.lock import Lock
-from hloopt.kernels.needed import selectable
+from hloopt.kernels.selectable import selectable
 from hloopt.kernels.selection.choice import Alternatives, Choice, unknown_kernel
+from hloopt.kernels.selection.requests import KernelRequest
 from hloopt.kernels.selection.selectors import ask, pick
-from hloopt.kernels.selection.wish import Wish
-from hloopt.kernels.structure import signature
+from hloopt.kernels.standalone import signature
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
-__all__ = ["Custom", "Default", "Locked", "Requested", "Ruled", "Source", "Written"]
+__all__ = [
+    "ChoiceSource",
+    "ConfigSource",
+    "CustomFusionSource",
+    "DefaultSource",
+    "LockSource",
+    "RequestSource",
+    "RuleSource",
+]
 
 
-class Source:
+class ChoiceSource:
     """Something that decides about some instructions of a module; ``notes`` are what a user should see."""
 
     def __init__(self, module: Module) -> None:
@@ -37,15 +45,17 @@ class Source:
         """After the last instruction.  Raises ``UsageError`` for what came to nothing."""
 
 
-class Requested(Source):
+class RequestSource(ChoiceSource):
     """``--kernel``: the last request that means the instruction and can be granted."""
 
-    def __init__(self, module: Module, requests: Sequence[Wish], known: Sequence[str]) -> None:
+    def __init__(
+        self, module: Module, requests: Sequence[KernelRequest], known: Sequence[str]
+    ) -> None:
         """Raises ``UsageError`` for a kernel that is not known."""
         super().__init__(module)
         self._requests = requests
-        self._matched: dict[Wish, int] = dict.fromkeys(requests, 0)
-        self._refused: dict[Wish, list[str]] = {request: [] for request in requests}
+        self._matched: dict[KernelRequest, int] = dict.fromkeys(requests, 0)
+        self._refused: dict[KernelRequest, list[str]] = {request: [] for request in requests}
         for request in requests:
             if request.kernel not in known:
                 raise _error(request, unknown_kernel(request.kernel, known))
@@ -70,7 +80,7 @@ class Requested(Source):
                 self._matched[request] += 1
                 self._refuse(request, instruction, "no kernel fits it")
 
-    def _refuse(self, request: Wish, instruction: Instruction, reason: str) -> None:
+    def _refuse(self, request: KernelRequest, instruction: Instruction, reason: str) -> None:
         place = self.module.place(instruction)
         self._refused[request].append(f"%{instruction.name} ({place}): {reason}")
 
@@ -86,7 +96,7 @@ class Requested(Source):
                 few = f"{len(refused)} of {matched}: {refused[0]}"
                 self.notes.append(f"--kernel '{request.text}' is not granted to {few}")
 
-    def _matches_nothing(self, request: Wish) -> str:
+    def _matches_nothing(self, request: KernelRequest) -> str:
         """Why a pattern means no instruction that runs a kernel."""
         if not request.names_one:
             return "no instruction that needs a kernel matches"
@@ -97,11 +107,11 @@ class Requested(Source):
         return f"no instruction is called '{named}'" + did_you_mean(named, runs)
 
 
-def _error(request: Wish, problem: str) -> UsageError:
+def _error(request: KernelRequest, problem: str) -> UsageError:
     return UsageError(f"--kernel: '{request.text}': {problem}")
 
 
-class Locked(Source):
+class LockSource(ChoiceSource):
     """A lock file, where it tells of the instruction as it is."""
 
     def __init__(self, module: Module, lock: Lock, target: Target, *, frozen: bool) -> None:
@@ -149,7 +159,7 @@ class Locked(Source):
         self.notes.append(problem)
 
 
-class Ruled(Source):
+class RuleSource(ChoiceSource):
     """A function: the user's rule, or a selector."""
 
     def __init__(self, module: Module, name: str, target: Target) -> None:
@@ -170,7 +180,7 @@ class Ruled(Source):
             ) from error
 
 
-class Written(Source):
+class ConfigSource(ChoiceSource):
     """What stands in the ``backend_config``, unless that no longer fits."""
 
     def choose(self, given: Alternatives) -> Choice | None:
@@ -185,7 +195,7 @@ class Written(Source):
             return None
 
 
-class Custom(Source):
+class CustomFusionSource(ChoiceSource):
     """The kernel that a custom fusion names: the pass that made it has weighed others."""
 
     def choose(self, given: Alternatives) -> Choice | None:
@@ -195,7 +205,7 @@ class Custom(Source):
         return given.default(named[0], "backend_config", reason) if named else None
 
 
-class Default(Source):
+class DefaultSource(ChoiceSource):
     """The rules: the first that fits and is wanted, else the cheapest."""
 
     name: ClassVar[str] = "rules"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hloopt.backends.cuda import CudaDevice
-from hloopt.backends.cuda.timing import KernelTime, Span, Stopwatch
+from hloopt.backends.cuda.timing import KernelTime, StepSpan, Stopwatch
 from hloopt.backends.cuda.trace import TimedLaunch, chrome_trace
 from hloopt.backends.nvrtc import Resources
 from hloopt.runtime.timing import Timing
@@ -68,7 +68,10 @@ def test_a_timeline_has_starts_and_lengths(device: CudaDevice, fake: FakeCupy) -
     watch = Stopwatch(device)
     fake.calls.clear()
     spans = watch.timeline([Step(fake, 2), Step(fake, 3)])
-    assert spans == (Span(0.0, pytest.approx(2e-3)), Span(pytest.approx(2e-3), pytest.approx(3e-3)))
+    assert spans == (
+        StepSpan(0.0, pytest.approx(2e-3)),
+        StepSpan(pytest.approx(2e-3), pytest.approx(3e-3)),
+    )
     assert fake.names().count("synchronize") == 1
     assert watch.timeline([]) == ()
 

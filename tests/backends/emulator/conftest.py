@@ -10,7 +10,7 @@ import pytest
 
 from hloopt.backends.emulator import EmulatorDevice, check_emulator
 from hloopt.errors import DeviceError
-from hloopt.kernels.spec import Role
+from hloopt.kernels.spec import ArgumentRole
 from hloopt.runtime.device import Pointer, PointerArgument
 
 Array = np.ndarray[Any, Any]
@@ -25,13 +25,13 @@ class Bench:
         self.device.load(source, describe)
 
     def blank(
-        self, byte_size: int, role: Role = "out", *, partial: bool = False
+        self, byte_size: int, role: ArgumentRole = "out", *, partial: bool = False
     ) -> PointerArgument:
         """A buffer nobody has written."""
         pointer = Pointer(self.device.allocate(byte_size), 0, byte_size)
         return PointerArgument(pointer, role, partial)
 
-    def buffer(self, array: Array, role: Role = "in") -> PointerArgument:
+    def buffer(self, array: Array, role: ArgumentRole = "in") -> PointerArgument:
         """A buffer with what an array holds."""
         made = self.blank(array.nbytes, role)
         self.device.upload(made.pointer, array)

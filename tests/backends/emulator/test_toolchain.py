@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hloopt.backends.emulator import check_emulator, toolchain
-from hloopt.backends.emulator.toolchain import Compiler, compile_with, find_compiler
+from hloopt.backends.emulator.toolchain import HostCompiler, compile_with, find_compiler
 from hloopt.errors import DeviceError
 
 SOURCE = "__global__ void k(int* out) { out[threadIdx.x] = 1 + threadIdx.x; }\n"
@@ -52,7 +52,7 @@ def test_wrong_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_compiler_that_writes_nothing(tmp_path: Path) -> None:
     """It is told before anybody looks for the file."""
     with pytest.raises(DeviceError, match="'true' told of no error and wrote nothing"):
-        compile_with(Compiler(("true",), ""), ["-c", "a.cpp", "-o", str(tmp_path / "a.o")])
+        compile_with(HostCompiler(("true",), ""), ["-c", "a.cpp", "-o", str(tmp_path / "a.o")])
 
 
 def test_compiler_that_is_killed(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_compiler_that_is_killed(tmp_path: Path) -> None:
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
     with pytest.raises(DeviceError, match="was ended by SIGKILL: there may be too little memory"):
-        compile_with(Compiler((str(killed),), ""), ["-o", str(tmp_path / "a.o")])
+        compile_with(HostCompiler((str(killed),), ""), ["-o", str(tmp_path / "a.o")])
 
 
 def test_compiler_with_options(

@@ -93,7 +93,7 @@ def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[st
     calls: list[list[str]] = []
     compile_ = toolchain.emulator.compile_with
 
-    def counted(compiler: toolchain.emulator.Compiler, arguments: list[str]) -> None:
+    def counted(compiler: toolchain.emulator.HostCompiler, arguments: list[str]) -> None:
         calls.append(arguments)
         compile_(compiler, arguments)
 

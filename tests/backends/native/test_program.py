@@ -16,7 +16,7 @@ import pytest
 
 import hloopt
 from hloopt.backends.native import program as native
-from hloopt.backends.native.calls import Call, call_of
+from hloopt.backends.native.calls import NumpyCall, call_of
 from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.backends.native.memory import Placed
 from hloopt.backends.options import NativeOptions
@@ -164,7 +164,7 @@ ENTRY e {
 """
     fails = [True]
 
-    def made(*given: Any) -> Call:
+    def made(*given: Any) -> NumpyCall:
         call = call_of(*given)
 
         def failing(placed: Placed) -> None:

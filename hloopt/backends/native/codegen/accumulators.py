@@ -9,7 +9,7 @@ from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.backends.native.codegen.nest import least, loop
 from hloopt.backends.native.kernels.reduction import BLOCK, Steps
 from hloopt.codegen.families.folding import identity
-from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -27,7 +27,7 @@ class Accumulators:
     """An array of ``width`` lanes for each output of a reduce; ``start`` is the identity, None for none."""
 
     hero: Instruction
-    reducer: Reducer
+    reducer: ReducerCode
     arrays: tuple[Array, ...]
     width: int
     start: Expr | None
@@ -39,7 +39,7 @@ class Accumulators:
 
 def declared(f: FunctionWriter, hero: Instruction, width: int, hint: str) -> Accumulators:
     """The accumulators of a reduce, which hold nothing yet."""
-    reducer = Reducer.of(hero)
+    reducer = ReducerCode.of(hero)
     arrays = [
         f.elements.scope.array(f.uses.storage(kind), (width,), hint, align=64)
         for kind in reducer.accumulators

@@ -30,18 +30,18 @@ from hloopt.kernel_ir.scope import Names, Scope
 from hloopt.kernel_ir.statements import Function, If, Parameter, Return
 from hloopt.kernel_ir.types import BOOL, INT, LONG, VOID, Type, pointer, struct
 from hloopt.kernels.plan import (
-    Buffer,
     ConditionalStep,
     HostStep,
     KernelStep,
     Move,
     Plan,
+    PlanBuffer,
     PlanStep,
     WhileStep,
     function_name,
     walk_steps,
 )
-from hloopt.kernels.spec import Copy, Fill, Launch, Place
+from hloopt.kernels.spec import Copy, Fill, Launch, LeafPlace
 
 __all__ = ["called_steps", "driver", "loops"]
 
@@ -108,11 +108,11 @@ class _Driver:
     loops: dict[int, int]
     functions: Mapping[str, Function]
 
-    def at(self, buffer: Buffer) -> Expr:
+    def at(self, buffer: PlanBuffer) -> Expr:
         place = _PLACES[self.allocations[id(buffer.allocation)]]
         return place + buffer.offset if buffer.offset else place
 
-    def read(self, buffer: Buffer, type: Type) -> Expr:
+    def read(self, buffer: PlanBuffer, type: Type) -> Expr:
         return Unary("*", self.at(buffer).cast(pointer(type, is_read=True)), type)
 
     def do(self, function: str, *given: Expr | int) -> None:
@@ -227,6 +227,6 @@ class _Driver:
                 self.steps(branch)
 
 
-def _place(step: KernelStep, place: Place) -> Buffer:
+def _place(step: KernelStep, place: LeafPlace) -> PlanBuffer:
     buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
     return buffers[place.kind][place.number]

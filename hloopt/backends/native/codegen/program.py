@@ -15,7 +15,7 @@ from hloopt.backends.native.codegen.driver import driver
 from hloopt.backends.native.codegen.families import emitters
 from hloopt.backends.native.codegen.printer import DOOR, ENTRY, NativePrinter
 from hloopt.codegen.device import Uses
-from hloopt.codegen.program import Part, comment, kernel_steps, launched
+from hloopt.codegen.program import ProgramPart, comment, kernel_steps, launched
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Literal, Var
@@ -36,7 +36,7 @@ _OWN: Final = NativePrinter()
 _DOOR: Final = NativePrinter(DOOR)
 
 
-def parts(plan: Plan) -> list[Part]:
+def parts(plan: Plan) -> list[ProgramPart]:
     """The kernels of a plan.
 
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
@@ -44,7 +44,7 @@ def parts(plan: Plan) -> list[Part]:
     functions = _Functions(Uses(native=True))
     for step in kernel_steps(plan.steps):
         functions.add(step)
-    return [Part(tuple(one.comment), one.function) for one in functions.written]
+    return [ProgramPart(tuple(one.comment), one.function) for one in functions.written]
 
 
 def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:

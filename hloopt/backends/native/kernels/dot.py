@@ -13,7 +13,7 @@ from hloopt.analysis.contraction import Contraction
 from hloopt.analysis.region import Region
 from hloopt.backends.native.kernels.gemm import is_regular
 from hloopt.errors import UsageError
-from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Recognizer, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
@@ -45,7 +45,7 @@ def along_columns(contraction: Contraction) -> Contraction:
 
 
 @Recognizer
-def small_product(region: Region) -> Product | str:
+def small_product(region: Region) -> ProductRegion | str:
     """The product of a region if this kernel can make it, or why it cannot."""
     product = product_of.find(region)
     if isinstance(product, str):

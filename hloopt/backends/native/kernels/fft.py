@@ -14,7 +14,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.families.fft import AxisTransform, fft_problem, radices, whole_transforms
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, ScratchBuffer, Tile
 
 __all__ = ["KERNELS", "LARGEST_RADIX", "Working", "working"]
 
@@ -116,9 +116,9 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     )
     between = [one.lines * one.written for one in transforms if one.target.kind == "scratch"]
     # The lines that an IRFFT leaves to its last dimension come first: see `whole_transforms`.
-    scratch = [Scratch("c128", max(between))] if between else []
-    own = Place("scratch", len(scratch))
-    scratch.append(Scratch("f64", room))
+    scratch = [ScratchBuffer("c128", max(between))] if between else []
+    own = LeafPlace("scratch", len(scratch))
+    scratch.append(ScratchBuffer("f64", room))
     launches = []
     for number, transform in enumerate(transforms):
         in_place = transform.source == transform.target

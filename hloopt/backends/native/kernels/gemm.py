@@ -16,7 +16,7 @@ from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Recognizer, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 
 __all__ = ["KERNELS", "is_regular", "large_product"]
 
@@ -105,7 +105,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     if rows > m:
         raise UsageError(f"{_NAME}: rows={rows}; the product has {m}")
     blocks = contraction.size("b") * -(-m // rows)
-    arguments = (*operands_read(site.region), Argument(Place("result", 0), "out"))
+    arguments = (*operands_read(site.region), Argument(LeafPlace("result", 0), "out"))
     return KernelSpec(_NAME, tile, (Launch.linear("", blocks, 1, arguments),))
 
 

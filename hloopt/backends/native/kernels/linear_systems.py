@@ -20,7 +20,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.families.linear_systems import System, triangular_system
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, ScratchBuffer, Tile
 from hloopt.types import ArrayShape, array, leaves, without_layout
 
 __all__ = ["FEW", "KERNELS", "REFLECTIONS", "Routine", "apart", "room_of", "routine_of"]
@@ -243,15 +243,15 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     kind = "c128" if site.region.operands[0].dtype.is_complex else "f64"
     arguments = (
         *operands_read(site.region),
-        Argument(Place("scratch", 0), "out", partial=True),
+        Argument(LeafPlace("scratch", 0), "out", partial=True),
         *(
-            Argument(Place("result", number), "out")
+            Argument(LeafPlace("result", number), "out")
             for number, result in enumerate(site.region.results)
             if result.shape.elements
         ),
     )
     launch = Launch.linear("", tasks, 1, arguments)
-    scratch = Scratch(kind, tasks * room_of(routine, columns))
+    scratch = ScratchBuffer(kind, tasks * room_of(routine, columns))
     return KernelSpec(name, tile, (launch,), (scratch,))
 
 

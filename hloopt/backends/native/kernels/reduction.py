@@ -18,7 +18,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.reductions import (
-    Group,
+    ReductionGroup,
     accumulator_types,
     operands_of,
     plain_reducer,
@@ -26,7 +26,15 @@ from hloopt.kernels.families.reductions import (
 )
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+    written,
+)
 
 __all__ = ["BLOCK", "KERNELS", "Steps", "kept_bytes_of", "phase_steps", "runs_whole", "steps_of"]
 
@@ -98,7 +106,7 @@ def _lanes(heroes: Iterable[Instruction], most: int) -> int:
     return lanes
 
 
-def steps_of(site: Site, group: Group) -> Steps:
+def steps_of(site: Site, group: ReductionGroup) -> Steps:
     """The steps of the launch of a group of reductions."""
     form = reductions_of(site.region).form
     major, middle, minor = form.dims
@@ -194,7 +202,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     region = site.region
     groups = reductions_of(region).groups
     steps: list[Launch] = []
-    scratch: list[Scratch] = []
+    scratch: list[ScratchBuffer] = []
     for number, group in enumerate(groups):
         layout = steps_of(site, group)
         suffix = f"_{number}" if len(groups) > 1 else ""
@@ -209,8 +217,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         places = []
         for hero in group.heroes:
             for kind in accumulator_types(hero):
-                places.append(Place("scratch", len(scratch)))
-                scratch.append(Scratch(kind.name, layout.parts * layout.kept))
+                places.append(LeafPlace("scratch", len(scratch)))
+                scratch.append(ScratchBuffer(kind.name, layout.parts * layout.kept))
         made = tuple(Argument(place, "out") for place in places)
         given = tuple(Argument(place, "in") for place in places)
         parts = f"{suffix}_parts"

@@ -17,7 +17,16 @@ from hloopt.kernels.families.in_place_update import (
 from hloopt.kernels.families.loop import operands_read, result_groups
 from hloopt.kernels.families.scatter import pairs_in_place, scatter_problem
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, Copy, KernelSpec, Launch, Place, Step, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    Copy,
+    KernelPart,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    Tile,
+    written,
+)
 
 __all__ = ["KERNELS"]
 
@@ -26,7 +35,7 @@ def _update_spec(site: Site, tile: Tile) -> KernelSpec:
     region = site.region
     pairs = updated_pairs(region)
     arguments = arguments_of(region, pairs)
-    steps: list[Step] = []
+    steps: list[KernelPart] = []
     rest = [number for number in range(len(region.results)) if number not in pairs]
     # What is computed beside goes first: it may read what an update's operand shares with nobody.
     for at, group in enumerate(result_groups(region, rest)):
@@ -59,12 +68,12 @@ def _scatter_spec(site: Site, tile: Tile) -> KernelSpec:
     arguments = tuple(
         part for part in operands_read(region) if part.place.number not in pairs.values()
     )
-    steps: list[Step] = []
-    results = [Place("result", number) for number in range(len(region.results))]
+    steps: list[KernelPart] = []
+    results = [LeafPlace("result", number) for number in range(len(region.results))]
     apart = [place for place in results if place.number not in pairs]
     elements = region.results[0].shape.elements
     copied = [place for place in apart if region.inlined(_operand(site, place.number)) is None]
-    steps += [Copy(Place("operand", _operand(site, one.number)), one) for one in copied]
+    steps += [Copy(LeafPlace("operand", _operand(site, one.number)), one) for one in copied]
     filled = [Argument(place, "out") for place in apart if place not in copied]
     if filled and elements:
         steps.append(Launch.linear("_begin", 1, 1, tuple(filled)))

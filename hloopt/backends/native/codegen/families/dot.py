@@ -21,7 +21,7 @@ from hloopt.codegen.families.dot_values import read_factor, store_sums, sum_type
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Element, Expr, as_expr
-from hloopt.kernels.families.dot_region import Product
+from hloopt.kernels.families.dot_region import ProductRegion
 
 __all__ = ["EMITTERS"]
 
@@ -29,7 +29,7 @@ __all__ = ["EMITTERS"]
 def _emit(f: FunctionWriter) -> None:
     product = small_product(f.region)
     contraction = along_columns(product.contraction)
-    product = Product(contraction, product.routes)
+    product = ProductRegion(contraction, product.routes)
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
     rows = f.tile["rows"]
     parts = -(-m // rows)
@@ -130,7 +130,9 @@ def _pack(
     f.elements.scope.set(to, read_factor(f, contraction, side, tests, place, "factor"))
 
 
-def _store(f: FunctionWriter, product: Product, batch: Index, rows: _Rows, sums: Array) -> None:
+def _store(
+    f: FunctionWriter, product: ProductRegion, batch: Index, rows: _Rows, sums: Array
+) -> None:
     contraction = product.contraction
     with rows.loop(f) as (at, row):
         known = split_axes(contraction, {"b": batch, "m": row})

@@ -24,7 +24,7 @@ from hloopt.kernel_ir.expressions import (
     as_expr,
 )
 from hloopt.kernel_ir.types import DOUBLE, INT, Type, pointer, struct
-from hloopt.kernels.spec import Place
+from hloopt.kernels.spec import LeafPlace
 
 __all__ = ["EMITTERS"]
 
@@ -78,7 +78,7 @@ class _Stack:
 
     def operand(self, number: int, inner: int = 2) -> _Matrix:
         """The matrix, or vector, of operand ``number``."""
-        place = Place("operand", self.f.region.canonical(number))
+        place = LeafPlace("operand", self.f.region.canonical(number))
         return self._lying(self.f.pointees[place], inner)
 
     def result(self, number: int = 0, inner: int = 2) -> _Matrix:

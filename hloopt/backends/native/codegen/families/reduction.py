@@ -20,12 +20,12 @@ from hloopt.backends.native.codegen.nest import least, tasks
 from hloopt.backends.native.kernels.reduction import Steps, phase_steps, steps_of
 from hloopt.codegen.families.folding import begin, take
 from hloopt.codegen.families.folding import finish as fold_whole
-from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Array
-from hloopt.kernels.families.reductions import Group, reductions_of
+from hloopt.kernels.families.reductions import ReductionGroup, reductions_of
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
@@ -59,7 +59,7 @@ class _Sweep:
     """Writing a group: ``dims`` are the merged dimensions of its form."""
 
     f: FunctionWriter
-    group: Group
+    group: ReductionGroup
     layout: Steps
     is_row: bool
     dims: tuple[int, int, int]
@@ -116,7 +116,9 @@ class _Sweep:
         """The scratch arrays of each hero's accumulators, in the order of the spec."""
         places = (place.number for place in self.f.pointees if place.kind == "scratch")
         arrays = iter([self.f.scratch(number).memory for number in sorted(places)])
-        return [[next(arrays) for _ in Reducer.of(hero).accumulators] for hero in self.group.heroes]
+        return [
+            [next(arrays) for _ in ReducerCode.of(hero).accumulators] for hero in self.group.heroes
+        ]
 
     def _units(self) -> AbstractContextManager[Index]:
         """A loop over all units."""

@@ -17,8 +17,8 @@ from hloopt.backends.native.kernels.while_loop import (
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Asking
 from hloopt.codegen.families.collecting import take_part
-from hloopt.codegen.families.folding import Fold, begin, merge
-from hloopt.codegen.families.while_per_thread import Unit
+from hloopt.codegen.families.folding import ThreadFold, begin, merge
+from hloopt.codegen.families.while_per_thread import ThreadUnit
 from hloopt.codegen.loops.places import firsts, local_indices
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
@@ -69,7 +69,7 @@ class _Task:
     width: Expr
 
 
-class _Block(Unit):
+class _Block(ThreadUnit):
     """A unit of a block, which leaves its part of collected reduces to the block."""
 
     def __init__(self, f: FunctionWriter, loop: ThreadLoop, number: Index, task: _Task) -> None:
@@ -96,7 +96,7 @@ class _Block(Unit):
             self.f.store(self.f.scratch(number), place, across(fold.names[0])[0])
 
 
-def _fold_lanes(e: Elements, fold: Fold, width: Expr) -> None:
+def _fold_lanes(e: Elements, fold: ThreadFold, width: Expr) -> None:
     """Fold what the lanes have into that of the first: halves of them, again and again, in the same order."""
     lanes = [across(name) for name in fold.names]
     count = e.scope.variable(INT, "count", width)
@@ -122,14 +122,14 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     block, counter = e.scope.loop(BEGIN * FINISH_TRIPS, last, "trip", kind)
     with e.within(block):
         trip = Symbol(counter.name, 0, count - 1).index
-        unit = Unit(f, loop, Index(0))
+        unit = ThreadUnit(f, loop, Index(0))
         e.run(unit.write_collected(trip, _add_up(f, loop, trip)))
 
 
-def _add_up(f: FunctionWriter, loop: ThreadLoop, trip: Index) -> Sequence[Sequence[Fold]]:
+def _add_up(f: FunctionWriter, loop: ThreadLoop, trip: Index) -> Sequence[Sequence[ThreadFold]]:
     e = f.elements
     blocks = blocks_of(loop, f.tile)
-    folds: list[list[Fold]] = []
+    folds: list[list[ThreadFold]] = []
     for number, reduce in enumerate(loop.parallel.collected):
         pointee = f.scratch(number)
         apart, trips = part_place(loop, reduce.array.elements)

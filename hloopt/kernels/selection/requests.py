@@ -15,13 +15,13 @@ from hloopt.ir import Instruction
 from hloopt.kernels.spec import Tile
 from hloopt.rewrite.naming import NamePattern, parse_pattern
 
-__all__ = ["Wish", "parse_wish", "read_tile", "tile_text"]
+__all__ = ["KernelRequest", "parse_request", "read_tile", "tile_text"]
 
 _WISH = re.compile(r"(?P<pattern>.+)=(?P<name>[A-Za-z][\w.-]*)(?P<tile>\{[^{}]*\})?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wish:
+class KernelRequest:
     """A kernel for the instructions of a pattern; ``text`` is as it was given."""
 
     text: str
@@ -55,7 +55,7 @@ class Wish:
         return any(self.named.means("", opcode, "") for opcode in heroes)
 
 
-def parse_wish(text: str) -> Wish:
+def parse_request(text: str) -> KernelRequest:
     """Read ``PATTERN=NAME{...}``.  Raises ``UsageError``."""
     match = _WISH.fullmatch(text)
     if match is None:
@@ -70,7 +70,7 @@ def parse_wish(text: str) -> Wish:
         tile = read_tile(match["tile"] or "{}")
     except UsageError as error:
         raise UsageError(f"--kernel: '{text}': {error.message}") from error
-    return Wish(text, pattern, match["name"], tile)
+    return KernelRequest(text, pattern, match["name"], tile)
 
 
 def read_tile(text: str) -> Tile:

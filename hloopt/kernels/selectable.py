@@ -10,7 +10,7 @@ from hloopt.types import BufferShape, leaves
 
 __all__ = ["needs_kernel", "selectable"]
 
-_NO_WORK = FREE | CONTROL_FLOW | {"copy-start"}
+_ZERO_COST = FREE | CONTROL_FLOW | {"copy-start"}
 """Values that are there already, other names for the same bytes, control flow, and plain copies."""
 
 
@@ -19,7 +19,7 @@ def needs_kernel(instruction: Instruction) -> bool:
 
     What has no element and no side effect does not.
     """
-    if instruction.opcode in _NO_WORK:
+    if instruction.opcode in _ZERO_COST:
         return False
     for leaf in leaves(instruction.shape):
         array = leaf.element if isinstance(leaf, BufferShape) else leaf

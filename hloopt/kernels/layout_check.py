@@ -14,12 +14,12 @@ from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, BufferShape, Shape, TupleShape
 
-__all__ = ["disagreement"]
+__all__ = ["layout_problem"]
 
 _SAME = frozenset({"add-dependency", "domain", "opt-barrier"})
 
 
-def disagreement(instruction: Instruction) -> str:
+def layout_problem(instruction: Instruction) -> str:
     """What is handed on with two layouts, or nothing."""
     for what, one, other in _pairs(instruction):
         if not _agree(one, other):
