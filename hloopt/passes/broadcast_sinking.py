@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.rewrite import RulePass, RuleSet
-from hloopt.simplify.broadcast import SINKING
+from hloopt.simplify.rules.broadcast import SINKING
 
 __all__ = ["BroadcastSinking"]
 

@@ -16,8 +16,8 @@ from hloopt.rewrite import (
     splat_literal,
     var,
 )
-from hloopt.simplify.conversion import PAIRS, is_lossless
-from hloopt.simplify.dimensions import adds_only_ones, all_users_are, used_once
+from hloopt.simplify.data_movement import adds_only_ones, all_users_are, used_once
+from hloopt.simplify.rules.convert import PAIRS, is_lossless
 from hloopt.types import DType, Literal, array
 
 __all__ = ["RULES", "ConvertPairs"]

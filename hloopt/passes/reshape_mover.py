@@ -12,7 +12,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
 from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout
 from hloopt.rewrite.site import is_replaceable
-from hloopt.simplify.dimensions import (
+from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     adds_only_ones,
     dimensions,

@@ -18,8 +18,8 @@ from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.pipelines import PASSES, PIPELINES, optimize_module, parse_pipeline
 from hloopt.rewrite import Pass, PassLog
-from hloopt.simplify.conversion import is_lossless
-from hloopt.simplify.dimensions import unmodified_dimensions
+from hloopt.simplify.data_movement import unmodified_dimensions
+from hloopt.simplify.rules.convert import is_lossless
 from hloopt.types import DTYPES, DType
 from tests.helpers.support import count_calls
 

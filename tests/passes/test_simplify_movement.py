@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hloopt.simplify import Simplify
-from hloopt.simplify.dimensions import before_transpose, common_factors
+from hloopt.simplify.data_movement import before_transpose, common_factors
 from tests.passes.proof import check
 
 SIZES = (1, 1, 2, 3, 4)

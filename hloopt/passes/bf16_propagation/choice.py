@@ -9,7 +9,7 @@ import numpy as np
 from hloopt.analysis.layout import same_layout
 from hloopt.ir import Instruction
 from hloopt.passes.bf16_propagation.graph import Graph, Node
-from hloopt.simplify.conversion import is_lossless
+from hloopt.simplify.rules.convert import is_lossless
 from hloopt.types import DTYPES
 
 __all__ = ["Choice"]

@@ -1,0 +1,1 @@
+"""Rules of simplify, by the op at the root of what they match."""

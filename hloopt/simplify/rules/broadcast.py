@@ -1,0 +1,191 @@
+"""Rules for broadcast."""
+
+from __future__ import annotations
+
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+from hloopt.rewrite import Match, Rule, op, var
+from hloopt.simplify.data_movement import (
+    ELEMENTWISE,
+    adds_only_ones,
+    dimensions,
+    is_scalar,
+    unmodified_dimensions,
+)
+from hloopt.simplify.predicates import resized
+from hloopt.types import ArrayShape, Dims
+
+__all__ = ["RULES", "SINKING"]
+
+A = var("A")
+
+
+def _broadcast(match: Match, operand: Instruction, dims: Dims) -> Instruction:
+    return match.result("broadcast", operand, dimensions=dims)
+
+
+def _broadcast_once(match: Match) -> Instruction:
+    inner, outer = match.inner, match.root
+    return _broadcast(match, match.A, tuple(dimensions(outer)[d] for d in dimensions(inner)))
+
+
+def _broadcast_is_reshape(match: Match) -> Instruction | None:
+    dims = dimensions(match.root)
+    if match.A.array.elements != match.array.elements or list(dims) != sorted(dims):
+        return None
+    if match.A.array.rank in (0, match.array.rank):  # a scalar is broadcast
+        return None
+    return match.result("reshape", match.A)
+
+
+def _broadcast_is_transpose(match: Match) -> Instruction | None:
+    dims = dimensions(match.root)
+    if len(dims) != match.array.rank or list(dims) == sorted(dims):
+        return None
+    permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+    return match.result("transpose", match.A, dimensions=permutation)
+
+
+def _broadcast_identity(match: Match) -> bool:
+    rank = match.array.rank
+    return match.A.array.rank == rank and dimensions(match.root) == tuple(range(rank))
+
+
+def _broadcast_of_reshape(match: Match) -> Instruction | None:
+    reshape, dims = match.inner, dimensions(match.root)
+    before, after = match.A.array.dims, reshape.array.dims
+    if 0 in before or not adds_only_ones(before, after):
+        return None
+    kept = unmodified_dimensions(before, after)
+    return _broadcast(match, match.A, tuple(dims[kept[d]] for d in range(len(before))))
+
+
+def _broadcast_of_transpose(match: Match) -> Instruction | None:
+    permutation, dims = dimensions(match.inner), dimensions(match.root)
+    moved = {source: dims[d] for d, source in enumerate(permutation)}
+    order = tuple(moved[d] for d in range(len(dims)))
+    return _broadcast(match, match.A, order) if list(order) == sorted(order) else None
+
+
+def _broadcast_of_iota(match: Match) -> Instruction:
+    inner = match.inner
+    dimension = dimensions(match.root)[inner.attributes["iota_dimension"]]
+    return match.result("iota", iota_dimension=dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """An operand that repeats its elements: what is repeated, and where its dimensions go."""
+
+    operand: Instruction
+    dims: Dims
+
+    @property
+    def source(self) -> Instruction | None:
+        return self.operand.operands[0] if self.operand.operands else None
+
+
+def _repeated(operand: Instruction) -> _Repeated | None:
+    if operand.opcode == "iota":
+        return _Repeated(operand, (operand.attributes["iota_dimension"],))
+    return _Repeated(operand, dimensions(operand)) if operand.opcode == "broadcast" else None
+
+
+def _sink_broadcast(match: Match) -> Instruction | None:
+    """Compute before the broadcast: all operands repeat the same dimensions, or are one value."""
+    found = _operands(match.root)
+    if found is None:
+        return None
+    kept = {entry.dims for entry in found if entry.dims}
+    if len(kept) > 1 or any(entry.operand.opcode == "iota" for entry in found):
+        return None
+    sources = [entry.source.array for entry in found if entry.source is not None and entry.dims]
+    if len({(shape.dims, shape.layout) for shape in sources}) > 1:
+        return None
+    inner = sources[0] if sources else found[0].operand.operands[0].array
+    return _computed(match, inner, kept.pop() if kept else ())
+
+
+def _sink_partly(match: Match) -> Instruction | None:
+    """Compute in the dimensions that some operand has, and repeat in the others afterwards."""
+    found = _operands(match.root)
+    if found is None or any(list(entry.dims) != sorted(entry.dims) for entry in found):
+        return None
+    dims = tuple(sorted({d for entry in found for d in entry.dims}))
+    root = match.array
+    return _computed(match, resized(root, tuple(root.dims[d] for d in dims)), dims)
+
+
+def _operands(root: Instruction) -> list[_Repeated] | None:
+    """All operands but scalars, where each repeats its elements."""
+    found: list[_Repeated] = []
+    for operand in root.operands:
+        if is_scalar(operand) and root.array.dims:
+            continue
+        entry = _repeated(operand)
+        if entry is None:
+            return None
+        found.append(entry)
+    return found or None
+
+
+def _computed(match: Match, inner: ArrayShape, dims: Dims) -> Instruction | None:
+    root = match.root
+    as_many = inner.elements >= root.array.elements
+    if as_many and (inner.rank > 0 or root.array.rank == 0 or inner.elements > 1):
+        return None
+    operands = tuple(_before(match, operand, inner, dims) for operand in root.operands)
+    shape = inner.with_dtype(root.array.dtype)
+    return _broadcast(match, match.again(root, *operands, shape=shape), dims)
+
+
+def _before(match: Match, operand: Instruction, inner: ArrayShape, dims: Dims) -> Instruction:
+    """An operand without the dimensions that are repeated afterwards."""
+    if is_scalar(operand):
+        return operand
+    entry = _repeated(operand)
+    assert entry is not None
+    shape = inner.with_dtype(operand.array.dtype)
+    source = entry.source
+    if source is None:
+        return match.make("iota", shape=shape, iota_dimension=dims.index(entry.dims[0]))
+    if entry.dims == dims:
+        return source
+    places = tuple(dims.index(d) for d in entry.dims)
+    return match.make("broadcast", source, shape=shape, dimensions=places)
+
+
+RULES = (
+    Rule("broadcast(A) => A", op("broadcast", A), A, when=_broadcast_identity),
+    Rule(
+        "broadcast(broadcast(A)) => broadcast(A)",
+        op("broadcast", op("broadcast", A)),
+        _broadcast_once,
+    ),
+    Rule("broadcast(A) => reshape(A)", op("broadcast", A), _broadcast_is_reshape),
+    Rule("broadcast(A) => transpose(A)", op("broadcast", A), _broadcast_is_transpose),
+    Rule(
+        "broadcast(reshape(A)) => broadcast(A)",
+        op("broadcast", op("reshape", A)),
+        _broadcast_of_reshape,
+    ),
+    Rule(
+        "broadcast(transpose(A)) => broadcast(A)",
+        op("broadcast", op("transpose", A)),
+        _broadcast_of_transpose,
+    ),
+    Rule("broadcast(iota) => iota", op("broadcast", op("iota")), _broadcast_of_iota),
+    Rule("f(broadcast(A), broadcast(B)) => broadcast(f(A, B))", op(ELEMENTWISE), _sink_broadcast),
+    Rule(
+        "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))", op(ELEMENTWISE), _sink_partly
+    ),
+)
+
+_SINKING = (
+    "broadcast(A) => A",
+    "broadcast(broadcast(A)) => broadcast(A)",
+    "f(broadcast(A), broadcast(B)) => broadcast(f(A, B))",
+    "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))",
+)
+SINKING = tuple(rule for rule in RULES if rule.name in _SINKING)
+"""Those that move broadcasts behind elementwise ops, and merge them."""
