@@ -5,7 +5,17 @@ from hloopt.rewrite.entries import Fix
 from hloopt.rewrite.maker import Maker, own_attributes
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport, Told
 from hloopt.rewrite.pass_ import Pass, PassLog, Remark
-from hloopt.rewrite.pattern import Pattern, constant, op, splat, splat_literal, var, variables
+from hloopt.rewrite.pattern import (
+    Pattern,
+    built,
+    constant,
+    op,
+    same_op,
+    splat,
+    splat_literal,
+    var,
+    variables,
+)
 from hloopt.rewrite.pipeline import Pipeline
 from hloopt.rewrite.rule import Match, Rewrite, Rule, RuleSet
 from hloopt.rewrite.runner import Controls, Watcher
@@ -30,10 +40,12 @@ __all__ = [
     "Told",
     "Watcher",
     "apply_rules",
+    "built",
     "constant",
     "op",
     "own_attributes",
     "same_layout",
+    "same_op",
     "splat",
     "splat_literal",
     "var",

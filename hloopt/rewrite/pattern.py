@@ -28,9 +28,11 @@ from hloopt.types import Array, Literal
 __all__ = [
     "Bindings",
     "Pattern",
+    "built",
     "constant",
     "match",
     "op",
+    "same_op",
     "splat",
     "splat_literal",
     "var",
@@ -55,8 +57,9 @@ def _binary(opcode: str, *, turned: bool = False) -> Callable[[Pattern, Pattern 
 class Pattern:
     """What an instruction has to look like; everything left out may be anything.
 
-    As the right side of a rule the same value says what to build: ``opcodes`` has one entry, and
-    ``number`` is the value of a splat.
+    As the right side of a rule the same value says what to build: ``opcodes`` has one entry, or none for the
+    opcode of the root; ``number`` is the value of a splat, and ``build`` makes from the match what is no
+    expression.
     """
 
     opcodes: frozenset[str] | None = None
@@ -66,6 +69,7 @@ class Pattern:
     tests: tuple[Test, ...] = ()
     commutative: bool = False
     number: float | None = None
+    build: Callable[[Any], Instruction] | None = None
 
     def bind(self, name: str) -> Pattern:
         """The same pattern, giving what it matches a name."""
@@ -126,6 +130,16 @@ def op(opcode: str | Collection[str], *operands: Pattern, **attributes: Any) -> 
     return Pattern(
         frozenset(opcodes), operands or None, attributes=attributes, commutative=commutative
     )
+
+
+def same_op(*operands: Pattern) -> Pattern:
+    """On the right side of a rule: the root's op of other operands."""
+    return Pattern(operands=operands)
+
+
+def built(function: Callable[[Any], Instruction]) -> Pattern:
+    """On the right side of a rule: what a function makes from the match."""
+    return Pattern(build=function)
 
 
 def constant(name: str = "") -> Pattern:

@@ -7,6 +7,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Never, TypeAlias
 
+from hloopt.analysis.value_range import ValueRange
 from hloopt.analysis.values import Values
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -16,15 +17,14 @@ from hloopt.rewrite.pattern import Bindings, Pattern
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.types import ArrayShape, Shape
 
-__all__ = ["Match", "Rewrite", "Rule", "RuleSet"]
+__all__ = ["Match", "Rewrite", "Rule", "RuleSet", "instantiate"]
 
 
 @dataclass(eq=False)
 class Match(Maker):
     """A pattern found at ``root``; ``match.A`` is what the variable ``A`` stands for.
 
-    ``make``, ``constant`` and ``splat`` build right before the root and carry its metadata;
-    ``values.of(match.A)`` is what is known of the values of ``A``.
+    ``make``, ``constant`` and ``splat`` build right before the root and carry its metadata.
     """
 
     root: Instruction
@@ -44,6 +44,14 @@ class Match(Maker):
     def array(self) -> ArrayShape:
         """The root's shape, which must be an array; raises ``TypeError`` otherwise."""
         return self.root.array
+
+    def range_of(self, instruction: Instruction) -> ValueRange:
+        """What is known of the values of an instruction."""
+        return self.values.of(instruction)
+
+    def full(self, value: object) -> Instruction:
+        """``value`` in every element of the root's shape."""
+        return self.splat(self.array, value)
 
     def refuse(self, reason: str) -> Never | None:  # noqa: RUF020 - mypy lets it be returned
         """Say why the rule does not apply after all: ``return match.refuse("...")``.
@@ -89,7 +97,7 @@ class Rule:
         if self.when is not None and not self.when(match):
             return None
         if isinstance(self.rewrite, Pattern):
-            return _instantiate(self.rewrite, match, match.root.shape)
+            return instantiate(self.rewrite, match, match.root.shape)
         return self.rewrite(match)
 
     @cached_property
@@ -117,7 +125,7 @@ def _fits(wanted: tuple[frozenset[str] | None, ...], operands: tuple[Instruction
     return True
 
 
-def _instantiate(pattern: Pattern, match: Match, shape: Shape | None) -> Instruction:
+def instantiate(pattern: Pattern, match: Match, shape: Shape | None = None) -> Instruction:
     """Build what a pattern says; ``shape`` is that of the result where it is known."""
     if pattern.name:
         return match.bound[pattern.name]
@@ -125,8 +133,12 @@ def _instantiate(pattern: Pattern, match: Match, shape: Shape | None) -> Instruc
         target = shape if shape is not None else match.root.shape
         assert isinstance(target, ArrayShape)
         return match.splat(target, pattern.number)
-    (opcode,) = pattern.opcodes or ("",)
-    operands = tuple(_instantiate(operand, match, None) for operand in pattern.operands or ())
+    if pattern.build is not None:
+        return pattern.build(match)
+    operands = tuple(instantiate(operand, match) for operand in pattern.operands or ())
+    if pattern.opcodes is None:
+        return match.again(match.root, *operands)
+    (opcode,) = pattern.opcodes
     return match.make(opcode, *operands, shape=shape, **pattern.attributes)
 
 

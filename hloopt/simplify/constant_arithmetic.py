@@ -10,11 +10,11 @@ import numpy as np
 from hloopt.ir import Instruction
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.ops.elementwise import keeps_bits
-from hloopt.rewrite import Match, Rewrite, splat_literal
-from hloopt.simplify.predicates import exact_or_fast
+from hloopt.rewrite import Match, Pattern, built, splat_literal
+from hloopt.rewrite.rule import instantiate
 from hloopt.types import Array, ArrayShape, DType, Literal, array, rounded
 
-__all__ = ["computed", "computed_array", "folded", "holds", "merged"]
+__all__ = ["computed", "computed_array", "fold_splats", "folded", "holds"]
 
 
 def computed_array(
@@ -52,27 +52,24 @@ def computed(
     return Literal(array(dtype), computed_array(opcode, dtype, tuple(values), attributes))
 
 
-def folded(
+def fold_splats(
     match: Match, opcode: str, shape: ArrayShape, *operands: Instruction
-) -> Instruction | None:
-    """``opcode`` of splats as a new splat of ``shape``."""
+) -> Instruction:
+    """``opcode`` of splats whose values are known, as a new splat of ``shape``."""
     literal = computed(opcode, shape.dtype, *operands)
-    return None if literal is None else match.splat_of(shape, literal)
+    assert literal is not None
+    return match.splat_of(shape, literal)
 
 
-def merged(inner: str, outer: str = "") -> Rewrite:
-    """``C1`` and ``C2`` as one: ``A inner (C1 inner C2)``, or ``(C1 inner C2) outer A``."""
+def folded(expression: Pattern) -> Pattern:
+    """On the right side of a rule: an op of splats, computed."""
 
-    def merge(match: Match) -> Instruction | None:
-        if not exact_or_fast(match):
-            return None
-        constant = folded(match, inner, match.array, match.C1, match.C2)
-        if constant is None:
-            return None
-        operands = (constant, match.A) if outer else (match.A, constant)
-        return match.result(outer or inner, *operands)
+    def build(match: Match) -> Instruction:
+        operands = [instantiate(operand, match) for operand in expression.operands or ()]
+        (opcode,) = expression.opcodes or (match.root.opcode,)
+        return fold_splats(match, opcode, match.array, *operands)
 
-    return merge
+    return built(build)
 
 
 def holds(direction: str, left: Instruction, right: Instruction) -> bool | None:

@@ -34,8 +34,10 @@ __all__ = [
     "is_positive_zero",
     "is_signed_negatable",
     "is_used_here",
+    "known_value",
     "power_of_two",
     "real_or_fast",
+    "repeats_root",
     "resized",
     "scalar_value",
 ]
@@ -126,22 +128,20 @@ def scalar_value(instruction: Instruction) -> Array | None:
 
 def is_positive_zero(instruction: Instruction) -> bool:
     """Whether all elements are +0, real and imaginary part."""
-    value = scalar_value(instruction)
-    return value is not None and not np.any(_parts(value)) and not np.any(np.signbit(_parts(value)))
+    return _is_zero(instruction, negative=False)
 
 
 def is_negative_zero(instruction: Instruction) -> bool:
     """Whether all elements are -0.0, real and imaginary part."""
+    return _is_zero(instruction, negative=True)
+
+
+def _is_zero(instruction: Instruction, *, negative: bool) -> bool:
     value = scalar_value(instruction)
-    return (
-        value is not None and not np.any(_parts(value)) and bool(np.all(np.signbit(_parts(value))))
-    )
-
-
-def _parts(value: Array) -> Array:
-    if value.dtype.kind == "c":
-        return np.array([value.real, value.imag])
-    return value.astype(np.float64)
+    if value is None:
+        return False
+    parts = np.array([value.real, value.imag] if value.dtype.kind == "c" else [value], np.float64)
+    return not parts.any() and bool((np.signbit(parts) == negative).all())
 
 
 def is_all_ones(instruction: Instruction) -> bool:
@@ -185,6 +185,18 @@ def power_of_two(instruction: Instruction) -> int | None:
         return None
     number = int(value)
     return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
+
+
+def repeats_root(match: Match) -> bool:
+    """Whether what the pattern calls ``P`` is of the root's opcode."""
+    return match.P.opcode == match.root.opcode
+
+
+def known_value(splat: Instruction) -> Array:
+    """The 0-d array in every element of what a pattern ``splat()`` matched."""
+    value = scalar_value(splat)
+    assert value is not None, "a pattern matched it"
+    return value
 
 
 def resized(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:

@@ -7,7 +7,7 @@ import numpy as np
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var, variables
-from hloopt.simplify.constant_arithmetic import folded, merged
+from hloopt.simplify.constant_arithmetic import folded
 from hloopt.simplify.predicates import (
     COMPLEX,
     FLOAT,
@@ -19,6 +19,7 @@ from hloopt.simplify.predicates import (
     is_negatable,
     is_negative_zero,
     is_positive_zero,
+    known_value,
     real_or_fast,
     scalar_value,
 )
@@ -48,7 +49,7 @@ def _adds_nothing(match: Match) -> bool:
     kind = match.array.dtype.kind
     if match.fast_math or kind in (*INTEGER, PRED) or is_negative_zero(match.Z):
         return True
-    return kind == FLOAT and not match.values.of(match.A).negative_zero
+    return kind == FLOAT and not match.range_of(match.A).negative_zero
 
 
 def _subtracts_nothing(match: Match) -> bool:
@@ -62,23 +63,12 @@ def _negates(match: Match) -> bool:
 
 
 def _is_itself_less_itself(match: Match) -> bool:
-    return exact_or_real(match) or match.values.of(match.A).is_finite
-
-
-def _negated_constant(match: Match) -> Instruction | None:
-    if not is_negatable(match):
-        return None
-    negated = folded(match, "negate", match.C.array, match.C)
-    return None if negated is None else match.result("add", match.A, negated)
-
-
-def _zero(match: Match) -> Instruction:
-    return match.splat(match.array, 0)
+    return exact_or_real(match) or match.range_of(match.A).is_finite
 
 
 def _is_times_zero(match: Match) -> bool:
     """Of a float: exact where it is finite and has no sign; then the product has that of the zero."""
-    known = match.values.of(match.A)
+    known = match.range_of(match.A)
     return exact_or_real(match) or (known.is_finite and known.is_non_negative)
 
 
@@ -88,27 +78,17 @@ def _two_constants(match: Match) -> bool:
     return exact_or_real(match) or (match.fast_math and constants)
 
 
-def _one_more(match: Match) -> Instruction | None:
-    """``A * C + A`` as ``A * (C + 1)``."""
-    if not exact_or_fast(match) or match.array.dtype.kind == PRED:
-        return None
-    shape = match.array
-    one = match.splat(shape, 1)
-    constant = folded(match, "add", shape, match.C, one)
-    return None if constant is None else match.make("multiply", match.A, constant, shape=shape)
+def _is_number_exact_or_fast(match: Match) -> bool:
+    return exact_or_fast(match) and match.array.dtype.kind != PRED
 
 
-def _common_factor(match: Match) -> Instruction | None:
+def _has_common_factor(match: Match) -> bool:
     """A common factor that is no constant on both sides alone: two products become one.
 
     Of floats a sum may overflow, and products with zero be NaN: XLA does so for powers of two only.
     """
     scaled = match.fast_math and _is_power_of_two(match.A)
-    if not (scaled or exact_or_real(match)) or match.array.dtype.kind == PRED:
-        return None
-    shape = match.array
-    total = match.make(match.root.opcode, match.P, match.Q, shape=shape)
-    return match.make("multiply", total, match.A, shape=shape)
+    return (scaled or exact_or_real(match)) and match.array.dtype.kind != PRED
 
 
 def _is_power_of_two(instruction: Instruction) -> bool:
@@ -119,51 +99,42 @@ def _is_power_of_two(instruction: Instruction) -> bool:
     return bool(mantissa == 0.5)
 
 
-def _by_predicate(match: Match) -> Instruction | None:
-    """``convert(P) * A``: 0 * A is 0 where A is finite and has no sign."""
-    known = match.values.of(match.A)
-    kind = match.array.dtype.kind
-    if kind == PRED or (kind == COMPLEX and not match.fast_math):
-        return None
+def _is_zero_times_zero(match: Match) -> bool | None:
+    """0 * A is 0 where A is finite and has no sign."""
+    known, kind = match.range_of(match.A), match.array.dtype.kind
     if kind == FLOAT and not match.fast_math and not (known.is_finite and known.is_non_negative):
         return match.refuse("the other factor may be negative, infinite or NaN")
-    shape = match.array
-    return match.make("select", match.P, match.A, match.splat(shape, 0), shape=shape)
+    return kind != PRED and real_or_fast(match)
 
 
 def _smaller_first(match: Match) -> Instruction | None:
     """``(A * C) * broadcast(B)`` as ``A * broadcast(B * C)``, where ``B`` has fewer elements."""
-    small, shape = match.B, match.array
-    literal = splat_literal(match.C)
-    if literal is None or not exact_or_fast(match) or small.array.elements >= shape.elements:
+    small = match.B
+    if small.array.elements >= match.array.elements or splat_literal(match.P) is not None:
         return None
-    if splat_literal(match.P) is not None:
-        return None
-    constant = match.splat_of(small.array, literal)
+    constant = match.splat(small.array, known_value(match.C))
     product = match.make("multiply", small, constant, shape=small.array)
     wide = match.make("broadcast", product, shape=match.P.array, **match.P.attributes)
-    return match.make("multiply", match.A, wide, shape=shape)
+    return match.result("multiply", match.A, wide)
 
 
 RULES = (
     Rule("C + A => A + C", op(_COMMUTATIVE), _constant_right),
     Rule("A + 0 => A", A + Z, A, when=_adds_nothing),
     Rule("A - 0 => A", A - Z, A, when=_subtracts_nothing),
-    Rule("0 - A => -A", op("subtract", Z, A), -A, when=_negates),
-    Rule("A - A => 0", A - A, _zero, when=_is_itself_less_itself),
-    Rule("A - C => A + (-C)", A - C, _negated_constant),
+    Rule("0 - A => -A", Z - A, -A, when=_negates),
+    Rule("A - A => 0", A - A, splat(0), when=_is_itself_less_itself),
+    Rule("A - C => A + (-C)", A - C, A + folded(-C), when=is_negatable),
     Rule("A + (-B) => A - B", A + (-B), A - B, when=is_negatable),
     Rule("A - (-B) => A + B", A - (-B), A + B, when=is_negatable),
-    Rule("(A + C1) + C2 => A + (C1 + C2)", (A + C1) + C2, merged("add")),
-    Rule("(C1 - A) + C2 => (C1 + C2) - A", op("subtract", C1, A) + C2, merged("add", "subtract")),
-    Rule(
-        "C1 - (A + C2) => (C1 - C2) - A", op("subtract", C1, A + C2), merged("subtract", "subtract")
-    ),
+    Rule("(A + C1) + C2 => A + (C1 + C2)", (A + C1) + C2, A + folded(C1 + C2), when=exact_or_fast),
+    Rule("(C1 - A) + C2 => (C1 + C2) - A", (C1 - A) + C2, folded(C1 + C2) - A, when=exact_or_fast),
+    Rule("C1 - (A + C2) => (C1 - C2) - A", C1 - (A + C2), folded(C1 - C2) - A, when=exact_or_fast),
     Rule("(A - B) + B => A", (A - B) + B, A, when=exact_or_real),
     Rule("(A + B) - B => A", (A + B) - B, A, when=exact_or_real),
     Rule("A - (A - B) => B", A - (A - B), B, when=exact_or_real),
     Rule("A - (A + B) => -B", A - (A + B), -B, when=exact_or_real),
-    Rule("(A - B) - A => -B", op("subtract", A - B, A), -B, when=exact_or_real),
+    Rule("(A - B) - A => -B", (A - B) - A, -B, when=exact_or_real),
     Rule("(A + P) - (A + Q) => P - Q", (A + P).one_use - (A + Q), P - Q, when=exact_or_real),
     Rule("A * 1 => A", A * 1, A, when=real_or_fast),
     Rule("A * -1 => -A", A * -1, -A, when=lambda match: match.array.dtype.kind != COMPLEX),
@@ -174,10 +145,25 @@ RULES = (
         op("abs", var("A", has_kind(FLOAT, *INTEGER))) * op("abs", A),
         A * A,
     ),
-    Rule("(A * C1) * C2 => A * (C1 * C2)", (A * C1) * C2, merged("multiply")),
-    Rule("A * C + A => A * (C + 1)", (A * C).one_use + A, _one_more),
-    Rule("P * A + Q * A => (P + Q) * A", (P * A).one_use + (Q * A).one_use, _common_factor),
-    Rule("P * A - Q * A => (P - Q) * A", (P * A).one_use - (Q * A).one_use, _common_factor),
+    Rule("(A * C1) * C2 => A * (C1 * C2)", (A * C1) * C2, A * folded(C1 * C2), when=exact_or_fast),
+    Rule(
+        "A * C + A => A * (C + 1)",
+        (A * C).one_use + A,
+        A * folded(C + 1),
+        when=_is_number_exact_or_fast,
+    ),
+    Rule(
+        "P * A + Q * A => (P + Q) * A",
+        (P * A).one_use + (Q * A).one_use,
+        (P + Q) * A,
+        when=_has_common_factor,
+    ),
+    Rule(
+        "P * A - Q * A => (P - Q) * A",
+        (P * A).one_use - (Q * A).one_use,
+        (P - Q) * A,
+        when=_has_common_factor,
+    ),
     Rule(
         "(A * C1) * (B * C2) => (A * B) * (C1 * C2)",
         (A * C1).one_use * (B * C2).one_use,
@@ -188,10 +174,12 @@ RULES = (
         "(A * C) * broadcast(B) => A * broadcast(B * C)",
         (A * C).one_use * op("broadcast", B).bind("P"),
         _smaller_first,
+        when=exact_or_fast,
     ),
     Rule(
         "convert(P) * A => select(P, A, 0)",
         op("convert", var("P", has_kind(PRED))) * A,
-        _by_predicate,
+        op("select", P, A, splat(0)),
+        when=_is_zero_times_zero,
     ),
 )

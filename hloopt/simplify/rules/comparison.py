@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from hloopt.analysis.values import decided
 from hloopt.ir import Instruction
 from hloopt.ops.traits import INVERSE, MIRRORED
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
-from hloopt.simplify.constant_arithmetic import folded, holds
+from hloopt.simplify.constant_arithmetic import fold_splats, holds
 from hloopt.simplify.predicates import (
     FLOAT,
     INTEGER,
@@ -17,15 +15,25 @@ from hloopt.simplify.predicates import (
     has_kind,
     has_known_arithmetic,
     is_plain,
-    scalar_value,
+    known_value,
 )
-from hloopt.types import Literal, array
 
 __all__ = ["RULES"]
 
 A, B, P = var("A"), var("B"), var("P", has_kind(PRED))
+EXTREMUM = op(("maximum", "minimum"), A, B).bind("P")
 Z, WHOLE = splat(0, name="Z"), has_kind(*INTEGER)
 C, C1, C2 = splat(name="C"), splat(name="C1"), splat(name="C2")
+
+
+def _direction(match: Match) -> str:
+    """What the comparison at the root asks."""
+    direction: str = match.root.attributes["direction"]
+    return direction
+
+
+def _is_equality(match: Match) -> bool:
+    return _direction(match) in ("EQ", "NE")
 
 
 def _constant_right(match: Match) -> Instruction | None:
@@ -34,40 +42,34 @@ def _constant_right(match: Match) -> Instruction | None:
         return None
     if right.opcode == "constant" or splat_literal(right) is not None:
         return None
-    return compared(match, right, left, MIRRORED[match.root.attributes["direction"]])
-
-
-def _truth(match: Match, value: bool) -> Instruction:
-    return match.splat(match.array, value)
+    return compared(match, right, left, MIRRORED[_direction(match)])
 
 
 def _compare_itself(match: Match) -> Instruction | None:
     """Of floats only what a NaN would not change: nothing is less than itself."""
     if not is_plain(match.root):
         return None
-    direction = match.root.attributes["direction"]
-    true = direction in ("EQ", "LE", "GE")
+    direction = _direction(match)
     kind = match.A.array.dtype.kind
-    never_nan = kind in (*INTEGER, PRED) or (kind == FLOAT and not match.values.of(match.A).nan)
+    never_nan = kind in (*INTEGER, PRED) or (kind == FLOAT and not match.range_of(match.A).nan)
     if direction not in ("LT", "GT") and not never_nan:
         return match.refuse("a NaN is not equal to itself")
-    return _truth(match, true)
+    return match.full(direction in ("EQ", "LE", "GE"))
 
 
 def _by_ranges(match: Match) -> Instruction | None:
     if not is_plain(match.root):
         return None
-    left, right = map(match.values.of, match.root.operands)
-    answer = decided(match.root.attributes["direction"], left, right)
-    return None if answer is None else _truth(match, answer)
+    left, right = map(match.range_of, match.root.operands)
+    answer = decided(_direction(match), left, right)
+    return None if answer is None else match.full(answer)
 
 
 def _pred_itself(match: Match) -> Instruction | None:
     """``P == true``, ``P != false`` are P; the other two are ``not P``."""
-    direction, value = match.root.attributes["direction"], scalar_value(match.C)
-    if value is None or direction not in ("EQ", "NE"):
+    if not _is_equality(match):
         return None
-    return _or_not(match, bool(value) == (direction == "EQ"))
+    return _or_not(match, bool(known_value(match.C)) == (_direction(match) == "EQ"))
 
 
 def _or_not(match: Match, itself: bool) -> Instruction:
@@ -79,25 +81,24 @@ def _of_two(match: Match, if_true: bool | None, if_false: bool | None) -> Instru
     if if_true is None or if_false is None or match.P.array.dims != match.array.dims:
         return None
     if if_true == if_false:
-        return _truth(match, if_true)
+        return match.full(if_true)
     return _or_not(match, if_true)
 
 
 def _of_select(match: Match) -> Instruction | None:
     if not is_plain(match.root):
         return None
-    direction = match.root.attributes["direction"]
+    direction = _direction(match)
     return _of_two(match, holds(direction, match.C1, match.C), holds(direction, match.C2, match.C))
 
 
 def _of_converted_pred(match: Match) -> Instruction | None:
-    kind = match.inner.array.dtype
     if not is_plain(match.root) or not has_known_arithmetic(match.inner):
         return None
-    if kind.name == "s1":  # true is -1 there
+    if match.inner.array.dtype.name == "s1":  # true is -1 there
         return None
     one, zero = (match.splat(match.C.array, value) for value in (1, 0))
-    direction = match.root.attributes["direction"]
+    direction = _direction(match)
     return _of_two(match, holds(direction, one, match.C), holds(direction, zero, match.C))
 
 
@@ -105,26 +106,18 @@ def _inverse(match: Match) -> Instruction | None:
     # not(a < b) is not a >= b where a NaN takes part; equality has no such case.
     compare = match.inner
     direction = compare.attributes["direction"]
-    if match.A.array.dtype.kind not in (*INTEGER, PRED) and direction not in ("EQ", "NE"):
-        left, right = map(match.values.of, compare.operands)
-        if left.nan or right.nan:
-            return match.refuse("beside a NaN both comparisons are false")
+    ordered = match.A.array.dtype.kind not in (*INTEGER, PRED) and direction not in ("EQ", "NE")
+    if ordered and any(match.range_of(operand).nan for operand in compare.operands):
+        return match.refuse("beside a NaN both comparisons are false")
     attributes = {**compare.attributes, "direction": INVERSE[direction]}
     return match.result("compare", *compare.operands, **attributes)
 
 
 def _of_extremum(match: Match) -> Instruction | None:
-    return _extremum_against(match, match.inner.opcode, match.root.attributes["direction"])
-
-
-def _of_mirrored_extremum(match: Match) -> Instruction | None:
-    return _extremum_against(
-        match, match.root.operands[1].opcode, MIRRORED[match.root.attributes["direction"]]
-    )
-
-
-def _extremum_against(match: Match, opcode: str, direction: str) -> Instruction | None:
-    """``max(A, B) > A`` is ``B > A``; the other orders likewise, beside NaN too."""
+    """``max(A, B) > A`` is ``B > A``; the other orders and ``A < max(A, B)`` likewise, beside NaN too."""
+    opcode, direction = match.P.opcode, _direction(match)
+    if match.P is not match.inner:
+        direction = MIRRORED[direction]
     if not is_plain(match.root) or not has_known_arithmetic(match.A):
         return None
     above, below = ("GT", "LE") if opcode == "maximum" else ("LT", "GE")
@@ -135,25 +128,25 @@ def _extremum_against(match: Match, opcode: str, direction: str) -> Instruction 
         kept = below if direction == "EQ" else above
         return compared(match, match.B, match.A, kept)
     if direction == MIRRORED[above]:
-        return _truth(match, value=False)
-    return _truth(match, value=True) if whole else None
+        return match.full(value=False)
+    return match.full(value=True) if whole else None
 
 
 def _at_the_end(match: Match) -> Instruction | None:
     """A bound at the end of the range leaves one number: ``unsigned A <= 0`` is ``A == 0``."""
-    value, known = scalar_value(match.C), match.values.of(match.A)
-    if value is None or match.A.array.dtype.kind not in INTEGER or known.low == known.high:
+    known = match.range_of(match.A)
+    if known.low == known.high:
         return None
     if match.A.opcode in ("parameter", "get-tuple-element"):
         return None  # what loops count with stays an order
-    bound, direction = int(value), match.root.attributes["direction"]
+    bound = int(known_value(match.C))
     ends = {
         "LE": (known.low, bound),
         "LT": (known.low, bound - 1),
         "GE": (known.high, bound),
         "GT": (known.high, bound + 1),
     }
-    end, last = ends.get(direction, (0, 1))
+    end, last = ends.get(_direction(match), (0, 1))
     if end != last:
         return None
     return compared(match, match.A, match.splat(match.A.array, last), "EQ")
@@ -161,97 +154,84 @@ def _at_the_end(match: Match) -> Instruction | None:
 
 def _constant_moved(match: Match) -> Instruction | None:
     """``A + C1 < C2`` as ``A < C2 - C1``; orders need that neither side wraps."""
-    direction, known = match.root.attributes["direction"], match.values.of(match.A)
-    low, high = match.A.array.dtype.limits
-    first, second = scalar_value(match.C1), scalar_value(match.C2)
-    if first is None or second is None:
-        return None
-    if direction not in ("EQ", "NE"):
-        sums = (known.low + int(first), known.high + int(first))
-        if sums[0] < low or sums[1] > high:
+    known, (low, high) = match.range_of(match.A), match.A.array.dtype.limits
+    first, second = int(known_value(match.C1)), int(known_value(match.C2))
+    if not _is_equality(match):
+        if known.low + first < low or known.high + first > high:
             return match.refuse("the sum may wrap")
-        if not low <= int(second) - int(first) <= high:
+        if not low <= second - first <= high:
             return None
-    bound = folded(match, "subtract", match.A.array, match.C2, match.C1)
-    return None if bound is None else compared(match, match.A, bound, direction)
+    bound = fold_splats(match, "subtract", match.A.array, match.C2, match.C1)
+    return compared(match, match.A, bound, _direction(match))
 
 
 def _difference_is_zero(match: Match) -> Instruction | None:
     """Integers wrap, all but equality; equal infinities have no difference."""
-    direction, kind = match.root.attributes["direction"], match.A.array.dtype.kind
+    kind = match.A.array.dtype.kind
     if kind in INTEGER:
-        return compared(match, match.A, match.B, direction) if direction in ("EQ", "NE") else None
+        return _unchanged(match) if _is_equality(match) else None
     if not is_plain(match.root) or not has_known_arithmetic(match.A) or kind == PRED:
         return None
-    finite = any(match.values.of(entry).is_finite for entry in (match.A, match.B))
+    finite = any(match.range_of(entry).is_finite for entry in (match.A, match.B))
     if not match.floats_are_real and not finite:
         return match.refuse("both may be infinite")
-    return compared(match, match.A, match.B, direction)
+    return _unchanged(match)
 
 
-def _bits_are_equal(match: Match) -> Instruction | None:
-    direction = match.root.attributes["direction"]
-    if direction not in ("EQ", "NE"):
-        return None
-    return compared(match, match.A, match.B, direction)
+def _unchanged(match: Match) -> Instruction:
+    return compared(match, match.A, match.B, _direction(match))
 
 
 def _uppermost_bits(match: Match) -> Instruction | None:
     """``(A >> C1) == C2`` with the greatest C2 there is: ``A >= C2 << C1``."""
     dtype = match.A.array.dtype
-    amount, value = scalar_value(match.C1), scalar_value(match.C2)
-    if dtype.kind != "unsigned" or amount is None or value is None or int(amount) >= dtype.bits:
+    amount = int(known_value(match.C1))
+    if dtype.kind != "unsigned" or amount >= dtype.bits or not _is_equality(match):
         return None
-    top, direction = (dtype.limits[1] >> int(amount)), match.root.attributes["direction"]
-    if int(value) != top or direction not in ("EQ", "NE"):
+    top = dtype.limits[1] >> amount
+    if int(known_value(match.C2)) != top:
         return None
-    bound = match.splat(match.A.array, top << int(amount))
-    return compared(match, match.A, bound, "GE" if direction == "EQ" else "LT")
+    bound = match.splat(match.A.array, top << amount)
+    return compared(match, match.A, bound, "GE" if _direction(match) == "EQ" else "LT")
 
 
 def _both_negated(match: Match) -> Instruction | None:
     """``-A < -B`` is ``B < A`` for floats; integers may wrap, all but equality."""
-    kind, direction = match.A.array.dtype, match.root.attributes["direction"]
-    if direction not in ("EQ", "NE") and (
-        kind.kind in INTEGER or not has_known_arithmetic(match.A)
-    ):
+    dtype = match.A.array.dtype
+    ordered = dtype.kind not in INTEGER and has_known_arithmetic(match.A)
+    if not (ordered or _is_equality(match)) or not is_plain(match.root):
         return None
-    if not is_plain(match.root) or kind.name == "f8e8m0fnu":
-        return None
-    return compared(match, match.B, match.A, direction)
+    return _exchanged(match) if dtype.name != "f8e8m0fnu" else None
+
+
+def _exchanged(match: Match) -> Instruction:
+    return compared(match, match.B, match.A, _direction(match))
 
 
 def _negated_constant(match: Match) -> Instruction | None:
     """``-A < C`` as ``A > -C``, for floats, and for integers where no negation wraps."""
-    kind, direction = match.A.array.dtype, match.root.attributes["direction"]
-    if not is_plain(match.root) or not has_known_arithmetic(match.A) or kind.is_pred:
+    dtype = match.A.array.dtype
+    if not is_plain(match.root) or not has_known_arithmetic(match.A) or dtype.is_pred:
         return None
-    if kind.kind in INTEGER and direction not in ("EQ", "NE"):
-        low, value = kind.limits[0], scalar_value(match.C)
-        wraps = kind.kind == "unsigned" or match.values.of(match.A).low == low
-        if wraps or value is None or int(value) == low:
+    if dtype.kind in INTEGER and not _is_equality(match):
+        low = dtype.limits[0]
+        wraps = dtype.kind == "unsigned" or match.range_of(match.A).low == low
+        if wraps or int(known_value(match.C)) == low:
             return None
-    bound = folded(match, "negate", match.C.array, match.C)
-    return None if bound is None else compared(match, match.A, bound, MIRRORED[direction])
+    bound = fold_splats(match, "negate", match.C.array, match.C)
+    return compared(match, match.A, bound, MIRRORED[_direction(match)])
 
 
 def _narrower(match: Match) -> Instruction | None:
     """Integers widened without loss are compared as they were, where the bound is one of them."""
     source, wide = match.A.array.dtype, match.inner.array.dtype
-    value = scalar_value(match.C)
-    if source.kind not in INTEGER or wide.kind not in INTEGER or value is None:
+    if source.kind not in INTEGER or wide.kind not in INTEGER or source.bits > wide.bits:
         return None
-    if source.bits > wide.bits:
+    bound, known = int(known_value(match.C)), match.range_of(match.A)
+    (low, high), (least, greatest) = source.limits, wide.limits
+    if not (least <= known.low and known.high <= greatest and low <= bound <= high):
         return None
-    low, high = source.limits
-    least, greatest = wide.limits
-    known = match.values.of(match.A)
-    if not (least <= known.low and known.high <= greatest and low <= int(value) <= high):
-        return None
-    literal = Literal(array(source), np.array(int(value)).astype(source.numpy))
-    return compared(
-        match, match.A, match.splat_of(match.A.array, literal), match.root.attributes["direction"]
-    )
+    return compared(match, match.A, match.splat(match.A.array, bound), _direction(match))
 
 
 RULES = (
@@ -264,13 +244,11 @@ RULES = (
         "compare(select(P, C1, C2), C) => P", op("compare", op("select", P, C1, C2), C), _of_select
     ),
     Rule("compare(convert(P), C) => P", op("compare", op("convert", P), C), _of_converted_pred),
-    Rule(
-        "max(A, B) > A => B > A", op("compare", op(("maximum", "minimum"), A, B), A), _of_extremum
-    ),
+    Rule("max(A, B) > A => B > A", op("compare", EXTREMUM, A), _of_extremum),
     Rule(
         "A < max(A, B) => A < B",
-        op("compare", A, op(("maximum", "minimum"), A, B)),
-        _of_mirrored_extremum,
+        op("compare", A, EXTREMUM),
+        _of_extremum,
     ),
     Rule("compare(A, end of A) => A == C", op("compare", var("A", WHOLE), C), _at_the_end),
     Rule(
@@ -280,7 +258,10 @@ RULES = (
     ),
     Rule("compare(A - B, 0) => compare(A, B)", op("compare", A - B, Z), _difference_is_zero),
     Rule(
-        "compare(A ^ B, 0) => compare(A, B)", op("compare", var("A", WHOLE) ^ B, Z), _bits_are_equal
+        "compare(A ^ B, 0) => compare(A, B)",
+        op("compare", var("A", WHOLE) ^ B, Z),
+        _unchanged,
+        when=_is_equality,
     ),
     Rule(
         "(A >> C1) == top => A >= top << C1",
@@ -292,7 +273,7 @@ RULES = (
     Rule(
         "compare(not(A), not(B)) => compare(A, B)",
         op("compare", ~A, ~B),
-        lambda match: compared(match, match.B, match.A, match.root.attributes["direction"]),
+        _exchanged,
     ),
     Rule("compare(convert(A), C) => compare(A, C)", op("compare", op("convert", A), C), _narrower),
 )

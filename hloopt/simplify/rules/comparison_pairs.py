@@ -17,7 +17,7 @@ from hloopt.simplify.predicates import (
     has_known_arithmetic,
     is_plain,
     is_used_here,
-    scalar_value,
+    known_value,
 )
 
 __all__ = ["RULES"]
@@ -41,17 +41,14 @@ _NAN: Final = "NaN"
 
 def _number(instruction: Instruction) -> float | None:
     """The number that a splat repeats, an int for integers; None for a NaN."""
-    value = scalar_value(instruction)
-    if value is None:
-        return None
-    kind = instruction.array.dtype
-    number = float(value) if kind.is_float else int(value)
+    value = known_value(instruction)
+    number = float(value) if instruction.array.dtype.is_float else int(value)
     return None if number != number else number  # noqa: PLR0124 - a NaN
 
 
 def _places(match: Match, low: float, high: float) -> list[tuple[int, int] | str]:
     """Places where values of A may be: on which side of the lesser and of the greater constant."""
-    known = match.values.of(match.A)
+    known = match.range_of(match.A)
     whole = not match.A.array.dtype.is_float
     found: list[tuple[int, int] | str] = []
     if known.low < low:
@@ -81,28 +78,22 @@ def _comparisons(match: Match) -> tuple[Instruction, Instruction]:
     return (first, second) if first.operands[1] is match.C1 else (second, first)
 
 
-def _together(match: Match) -> Instruction | None:
-    return _as_one_place(match, *_comparisons(match))
-
-
 def _as_one_place(match: Match, first: Instruction, second: Instruction) -> Instruction | None:
     """One comparison, or a constant, that says the same in all places."""
     one, other = _number(match.C1), _number(match.C2)
     if one is None or other is None or not (is_plain(first) and is_plain(second)):
         return None
-    sides = (0, 1) if one <= other else (1, 0)
+    sides = (int(one > other), int(one <= other))
     places = _places(match, min(one, other), max(one, other))
     combine = _LOGIC[match.root.opcode]
+    asked, asked_second = (compare.attributes["direction"] for compare in (first, second))
     wanted = [
-        combine(
-            _says(first.attributes["direction"], sides[0], place),
-            _says(second.attributes["direction"], sides[1], place),
-        )
+        combine(_says(asked, sides[0], place), _says(asked_second, sides[1], place))
         for place in places
     ]
     if len(set(wanted)) < 2:
-        return match.splat(match.array, bool(wanted and wanted[0]))
-    for compare, side in ((first, sides[0]), (second, sides[1])):
+        return match.full(bool(wanted and wanted[0]))
+    for compare, side in zip((first, second), sides, strict=True):
         for direction in (compare.attributes["direction"], *_DIRECTIONS):
             if wanted == [_says(direction, side, place) for place in places]:
                 return _as_one(match, compare, direction)
@@ -134,7 +125,7 @@ def _of_one_pair(match: Match) -> Instruction | None:
     one, other = first.attributes["direction"], second.attributes["direction"]
     if second.operands != first.operands:
         other = MIRRORED[other]
-    unordered = any(match.values.of(entry).nan for entry in (match.A, match.B))
+    unordered = any(match.range_of(entry).nan for entry in (match.A, match.B))
     combine = _LOGIC[root.opcode]
     cases = "<=>?" if unordered else "<=>"
     wanted = [combine(case in _WHEN[one], case in _WHEN[other]) for case in cases]
@@ -150,17 +141,14 @@ _SIZE: Final = {("or", "LT", "GT"): "GT", ("or", "LE", "GE"): "GE",
                 ("and", "GT", "LT"): "LT", ("and", "GE", "LE"): "LE"}  # fmt: skip
 
 
-def _by_size(match: Match) -> Instruction | None:
-    return _as_one_size(match, *_comparisons(match))
-
-
 def _as_one_size(match: Match, first: Instruction, second: Instruction) -> Instruction | None:
     """Two bounds as far from zero as each other are one of the size."""
     if match.A.array.dtype.kind != FLOAT or not (is_plain(first) and is_plain(second)):
         return None
-    if first.attributes["direction"] in ("GT", "GE") and match.root.opcode == "or":
-        first, second = second, first
-    if first.attributes["direction"] in ("LT", "LE") and match.root.opcode == "and":
+    if (
+        first.attributes["direction"]
+        in {"or": ("GT", "GE"), "and": ("LT", "LE")}[match.root.opcode]
+    ):
         first, second = second, first
     low, high = (_number(compare.operands[1]) for compare in (first, second))
     directions = (first.attributes["direction"], second.attributes["direction"])
@@ -190,7 +178,7 @@ RULES = (
     Rule(
         "A < C1 & A < C2 => A < min(C1, C2)",
         op(tuple(_LOGIC), op("compare", A, C1), op("compare", A, C2)),
-        _together,
+        lambda match: _as_one_place(match, *_comparisons(match)),
     ),
     Rule(
         "A < B | A == B => A <= B",
@@ -201,7 +189,7 @@ RULES = (
     Rule(
         "A < -C | A > C => abs(A) > C",
         op(("and", "or"), op("compare", A, C1).one_use, op("compare", A, C2).one_use),
-        _by_size,
+        lambda match: _as_one_size(match, *_comparisons(match)),
     ),
     Rule(
         "(P | A < C1) | A > C2 => P | (A < C1 | A > C2)",

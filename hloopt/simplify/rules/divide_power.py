@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from hloopt.analysis.value_range import IEEE
@@ -42,7 +40,7 @@ def _times_reciprocal(match: Match) -> Instruction | None:
     exact = (np.abs(mantissas) == 0.5) & (np.abs(back) >= 2.0 ** _SMALLEST_NORMAL[shape.dtype.name])
     if not match.fast_math and not exact.all():
         return match.refuse("the divisor's reciprocal is rounded, which fast_math allows")
-    return match.make("multiply", match.A, _with_values(match, reciprocals), shape=shape)
+    return match.result("multiply", match.A, _with_values(match, reciprocals))
 
 
 def _constant_of(instruction: Instruction) -> Array | None:
@@ -74,19 +72,6 @@ def _reciprocal_first(match: Match) -> Instruction | None:
     return match.result("multiply", match.A, spread)
 
 
-def _one(match: Match) -> Instruction:
-    return match.splat(match.array, 1)
-
-
-def _scaled(factor: float) -> Callable[[Match], Instruction]:
-    def make(match: Match) -> Instruction:
-        shape = match.array
-        logarithm = match.make("log", match.A, shape=shape)
-        return match.make("multiply", logarithm, match.splat(shape, factor), shape=shape)
-
-    return make
-
-
 def _log_of_power(match: Match) -> Instruction:
     """``B * log(|A|)``, or 0 where B is: the power is 1 then, of infinities and zeros as well."""
     shape = match.array
@@ -99,12 +84,8 @@ def _log_of_power(match: Match) -> Instruction:
 
 def _has_root(match: Match) -> bool:
     """Whether A has a root that is real, and a reciprocal of its sign."""
-    known = match.values.of(match.A)
+    known = match.range_of(match.A)
     return known.low >= 0 and not known.negative_zero
-
-
-def _inverse(match: Match) -> Instruction:
-    return match.result("divide", _one(match), match.A)
 
 
 def _extremum_of(match: Match) -> Instruction | None:
@@ -120,8 +101,8 @@ def _extremum_of(match: Match) -> Instruction | None:
 
 RULES = (
     Rule("A / 1 => A", A / 1, A, when=real_or_fast),
-    Rule("A / -1 => -A", op("divide", A, splat(-1)), -A, when=is_exact),
-    Rule("A / C => A * (1 / C)", op("divide", A, var("C", _is_constant)), _times_reciprocal),
+    Rule("A / -1 => -A", A / -1, -A, when=is_exact),
+    Rule("A / C => A * (1 / C)", A / var("C", _is_constant), _times_reciprocal),
     Rule(
         "(-A) / (-B) => A / B",
         (-A) / (-B),
@@ -130,55 +111,55 @@ RULES = (
     ),
     Rule(
         "A / broadcast(B) => A * broadcast(1 / B)",
-        op("divide", REAL, op("broadcast", B).one_use),
+        REAL / op("broadcast", B).one_use,
         _reciprocal_first,
         fast_math=True,
     ),
     Rule(
         "(A / B) / (C / D) => (A * D) / (B * C)",
-        op("divide", (A / B).one_use, (C / D).one_use).where(has_kind(FLOAT)),
+        ((A / B).one_use / (C / D).one_use).where(has_kind(FLOAT)),
         (A * D) / (B * C),
         fast_math=True,
     ),
     Rule(
         "(A / B) / C => A / (B * C)",
-        op("divide", (A / B).one_use, C).where(has_kind(FLOAT)),
+        ((A / B).one_use / C).where(has_kind(FLOAT)),
         A / (B * C),
         fast_math=True,
     ),
     Rule(
         "A / (B / C) => (A * C) / B",
-        op("divide", A, (B / C).one_use).where(has_kind(FLOAT)),
+        (A / (B / C).one_use).where(has_kind(FLOAT)),
         (A * C) / B,
         fast_math=True,
     ),
     Rule(
         "A / sqrt(B) => A * rsqrt(B)",
-        op("divide", REAL, op("sqrt", B)),
+        REAL / op("sqrt", B),
         A * op("rsqrt", B),
         fast_math=True,
     ),
     Rule(
         "A / rsqrt(B) => A * sqrt(B)",
-        op("divide", REAL, op("rsqrt", B)),
+        REAL / op("rsqrt", B),
         A * op("sqrt", B),
         fast_math=True,
     ),
     Rule(
         "A / exp(B) => A * exp(-B)",
-        op("divide", REAL, op("exponential", B).one_use),
+        REAL / op("exponential", B).one_use,
         A * op("exponential", -B),
         fast_math=True,
     ),
     Rule(
         "A / power(B, C) => A * power(B, -C)",
-        op("divide", A, op("power", B, C).one_use).where(has_kind(FLOAT)),
+        (A / op("power", B, C).one_use).where(has_kind(FLOAT)),
         A * op("power", B, -C),
         fast_math=True,
     ),
     Rule(
         "exp(A) / exp(B) => exp(A - B)",
-        op("divide", op("exponential", REAL).one_use, op("exponential", B).one_use),
+        op("exponential", REAL).one_use / op("exponential", B).one_use,
         op("exponential", A - B),
         fast_math=True,
     ),
@@ -188,14 +169,14 @@ RULES = (
         op("exponential", A + B),
         fast_math=True,
     ),
-    Rule("power(A, 0) => 1", op("power", A, Z), _one, when=real_or_fast),
+    Rule("power(A, 0) => 1", op("power", A, Z), splat(1), when=real_or_fast),
     Rule("power(A, 1) => A", op("power", A, splat(1)), A, when=real_or_fast),
     Rule("power(A, 2) => A * A", op("power", A, splat(2)), A * A, when=exact_or_fast),
     Rule("power(A, 3) => A * A * A", op("power", A, splat(3)), (A * A) * A, when=exact_or_fast),
     Rule(
         "power(A, -1) => 1 / A",
         op("power", var("A", has_kind(FLOAT, "complex")), splat(-1)),
-        _inverse,
+        1 / A,
         fast_math=True,
     ),
     Rule(
@@ -213,7 +194,7 @@ RULES = (
     Rule(
         "rsqrt(A) * rsqrt(A) => 1 / A",
         op("rsqrt", A) * op("rsqrt", A),
-        _inverse,
+        1 / A,
         when=_has_root,
         fast_math=True,
     ),
@@ -227,7 +208,7 @@ RULES = (
     ),
     Rule(
         "rsqrt(1 / A) => sqrt(A)",
-        op("rsqrt", op("divide", splat(1), A)),
+        op("rsqrt", 1 / A),
         op("sqrt", A),
         when=_has_root,
         fast_math=True,
@@ -240,9 +221,14 @@ RULES = (
         _log_of_power,
         fast_math=True,
     ),
-    Rule("log(sqrt(A)) => log(A) * 0.5", op("log", op("sqrt", A)), _scaled(0.5), fast_math=True),
     Rule(
-        "log(rsqrt(A)) => log(A) * -0.5", op("log", op("rsqrt", A)), _scaled(-0.5), fast_math=True
+        "log(sqrt(A)) => log(A) * 0.5", op("log", op("sqrt", A)), op("log", A) * 0.5, fast_math=True
+    ),
+    Rule(
+        "log(rsqrt(A)) => log(A) * -0.5",
+        op("log", op("rsqrt", A)),
+        op("log", A) * -0.5,
+        fast_math=True,
     ),
     Rule(
         "max(f(A), f(B)) => f(max(A, B))",

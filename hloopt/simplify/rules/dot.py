@@ -22,7 +22,7 @@ def _contracts_nothing(match: Match) -> Instruction | None:
     lhs, dims = match.inner, DotDims.of(match.root.attributes)
     if all(lhs.array.dims[d] for d in dims.lhs_contracting) or not match.array.elements:
         return None
-    return match.splat(match.array, 0)
+    return match.full(0)
 
 
 def _one_type(dot: Instruction) -> bool:

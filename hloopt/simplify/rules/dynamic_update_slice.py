@@ -35,7 +35,7 @@ def _added_part(match: Match) -> Instruction | None:
     if literal is None or literal.array is None or bool(literal.array):
         return None
     if not (
-        exact_or_fast(match) or is_negative_zero(zero) or not match.values.of(match.A).negative_zero
+        exact_or_fast(match) or is_negative_zero(zero) or not match.range_of(match.A).negative_zero
     ):
         return match.refuse("outside the update -0.0 would become 0.0")
     update = match.B.operands[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hloopt.analysis.value_range import ValueRange
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Rule, op, splat, variables
+from hloopt.rewrite import Match, Rule, op, same_op, splat, variables
 from hloopt.simplify.constant_arithmetic import folded, holds
 from hloopt.simplify.predicates import (
     FLOAT,
@@ -18,6 +18,7 @@ from hloopt.simplify.predicates import (
     is_exact,
     is_highest,
     is_lowest,
+    repeats_root,
 )
 
 __all__ = ["RULES"]
@@ -45,45 +46,34 @@ def _is_below(lower: ValueRange, upper: ValueRange) -> bool:
 def _by_ranges(match: Match) -> bool:
     if not has_known_arithmetic(match.root):
         return False
-    a, b = match.values.of(match.A), match.values.of(match.B)
+    a, b = match.range_of(match.A), match.range_of(match.B)
     return _is_above(a, b) if match.root.opcode == "maximum" else _is_below(a, b)
 
 
-def _same_opcode(match: Match) -> Instruction | None:
-    inner = match.C
-    return inner if inner.opcode == match.root.opcode and is_exact(match) else None
+def _repeats_root(match: Match) -> bool:
+    return repeats_root(match) and is_exact(match)
 
 
 def _absorbed(match: Match) -> Instruction | None:
     """``max(A, min(A, B))`` is A, unless B brings a NaN."""
-    inner = match.C
-    if inner.opcode == match.root.opcode or not is_exact(match):
+    if repeats_root(match) or not is_exact(match):
         return None
     if (
         match.array.dtype.kind == FLOAT
         and not match.floats_are_real
-        and match.values.of(match.B).nan
+        and match.range_of(match.B).nan
     ):
         return match.refuse("the other operand may be NaN")
     return match.A
 
 
-def _merged(match: Match) -> Instruction | None:
-    """``max(max(A, C1), C2)`` as ``max(A, max(C1, C2))``."""
-    opcode, shape = match.root.opcode, match.array
-    inner = match.P
-    if inner.opcode != opcode or not is_exact(match):
-        return None
-    constant = folded(match, opcode, shape, match.C1, match.C2)
-    return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
-
-
 def _as_clamp(match: Match) -> Instruction | None:
     """``max(C2, min(C1, A))`` and ``min(C2, max(C1, A))`` where the bounds do not cross."""
-    inner, outer = match.P.opcode, match.root.opcode
-    if inner == outer or not is_exact(match):
+    if repeats_root(match) or not is_exact(match):
         return None
-    low, high = (match.C2, match.C1) if outer == "maximum" else (match.C1, match.C2)
+    low, high = match.C1, match.C2
+    if match.root.opcode == "maximum":
+        low, high = high, low
     if not holds("LT", low, high):
         return None
     return match.result("clamp", low, match.A, high)
@@ -91,8 +81,8 @@ def _as_clamp(match: Match) -> Instruction | None:
 
 def _clamp_by_ranges(match: Match) -> Instruction | None:
     """A bound that is never met is dropped: both, the lower, or the upper one."""
-    low, high = (match.values.of(entry) for entry in (match.P, match.C))
-    known = match.values.of(match.A)
+    low, high = (match.range_of(entry) for entry in (match.P, match.C))
+    known = match.range_of(match.A)
     if not has_known_arithmetic(match.root):
         return None
     never_low, never_high = _is_above(known, low), _is_below(known, high)
@@ -100,22 +90,20 @@ def _clamp_by_ranges(match: Match) -> Instruction | None:
         return match.A
     if never_low or (never_high and _is_below(low, high)):
         opcode, bound = ("minimum", match.C) if never_low else ("maximum", match.P)
-        wide = _widened(match, bound)
-        return match.result(opcode, match.A, wide)
+        return match.result(opcode, match.A, _widened(match, bound))
     return None
 
 
 def _widened(match: Match, bound: Instruction) -> Instruction:
     """A scalar bound for all elements."""
-    shape = match.array
-    if bound.array.dims == shape.dims:
+    if bound.array.dims == match.array.dims:
         return bound
-    return match.make("broadcast", bound, shape=shape, dimensions=())
+    return match.result("broadcast", bound, dimensions=())
 
 
 def _clamp_to_one(match: Match) -> Instruction | None:
     """Bounds that are one instruction leave nothing else; a NaN stays."""
-    if match.array.dtype.kind == FLOAT and match.values.of(match.A).nan:
+    if match.array.dtype.kind == FLOAT and match.range_of(match.A).nan:
         return None
     return _widened(match, match.P) if has_known_arithmetic(match.root) else None
 
@@ -133,13 +121,17 @@ RULES = (
     Rule("min(A, highest) => A", op("minimum", A, HIGHEST), A),
     Rule("max(A, B) => A where A >= B", op(EXTREMA, A, B), A, when=_by_ranges),
     Rule(
-        "max(max(A, B), B) => max(A, B)", op(EXTREMA, op(EXTREMA, A, B).bind("C"), B), _same_opcode
+        "max(max(A, B), B) => max(A, B)",
+        op(EXTREMA, op(EXTREMA, A, B).bind("P"), B),
+        P,
+        when=_repeats_root,
     ),
-    Rule("max(A, min(A, B)) => A", op(EXTREMA, A, op(EXTREMA, A, B).bind("C")), _absorbed),
+    Rule("max(A, min(A, B)) => A", op(EXTREMA, A, op(EXTREMA, A, B).bind("P")), _absorbed),
     Rule(
         "max(max(A, C1), C2) => max(A, max(C1, C2))",
         op(EXTREMA, op(EXTREMA, A, C1).bind("P"), C2),
-        _merged,
+        same_op(A, folded(same_op(C1, C2))),
+        when=_repeats_root,
     ),
     Rule(
         "max(min(A, C1), C2) => clamp(C2, A, C1)",

@@ -56,7 +56,7 @@ def is_neutral(match: Match, opcode: str, init: Instruction, values: Instruction
     if opcode == "add" and kind in (FLOAT, *INTEGER) and not float(scalar):
         if kind != FLOAT or match.fast_math or is_negative_zero(init):
             return True
-        return _is_sum_from_zero(values) or not match.values.of(values).negative_zero
+        return _is_sum_from_zero(values) or not match.range_of(values).negative_zero
     if opcode == "multiply" and kind in (FLOAT, *INTEGER):
         return float(scalar) == 1
     if opcode == "maximum":

@@ -8,7 +8,7 @@ from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.integer_values import INTEGER_RULES
 from hloopt.ir import Instruction
 from hloopt.ops.traits import DEVICE_NUMBERS, EXTREMA, MODULAR
-from hloopt.rewrite import Match, Rewrite, Rule, op, splat, splat_literal, variables
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, variables
 from hloopt.simplify.constant_arithmetic import computed
 from hloopt.simplify.predicates import (
     INTEGER,
@@ -39,11 +39,11 @@ def _inverts(match: Match) -> bool:
     kind = compare.operands[0].array.dtype
     if compare.attributes["direction"] in ("EQ", "NE") or kind.is_integer or kind.is_pred:
         return True
-    return not any(match.values.of(operand).nan for operand in compare.operands)
+    return not any(match.range_of(operand).nan for operand in compare.operands)
 
 
 def _known_choice(match: Match) -> Instruction | None:
-    known = match.values.of(match.P)
+    known = match.range_of(match.P)
     return (match.A if known.low else match.B) if known.is_single else None
 
 
@@ -51,17 +51,16 @@ def _converted(on_true: int) -> Callable[[Match], Instruction | None]:
     """``select(P, 1, 0)`` as the number that P is."""
 
     def rewrite(match: Match) -> Instruction | None:
-        shape = match.array
-        if not _same_dims(match) or not has_known_arithmetic(match.root) or shape.dtype.is_pred:
+        chosen, dtype = match.P, match.array.dtype
+        if not _same_dims(match) or not has_known_arithmetic(match.root) or dtype.is_pred:
             return None
-        if shape.dtype.name == "s1" or not _are_one_and_zero(match, on_true):
+        if dtype.name == "s1" or not _are_one_and_zero(match, on_true):
             return None
-        if not on_true and not _inverts(match):
-            return None
-        chosen = match.P
         if not on_true:
+            if not _inverts(match):
+                return None
             chosen = match.make("not", chosen, shape=chosen.shape)
-        return match.make("convert", chosen, shape=shape)
+        return match.result("convert", chosen)
 
     return rewrite
 
@@ -77,8 +76,7 @@ def _are_one_and_zero(match: Match, on_true: int) -> bool:
 
 def _of_equals(match: Match) -> Instruction | None:
     """``select(A == B, A, B)``: what is equal may still be zeros of two signs."""
-    compare = match.inner
-    direction = compare.attributes["direction"]
+    direction = match.inner.attributes["direction"]
     if direction not in ("EQ", "NE") or not _elementwise_choice(match):
         return None
     if match.A.array.dtype.kind not in (*INTEGER, PRED) and (
@@ -91,7 +89,7 @@ def _of_equals(match: Match) -> Instruction | None:
 
 def _two_zeros(match: Match) -> bool:
     """Whether A and B may both be zero, and one of them -0."""
-    a, b = match.values.of(match.A), match.values.of(match.B)
+    a, b = match.range_of(match.A), match.range_of(match.B)
     return a.has_zero and b.has_zero and (a.negative_zero or b.negative_zero)
 
 
@@ -106,11 +104,10 @@ def _elementwise_choice(match: Match) -> bool:
 
 def _as_extremum(match: Match) -> Instruction | None:
     """``select(A > B, A, B)``: the larger, unless a NaN or zeros of two signs take part."""
-    compare = match.inner
-    direction = compare.attributes["direction"]
+    direction = match.inner.attributes["direction"]
     if direction in ("EQ", "NE") or not _elementwise_choice(match):
         return None
-    a, b = match.values.of(match.A), match.values.of(match.B)
+    a, b = match.range_of(match.A), match.range_of(match.B)
     if match.A.array.dtype.kind not in (*INTEGER, PRED):
         if not has_known_arithmetic(match.A):
             return None
@@ -123,25 +120,17 @@ def _as_extremum(match: Match) -> Instruction | None:
 
 def _single(match: Match) -> Instruction | None:
     """Integers and pred that can have one value only; zeros of floats may differ in sign."""
-    shape, known = match.array, match.values.of(match.root)
+    shape, known = match.array, match.range_of(match.root)
     if not known.is_single or not (shape.dtype.is_integer or shape.dtype.is_pred):
         return None
-    return match.splat(shape, int(known.low))
+    return match.full(int(known.low))
 
 
 _WHOLE_OPS = INTEGER_RULES.keys() | DEVICE_NUMBERS | {"convert", "iota", "select"}
 
 
-def _joined(opcode: str) -> Rewrite:
-    """Two choices of the same: ``select(P, A, select(Q, A, B))`` takes A where either holds."""
-
-    def join(match: Match) -> Instruction | None:
-        if match.P.array.dims != match.Q.array.dims:
-            return None
-        predicate = match.make(opcode, match.P, match.Q, shape=match.P.shape)
-        return match.result("select", predicate, match.A, match.B)
-
-    return join
+def _same_predicates(match: Match) -> bool:
+    return match.P.array.dims == match.Q.array.dims
 
 
 def _are_alike(left: Instruction, right: Instruction, operands: int) -> bool:
@@ -161,11 +150,10 @@ def _same_op(match: Match) -> Instruction | None:
     predicate, left, right = match.root.operands
     if not _are_alike(left, right, 1) or left.opcode in _NOT_SHARED:
         return None
-    if left.operands[0].array.dtype is not right.operands[0].array.dtype:
+    (one,), (other,) = left.operands, right.operands
+    if one.array.dtype is not other.array.dtype:
         return None
-    choice = match.make(
-        "select", predicate, left.operands[0], right.operands[0], shape=left.operands[0].array
-    )
+    choice = match.make("select", predicate, one, other, shape=one.array)
     return match.result(left.opcode, choice, **left.attributes)
 
 
@@ -178,14 +166,11 @@ def _shared_operand(match: Match) -> Instruction | None:
     alike = _are_alike(left, right, 2)
     if not alike or left.opcode in ("compare", "stochastic-convert", "complex"):
         return None
-    shape = match.array
     for at in (0, 1):
         if left.operands[at] is right.operands[at]:
-            choice = match.make(
-                "select", predicate, left.operands[1 - at], right.operands[1 - at], shape=shape
-            )
-            operands = (left.operands[0], choice) if at == 0 else (choice, left.operands[1])
-            return match.make(left.opcode, *operands, shape=shape, **left.attributes)
+            arms = (left.operands[1 - at], right.operands[1 - at])
+            operands = [left.operands[at], match.result("select", predicate, *arms)]
+            return match.result(left.opcode, *operands[:: 1 - 2 * at], **left.attributes)
     return None
 
 
@@ -205,7 +190,7 @@ def _of_chosen_constants(match: Match) -> Instruction | None:
             return None
         found.append(value)
     arms = [match.splat_of(shape, value) for value in found]
-    return match.make("select", predicate, *arms, shape=shape)
+    return match.result("select", predicate, *arms)
 
 
 _COMPUTED = MODULAR | EXTREMA | {"abs", "convert"}
@@ -242,12 +227,14 @@ RULES = (
     Rule(
         "select(P, A, select(Q, A, B)) => select(P | Q, A, B)",
         op("select", P, A, op("select", Q, A, B).one_use),
-        _joined("or"),
+        op("select", P | Q, A, B),
+        when=_same_predicates,
     ),
     Rule(
         "select(P, select(Q, A, B), B) => select(P & Q, A, B)",
         op("select", P, op("select", Q, A, B).one_use, B),
-        _joined("and"),
+        op("select", P & Q, A, B),
+        when=_same_predicates,
     ),
     Rule("select(P, f(A), f(B)) => f(select(P, A, B))", op("select"), _same_op),
     Rule("select(P, f(A, B), f(A, C)) => f(A, select(P, B, C))", op("select"), _shared_operand),

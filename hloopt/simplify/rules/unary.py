@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.ops.traits import INTEGRAL
-from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var, variables
+from hloopt.rewrite import Match, Rule, op, splat, var, variables
 from hloopt.simplify.constant_arithmetic import folded
 from hloopt.simplify.predicates import (
     COMPLEX,
@@ -28,26 +28,20 @@ ROUNDED = INTEGRAL - {"sign"}
 
 
 def _has_no_sign(match: Match) -> bool:
-    known = match.values.of(match.A)
+    known = match.range_of(match.A)
     return known.low >= 0 and not known.negative_zero
 
 
 def _has_only_sign(match: Match) -> bool:
     """A zero without a sign must not be there: its negation has one."""
-    known = match.values.of(match.A)
+    known = match.range_of(match.A)
     if match.A.array.dtype.kind in INTEGER:
         return known.high <= 0
     return known.high < 0
 
 
 def _is_whole(match: Match) -> bool:
-    return match.values.of(match.A).whole
-
-
-def _is_finite(match: Match) -> Instruction | None:
-    if not match.values.of(match.A).is_finite:
-        return None
-    return match.splat(match.array, value=True)
+    return match.range_of(match.A).whole
 
 
 def _is_factor(instruction: Instruction) -> bool:
@@ -56,16 +50,8 @@ def _is_factor(instruction: Instruction) -> bool:
     return value is not None and abs(complex(value)) != 1
 
 
-def _negated(opcode: str) -> Rewrite:
-    """By the negated constant: rounding knows no sign; complex products mix both parts."""
-
-    def negate(match: Match) -> Instruction | None:
-        if not is_exact(match) or (opcode == "divide" and match.array.dtype.kind in INTEGER):
-            return None
-        constant = folded(match, "negate", match.C.array, match.C)
-        return None if constant is None else match.result(opcode, match.A, constant)
-
-    return negate
+def _is_exact_float(match: Match) -> bool:
+    return is_exact(match) and match.array.dtype.kind not in INTEGER
 
 
 def _differences(match: Match) -> bool:
@@ -118,10 +104,11 @@ RULES = (
     Rule(
         "-(A * C) => A * (-C)",
         op("negate", (A * var("C", _is_factor)).one_use),
-        _negated("multiply"),
+        A * folded(-C),
+        when=is_exact,
     ),
-    Rule("(-A) * C => A * (-C)", (-A) * C, _negated("multiply")),
-    Rule("(-A) / C => A / (-C)", (-A) / C, _negated("divide")),
+    Rule("(-A) * C => A * (-C)", (-A) * C, A * folded(-C), when=is_exact),
+    Rule("(-A) / C => A / (-C)", (-A) / C, A / folded(-C), when=_is_exact_float),
     Rule(
         "reduce-add(-A, 0) => 0 - reduce-add(A, 0)",
         op("reduce", (-A).one_use, splat(0, name="Z")),
@@ -139,7 +126,12 @@ RULES = (
     ),
     Rule("sign(sign(A)) => sign(A)", op("sign", op("sign", A).bind("B")), B, when=is_exact),
     Rule("floor(A) => A of whole numbers", op(ROUNDED, A), A, when=_is_whole),
-    Rule("is-finite(A) => true of finite numbers", op("is-finite", A), _is_finite),
+    Rule(
+        "is-finite(A) => true of finite numbers",
+        op("is-finite", A),
+        splat(1),
+        when=lambda match: match.range_of(match.A).is_finite,
+    ),
     Rule("real(complex(A, B)) => A", op("real", op("complex", A, B)), A),
     Rule("imag(complex(A, B)) => B", op("imag", op("complex", A, B)), B),
     Rule(
