@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
-from hloopt.rewrite import Match, same_layout
+from hloopt.rewrite import Match, op, own_attributes, same_layout, var
 from hloopt.simplify.predicates import resized
 from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
 __all__ = [
     "ELEMENTWISE",
+    "REORDERED",
     "adds_only_ones",
     "all_users_are",
     "before_transpose",
@@ -20,18 +21,27 @@ __all__ = [
     "concatenated",
     "dimensions",
     "dimensions_besides_ones",
+    "in_order",
+    "inverse",
     "is_scalar",
+    "keeps_places",
     "lies_alike",
+    "matched_dims",
     "moved",
     "only_ones_differ",
     "paddings",
+    "progression",
     "ranges",
     "reorders_only",
     "reshaped_before",
     "unmodified_dimensions",
     "used_once",
     "with_dims",
+    "without_sparsity",
 ]
+
+REORDERED = op("copy", var("A")).where(lambda copy: used_once(copy) and reorders_only(copy))
+"""A copy only of the order in memory, for what may read the elements of ``A`` in any order."""
 
 _NOT_MOVED = ("copy", "reduce-precision", "stochastic-convert")
 ELEMENTWISE = tuple(
@@ -178,6 +188,40 @@ def before_transpose(permutation: Dims, dims: Dims, after: Dims) -> tuple[Dims, 
     order = [d for _, _, made in sorted(placed) for d in made]
     back = {d: position for position, d in enumerate(order)}
     return tuple(after[d] for d in order), tuple(back[d] for d in range(len(after)))
+
+
+def in_order(dims: Dims) -> bool:
+    """Whether dimensions come in the order of their numbers."""
+    return list(dims) == sorted(dims)
+
+
+def keeps_places(moved: Instruction) -> bool:
+    """Whether a transpose or broadcast leaves each dimension where it is, and adds none."""
+    return dimensions(moved) == tuple(range(moved.array.rank))
+
+
+def inverse(permutation: Dims) -> Dims:
+    """The permutation that undoes one; of other dimensions the places in the order of their numbers."""
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+
+
+def matched_dims(before: Dims, after: Dims) -> dict[int, int]:
+    """Dimensions of ``before`` to those of ``after``, which differ in ones only; ones are left out."""
+    numbers = map(dimensions_besides_ones, (before, after))
+    return dict(zip(*numbers, strict=True))
+
+
+def progression(match: Match, dimension: int, first: int, step: int) -> Instruction:
+    """``first + step * iota`` along a dimension of the root's shape."""
+    numbers = match.result("iota", iota_dimension=dimension)
+    if step != 1:
+        numbers = match.result("multiply", numbers, match.full(step))
+    return match.result("add", numbers, match.full(first)) if first else numbers
+
+
+def without_sparsity(dot: Instruction) -> bool:
+    """Whether both operands of a dot are whole."""
+    return own_attributes(dot).keys().isdisjoint(("sparsity", "sparsity_config"))
 
 
 def lies_alike(left: ArrayShape, right: ArrayShape) -> bool:

@@ -39,6 +39,7 @@ __all__ = [
     "real_or_fast",
     "repeats_root",
     "resized",
+    "same_dims",
     "scalar_value",
 ]
 
@@ -103,6 +104,11 @@ def compared(match: Match, left: Instruction, right: Instruction, direction: str
     if kept is not None and left.array.dtype is match.inner.array.dtype:
         attributes["type"] = kept
     return match.result("compare", left, right, **attributes)
+
+
+def same_dims(match: Match) -> bool:
+    """Whether A has the sizes of the root."""
+    return match.A.array.dims == match.array.dims
 
 
 def is_used_here(instruction: Instruction) -> bool:

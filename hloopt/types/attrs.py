@@ -385,6 +385,16 @@ class DotDims:
         """The right operand's dimensions that come back in the result, of ``rank``."""
         return free_dims(rank, self.rhs_batch, self.rhs_contracting)
 
+    def places(self, lhs_rank: int, rhs_rank: int) -> tuple[dict[int, int], dict[int, int]]:
+        """Of each operand: as which dimension of the result its dimensions come back."""
+        lhs = (*self.lhs_batch, *self.lhs_free(lhs_rank))
+        batch, rhs = self.rhs_batch, self.rhs_free(rhs_rank)
+        return (
+            {dim: place for place, dim in enumerate(lhs)},
+            {dim: place for place, dim in enumerate(batch)}
+            | {dim: place for place, dim in enumerate(rhs, len(lhs))},
+        )
+
 
 def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
     """Dimensions that come back in the result: neither batch nor contracting ones."""

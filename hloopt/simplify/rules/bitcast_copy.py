@@ -50,9 +50,7 @@ def _bitcast_identity(match: Match) -> bool:
 def _one_bitcast(match: Match) -> Instruction | None:
     shapes = (match.A.shape, match.inner.shape, match.root.shape)
     widths = {shape.dtype.bits if isinstance(shape, ArrayShape) else 0 for shape in shapes}
-    if len(widths) != 1 or 0 in widths:
-        return None
-    return match.result("bitcast", match.A)
+    return match.result("bitcast", match.A) if len(widths) == 1 and 0 not in widths else None
 
 
 def _row_major(shape: ArrayShape) -> bool:

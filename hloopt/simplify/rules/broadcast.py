@@ -9,7 +9,10 @@ from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     adds_only_ones,
     dimensions,
+    in_order,
+    inverse,
     is_scalar,
+    keeps_places,
     unmodified_dimensions,
 )
 from hloopt.simplify.predicates import resized
@@ -31,7 +34,7 @@ def _broadcast_once(match: Match) -> Instruction:
 
 def _broadcast_is_reshape(match: Match) -> Instruction | None:
     dims = dimensions(match.root)
-    if match.A.array.elements != match.array.elements or list(dims) != sorted(dims):
+    if match.A.array.elements != match.array.elements or not in_order(dims):
         return None
     if match.A.array.rank in (0, match.array.rank):  # a scalar is broadcast
         return None
@@ -40,15 +43,9 @@ def _broadcast_is_reshape(match: Match) -> Instruction | None:
 
 def _broadcast_is_transpose(match: Match) -> Instruction | None:
     dims = dimensions(match.root)
-    if len(dims) != match.array.rank or list(dims) == sorted(dims):
+    if len(dims) != match.array.rank or in_order(dims):
         return None
-    permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
-    return match.result("transpose", match.A, dimensions=permutation)
-
-
-def _broadcast_identity(match: Match) -> bool:
-    rank = match.array.rank
-    return match.A.array.rank == rank and dimensions(match.root) == tuple(range(rank))
+    return match.result("transpose", match.A, dimensions=inverse(dims))
 
 
 def _broadcast_of_reshape(match: Match) -> Instruction | None:
@@ -62,9 +59,8 @@ def _broadcast_of_reshape(match: Match) -> Instruction | None:
 
 def _broadcast_of_transpose(match: Match) -> Instruction | None:
     permutation, dims = dimensions(match.inner), dimensions(match.root)
-    moved = {source: dims[d] for d, source in enumerate(permutation)}
-    order = tuple(moved[d] for d in range(len(dims)))
-    return _broadcast(match, match.A, order) if list(order) == sorted(order) else None
+    order = tuple(dims[d] for d in inverse(permutation))
+    return _broadcast(match, match.A, order) if in_order(order) else None
 
 
 def _broadcast_of_iota(match: Match) -> Instruction:
@@ -109,7 +105,7 @@ def _sink_broadcast(match: Match) -> Instruction | None:
 def _sink_partly(match: Match) -> Instruction | None:
     """Compute in the dimensions that some operand has, and repeat in the others afterwards."""
     found = _operands(match.root)
-    if found is None or any(list(entry.dims) != sorted(entry.dims) for entry in found):
+    if found is None or not all(in_order(entry.dims) for entry in found):
         return None
     dims = tuple(sorted({d for entry in found for d in entry.dims}))
     root = match.array
@@ -156,7 +152,7 @@ def _before(match: Match, operand: Instruction, inner: ArrayShape, dims: Dims) -
 
 
 RULES = (
-    Rule("broadcast(A) => A", op("broadcast", A), A, when=_broadcast_identity),
+    Rule("broadcast(A) => A", op("broadcast", A).where(keeps_places), A),
     Rule(
         "broadcast(broadcast(A)) => broadcast(A)",
         op("broadcast", op("broadcast", A)),

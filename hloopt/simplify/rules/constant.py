@@ -7,9 +7,9 @@ import numpy as np
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.rewrite import Match, Rule, op, same_layout, variables
-from hloopt.simplify.data_movement import is_scalar
+from hloopt.simplify.data_movement import dimensions, is_scalar, progression
 from hloopt.simplify.predicates import scalar_value
-from hloopt.types import ArrayShape, Literal, TupleShape, array, scalar
+from hloopt.types import ArrayShape, Literal, TupleShape, array
 
 __all__ = ["EMPTY_OPCODES", "RULES"]
 
@@ -54,12 +54,7 @@ def _progression(match: Match) -> Instruction | None:
         return None
     if shape.elements <= _FEW and (first, step) != (0, 1):
         return None
-    numbers = match.make("iota", shape=shape, iota_dimension=0)
-    if step != 1:
-        numbers = match.make("multiply", numbers, match.splat(shape, step), shape=shape)
-    if first:
-        numbers = match.make("add", numbers, match.splat(shape, first), shape=shape)
-    return numbers
+    return progression(match, 0, first, step)
 
 
 def _tuple_constant(match: Match) -> Instruction | None:
@@ -74,7 +69,7 @@ def _iota_of_one(match: Match) -> Instruction | None:
     shape = match.array
     if shape.elements == 0 or shape.dims[match.root.attributes["iota_dimension"]] != 1:
         return None
-    return match.splat(shape, 0)
+    return match.full(0)
 
 
 def _without_elements(match: Match) -> Instruction | None:
@@ -89,17 +84,20 @@ def _without_elements(match: Match) -> Instruction | None:
 A, N = variables("A N")
 
 
-def _known_size(match: Match) -> Instruction | None:
-    (dimension,) = match.root.attributes["dimensions"]
-    return match.constant(scalar("s32", match.A.array.dims[dimension]))
+def _known_size(match: Match) -> Instruction:
+    return match.scalar("s32", _size(match))
+
+
+def _size(match: Match) -> int:
+    (dimension,) = dimensions(match.root)
+    return match.A.array.dims[dimension]
 
 
 def _is_the_size(match: Match) -> bool:
-    (dimension,) = match.root.attributes["dimensions"]
     value = scalar_value(match.N)
     return (
         value is not None
-        and int(value) == match.A.array.dims[dimension]
+        and int(value) == _size(match)
         and same_layout(match.A.shape, match.root.shape)
     )
 

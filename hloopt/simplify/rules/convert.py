@@ -14,6 +14,8 @@ from hloopt.simplify.predicates import (
     PRED,
     SIGNED,
     UNSIGNED,
+    is_plain,
+    known_value,
     scalar_value,
 )
 from hloopt.types import DType
@@ -104,12 +106,11 @@ def _narrowed(operand: Instruction, narrow: DType, match: Match) -> Instruction 
     if operand.opcode == "convert" and operand.operands[0].array.dtype is narrow:
         return operand.operands[0]
     value = scalar_value(operand)
-    if value is None or narrow.kind not in INTEGER:
+    if value is None or narrow.kind not in INTEGER or not np.isfinite(value):
         return None
     low, high = narrow.limits
-    if not np.isfinite(value) or not low <= int(value) <= high:
-        return None
-    return match.splat(operand.array.with_dtype(narrow), int(value))
+    number = int(value)
+    return match.splat(operand.array.with_dtype(narrow), number) if low <= number <= high else None
 
 
 def _narrow(match: Match) -> Instruction | None:
@@ -165,18 +166,15 @@ def _order_kept(match: Match) -> Instruction | None:
 
 def _truth(match: Match) -> Instruction | None:
     """A truth value as a number, compared with 0 or 1."""
-    value = scalar_value(match.root.operands[1])
+    value, dtype = complex(known_value(match.C)), match.A.array.dtype
+    if not is_plain(match.root) or dtype.kind != PRED or value not in (0, 1):
+        return None
+    if not is_lossless(dtype, match.C.array.dtype):
+        return None
     direction = match.root.attributes["direction"]
-    if match.root.attributes.get("type") == "TOTALORDER" or match.A.array.dtype.kind != PRED:
-        return None
-    if not is_lossless(match.A.array.dtype, match.root.operands[1].array.dtype):
-        return None
-    if value is None or complex(value) not in (0, 1):
-        return None
-    one = complex(value) == 1
-    if (direction, one) in (("NE", False), ("GT", False), ("EQ", True), ("GE", True)):
+    if direction in (("EQ", "GE") if value else ("NE", "GT")):
         return match.A
-    if (direction, one) in (("EQ", False), ("LE", False), ("NE", True), ("LT", True)):
+    if direction in (("NE", "LT") if value else ("EQ", "LE")):
         return match.result("not", match.A)
     return None
 
@@ -215,6 +213,6 @@ RULES = (
         op("compare", op("convert", A), op("convert", B)),
         _order_kept,
     ),
-    Rule("compare(convert(P), 0) => P", op("compare", op("convert", A), splat()), _truth),
+    Rule("compare(convert(P), 0) => P", op("compare", op("convert", A), splat(name="C")), _truth),
     Rule("reduce-precision(A) => A", op("reduce-precision", A), A, when=_keeps_format),
 )

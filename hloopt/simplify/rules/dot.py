@@ -8,8 +8,9 @@ from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, var, variables
 from hloopt.rewrite.dimension_numbers import dot_attributes
 from hloopt.rewrite.regions import named_combiner
+from hloopt.simplify.data_movement import in_order, inverse
 from hloopt.simplify.predicates import exact_or_fast, exact_or_real, resized, scalar_value
-from hloopt.simplify.rules.reduce import is_plain, reduced_dims
+from hloopt.simplify.rules.reduce import fold, is_plain, reduced_dims
 from hloopt.types import Dims, DotDims, SliceRange
 
 __all__ = ["RULES"]
@@ -64,14 +65,12 @@ def _sum_of_free(match: Match) -> Instruction | None:
     """The sum over dimensions of one operand is the dot of that operand's sum."""
     root, dot = match.root, match.inner
     dims, summed = DotDims.of(dot.attributes), reduced_dims(root)
-    left, right = (operand.array for operand in dot.operands)
-    batch = len(dims.lhs_batch)
-    free = dims.lhs_free(left.rank)
-    other = dims.rhs_free(right.rank)
-    if not summed or any(dim < batch for dim in summed) or not exact_or_real(match):
+    if not summed or summed[0] < len(dims.lhs_batch) or not exact_or_real(match):
         return None
-    first = tuple(free[dim - batch] for dim in summed if dim < batch + len(free))
-    second = tuple(other[dim - batch - len(free)] for dim in summed if dim >= batch + len(free))
+    places = dims.places(*(operand.array.rank for operand in dot.operands))
+    first, second = (
+        tuple(dim for dim, place in side.items() if place in summed) for side in places
+    )
     lhs, rhs = _summed(match, dot.operands[0], first), _summed(match, dot.operands[1], second)
     changed = DotDims(
         _without(dims.lhs_contracting, first),
@@ -86,14 +85,7 @@ def _summed(match: Match, operand: Instruction, dims: Dims) -> Instruction:
     if not dims:
         return operand
     kept = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dims)
-    return match.make(
-        "reduce",
-        operand,
-        match.root.operands[1],
-        shape=resized(operand.array, kept),
-        dimensions=dims,
-        to_apply=match.root.attributes["to_apply"],
-    )
+    return fold(match, operand, dims, resized(operand.array, kept))
 
 
 def _without(dims: Dims, dropped: Dims) -> Dims:
@@ -129,40 +121,27 @@ def _of_concatenate(match: Match) -> Instruction | None:
 def _of_one_element(match: Match) -> Instruction | None:
     """``A * B``: what comes back of each operand is repeated along what comes back of the other."""
     root, dims = match.root, DotDims.of(match.root.attributes)
-    batch, left = len(dims.lhs_batch), match.A.array
-    if any(left.dims[dim] != 1 for dim in dims.lhs_contracting) or not _one_type(root):
+    if any(match.A.array.dims[dim] != 1 for dim in dims.lhs_contracting) or not _one_type(root):
         return None
     if not exact_or_fast(match):
         return match.refuse("a sum from +0 has no -0, which fast_math allows")
-    free = left.rank - batch - len(dims.lhs_contracting)
-    sides = (
-        (match.A, dims.lhs_batch, dims.lhs_contracting, range(batch, batch + free)),
-        (match.B, dims.rhs_batch, dims.rhs_contracting, range(batch + free, root.array.rank)),
-    )
-    factors = [_spread(match, *side) for side in sides]
+    places = dims.places(match.A.array.rank, match.B.array.rank)
+    factors = [_spread(match, *side) for side in zip(root.operands, places, strict=True)]
     return match.result("multiply", *factors)
 
 
-def _spread(
-    match: Match,
-    operand: Instruction,
-    batch: Dims,
-    contracting: Dims,
-    places: range,
-) -> Instruction:
-    """An operand without its dimensions of one element, where the result has the others."""
-    shape = operand.array
-    kept = [dim for dim in range(shape.rank) if dim not in contracting]
-    free = [dim for dim in kept if dim not in batch]
-    at = dict(zip((*batch, *free), (*range(len(batch)), *places), strict=True))
+def _spread(match: Match, operand: Instruction, places: dict[int, int]) -> Instruction:
+    """An operand without its dimensions of one element, the others at their places of the result."""
+    shape, value = operand.array, operand
+    kept = sorted(places)
     narrow = resized(shape, tuple(shape.dims[dim] for dim in kept))
-    value = operand if not contracting else match.make("reshape", operand, shape=narrow)
-    order = sorted(range(len(kept)), key=lambda axis: at[kept[axis]])
-    if order != list(range(len(order))):
+    if len(kept) < shape.rank:
+        value = match.make("reshape", operand, shape=narrow)
+    order = inverse(tuple(places[dim] for dim in kept))
+    if not in_order(order):
         turned = resized(shape, tuple(narrow.dims[axis] for axis in order))
-        value = match.make("transpose", value, shape=turned, dimensions=tuple(order))
-    dimensions = tuple(sorted(at.values()))
-    return match.result("broadcast", value, dimensions=dimensions)
+        value = match.make("transpose", value, shape=turned, dimensions=order)
+    return match.result("broadcast", value, dimensions=tuple(sorted(places.values())))
 
 
 def _matrices(dot: Instruction) -> bool:

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Pattern, Rule, op, own_attributes, splat_literal
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     concatenated,
     dimensions,
-    dimensions_besides_ones,
+    inverse,
+    matched_dims,
     moved,
     only_ones_differ,
     ranges,
     used_once,
     with_dims,
+    without_sparsity,
 )
 from hloopt.simplify.predicates import exact_or_fast, resized
-from hloopt.simplify.rules.start_indices import clamped, joined_starts, number, starts_of
-from hloopt.types import DotDims, SliceRange, array
+from hloopt.simplify.rules.start_indices import (
+    clamped,
+    has_starts,
+    joined_starts,
+    number,
+    starts_of,
+)
+from hloopt.types import Dims, DotDims, SliceRange, array
 
 __all__ = ["RULES"]
 
 
-def _over(opcode: str | tuple[str, ...], *, once: bool = False) -> Pattern:
-    """A dynamic-slice of one of these; ``once``: which nothing else uses."""
-    wanted = (opcode,) if isinstance(opcode, str) else opcode
+def _over(*wanted: str, once: bool = False) -> Pattern:
+    """A dynamic-slice, with a start for each dimension, of one of these; ``once``: which nothing else uses."""
 
     def test(instruction: Instruction) -> bool:
         operand = instruction.operands[0]
         return operand.opcode in wanted and (not once or used_once(operand))
 
-    return op("dynamic-slice").where(test)
+    return op("dynamic-slice").where(test, has_starts)
 
 
 def _take(
@@ -52,11 +57,8 @@ def _first_is_whole(match: Match) -> Instruction | None:
 
 def _constant_starts(match: Match) -> Instruction | None:
     operand, starts = match.inner, starts_of(match.root)
-    dims, sizes = operand.array.dims, match.array.dims
-    if not starts:
-        return None
     taken: list[SliceRange] = []
-    for start, dim, size in zip(starts, dims, sizes, strict=True):
+    for start, dim, size in zip(starts, operand.array.dims, match.array.dims, strict=True):
         first = number(start, dim, size)
         if first is None:
             return None
@@ -64,37 +66,31 @@ def _constant_starts(match: Match) -> Instruction | None:
     return match.result("slice", operand, slice=tuple(taken))
 
 
-def _picked(match: Match, places: Sequence[int]) -> Instruction | None:
+def _picked(match: Match, places: Dims) -> Instruction:
     """What the inner op reads, cut where its dimensions are at ``places`` of the result."""
     starts = starts_of(match.root)
-    if not starts:
-        return None
     sizes = tuple(match.array.dims[d] for d in places)
     return _take(match, match.inner.operands[0], tuple(starts[d] for d in places), sizes)
 
 
-def _of_broadcast(match: Match) -> Instruction | None:
+def _of_broadcast(match: Match) -> Instruction:
     """Cut what is broadcast, in the dimensions it has."""
     dims = dimensions(match.inner)
-    source = _picked(match, dims)
-    return source and match.result("broadcast", source, dimensions=dims)
+    return match.result("broadcast", _picked(match, dims), dimensions=dims)
 
 
-def _of_transpose(match: Match) -> Instruction | None:
+def _of_transpose(match: Match) -> Instruction:
     permutation = dimensions(match.inner)
-    source = _picked(match, sorted(range(len(permutation)), key=permutation.__getitem__))
-    return source and match.result("transpose", source, dimensions=permutation)
+    return match.result("transpose", _picked(match, inverse(permutation)), dimensions=permutation)
 
 
 def _of_reshape(match: Match) -> Instruction | None:
     """Past a reshape that only adds or drops ones."""
     root, starts = match.root, starts_of(match.root)
     before, after = match.inner.operands[0].array.dims, match.inner.array.dims
-    if not starts or 0 in root.array.dims or not only_ones_differ(before, after):
+    if not before or 0 in root.array.dims or not only_ones_differ(before, after):
         return None
-    place = dict(zip(dimensions_besides_ones(before), dimensions_besides_ones(after), strict=True))
-    if not before:
-        return None
+    place = matched_dims(before, after)
     zero = starts[0] if len(place) == len(before) else match.splat(array(starts[0].array.dtype), 0)
     moved = tuple(starts[place[d]] if d in place else zero for d in range(len(before)))
     sizes = tuple(root.array.dims[place[d]] if d in place else 1 for d in range(len(before)))
@@ -105,8 +101,6 @@ def _of_reshape(match: Match) -> Instruction | None:
 def _of_elementwise(match: Match) -> Instruction | None:
     """Compute only what is taken; nothing else needs the rest."""
     sizes, starts = match.array.dims, starts_of(match.root)
-    if not starts:
-        return None
 
     def cut(operand: Instruction) -> Instruction:
         literal = splat_literal(operand)
@@ -123,7 +117,7 @@ def _of_iota(match: Match) -> Instruction | None:
     dimension = iota.attributes["iota_dimension"]
     dim, size = iota.array.dims[dimension], root.array.dims[dimension]
     dtype = iota.array.dtype
-    if not starts or not dtype.is_integer or dtype.bits < 8 or dim - 1 > dtype.limits[1]:
+    if not dtype.is_integer or dtype.bits < 8 or dim - 1 > dtype.limits[1]:
         return None
     first = clamped(match, starts[dimension], dim, size)
     if first is None:
@@ -162,14 +156,12 @@ def _of_slice(match: Match) -> Instruction | None:
         if place > dtype.limits[1]:
             return None
         moved.append(match.splat(array(dtype), place))
-    return _take(match, match.inner.operands[0], tuple(moved), root.array.dims) if moved else None
+    return _take(match, match.inner.operands[0], tuple(moved), root.array.dims)
 
 
 def _of_concatenate(match: Match) -> Instruction | None:
     """Where the start along the joined dimension is known, out of one operand."""
     root, inner, starts = match.root, match.inner, starts_of(match.root)
-    if not starts:
-        return None
     d = concatenated(inner)
     first, size = number(starts[d], inner.array.dims[d], root.array.dims[d]), root.array.dims[d]
     if first is None:
@@ -187,23 +179,16 @@ def _of_dot(match: Match) -> Instruction | None:
     """Multiply only the rows and columns that are taken."""
     root, dot, starts = match.root, match.inner, starts_of(match.root)
     dims = DotDims.of(dot.attributes)
-    if not starts or own_attributes(dot).keys() & {"sparsity", "sparsity_config"}:
+    if not without_sparsity(dot):
         return None
     zero = match.splat(array(starts[0].array.dtype), 0)
     sides: list[Instruction] = []
-    free = len(dims.lhs_batch)
-    for operand, batches, contracting in (
-        (dot.operands[0], dims.lhs_batch, dims.lhs_contracting),
-        (dot.operands[1], dims.rhs_batch, dims.rhs_contracting),
-    ):
-        places, sizes = [zero] * operand.array.rank, list(operand.array.dims)
-        for d in range(operand.array.rank):
-            if d in contracting:
-                continue
-            position = batches.index(d) if d in batches else free
-            free += d not in batches
-            places[d], sizes[d] = starts[position], root.array.dims[position]
-        sides.append(_take(match, operand, tuple(places), tuple(sizes)))
+    places = dims.places(*(operand.array.rank for operand in dot.operands))
+    for operand, place in zip(dot.operands, places, strict=True):
+        first, sizes = [zero] * operand.array.rank, list(operand.array.dims)
+        for d, at in place.items():
+            first[d], sizes[d] = starts[at], root.array.dims[at]
+        sides.append(_take(match, operand, tuple(first), tuple(sizes)))
     return match.result("dot", *sides, **own_attributes(dot))
 
 
@@ -217,7 +202,9 @@ def _of_update(match: Match) -> Instruction | None:
 
 RULES = (
     Rule("dynamic-slice(A, ...) => A", op("dynamic-slice"), _first_is_whole),
-    Rule("dynamic-slice(A, C) => slice(A)", op("dynamic-slice"), _constant_starts),
+    Rule(
+        "dynamic-slice(A, C) => slice(A)", op("dynamic-slice").where(has_starts), _constant_starts
+    ),
     Rule(
         "dynamic-slice(broadcast(A), I) => broadcast(dynamic-slice(A, I))",
         _over("broadcast"),
@@ -235,7 +222,7 @@ RULES = (
     ),
     Rule(
         "dynamic-slice(f(A, B), I) => f(dynamic-slice(A, I), dynamic-slice(B, I))",
-        _over(ELEMENTWISE, once=True),
+        _over(*ELEMENTWISE, once=True),
         _of_elementwise,
     ),
     Rule("dynamic-slice(iota, I) => iota + I", _over("iota"), _of_iota),

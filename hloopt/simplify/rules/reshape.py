@@ -6,34 +6,26 @@ from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
+    REORDERED,
     concatenated,
     dimensions,
-    dimensions_besides_ones,
+    in_order,
     is_scalar,
     lies_alike,
+    matched_dims,
     moved,
     only_ones_differ,
     paddings,
-    reorders_only,
     reshaped_before,
     unmodified_dimensions,
-    used_once,
     with_dims,
 )
-from hloopt.simplify.predicates import resized
+from hloopt.simplify.predicates import resized, same_dims
 from hloopt.types import Dims, PaddingDim, array
 
 __all__ = ["RULES"]
 
 A, B, S = var("A"), var("B"), var("S", is_scalar)
-
-
-def _same_dims(match: Match) -> bool:
-    return match.A.array.dims == match.array.dims
-
-
-def _scalar_to_array(match: Match) -> Instruction | None:
-    return _broadcast(match, match.S, ()) if match.array.dims else None
 
 
 def _broadcast(match: Match, operand: Instruction, dims: Dims) -> Instruction:
@@ -64,9 +56,7 @@ def _reshape_of_broadcast(match: Match) -> Instruction | None:
     dims = tuple(size for d, size in placed if d in kept)
     if len(dims) < len(placed):
         if source.array.elements == match.array.elements:
-            if list(dimensions(inner)) != sorted(dimensions(inner)):
-                return None
-            return match.result("reshape", source)
+            return match.result("reshape", source) if in_order(dimensions(inner)) else None
         source = _reshaped(match, source, dims)
     return _broadcast(match, source, tuple(kept[d] for d, _ in placed if d in kept))
 
@@ -77,9 +67,7 @@ def _reshape_of_iota(match: Match) -> Instruction | None:
         return None
     kept = unmodified_dimensions(inner.array.dims, match.array.dims)
     dim = inner.attributes["iota_dimension"]
-    if dim not in kept:
-        return None
-    return match.result("iota", iota_dimension=kept[dim])
+    return match.result("iota", iota_dimension=kept[dim]) if dim in kept else None
 
 
 def _past_transpose(match: Match) -> Instruction | None:
@@ -146,9 +134,7 @@ def _past_pad(match: Match) -> Instruction | None:
     if any(entries[d] != PaddingDim(0, 0) for d, size in enumerate(before) if size == 1):
         return None
     sizes, moved = [1] * len(after), [PaddingDim(0, 0)] * len(after)
-    for old, new in zip(
-        dimensions_besides_ones(before), dimensions_besides_ones(after), strict=True
-    ):
+    for old, new in matched_dims(before, after).items():
         sizes[new], moved[new] = padded[old], entries[old]
     source = _reshaped(match, match.A, tuple(sizes))
     return match.result("pad", source, match.B, padding=tuple(moved))
@@ -165,12 +151,12 @@ def _past_update(match: Match) -> Instruction | None:
         return None
     zero = match.splat(array(starts[0].array.dtype), 0) if len(after) > len(before) else starts[0]
     indices, sizes = [zero] * len(after), [1] * len(after)
-    old_dims = dimensions_besides_ones(before)
-    ones = [start for d, start in enumerate(starts) if d not in old_dims]
+    kept = matched_dims(before, after)
+    ones = [start for d, start in enumerate(starts) if d not in kept]
     for new in range(len(after)):
         if after[new] == 1:
             indices[new] = ones.pop() if ones else zero
-    for old, new in zip(old_dims, dimensions_besides_ones(after), strict=True):
+    for old, new in kept.items():
         indices[new], sizes[new] = starts[old], update.array.dims[old]
     if not (_comes_back(operand, after) or _comes_back(update, tuple(sizes))):
         return None
@@ -182,18 +168,15 @@ def _past_update(match: Match) -> Instruction | None:
     )
 
 
-def _of_copy(match: Match) -> Instruction | None:
-    """The copy only reorders memory, which the reshape that reads it does as well."""
-    copy = match.inner
-    if not (used_once(copy) and reorders_only(copy)):
-        return None
-    return match.result("reshape", match.A)
-
-
 RULES = (
-    Rule("reshape(A) => A", op("reshape", A), A, when=_same_dims),
+    Rule("reshape(A) => A", op("reshape", A), A, when=same_dims),
     Rule("reshape(reshape(A)) => reshape(A)", op("reshape", op("reshape", A)), op("reshape", A)),
-    Rule("reshape(scalar) => broadcast(scalar)", op("reshape", S), _scalar_to_array),
+    Rule(
+        "reshape(scalar) => broadcast(scalar)",
+        op("reshape", S),
+        op("broadcast", S, dimensions=()),
+        when=lambda match: match.array.rank > 0,
+    ),
     Rule(
         "reshape(broadcast(A)) => broadcast(A)",
         op("reshape", op("broadcast", A)),
@@ -223,5 +206,5 @@ RULES = (
         op("reshape", op("dynamic-update-slice").bind("F").one_use),
         _past_update,
     ),
-    Rule("reshape(copy(A)) => reshape(A)", op("reshape", op("copy", A)), _of_copy),
+    Rule("reshape(copy(A)) => reshape(A)", op("reshape", REORDERED), op("reshape", A)),
 )

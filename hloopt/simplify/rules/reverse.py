@@ -9,8 +9,8 @@ from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     dimensions,
-    dimensions_besides_ones,
     is_scalar,
+    matched_dims,
     only_ones_differ,
     used_once,
     with_dims,
@@ -72,7 +72,7 @@ def _past_reshape(match: Match) -> Instruction | None:
     before, after = match.A.array.dims, match.array.dims
     if 0 in before or not only_ones_differ(before, after):
         return None
-    place = dict(zip(dimensions_besides_ones(after), dimensions_besides_ones(before), strict=True))
+    place = matched_dims(after, before)
     dims = tuple(place[d] for d in dimensions(match.root) if d in place)
     turned = _reverse(match, match.A, dims) if dims else match.A
     return match.result("reshape", turned)
@@ -133,7 +133,11 @@ def _in_window(match: Match) -> Instruction | None:
 
 RULES = (
     Rule("reverse(A) => A", op("reverse", A), A, when=_reverse_nothing),
-    Rule("reverse(reverse(A)) => reverse(A)", op("reverse", op("reverse", A)), _reverse_once),
+    Rule(
+        "reverse(reverse(A)) => reverse(A)",
+        op("reverse", op("reverse", A)),
+        _reverse_once,
+    ),
     Rule("reverse(A) along ones => reverse(A)", op("reverse", A), _without_ones),
     Rule(
         "reverse(broadcast(A)) => broadcast(reverse(A))",

@@ -11,12 +11,14 @@ from hloopt.simplify.data_movement import (
     all_users_are,
     common_factors,
     dimensions,
+    inverse,
     moved,
     ranges,
     used_once,
     with_dims,
+    without_sparsity,
 )
-from hloopt.simplify.predicates import exact_or_fast, resized
+from hloopt.simplify.predicates import exact_or_fast, resized, same_dims
 from hloopt.types import DotDims, SliceRange
 
 __all__ = ["RULES", "is_only_sliced", "part", "sliced"]
@@ -81,10 +83,6 @@ def _is_taken_apart(reshape: Instruction) -> bool:
     )
 
 
-def _same_dims(match: Match) -> bool:
-    return match.A.array.dims == match.array.dims
-
-
 def _slice_once(match: Match) -> Instruction:
     inner, outer = ranges(match.inner), ranges(match.root)
     return sliced(match, match.A, tuple(map(_composed, inner, outer)))
@@ -117,8 +115,7 @@ def _slice_of_broadcast(match: Match) -> Instruction:
 
 def _slice_before_reverse(match: Match) -> Instruction | None:
     """Take the same elements from the other end, and turn fewer."""
-    inner = match.F
-    turned, taken = dimensions(inner), list(ranges(match.root))
+    turned, taken = dimensions(match.F), list(ranges(match.root))
     for d in turned:
         entry, size = taken[d], match.A.array.dims[d]
         last = entry.start + (entry.size - 1) * entry.stride
@@ -129,11 +126,10 @@ def _slice_before_reverse(match: Match) -> Instruction | None:
     return match.result("reverse", source, dimensions=turned)
 
 
-def _slice_before_transpose(match: Match) -> Instruction | None:
-    inner = match.F
-    taken: dict[int, SliceRange] = dict(zip(dimensions(inner), ranges(match.root), strict=True))
-    source = part(match, match.A, tuple(taken[d] for d in range(len(taken))))
-    return match.result("transpose", source, dimensions=dimensions(inner))
+def _slice_before_transpose(match: Match) -> Instruction:
+    permutation, taken = dimensions(match.F), ranges(match.root)
+    source = part(match, match.A, tuple(taken[d] for d in inverse(permutation)))
+    return match.result("transpose", source, dimensions=permutation)
 
 
 def _slice_before_reshape(match: Match) -> Instruction | None:
@@ -247,28 +243,21 @@ def _slice_before_dot(match: Match) -> Instruction | None:
     """Multiply only the rows and columns that are taken."""
     dot, taken = match.F, ranges(match.root)
     dims = DotDims.of(dot.attributes)
-    if own_attributes(dot).keys() & {"sparsity", "sparsity_config"}:
+    if not without_sparsity(dot):
         return match.refuse("the dot has sparse operands")
-    batch = len(dims.lhs_batch)
     sides: list[Instruction] = []
-    free = batch
-    for operand, batches, contracting in (
-        (match.A, dims.lhs_batch, dims.lhs_contracting),
-        (match.B, dims.rhs_batch, dims.rhs_contracting),
-    ):
-        cut = [SliceRange(0, size) for size in operand.array.dims]
-        for position, d in enumerate(batches):
-            cut[d] = taken[position]
-        for d in range(operand.array.rank):
-            if d not in batches and d not in contracting:
-                cut[d] = taken[free]
-                free += 1
+    places = dims.places(match.A.array.rank, match.B.array.rank)
+    for operand, place in zip((match.A, match.B), places, strict=True):
+        cut = (
+            taken[place[d]] if d in place else SliceRange(0, size)
+            for d, size in enumerate(operand.array.dims)
+        )
         sides.append(part(match, operand, tuple(cut)))
     return match.result("dot", *sides, **own_attributes(dot))
 
 
 RULES = (
-    Rule("slice(A) => A", op("slice", A), A, when=_same_dims),
+    Rule("slice(A) => A", op("slice", A), A, when=same_dims),
     Rule("slice(slice(A)) => slice(A)", op("slice", op("slice", A)), _slice_once),
     Rule("slice(A) of one element => slice(A) without stride", op("slice", A), _without_stride),
     Rule(

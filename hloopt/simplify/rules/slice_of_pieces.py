@@ -12,6 +12,7 @@ from hloopt.simplify.data_movement import (
     concatenated,
     is_scalar,
     paddings,
+    progression,
     ranges,
     with_dims,
 )
@@ -165,20 +166,12 @@ def _slice_of_iota(match: Match) -> Instruction | None:
     iota = match.inner
     dimension = iota.attributes["iota_dimension"]
     wanted, dtype = ranges(match.root)[dimension], iota.array.dtype
-    shape = match.array
-    numbers = match.make("iota", shape=shape, iota_dimension=dimension)
-    if not wanted.size or (wanted.start == 0 and (wanted.stride == 1 or wanted.size == 1)):
-        return numbers
-    if not dtype.is_integer or dtype.bits < 8:
+    first, step = wanted.start, wanted.stride if wanted.size > 1 else 1
+    if not wanted.size or (first, step) == (0, 1):
+        return progression(match, dimension, 0, 1)
+    if not dtype.is_integer or dtype.bits < 8 or wanted.limit > dtype.limits[1]:
         return None
-    if wanted.limit > dtype.limits[1]:
-        return None
-    if wanted.stride != 1 and wanted.size > 1:
-        stride = match.splat(shape, wanted.stride)
-        numbers = match.make("multiply", numbers, stride, shape=shape)
-    if wanted.start:
-        numbers = match.make("add", numbers, match.splat(shape, wanted.start), shape=shape)
-    return numbers
+    return progression(match, dimension, first, step)
 
 
 def _slice_of_update(match: Match) -> Instruction | None:

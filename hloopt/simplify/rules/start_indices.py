@@ -11,7 +11,7 @@ from hloopt.simplify.predicates import INTEGER, scalar_value
 from hloopt.simplify.rules.convert import is_lossless
 from hloopt.types import Dims, array
 
-__all__ = ["RULES", "clamped", "joined_starts", "number", "starts_of"]
+__all__ = ["RULES", "clamped", "has_starts", "joined_starts", "number", "starts_of"]
 
 _BOTH = ("dynamic-slice", "dynamic-update-slice")
 
@@ -22,6 +22,11 @@ def starts_of(instruction: Instruction) -> tuple[Instruction, ...]:
     if len(given) != instruction.operands[0].array.rank or not all(map(is_scalar, given)):
         return ()
     return given
+
+
+def has_starts(instruction: Instruction) -> bool:
+    """Whether there is a scalar start for each of some dimensions."""
+    return bool(starts_of(instruction))
 
 
 def number(start: Instruction, dim: int, size: int) -> int | None:

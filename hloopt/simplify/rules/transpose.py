@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Rule, op, own_attributes, variables
+from hloopt.rewrite import Match, Rule, op, own_attributes, same_op, variables
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
+    REORDERED,
     dimensions,
+    in_order,
+    inverse,
+    keeps_places,
     lies_alike,
     moved,
-    reorders_only,
     reshaped_before,
-    used_once,
 )
 from hloopt.simplify.predicates import exact_or_fast, resized
 from hloopt.types import Dims, DotDims, record_of
@@ -19,11 +21,6 @@ from hloopt.types import Dims, DotDims, record_of
 __all__ = ["RULES"]
 
 A, B = variables("A B")
-
-
-def _identity_permutation(match: Match) -> bool:
-    dims = dimensions(match.root)
-    return dims == tuple(range(len(dims)))
 
 
 def _composed(inner: Dims, outer: Dims) -> Dims:
@@ -34,11 +31,6 @@ def _transpose(match: Match, operand: Instruction, permutation: Dims) -> Instruc
     return match.result("transpose", operand, dimensions=permutation)
 
 
-def _transpose_once(match: Match) -> Instruction:
-    inner, outer = dimensions(match.inner), dimensions(match.root)
-    return _transpose(match, match.A, _composed(inner, outer))
-
-
 def _moved(broadcast: Instruction, permutation: Dims) -> Dims:
     """Where a transpose takes the dimensions of a broadcast."""
     place = {old: new for new, old in enumerate(permutation)}
@@ -47,17 +39,15 @@ def _moved(broadcast: Instruction, permutation: Dims) -> Dims:
 
 def _transpose_of_broadcast(match: Match) -> Instruction | None:
     dims = _moved(match.inner, dimensions(match.root))
-    if list(dims) != sorted(dims):
-        return None
-    return match.result("broadcast", match.A, dimensions=dims)
+    return match.result("broadcast", match.A, dimensions=dims) if in_order(dims) else None
 
 
 def _transpose_before_broadcast(match: Match) -> Instruction | None:
     """Move the few elements that are repeated afterwards."""
     source, dims = match.A.array, _moved(match.inner, dimensions(match.root))
-    if list(dims) == sorted(dims) or source.elements >= match.array.elements:
+    if in_order(dims) or source.elements >= match.array.elements:
         return None
-    permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+    permutation = inverse(dims)
     sizes = tuple(source.dims[d] for d in permutation)
     small = match.make("transpose", match.A, shape=resized(source, sizes), dimensions=permutation)
     return match.result("broadcast", small, dimensions=tuple(sorted(dims)))
@@ -69,10 +59,8 @@ def _transpose_of_iota(match: Match) -> Instruction:
 
 
 def _transpose_is_reshape(match: Match) -> Instruction | None:
-    moved = [d for d in dimensions(match.root) if match.A.array.dims[d] != 1]
-    if moved != sorted(moved):
-        return None
-    return match.result("reshape", match.A)
+    moved = tuple(d for d in dimensions(match.root) if match.A.array.dims[d] != 1)
+    return match.result("reshape", match.A) if in_order(moved) else None
 
 
 def _past_reshape(match: Match) -> Instruction | None:
@@ -137,20 +125,14 @@ _SWAPPED = {
 }
 
 
-def _of_copy(match: Match) -> Instruction | None:
-    """The copy only reorders memory, which the transpose that reads it does as well."""
-    copy = match.inner
-    if not (used_once(copy) and reorders_only(copy)):
-        return None
-    return _transpose(match, match.A, dimensions(match.root))
-
-
 RULES = (
-    Rule("transpose(A) => A", op("transpose", A), A, when=_identity_permutation),
+    Rule("transpose(A) => A", op("transpose", A).where(keeps_places), A),
     Rule(
         "transpose(transpose(A)) => transpose(A)",
         op("transpose", op("transpose", A)),
-        _transpose_once,
+        lambda match: _transpose(
+            match, match.A, _composed(dimensions(match.inner), dimensions(match.root))
+        ),
     ),
     Rule(
         "transpose(broadcast(A)) => broadcast(A)",
@@ -180,5 +162,5 @@ RULES = (
         _swapped_dot,
         when=exact_or_fast,
     ),
-    Rule("transpose(copy(A)) => transpose(A)", op("transpose", op("copy", A)), _of_copy),
+    Rule("transpose(copy(A)) => transpose(A)", op("transpose", REORDERED), same_op(A)),
 )
