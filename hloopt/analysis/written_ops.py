@@ -261,7 +261,7 @@ def _gather(w: Counter, instruction: Instruction, index: Position, block: Block)
 
 
 def _reduce(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
-    inputs = instruction.operands[: len(instruction.operands) // 2]
+    inputs = instruction.fold_inputs
     for init in instruction.operands[len(inputs) :]:
         yield init, (), block
     reduced, kept = set(instruction.dimensions), iter(index)

@@ -20,7 +20,7 @@ def shared_memory(instruction: Instruction, limits: KernelLimits = _XLA) -> int:
     """Bytes of shared memory one block of a tiled kernel needs for an op (not for a fusion)."""
     if instruction.opcode == "reduce" and is_unnested(instruction):
         form = reduction_dims(instruction)
-        inputs = instruction.operands[: len(instruction.operands) // 2]
+        inputs = instruction.fold_inputs
         element_bytes = sum(
             (operand.shape.dtype.bits + 7) // 8
             for operand in inputs

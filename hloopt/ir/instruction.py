@@ -218,6 +218,26 @@ class Instruction:
         return self.opcode == "get-tuple-element" and self.operands[0] is whole
 
     @property
+    def fold_inputs(self) -> tuple[Instruction, ...]:
+        """The arrays that a reduce or reduce-window folds, or a scatter updates."""
+        return self.operands[: len(self.operands) // 2]
+
+    @property
+    def fold_inits(self) -> tuple[Instruction, ...]:
+        """The initial values of a reduce or reduce-window."""
+        return self.operands[len(self.operands) // 2 :]
+
+    @property
+    def scatter_indices(self) -> Instruction:
+        """Where a scatter puts its updates."""
+        return self.operands[len(self.operands) // 2]
+
+    @property
+    def scatter_updates(self) -> tuple[Instruction, ...]:
+        """What a scatter puts into its arrays."""
+        return self.operands[len(self.operands) // 2 + 1 :]
+
+    @property
     def is_root(self) -> bool:
         """Whether this is its computation's result."""
         return self.computation is not None and self.computation.root is self

@@ -187,7 +187,7 @@ def _reduction(region: Region, found: Emission, target: Target, options: Emitter
 
 
 def _input_bits(reduce: Instruction) -> list[int]:
-    return [operand.array.dtype.bits for operand in reduce.operands[: len(reduce.operands) // 2]]
+    return [operand.array.dtype.bits for operand in reduce.fold_inputs]
 
 
 def _transpose(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:

@@ -444,5 +444,4 @@ def accumulators(instruction: Instruction) -> tuple[DType, ...]:
     """The types in which a fold adds up, one a result."""
     if instruction.opcode == "dot":
         return (accumulator(instruction.array.dtype),)
-    count = len(instruction.operands) // 2
-    return tuple(operand.array.dtype for operand in instruction.operands[:count])
+    return tuple(operand.array.dtype for operand in instruction.fold_inputs)

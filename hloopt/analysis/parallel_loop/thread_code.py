@@ -225,11 +225,11 @@ class _Trip(Writer):
 
     def _reduce(self, instruction: Instruction, index: Position, block: Block) -> Emission:
         count = len(instruction.operands) // 2
-        inputs = instruction.operands[:count]
+        inputs = instruction.fold_inputs
         dims = inputs[0].array.dims
         along = sorted(instruction.attributes["dimensions"])
         taken = max(2 * count, executed_instructions(instruction) - 2 * count)
-        for init in instruction.operands[count:]:
+        for init in instruction.fold_inits:
             yield init, (), block
 
         def one(places: Position, block: Block) -> Iterator[Ask]:

@@ -62,7 +62,7 @@ class _Scatter:
         dims = ScatterDims.of(instruction.attributes)
         count = len(instruction.operands) // 2
         shape = instruction.operands[0].array.dims
-        indices = instruction.operands[count].array.dims
+        indices = instruction.scatter_indices.array.dims
         update = instruction.operands[count + 1].array.dims
         window, size = dims.windows(len(shape)), dims.window_sizes(len(shape), update)
         starting = {*dims.scatter_dims_to_operand_dims, *dims.input_batching_dims}
@@ -132,7 +132,7 @@ class _Region:
         self._computation = instruction.attributes["to_apply"]
         self._context = context
         count = len(instruction.operands) // 2
-        self._kinds = [operand.array.dtype for operand in instruction.operands[:count]]
+        self._kinds = [operand.array.dtype for operand in instruction.fold_inputs]
         own = [parameter.array.dtype for parameter in self._computation.parameters[:count]]
         alike = own == self._kinds
         self.name = combiner(self._computation) if alike else None
@@ -157,7 +157,7 @@ def _single_place(
     whole = [slice(size) for size in plan.size]
     indexed = plan.dims.scatter_dims_to_operand_dims
     bounds = [(at, axis, plan.most[axis], plan.size[axis]) for at, axis in enumerate(indexed)]
-    narrow = instruction.operands[len(instruction.operands) // 2].array.dtype.bits < 8
+    narrow = instruction.scatter_indices.array.dtype.bits < 8
     empty = any(most < 0 for most in plan.most.values())
 
     def places(vector: Any) -> tuple[Any, ...] | None:
@@ -199,7 +199,7 @@ def _putting(plan: _Scatter, region: _Region, count: int) -> Function:
 
 def _rows(instruction: Instruction, plan: _Scatter) -> Callable[[Any], _Rows]:
     """Flat places over the picked dimensions, row-major over batch and window."""
-    indices = instruction.operands[len(instruction.operands) // 2].array
+    indices = instruction.scatter_indices.array
     vector = plan.dims.scatter_dims_to_operand_dims
     columns = index_columns(plan.dims, indices, range(len(vector)))
     strides, stride = {}, 1

@@ -22,7 +22,7 @@ def _scatter(
     e: Elements, instruction: Instruction, index: tuple[Index, ...], leaf: int
 ) -> Emission:
     count = len(instruction.operands) // 2
-    operands, sources = instruction.operands[:count], instruction.operands[-count:]
+    operands, sources = instruction.fold_inputs, instruction.operands[-count:]
     dims = ScatterDims.of(instruction.attributes)
     first = yield from each(At(operand, index) for operand in operands)
     types = [e.uses.type(operand.array.dtype) for operand in operands]

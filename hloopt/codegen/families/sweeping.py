@@ -81,7 +81,7 @@ def accumulate(
     for lane in range(vector):
         position = first + lane
         for at, hero in enumerate(group.heroes):
-            inputs = hero.operands[: len(hero.operands) // 2]
+            inputs = hero.fold_inputs
             index = delinearize(position, inputs[0].array.dims)
             values = [e.value(part, index) for part in inputs]
             taken.append((folds[lane % len(folds)][at], values, lane >= len(folds)))

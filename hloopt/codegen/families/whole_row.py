@@ -83,7 +83,7 @@ class _Rows:
             taken = []
             for lane in range(self.vector):
                 for fold in folds:
-                    inputs = fold.hero.operands[: len(fold.hero.operands) // 2]
+                    inputs = fold.hero.fold_inputs
                     index = delinearize(first + lane, inputs[0].array.dims)
                     values = [e.value(part, index) for part in inputs]
                     taken.append((fold, values, lane > 0))

@@ -198,7 +198,7 @@ class Folding:
                 return [Products.of(hero).product(e, left, right)]
 
             return [lhs.array.dims[one] for one in along], product
-        inputs = hero.operands[: len(hero.operands) // 2]
+        inputs = hero.fold_inputs
         dims = inputs[0].array.dims
         reduced = sorted(set(hero.attributes["dimensions"]))
 

@@ -107,7 +107,7 @@ def _reduce_alike(mine: Form, other: Form, era: Era) -> bool:
     if era != "2023":
         return mine.reduction == other.reduction
     shapes = [
-        (hero.shape, hero.operands[0].shape, hero.operands[len(hero.operands) // 2].shape)
+        (hero.shape, hero.operands[0].shape, hero.fold_inits[0].shape)
         for hero in (mine.hero, other.hero)
     ]
     same = mine.hero.attributes["dimensions"] == other.hero.attributes["dimensions"]

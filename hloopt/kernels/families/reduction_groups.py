@@ -33,16 +33,12 @@ class ReductionGroup:
     @property
     def inputs(self) -> tuple[Instruction, ...]:
         """What the heroes reduce."""
-        return tuple(
-            part for hero in self.heroes for part in hero.operands[: len(hero.operands) // 2]
-        )
+        return tuple(part for hero in self.heroes for part in hero.fold_inputs)
 
     @property
     def inits(self) -> tuple[Instruction, ...]:
         """What the heroes begin with."""
-        return tuple(
-            part for hero in self.heroes for part in hero.operands[len(hero.operands) // 2 :]
-        )
+        return tuple(part for hero in self.heroes for part in hero.fold_inits)
 
 
 def groups_of(

@@ -114,7 +114,7 @@ def plain_reducer(hero: Instruction) -> str:
 
 def accumulator_types(hero: Instruction) -> tuple[DType, ...]:
     """The element types in which a hero is accumulated: sums and products of narrow floats in f32."""
-    kinds = tuple(part.array.dtype for part in hero.operands[: len(hero.operands) // 2])
+    kinds = tuple(part.array.dtype for part in hero.fold_inputs)
     if plain_reducer(hero) in ("add", "multiply") and kinds[0].is_narrow_float:
         return (dtype("f32"),)
     return kinds

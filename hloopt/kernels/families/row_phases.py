@@ -160,10 +160,9 @@ class _Rows:
         form = reduction_dims(inner)
         if form is None or not form.is_row or form.dims != (1, self.rows, self.minor):
             return False
-        count = len(inner.operands) // 2
-        return all(
-            kinds.get(part, "full") == "full" for part in inner.operands[:count]
-        ) and not any(part in kinds for part in inner.operands[count:])
+        return all(kinds.get(part, "full") == "full" for part in inner.fold_inputs) and not any(
+            part in kinds for part in inner.fold_inits
+        )
 
     def _kind(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> str:
         """``row`` or ``full`` for what depends on a hero; empty where it needs other places."""
@@ -225,10 +224,7 @@ class _Rows:
                 source = inner.operands[0]
                 if kinds[source] == "row" and source not in per_row[levels[source] - 1]:
                     per_row[levels[source] - 1].append(source)
-        sinks = [
-            [part for hero in phase for part in hero.operands[: len(hero.operands) // 2]]
-            for phase in heroes
-        ]
+        sinks = [[part for hero in phase for part in hero.fold_inputs] for phase in heroes]
         sinks.append([results[number].instruction for number in full])
         return RowPhases(
             self.rows,

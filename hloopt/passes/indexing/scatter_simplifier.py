@@ -63,7 +63,7 @@ ENTRY main {
 
 def _is_canonical(scatter: Instruction) -> bool:
     dims = ScatterDims.of(scatter.attributes)
-    indices = scatter.operands[len(scatter.operands) // 2].array
+    indices = scatter.scatter_indices.array
     rank = scatter.operands[0].array.rank
     return (
         indices.rank == 2
@@ -77,11 +77,10 @@ def _is_canonical(scatter: Instruction) -> bool:
 def _rewrite(scatter: Instruction) -> None:
     site, dims = Site(scatter), ScatterDims.of(scatter.attributes)
     starts = Starts.of_scatter(scatter, dims)
-    count = len(scatter.operands) // 2
     rank = scatter.operands[0].array.rank
-    operands = scatter.operands[:count]
+    operands = scatter.fold_inputs
     updates = tuple(
-        _windows(site, update, dims, starts, rank) for update in scatter.operands[count + 1 :]
+        _windows(site, update, dims, starts, rank) for update in scatter.scatter_updates
     )
     attributes = {
         name: value

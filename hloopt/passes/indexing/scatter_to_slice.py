@@ -78,7 +78,7 @@ ENTRY main {
 
 def _rewrite(scatter: Instruction, arrays: KnownArrays, values: Values, log: PassLog) -> bool:
     count = len(scatter.operands) // 2
-    operands, updates = scatter.operands[:count], scatter.operands[count + 1 :]
+    operands, updates = scatter.fold_inputs, scatter.scatter_updates
     region = scatter.attributes["to_apply"]
     dims = ScatterDims.of(scatter.attributes)
     starts = Starts.of_scatter(scatter, dims)
@@ -132,8 +132,7 @@ def _single(
     scatter: Instruction, dims: ScatterDims, starts: Starts, arrays: KnownArrays, values: Values
 ) -> None:
     site = Site(scatter)
-    count = len(scatter.operands) // 2
-    operands, updates = scatter.operands[:count], scatter.operands[count + 1 :]
+    operands, updates = scatter.fold_inputs, scatter.scatter_updates
     sizes = dims.window_sizes(operands[0].array.rank, updates[0].array.dims)
     places, conditions = _places(site, scatter, starts, sizes, arrays, values)
     parts = tuple(site.reshape(update, row_major(update.array, sizes)) for update in updates)

@@ -39,8 +39,7 @@ class Starts:
     @classmethod
     def of_scatter(cls, scatter: Instruction, dims: ScatterDims) -> Starts:
         """Those of a scatter."""
-        indices = scatter.operands[len(scatter.operands) // 2]
-        return cls(indices, dims.index_vector_dim, dims.index_map, dims.batching)
+        return cls(scatter.scatter_indices, dims.index_vector_dim, dims.index_map, dims.batching)
 
     @property
     def batch(self) -> Dims:

@@ -31,13 +31,12 @@ def _each(instruction: Instruction, order: Order) -> Orders:
 
 
 def reduce(rewriter: Rewriter, instruction: Instruction) -> None:
-    count = len(instruction.operands) // 2
     order = rewriter.order(instruction.operands[0])
     reduced = instruction.attributes["dimensions"]
     kept = [dimension for dimension in order if dimension not in reduced]
     number = {dimension: at for at, dimension in enumerate(sorted(kept))}
-    arrays = (rewriter.operand(operand, order) for operand in instruction.operands[:count])
-    inits = (rewriter.operand(operand, ()) for operand in instruction.operands[count:])
+    arrays = (rewriter.operand(operand, order) for operand in instruction.fold_inputs)
+    inits = (rewriter.operand(operand, ()) for operand in instruction.fold_inits)
     rewriter.update(
         instruction,
         (*arrays, *inits),
@@ -47,10 +46,9 @@ def reduce(rewriter: Rewriter, instruction: Instruction) -> None:
 
 
 def reduce_window(rewriter: Rewriter, instruction: Instruction) -> None:
-    count = len(instruction.operands) // 2
     order = rewriter.order(instruction.operands[0])
-    arrays = (rewriter.operand(operand, order) for operand in instruction.operands[:count])
-    inits = (rewriter.operand(operand, ()) for operand in instruction.operands[count:])
+    arrays = (rewriter.operand(operand, order) for operand in instruction.fold_inputs)
+    inits = (rewriter.operand(operand, ()) for operand in instruction.fold_inits)
     turned = Window(tuple(instruction.window.dims[dimension] for dimension in order))
     attributes = {"window": turned} if "window" in instruction.attributes else {}
     rewriter.update(instruction, (*arrays, *inits), _each(instruction, order), **attributes)

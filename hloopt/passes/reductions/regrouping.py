@@ -20,7 +20,7 @@ __all__ = ["plain_reduces", "regrouping_obstacle"]
 def plain_reduces(module: Module) -> Iterator[Instruction]:
     """The reduces of row-major arrays of known size, over at least one dimension, that a pass may replace."""
     for reduce in sites(module, "reduce"):
-        inputs = reduce.operands[: len(reduce.operands) // 2]
+        inputs = reduce.fold_inputs
         if reduce.attributes["dimensions"] and all(is_descending(one.array) for one in inputs):
             yield reduce
 

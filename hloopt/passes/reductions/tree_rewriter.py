@@ -92,19 +92,19 @@ def _wanted(reduce: Instruction) -> TreeSplit | None:
 
 def _by_rows(reduce: Instruction, _: TreeSplit) -> tuple[Instruction, ...]:
     """The minor reduced dimension first; both steps."""
-    site, count = Site(reduce), len(reduce.operands) // 2
-    inputs, inits = reduce.operands[:count], reduce.operands[count:]
+    site = Site(reduce)
+    inputs, inits = reduce.fold_inputs, reduce.fold_inits
     major, minor = sorted(reduce.attributes["dimensions"])
     return _two_steps(site, inputs, inits, ((minor,), (major,)))
 
 
 def _in_parts(reduce: Instruction, split: TreeSplit) -> tuple[Instruction, ...]:
     """The last reduced dimension as two; both steps."""
-    site, count = Site(reduce), len(reduce.operands) // 2
-    inits = reduce.operands[count:]
+    site = Site(reduce)
+    inits = reduce.fold_inits
     *others, last = sorted(reduce.attributes["dimensions"])
     inputs = []
-    for value, init in zip(reduce.operands[:count], inits, strict=True):
+    for value, init in zip(reduce.fold_inputs, inits, strict=True):
         dims = value.array.dims
         whole, after = dims[:last], dims[last + 1 :]
         if split.padding:

@@ -203,41 +203,35 @@ def _scatter_attributes(root: Instruction, dims: ScatterDims) -> dict[str, Any]:
     return {**attributes, **lists}
 
 
-def _indices(root: Instruction) -> Instruction:
-    return root.operands[len(root.operands) // 2]
-
-
 def _with_indices(match: Match, indices: Instruction, dims: ScatterDims) -> Instruction:
     root = match.root
-    count = len(root.operands) // 2
     return match.result(
         "scatter",
-        *root.operands[:count],
+        *root.fold_inputs,
         indices,
-        *root.operands[count + 1 :],
+        *root.scatter_updates,
         **_scatter_attributes(root, dims),
     )
 
 
 def _changes_nothing(match: Match) -> Instruction | None:
     root = match.root
-    count = len(root.operands) // 2
     if root.operands[-1].array.elements:
         return None
-    return match.results(root.operands[:count])
+    return match.results(root.fold_inputs)
 
 
 def _starts_at_zero(match: Match) -> Instruction | None:
     """0 is where a dimension starts that has no column."""
     root, dims = match.root, ScatterDims.of(match.root.attributes)
-    columns = pieces(_indices(root), dims.index_vector_dim)
+    columns = pieces(root.scatter_indices, dims.index_vector_dim)
     if columns is None:
         return None
     values = [scalar_value(column) for column in columns]
     kept = [number for number, value in enumerate(values) if value is None or int(value)]
     if len(kept) in (0, len(columns)):
         return None
-    fewer = kept_columns(match, _indices(root), dims.index_vector_dim, kept)
+    fewer = kept_columns(match, root.scatter_indices, dims.index_vector_dim, kept)
     assert fewer is not None
     mapped = tuple(dims.scatter_dims_to_operand_dims[number] for number in kept)
     return _with_indices(match, fewer, replace(dims, scatter_dims_to_operand_dims=mapped))
@@ -250,7 +244,7 @@ def _scatter_counts(match: Match) -> Instruction | None:
     found = counted(
         match,
         root.operands[0],
-        _indices(root),
+        root.scatter_indices,
         dims.index_vector_dim,
         mapped,
         pairs,

@@ -114,7 +114,7 @@ def _applies_once(match: Match) -> Instruction | None:
     """
     root = match.root
     count = len(root.operands) // 2
-    values, inits = root.operands[:count], root.operands[count:]
+    values, inits = root.fold_inputs, root.fold_inits
     if any(values[0].array.dims[dim] != 1 for dim in reduced_dims(root)):
         return None
     region = root.attributes["to_apply"]
@@ -141,7 +141,6 @@ def _is_float_zero(init: Instruction) -> bool:
 
 def _reduces_empty(match: Match) -> Instruction | None:
     root = match.root
-    count = len(root.operands) // 2
     if root.operands[0].array.elements:
         return None
     shapes = parts_of(root.shape)
@@ -149,7 +148,7 @@ def _reduces_empty(match: Match) -> Instruction | None:
         return None
     results = tuple(
         match.make("broadcast", init, shape=shape, dimensions=())
-        for init, shape in zip(root.operands[count:], shapes, strict=True)
+        for init, shape in zip(root.fold_inits, shapes, strict=True)
     )
     return match.results(results)
 

@@ -40,8 +40,7 @@ def padded_window(
 def _single_positions(match: Match) -> Instruction | None:
     """Windows of one element, none of it padding: what they start at, and the region once."""
     root = match.root
-    count = len(root.operands) // 2
-    values, inits = root.operands[:count], root.operands[count:]
+    values, inits = root.fold_inputs, root.fold_inits
     window = root.window.dims
     if any(replace(dim, stride=1) != WindowDim(1) for dim in window):
         return None
