@@ -130,7 +130,7 @@ class Conditions:
             sides = [self._affine(operand, frame) for operand in instruction.operands]
             if sides[0] is not None and sides[1] is not None:
                 difference = sides[0].at(iteration) - sides[1].at(iteration)
-                return _holds(instruction.attributes["direction"], difference)
+                return _holds(instruction.direction, difference)
         return None
 
     def _affine(self, instruction: Instruction, frame: Frame | None) -> Affine | None:
@@ -143,7 +143,7 @@ class Conditions:
         left, right = instruction.operands
         if not is_counted(left) or not left.array.dtype.is_integer:
             return _UNKNOWN
-        direction = instruction.attributes["direction"]
+        direction = instruction.direction
         if not wanted:
             direction = INVERSE[direction]
         sides = self._affine(left, frame), self._affine(right, frame)

@@ -164,7 +164,7 @@ def _constant(_: Values, instruction: Instruction, dtype: DType) -> ValueRange:
 
 
 def _iota(_: Values, instruction: Instruction, dtype: DType) -> ValueRange:
-    last = max(instruction.array.dims[instruction.attributes["iota_dimension"]] - 1, 0)
+    last = max(instruction.array.dims[instruction.iota_dimension] - 1, 0)
     if dtype.name in IEEE:
         return ValueRange(0.0, rounded_to(last, dtype), whole=True)
     if dtype.is_integer and last <= dtype.limits[1]:
@@ -277,7 +277,7 @@ def _compare(values: Values, instruction: Instruction, _: DType) -> ValueRange:
     kind = left.array.dtype
     if instruction.attributes.get("type") == "TOTALORDER" and kind.is_float:
         return ValueRange(0, 1, whole=True)
-    answer = decided(instruction.attributes["direction"], values.of(left), values.of(right))
+    answer = decided(instruction.direction, values.of(left), values.of(right))
     return ValueRange(int(answer is True), int(answer is not False), whole=True)
 
 
@@ -306,7 +306,7 @@ def _where(values: Values, arm: Instruction, predicate: Instruction, *, holds: b
     left, right = predicate.operands
     if left.array.dims != arm.array.dims or left.array.dtype is not arm.array.dtype:
         return whole
-    direction = predicate.attributes["direction"]
+    direction = predicate.direction
     if not holds:
         direction = INVERSE[direction]
     for x, other, way in ((left, right, direction), (right, left, MIRRORED[direction])):

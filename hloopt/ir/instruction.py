@@ -167,6 +167,18 @@ class Instruction:
         return dimensions
 
     @property
+    def iota_dimension(self) -> int:
+        """The dimension an iota counts along; raises ``KeyError`` for every other opcode."""
+        dimension: int = self.attributes["iota_dimension"]
+        return dimension
+
+    @property
+    def direction(self) -> str:
+        """What a compare asks; raises ``KeyError`` for every other opcode."""
+        direction: str = self.attributes["direction"]
+        return direction
+
+    @property
     def calls(self) -> Computation:
         """The body of a fusion or of an asynchronous op; raises ``KeyError`` for every other opcode."""
         return self._computation("calls")

@@ -83,7 +83,7 @@ ENTRY main {
                 if obstacle:
                     log.miss(_STEP, instruction, obstacle)
                     continue
-                log.hit(_STEP, instruction, f"of {_callee(instruction).name}")
+                log.hit(_STEP, instruction, f"of {instruction.to_apply.name}")
                 inline_call(instruction, module)
                 changed = True
         if room.is_full:
@@ -92,7 +92,7 @@ ENTRY main {
 
     def obstacle(self, call: Instruction, caller: Computation) -> str:
         """What speaks against inlining a call, or nothing."""
-        callee = _callee(call)
+        callee = call.to_apply
         sites = sum(callee.callers.values())
         if self.only and callee.name not in self.only:
             return f"{callee.name} is not among the names given"
@@ -124,7 +124,7 @@ class _Room:
 
     def obstacle(self, call: Instruction) -> str:
         """Why there is no room for copies of what is called, or nothing; what is called once is not copied."""
-        callee = _callee(call)
+        callee = call.to_apply
         copies = sum(callee.callers.values()) - 1
         added = copies * len(callee)
         if not added or callee in self._copied:
@@ -139,7 +139,7 @@ class _Room:
 
 def inlining_obstacle(call: Instruction, caller: Computation) -> str:
     """Why the body of a call cannot take its place, or nothing."""
-    callee = _callee(call)
+    callee = call.to_apply
     marks = FrontendAttributes.of(call.attributes)
     shapes = zip(callee.parameter_shapes, call.operands, strict=True)
     if marks.get("inlineable") == "false" or any(name in marks for name in _NOT_INLINEABLE):
@@ -157,11 +157,6 @@ def inlining_obstacle(call: Instruction, caller: Computation) -> str:
     return ""
 
 
-def _callee(call: Instruction) -> Computation:
-    callee: Computation = call.attributes["to_apply"]
-    return callee
-
-
 def _shares_state(callee: Computation) -> bool:
     return sum(callee.callers.values()) > 1 and any(
         inner.opcode == "rng-get-and-update-state" for inner in callee
@@ -170,7 +165,7 @@ def _shares_state(callee: Computation) -> bool:
 
 def inline_call(call: Instruction, module: Module) -> None:
     """Put the body of a call in its place; a computation that nobody calls any more goes."""
-    callee = _callee(call)
+    callee = call.to_apply
     mapped = {
         parameter: _with_layout(call, operand, parameter.shape)
         for parameter, operand in zip(callee.parameters, call.operands, strict=True)

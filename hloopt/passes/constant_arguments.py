@@ -56,7 +56,7 @@ def _elements(computation: Computation) -> Iterator[tuple[Instruction, list[Inst
         if branch is computation
     ]
     for user in list(computation.parameters[0].users):
-        yield user, [given.operands[user.attributes["index"]] for given in tuples]
+        yield user, [given.operands[user.tuple_index] for given in tuples]
 
 
 def _same_constant(

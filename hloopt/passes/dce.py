@@ -133,7 +133,7 @@ def _narrow_barriers(needed: Needed, log: PassLog) -> bool:
         if barrier.computation is None:
             continue
         lost = len(barrier.operands[0].operands) - len(wanted)
-        only = all(user.attributes["index"] in wanted for user in barrier.users)
+        only = all(user.tuple_index in wanted for user in barrier.users)
         if lost and only and log.allows():
             log.hit("drop unused elements of a barrier", barrier, f"nothing takes {lost} of them")
             keep_barrier_elements(barrier, sorted(wanted))
@@ -171,7 +171,7 @@ def narrow_argument(computation: Computation, needed: Needed, log: PassLog) -> b
     parameter = computation.parameters[0]
     if len(wanted) == len(parameter.elements) or not log.allows():
         return False
-    if any(user.attributes["index"] not in wanted for user in parameter.users):
+    if any(user.tuple_index not in wanted for user in parameter.users):
         return False
     lost = len(parameter.elements) - len(wanted)
     log.hit("drop unused elements of an argument", parameter, f"nothing needs {lost} of them")

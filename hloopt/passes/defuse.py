@@ -44,7 +44,7 @@ ENTRY main {
             opened = False
             for instruction in list(computation):
                 if instruction.opcode == "fusion" and log.allows():
-                    body = instruction.attributes["calls"]
+                    body = instruction.calls
                     stranger = _stranger(body, computation)
                     if stranger is not None:
                         thread = stranger.execution_thread
@@ -135,7 +135,7 @@ def _read_elements(
     """Let readers of single outputs read what makes them, by the name it had where a read bore that."""
     for user in list(fusion.users):
         if user.opcode == "get-tuple-element" and not user.control_predecessors:
-            number, name = user.attributes["index"], user.name
+            number, name = user.tuple_index, user.name
             edit.replace_uses(user, elements[number])
             if not user.control_successors:
                 edit.remove(user)

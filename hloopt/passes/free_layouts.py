@@ -79,7 +79,7 @@ def _wanted(
 def _before(user: Instruction, order: Order) -> Order | None:
     """The order of an operand such that its bytes stay where they are; None where there is none."""
     if user.opcode == "transpose":
-        turned: Order = user.attributes["dimensions"]
+        turned = user.dimensions
         return tuple(turned[dimension] for dimension in order)
     if user.opcode == "reshape":
         return _reshaped(user.array.dims, user.operands[0].array.dims, order)
@@ -118,7 +118,7 @@ def _with_ones(found: list[int], sizes: Order) -> Iterator[int]:
 
 def _reduced_last(reduce: Instruction) -> Order | None:
     """Kept dimensions as in the result, then the reduced ones; None where a row is too short for that."""
-    reduced: Order = reduce.attributes["dimensions"]
+    reduced = reduce.dimensions
     if not reduce.is_array:
         return None
     source = reduce.operands[0].array

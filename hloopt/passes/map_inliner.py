@@ -61,7 +61,7 @@ def _may_inline(instruction: Instruction, log: PassLog) -> bool:
     shape = instruction.shape
     if not instruction.is_understood or not isinstance(shape, ArrayShape) or shape.is_dynamic:
         return False
-    if not is_liftable(instruction.attributes["to_apply"], instruction.operands):
+    if not is_liftable(instruction.to_apply, instruction.operands):
         log.miss("inline a map", instruction, "its computation is not of elementwise ops alone")
         return False
     for operand in instruction.operands:
@@ -73,7 +73,7 @@ def _may_inline(instruction: Instruction, log: PassLog) -> bool:
 
 def _inline(instruction: Instruction) -> None:
     site = Site(instruction)
-    computation = instruction.attributes["to_apply"]
+    computation = instruction.to_apply
     (result,) = lifted(computation, instruction.operands, instruction.array, site)
     if result in instruction.operands and _is_marked(instruction):
         result = site.result("copy", result)

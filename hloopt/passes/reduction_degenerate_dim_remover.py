@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from hloopt.analysis.layout import is_descending
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import ArrayShape, descending
@@ -53,7 +53,7 @@ ENTRY main {
                 if reduce.opcode != "reduce" or not _is_plain(reduce):
                     continue
                 source = reduce.operands[0].array
-                dimensions = reduce.attributes["dimensions"]
+                dimensions = reduce.dimensions
                 kept = [one for one in dimensions if source.dims[one] != 1]
                 if len(kept) == len(dimensions) or not (kept or _is_one_op(reduce)):
                     continue
@@ -82,7 +82,7 @@ def _is_plain(reduce: Instruction) -> bool:
 
 def _is_one_op(reduce: Instruction) -> bool:
     """Whether the reducer is an elementwise op of its two parameters, in any order."""
-    body: Computation = reduce.attributes["to_apply"]
+    body = reduce.to_apply
     root = body.root
     return (
         root.op.is_elementwise
@@ -95,7 +95,7 @@ def _is_one_op(reduce: Instruction) -> bool:
 def _reduce_less(reduce: Instruction) -> None:
     """Reduce an array without the dimensions of size 1 that were reduced."""
     source = reduce.operands[0].array
-    dimensions = set(reduce.attributes["dimensions"])
+    dimensions = set(reduce.dimensions)
     left = [at for at, size in enumerate(source.dims) if at not in dimensions or size != 1]
     rest = tuple(number for number, at in enumerate(left) if at in dimensions)
     dims = tuple(source.dims[at] for at in left)
@@ -106,7 +106,7 @@ def _reduce_less(reduce: Instruction) -> None:
 
 def _apply(reduce: Instruction) -> None:
     """Compute the reducer of the initial value and each element."""
-    body: Computation = reduce.attributes["to_apply"]
+    body = reduce.to_apply
     source, initial = reduce.operands
     shape = reduce.array
     wide = build.make(reduce, "broadcast", (initial,), {"dimensions": ()}, shape=shape)

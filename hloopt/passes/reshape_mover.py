@@ -321,7 +321,7 @@ def _places(operand: Instruction, move: _Move) -> Dims | None:
     if operand.opcode == "broadcast":
         dims = dimensions(operand)
     elif operand.opcode == "iota":
-        dims = (operand.attributes["iota_dimension"],)
+        dims = (operand.iota_dimension,)
     else:
         return None
     if move.opcode == "transpose":

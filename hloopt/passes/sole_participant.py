@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.interpret.markers import MARKERS
-from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
 from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, op_table
 from hloopt.rewrite import Pass, PassLog, same_layout
@@ -151,7 +151,7 @@ def _operands(instruction: Instruction) -> Instruction | None:
 
 
 def _reduced(instruction: Instruction) -> Instruction | None:
-    reducer: Computation = instruction.attributes["to_apply"]
+    reducer = instruction.to_apply
     kind = reducer.root.array.dtype
     return _handed_on(
         instruction, tuple(_rounded(instruction, operand, kind) for operand in instruction.operands)
@@ -163,7 +163,7 @@ def _rounded(position: Instruction, operand: Instruction, kind: object) -> Instr
     shape = operand.array
     if shape.dtype is kind:
         return operand
-    inner = ArrayShape(position.attributes["to_apply"].root.array.dtype, shape.dims, shape.layout)
+    inner = ArrayShape(position.to_apply.root.array.dtype, shape.dims, shape.layout)
     converted = _make(position, "convert", (operand,), inner)
     return _make(position, "convert", (converted,), shape)
 

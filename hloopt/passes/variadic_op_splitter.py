@@ -63,7 +63,7 @@ class VariadicOpSplitter(Pass):
 
 def _joined(concatenate: Instruction, group: tuple[Instruction, ...]) -> Instruction:
     """A concatenate of some of the operands, before the whole one and in its layout."""
-    attributes = {"dimensions": concatenate.attributes["dimensions"]}
+    attributes = {"dimensions": concatenate.dimensions}
     made = build.make(concatenate, "concatenate", group, attributes, metadata=concatenate.metadata)
     edit.set_shape(made, replace(made.array, layout=concatenate.array.layout))
     return made

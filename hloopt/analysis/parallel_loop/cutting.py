@@ -175,7 +175,7 @@ def _is_source(instruction: Instruction, place: int) -> bool:
     if place == WHOLE:
         return False
     if instruction.opcode == "iota":
-        along: int = instruction.attributes["iota_dimension"]
+        along = instruction.iota_dimension
         return along == place
     return instruction.literal is not None and instruction.literal.splat is None
 

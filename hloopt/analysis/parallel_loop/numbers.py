@@ -142,7 +142,7 @@ def _compare(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | 
         return None
     kind = one.operands[0].array.dtype
     left, right = parts
-    return terms.compare(one.attributes["direction"], left, right, kind)
+    return terms.compare(one.direction, left, right, kind)
 
 
 def _not(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:

@@ -186,7 +186,7 @@ class _Prover:
         Of floats, one unit's NaN would decide for all.
         """
         left, right = one.operands
-        direction: str = one.attributes["direction"]
+        direction = one.direction
         if right in self.asking:
             left, right, direction = right, left, MIRRORED[direction]
         reduce = left

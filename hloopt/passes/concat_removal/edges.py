@@ -85,7 +85,7 @@ def is_free(instruction: Instruction, dim: int, depth: int = 0) -> bool:
     if opcode == "constant":
         return instruction.array.elements <= _SMALL
     if opcode == "iota":
-        return dim != instruction.attributes["iota_dimension"] or instruction.array.dtype.is_integer
+        return dim != instruction.iota_dimension or instruction.array.dtype.is_integer
     if not instruction.is_understood or instruction.shape.is_dynamic or depth > _DEPTH:
         return False
     if opcode == "broadcast":

@@ -76,7 +76,7 @@ class Pieces:
             return _make(source, "constant", shape=shape, position=position, literal=value)
         operands = self.operands(position, source, dim, first, limit)
         piece = _again(source, *operands, shape=shape, position=position)
-        if source.opcode != "iota" or dim != source.attributes["iota_dimension"] or not first:
+        if source.opcode != "iota" or dim != source.iota_dimension or not first:
             return piece
         offset = build.splat(position, shape, first)
         return _make(source, "add", piece, offset, shape=shape, position=position)

@@ -81,8 +81,7 @@ def _order(instruction: Instruction) -> Dims | None:
     """The permutation of a transpose, or None for another instruction."""
     if instruction.opcode != "transpose" or not instruction.is_understood:
         return None
-    order: Dims = instruction.attributes["dimensions"]
-    return order
+    return instruction.dimensions
 
 
 def _fold_into_dot(dot: Instruction, matrices: bool, log: PassLog) -> bool:
@@ -148,7 +147,7 @@ def _fold_behind(transpose: Instruction, log: PassLog) -> bool:
     if any(mark in convolution.attributes for mark in ("sharding", "frontend_attributes")):
         log.miss("transpose(convolution) => convolution", transpose, "the convolution is marked")
         return False
-    order = transpose.attributes["dimensions"]
+    order = transpose.dimensions
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
     log.hit("transpose(convolution) => convolution", transpose)
     site = Site(transpose)

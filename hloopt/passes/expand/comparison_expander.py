@@ -43,7 +43,7 @@ ENTRY main {
     def expand(self, instruction: Instruction, write: Writer) -> Term:
         """Compare the codes in order."""
         x, y = (_code(write.term(operand)) for operand in instruction.operands)
-        return x.compare(instruction.attributes["direction"], y)
+        return x.compare(instruction.direction, y)
 
 
 def _code(x: Term) -> Term:

@@ -73,7 +73,7 @@ ENTRY main {
 
     def obstacle(self, instruction: Instruction) -> str | None:
         """A reduction that may not be regrouped, or an initial value that comes in more often."""
-        opcode = named_combiner(instruction.attributes["to_apply"])
+        opcode = named_combiner(instruction.to_apply)
         if not opcode:
             return "the region is not one associative op of its two parameters"
         shape = instruction.array
@@ -88,7 +88,7 @@ ENTRY main {
     def expand(self, instruction: Instruction, write: Writer) -> Term:
         """Write the blocks."""
         source, init = (write.term(operand) for operand in instruction.operands)
-        region: Computation = instruction.attributes["to_apply"]
+        region = instruction.to_apply
         found = _running(instruction)
         assert found is not None
         scan = _Scan(write, init, region, found.reverse, self.block)

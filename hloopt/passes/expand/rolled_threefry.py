@@ -50,7 +50,7 @@ def obstacle(loop: Instruction) -> str | None:
     trips = trip_count(loop)
     if trips != _TRIPS:
         return f"it runs {'an unknown number of' if trips is None else trips} times, not {_TRIPS}"
-    return _not_plain(loop.attributes["body"]) or _not_plain(loop.attributes["condition"])
+    return _not_plain(loop.body) or _not_plain(loop.condition)
 
 
 def _not_plain(region: Computation) -> str | None:
@@ -89,7 +89,7 @@ def expand(loop: Instruction, write: Writer) -> Term:
     unrolled = _Unrolled(write)
     state: Value = tuple(unrolled.value(operand) for operand in loop.operands[0].operands)
     for _ in range(_TRIPS):
-        state = unrolled.run(loop.attributes["body"], (state,))
+        state = unrolled.run(loop.body, (state,))
     assert isinstance(state, tuple)
     parts = zip(map(unrolled.term, state), loop.elements, strict=True)
     return write.pack(*(write.fitted(part, wanted) for part, wanted in parts))
@@ -120,10 +120,10 @@ class _Unrolled:
         if opcode == "tuple":
             return operands
         if opcode == "get-tuple-element" and isinstance(operands[0], tuple):
-            index: int = instruction.attributes["index"]
+            index = instruction.tuple_index
             return operands[0][index]
         if opcode == "call":
-            return self.run(instruction.attributes["to_apply"], operands)
+            return self.run(instruction.to_apply, operands)
         known = _known(instruction)
         if known is not None:
             return known

@@ -67,7 +67,7 @@ ENTRY main {
             *operands,
             shape=TupleShape(shapes) if len(shapes) > 1 else shapes[0],
             dimensions=(axis,),
-            to_apply=_with_ties(write, instruction.attributes["to_apply"], operands, place),
+            to_apply=_with_ties(write, instruction.to_apply, operands, place),
         )
         if place < count:
             return ordered
@@ -77,11 +77,7 @@ ENTRY main {
 
 def _counts(term: Term, axis: int) -> bool:
     made = term.instruction
-    return (
-        made.opcode == "iota"
-        and made.attributes["iota_dimension"] == axis
-        and made.array.dtype is _S32
-    )
+    return made.opcode == "iota" and made.iota_dimension == axis and made.array.dtype is _S32
 
 
 def _with_ties(

@@ -79,7 +79,7 @@ ENTRY main {
 def _rewrite(scatter: Instruction, arrays: KnownArrays, values: Values, log: PassLog) -> bool:
     count = len(scatter.operands) // 2
     operands, updates = scatter.fold_inputs, scatter.scatter_updates
-    region = scatter.attributes["to_apply"]
+    region = scatter.to_apply
     dims = ScatterDims.of(scatter.attributes)
     starts = Starts.of_scatter(scatter, dims)
     if not operands[0].array.elements or not updates[0].array.elements:
@@ -137,7 +137,7 @@ def _single(
     places, conditions = _places(site, scatter, starts, sizes, arrays, values)
     parts = tuple(site.reshape(update, row_major(update.array, sizes)) for update in updates)
     whole = sizes == operands[0].array.dims
-    region = scatter.attributes["to_apply"]
+    region = scatter.to_apply
     old = operands
     if not whole and (conditions or combiner(region) != "second"):
         attributes = {"dynamic_slice_sizes": sizes}
@@ -322,7 +322,7 @@ def _regular(scatter: Instruction, plan: _Plan, neutral: object) -> None:
     element = operand.array.dtype.name
     if neutral is not None:
         padded = _padded(site, value, site.scalar(element, neutral), plan)
-        opcode = named_combiner(scatter.attributes["to_apply"])
+        opcode = named_combiner(scatter.to_apply)
         result = site.make(opcode, target, padded, shape=target.shape)
     elif all(abs(row.stride) == 1 for row in plan.rows):
         index = "s64" if scatter.operands[1].array.dtype.bits == 64 else "s32"

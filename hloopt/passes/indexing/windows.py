@@ -55,9 +55,7 @@ class Starts:
     def _piece(self, column: int) -> tuple[Instruction, int]:
         """The instruction a column comes from, and its number in that."""
         source = self.indices
-        while source.opcode == "concatenate" and source.attributes["dimensions"] == (
-            self.vector_dim,
-        ):
+        while source.opcode == "concatenate" and source.dimensions == (self.vector_dim,):
             for operand in source.operands:
                 size = operand.array.dims[self.vector_dim]
                 if column < size:

@@ -18,7 +18,7 @@ __all__ = ["convolution", "dot", "gather", "reduce", "reduce_window", "scatter",
 def sort(rewriter: Rewriter, instruction: Instruction) -> None:
     order = rewriter.order(instruction.operands[0])
     operands = tuple(rewriter.operand(operand, order) for operand in instruction.operands)
-    dimensions = positions(order, instruction.attributes["dimensions"])
+    dimensions = positions(order, instruction.dimensions)
     orders = _each(instruction, order)
     rewriter.update(instruction, operands, orders, dimensions=dimensions)
 
@@ -32,7 +32,7 @@ def _each(instruction: Instruction, order: Order) -> Orders:
 
 def reduce(rewriter: Rewriter, instruction: Instruction) -> None:
     order = rewriter.order(instruction.operands[0])
-    reduced = instruction.attributes["dimensions"]
+    reduced = instruction.dimensions
     kept = [dimension for dimension in order if dimension not in reduced]
     number = {dimension: at for at, dimension in enumerate(sorted(kept))}
     arrays = (rewriter.operand(operand, order) for operand in instruction.fold_inputs)

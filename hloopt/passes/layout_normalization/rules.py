@@ -76,7 +76,7 @@ def _copy(rewriter: Rewriter, instruction: Instruction) -> None:
 
 def _transpose(rewriter: Rewriter, instruction: Instruction) -> None:
     source = instruction.operands[0]
-    permutation: Order = instruction.attributes["dimensions"]
+    permutation = instruction.dimensions
     order = rewriter.own_order(instruction)
     value, plain = rewriter.values[source], tuple(range(len(order)))
     if isinstance(value, Raw) and order == plain:
@@ -109,7 +109,7 @@ def _broadcast(rewriter: Rewriter, instruction: Instruction) -> None:
 
 def _iota(rewriter: Rewriter, instruction: Instruction) -> None:
     order = rewriter.own_order(instruction)
-    (dimension,) = positions(order, (instruction.attributes["iota_dimension"],))
+    (dimension,) = positions(order, (instruction.iota_dimension,))
     rewriter.update(instruction, (), order, iota_dimension=dimension)
 
 
@@ -139,7 +139,7 @@ def _turned(literal: Literal, orders: Orders) -> Literal:
 
 def _reverse(rewriter: Rewriter, instruction: Instruction) -> None:
     order = rewriter.order(instruction.operands[0])
-    dimensions = positions(order, instruction.attributes["dimensions"])
+    dimensions = positions(order, instruction.dimensions)
     operand = rewriter.operand(instruction.operands[0], order)
     rewriter.update(instruction, (operand,), order, dimensions=tuple(sorted(dimensions)))
 
@@ -160,7 +160,7 @@ def _permuted(name: str) -> Rule:
 def _concatenate(rewriter: Rewriter, instruction: Instruction) -> None:
     order = _common_order(rewriter, instruction)
     operands = tuple(rewriter.operand(operand, order) for operand in instruction.operands)
-    dimensions = positions(order, instruction.attributes["dimensions"])
+    dimensions = positions(order, instruction.dimensions)
     rewriter.update(instruction, operands, order, dimensions=dimensions)
 
 

@@ -124,7 +124,7 @@ class Signatures:
 
 def _groups(call: Instruction) -> Iterator[list[_Slot]]:
     if call.opcode == "while":
-        body, condition = call.attributes["body"], call.attributes["condition"]
+        body, condition = call.body, call.condition
         yield [(body, 0), (body, _RESULT), (condition, 0)]
     elif call.opcode == "conditional":
         yield [(branch, _RESULT) for branch in called_computations(call)]

@@ -44,7 +44,7 @@ ENTRY main {
         changed = False
         for reduce in plain_reduces(module):
             dims = reduce.operands[0].array.dims
-            runs = _runs(len(dims), frozenset(reduce.attributes["dimensions"]))
+            runs = _runs(len(dims), frozenset(reduce.dimensions))
             if len(runs) == len(dims):
                 continue
             if not log.allows():
@@ -74,6 +74,6 @@ def _group(reduce: Instruction, runs: list[range]) -> None:
         edit.set_operand(
             reduce, number, site.reshape(reduce.operands[number], row_major(shape, dims))
         )
-    reduced = frozenset(reduce.attributes["dimensions"])
+    reduced = frozenset(reduce.dimensions)
     dimensions = tuple(at for at, run in enumerate(runs) if run.start in reduced)
     edit.set_attribute(reduce, "dimensions", dimensions)

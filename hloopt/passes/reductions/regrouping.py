@@ -9,7 +9,7 @@ from hloopt.interpret import EVALUATORS
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.pairs import choice_of
 from hloopt.interpret.regions import is_associative
-from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import IDEMPOTENT
 from hloopt.rewrite.regions import is_exact, is_identity, named_combiner
 from hloopt.rewrite.site import sites
@@ -21,13 +21,13 @@ def plain_reduces(module: Module) -> Iterator[Instruction]:
     """The reduces of row-major arrays of known size, over at least one dimension, that a pass may replace."""
     for reduce in sites(module, "reduce"):
         inputs = reduce.fold_inputs
-        if reduce.attributes["dimensions"] and all(is_descending(one.array) for one in inputs):
+        if reduce.dimensions and all(is_descending(one.array) for one in inputs):
             yield reduce
 
 
 def regrouping_obstacle(reduce: Instruction, fast_math: bool) -> str:
     """Why partial results cannot be reduced in turn, each from the initial value on; empty if they can."""
-    body: Computation = reduce.attributes["to_apply"]
+    body = reduce.to_apply
     if len(reduce.operands) > 2:
         assert body.module is not None, "of a module"
         context = Interpreter(body.module, EVALUATORS)

@@ -63,14 +63,14 @@ ENTRY main {
 
     def wants(self, reduce: Instruction) -> bool:
         """Whether several dimensions of one array are reduced, by a loop for each result."""
-        several = len(reduce.attributes["dimensions"]) > 1
+        several = len(reduce.dimensions) > 1
         return several and len(reduce.operands) == 2 and not is_unnested(reduce)
 
 
 def _split(reduce: Instruction, log: PassLog) -> Instruction:
     """Two reduces in the place of one; the second of them."""
     source, init = reduce.operands
-    dimensions = sorted(reduce.attributes["dimensions"])
+    dimensions = sorted(reduce.dimensions)
     largest = max(dimensions, key=lambda dim: source.array.dims[dim])
     log.hit(_STEP, reduce, f"dimension {largest} of {source.array.dims[largest]} elements")
     site, attributes = Site(reduce), own_attributes(reduce)

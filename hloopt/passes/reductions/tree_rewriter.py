@@ -80,7 +80,7 @@ ENTRY main {
 def _wanted(reduce: Instruction) -> TreeSplit | None:
     """How to cut a reduction that a tiled kernel takes."""
     form = reduction_dims(reduce)
-    dimensions = sorted(reduce.attributes["dimensions"])
+    dimensions = sorted(reduce.dimensions)
     if form is None or not is_unnested(reduce):
         return None
     if any(after - before == 1 for before, after in pairwise(dimensions)):
@@ -94,7 +94,7 @@ def _by_rows(reduce: Instruction, _: TreeSplit) -> tuple[Instruction, ...]:
     """The minor reduced dimension first; both steps."""
     site = Site(reduce)
     inputs, inits = reduce.fold_inputs, reduce.fold_inits
-    major, minor = sorted(reduce.attributes["dimensions"])
+    major, minor = sorted(reduce.dimensions)
     return _two_steps(site, inputs, inits, ((minor,), (major,)))
 
 
@@ -102,7 +102,7 @@ def _in_parts(reduce: Instruction, split: TreeSplit) -> tuple[Instruction, ...]:
     """The last reduced dimension as two; both steps."""
     site = Site(reduce)
     inits = reduce.fold_inits
-    *others, last = sorted(reduce.attributes["dimensions"])
+    *others, last = sorted(reduce.dimensions)
     inputs = []
     for value, init in zip(reduce.fold_inputs, inits, strict=True):
         dims = value.array.dims

@@ -62,7 +62,7 @@ ENTRY main {
         for instruction in sites(module, "sort"):
             if not instruction.is_tuple:
                 continue
-            order = plain_order(instruction.attributes["to_apply"])
+            order = plain_order(instruction.to_apply)
             if order is None or order.descending:
                 continue
             if not _is_permutation(instruction.operands[order.operand], sorted_dim(instruction)):
@@ -80,19 +80,19 @@ def _is_permutation(key: Instruction, dim: int) -> bool:
     if key.opcode != "get-tuple-element" or key.operands[0].opcode != "sort":
         return False
     inner = key.operands[0]
-    source = inner.operands[key.attributes["index"]]
+    source = inner.operands[key.tuple_index]
     if source.opcode == "broadcast" and source.operands[0].opcode == "iota":
-        dims, iota = source.attributes["dimensions"], source.operands[0]
-        along = dims[iota.attributes["iota_dimension"]]
+        dims, iota = source.dimensions, source.operands[0]
+        along = dims[iota.iota_dimension]
         return along == dim == sorted_dim(inner) and _holds(iota)
-    if source.opcode != "iota" or source.attributes["iota_dimension"] != dim:
+    if source.opcode != "iota" or source.iota_dimension != dim:
         return False
     return sorted_dim(inner) == dim and _holds(source)
 
 
 def _holds(iota: Instruction) -> bool:
     """Whether the type holds all indices, so that none comes twice."""
-    dtype, size = iota.array.dtype, iota.array.dims[iota.attributes["iota_dimension"]]
+    dtype, size = iota.array.dtype, iota.array.dims[iota.iota_dimension]
     return dtype.is_integer and size <= 1 << (dtype.bits - (dtype.kind == "signed"))
 
 
@@ -122,7 +122,7 @@ def _scatter(sort: Instruction, number: int, module: Module) -> None:
         results.append(
             site.make("scatter", operand, places, operand, shape=operand.shape, **attributes)
         )
-    comparator = sort.attributes["to_apply"]
+    comparator = sort.to_apply
     site.replace(site.result("tuple", *results))
     if not comparator.callers:
         edit.remove_computation(comparator)

@@ -40,5 +40,5 @@ def plain_order(comparator: Computation) -> PlainOrder | None:
 
 def sorted_dim(sort: Instruction) -> int:
     """The dimension along which a sort orders."""
-    dimension: int = sort.attributes["dimensions"][0]
+    dimension: int = sort.dimensions[0]
     return dimension

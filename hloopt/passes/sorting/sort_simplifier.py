@@ -10,7 +10,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.comparator import SortKey
 from hloopt.interpret.sort import key_order
-from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir import Instruction, Module, build, edit
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.sorting.plain import plain_order, sorted_dim
 from hloopt.rewrite import Pass, PassLog
@@ -74,7 +74,7 @@ ENTRY main {
 
 
 def _sorted_already(sort: Instruction, arrays: KnownArrays, log: PassLog) -> bool:
-    order, axis = plain_order(sort.attributes["to_apply"]), sorted_dim(sort)
+    order, axis = plain_order(sort.to_apply), sorted_dim(sort)
     if order is None:
         return False
     key = sort.operands[order.operand]
@@ -85,7 +85,7 @@ def _sorted_already(sort: Instruction, arrays: KnownArrays, log: PassLog) -> boo
     known = arrays.of(key)
     if known is None:
         return False
-    comparator = sort.attributes["to_apply"]
+    comparator = sort.to_apply
     total = comparator.root.attributes.get("type") == "TOTALORDER"
     # The key is compared as it is: its function, which key_order does not ask for, is the identity.
     keys = [(known, SortKey(comparator, order.descending, total))]
@@ -115,13 +115,13 @@ def _is_sort_of(key: Instruction, sort: Instruction) -> bool:
     """Whether the key is one sorted operand in the same order."""
     if key.opcode != "sort" or key.is_tuple or not key.is_understood:
         return False
-    inner, outer = plain_order(key.attributes["to_apply"]), plain_order(sort.attributes["to_apply"])
+    inner, outer = plain_order(key.to_apply), plain_order(sort.to_apply)
     return inner == outer and sorted_dim(key) == sorted_dim(sort)
 
 
 def _without_unread(sort: Instruction, module: Module, log: PassLog) -> tuple[Instruction, bool]:
     """The sort without operands that neither users nor the comparator look at."""
-    comparator: Computation = sort.attributes["to_apply"]
+    comparator = sort.to_apply
     if not isinstance(sort.shape, TupleShape) or sort.is_root:
         return sort, False
     if any(user.opcode != "get-tuple-element" for user in sort.users):
@@ -129,7 +129,7 @@ def _without_unread(sort: Instruction, module: Module, log: PassLog) -> tuple[In
     if any(mark in sort.attributes for mark in ("sharding", "frontend_attributes")):
         log.miss("drop unread operands", sort, "it has a sharding or attributes of a front end")
         return sort, False
-    read = {user.attributes["index"] for user in sort.users}
+    read = {user.tuple_index for user in sort.users}
     kept = [
         number
         for number in range(len(sort.operands))
@@ -157,7 +157,7 @@ def _without_unread(sort: Instruction, module: Module, log: PassLog) -> tuple[In
         if len(kept) == 1:
             Site(user).replace(result)
         else:
-            edit.set_attribute(user, "index", kept.index(user.attributes["index"]))
+            edit.set_attribute(user, "index", kept.index(user.tuple_index))
             edit.set_operand(user, 0, result)
     edit.remove(sort)
     if result.offset < 0 and len(kept) > 1:
@@ -175,7 +175,7 @@ def _is_used(parameter: Instruction) -> bool:
 def _without_promise(sort: Instruction, log: PassLog) -> bool:
     if not sort.attributes.get("is_stable") or len(sort.operands) != 1:
         return False
-    order = plain_order(sort.attributes["to_apply"])
+    order = plain_order(sort.to_apply)
     if order is None or not order.decides:
         return False
     log.hit("drop is_stable", sort)

@@ -33,12 +33,12 @@ def _alone(match: Match) -> Instruction | None:
 
 def _only_one_read(match: Match) -> Instruction | None:
     """The one result that somebody reads, where its values are combined with each other alone."""
-    reduce, number = match.inner, match.root.attributes["index"]
+    reduce, number = match.inner, match.root.tuple_index
     if not reduce.is_tuple or reduce.is_root:
         return None
     if any(user.opcode != "get-tuple-element" for user in reduce.users):
         return None
-    if any(user.attributes["index"] != number for user in reduce.users):
+    if any(user.tuple_index != number for user in reduce.users):
         return None
     return _lane(match, reduce, number, None)
 
@@ -46,7 +46,7 @@ def _only_one_read(match: Match) -> Instruction | None:
 def _lane(
     match: Match, reduce: Instruction, number: int, whole: TupleShape | None
 ) -> Instruction | None:
-    region = lane(reduce.attributes["to_apply"], number)
+    region = lane(reduce.to_apply, number)
     if region is None:
         return None
     edit.add_computation(match.root.module, region)
@@ -57,7 +57,7 @@ def _lane(
         reduce.operands[number],
         reduce.operands[count + number],
         shape=shape,
-        dimensions=reduce.attributes["dimensions"],
+        dimensions=reduce.dimensions,
         to_apply=region,
     )
     return result if whole is None else match.make("tuple", result, shape=whole)
@@ -71,7 +71,7 @@ def _beside_its_place(match: Match) -> Instruction | None:
     be lost, ``floats_are_real``.
     """
     root = match.root
-    opcode = named_combiner(root.attributes["to_apply"])
+    opcode = named_combiner(root.to_apply)
     if not is_plain(root) or opcode not in ("maximum", "minimum"):
         return None
     if not exact_or_real(match) and not match.fast_math:
@@ -85,10 +85,10 @@ def _beside_its_place(match: Match) -> Instruction | None:
         starts = [splat_literal(start) for start in user.operands[2:]]
         if places.opcode != "iota" or starts[0] != splat_literal(match.INIT):
             continue
-        choice = _choice(match, user.attributes["to_apply"])
+        choice = _choice(match, user.to_apply)
         if choice is None or choice.largest != (opcode == "maximum"):
             continue
-        if not exact_or_real(match) and not _keeps_nan(match, user.attributes["to_apply"]):
+        if not exact_or_real(match) and not _keeps_nan(match, user.to_apply):
             continue
         inits = tuple(match.constant(start) for start in starts if isinstance(start, Literal))
         if len(inits) < 2:
@@ -126,9 +126,9 @@ def _place_in_splat(match: Match) -> Instruction | None:
     value, least = scalar_value(values), scalar_value(start)
     if value is None or least is None or places.opcode != "iota" or not values.array.elements:
         return None
-    if places.attributes["iota_dimension"] not in reduced_dims(root):
+    if places.iota_dimension not in reduced_dims(root):
         return None
-    choice = _choice(match, root.attributes["to_apply"])
+    choice = _choice(match, root.to_apply)
     if choice is None or choice.ties not in ("lower", "first"):
         return None
     wide, bound = value.astype(np.float64), least.astype(np.float64)

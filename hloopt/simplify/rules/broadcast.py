@@ -65,7 +65,7 @@ def _broadcast_of_transpose(match: Match) -> Instruction | None:
 
 def _broadcast_of_iota(match: Match) -> Instruction:
     inner = match.inner
-    dimension = dimensions(match.root)[inner.attributes["iota_dimension"]]
+    dimension = dimensions(match.root)[inner.iota_dimension]
     return match.result("iota", iota_dimension=dimension)
 
 
@@ -83,7 +83,7 @@ class _Repeated:
 
 def _repeated(operand: Instruction) -> _Repeated | None:
     if operand.opcode == "iota":
-        return _Repeated(operand, (operand.attributes["iota_dimension"],))
+        return _Repeated(operand, (operand.iota_dimension,))
     return _Repeated(operand, dimensions(operand)) if operand.opcode == "broadcast" else None
 
 

@@ -26,14 +26,8 @@ Z, WHOLE = splat(0, name="Z"), has_kind(*INTEGER)
 C, C1, C2 = splat(name="C"), splat(name="C1"), splat(name="C2")
 
 
-def _direction(match: Match) -> str:
-    """What the comparison at the root asks."""
-    direction: str = match.root.attributes["direction"]
-    return direction
-
-
 def _is_equality(match: Match) -> bool:
-    return _direction(match) in ("EQ", "NE")
+    return match.root.direction in ("EQ", "NE")
 
 
 def _constant_right(match: Match) -> Instruction | None:
@@ -42,14 +36,14 @@ def _constant_right(match: Match) -> Instruction | None:
         return None
     if right.opcode == "constant" or splat_literal(right) is not None:
         return None
-    return compared(match, right, left, MIRRORED[_direction(match)])
+    return compared(match, right, left, MIRRORED[match.root.direction])
 
 
 def _compare_itself(match: Match) -> Instruction | None:
     """Of floats only what a NaN would not change: nothing is less than itself."""
     if not is_plain(match.root):
         return None
-    direction = _direction(match)
+    direction = match.root.direction
     kind = match.A.array.dtype.kind
     never_nan = kind in (*INTEGER, PRED) or (kind == FLOAT and not match.range_of(match.A).nan)
     if direction not in ("LT", "GT") and not never_nan:
@@ -61,7 +55,7 @@ def _by_ranges(match: Match) -> Instruction | None:
     if not is_plain(match.root):
         return None
     left, right = map(match.range_of, match.root.operands)
-    answer = decided(_direction(match), left, right)
+    answer = decided(match.root.direction, left, right)
     return None if answer is None else match.full(answer)
 
 
@@ -69,7 +63,7 @@ def _pred_itself(match: Match) -> Instruction | None:
     """``P == true``, ``P != false`` are P; the other two are ``not P``."""
     if not _is_equality(match):
         return None
-    return _or_not(match, bool(known_value(match.C)) == (_direction(match) == "EQ"))
+    return _or_not(match, bool(known_value(match.C)) == (match.root.direction == "EQ"))
 
 
 def _or_not(match: Match, itself: bool) -> Instruction:
@@ -88,7 +82,7 @@ def _of_two(match: Match, if_true: bool | None, if_false: bool | None) -> Instru
 def _of_select(match: Match) -> Instruction | None:
     if not is_plain(match.root):
         return None
-    direction = _direction(match)
+    direction = match.root.direction
     return _of_two(match, holds(direction, match.C1, match.C), holds(direction, match.C2, match.C))
 
 
@@ -98,14 +92,14 @@ def _of_converted_pred(match: Match) -> Instruction | None:
     if match.inner.array.dtype.name == "s1":  # true is -1 there
         return None
     one, zero = (match.splat(match.C.array, value) for value in (1, 0))
-    direction = _direction(match)
+    direction = match.root.direction
     return _of_two(match, holds(direction, one, match.C), holds(direction, zero, match.C))
 
 
 def _inverse(match: Match) -> Instruction | None:
     # not(a < b) is not a >= b where a NaN takes part; equality has no such case.
     compare = match.inner
-    direction = compare.attributes["direction"]
+    direction = compare.direction
     ordered = match.A.array.dtype.kind not in (*INTEGER, PRED) and direction not in ("EQ", "NE")
     if ordered and any(match.range_of(operand).nan for operand in compare.operands):
         return match.refuse("beside a NaN both comparisons are false")
@@ -115,7 +109,7 @@ def _inverse(match: Match) -> Instruction | None:
 
 def _of_extremum(match: Match) -> Instruction | None:
     """``max(A, B) > A`` is ``B > A``; the other orders and ``A < max(A, B)`` likewise, beside NaN too."""
-    opcode, direction = match.P.opcode, _direction(match)
+    opcode, direction = match.P.opcode, match.root.direction
     if match.P is not match.inner:
         direction = MIRRORED[direction]
     if not is_plain(match.root) or not has_known_arithmetic(match.A):
@@ -146,7 +140,7 @@ def _at_the_end(match: Match) -> Instruction | None:
         "GE": (known.high, bound),
         "GT": (known.high, bound + 1),
     }
-    end, last = ends.get(_direction(match), (0, 1))
+    end, last = ends.get(match.root.direction, (0, 1))
     if end != last:
         return None
     return compared(match, match.A, match.splat(match.A.array, last), "EQ")
@@ -162,7 +156,7 @@ def _constant_moved(match: Match) -> Instruction | None:
         if not low <= second - first <= high:
             return None
     bound = fold_splats(match, "subtract", match.A.array, match.C2, match.C1)
-    return compared(match, match.A, bound, _direction(match))
+    return compared(match, match.A, bound, match.root.direction)
 
 
 def _difference_is_zero(match: Match) -> Instruction | None:
@@ -179,7 +173,7 @@ def _difference_is_zero(match: Match) -> Instruction | None:
 
 
 def _unchanged(match: Match) -> Instruction:
-    return compared(match, match.A, match.B, _direction(match))
+    return compared(match, match.A, match.B, match.root.direction)
 
 
 def _uppermost_bits(match: Match) -> Instruction | None:
@@ -192,7 +186,7 @@ def _uppermost_bits(match: Match) -> Instruction | None:
     if int(known_value(match.C2)) != top:
         return None
     bound = match.splat(match.A.array, top << amount)
-    return compared(match, match.A, bound, "GE" if _direction(match) == "EQ" else "LT")
+    return compared(match, match.A, bound, "GE" if match.root.direction == "EQ" else "LT")
 
 
 def _both_negated(match: Match) -> Instruction | None:
@@ -205,7 +199,7 @@ def _both_negated(match: Match) -> Instruction | None:
 
 
 def _exchanged(match: Match) -> Instruction:
-    return compared(match, match.B, match.A, _direction(match))
+    return compared(match, match.B, match.A, match.root.direction)
 
 
 def _negated_constant(match: Match) -> Instruction | None:
@@ -219,7 +213,7 @@ def _negated_constant(match: Match) -> Instruction | None:
         if wraps or int(known_value(match.C)) == low:
             return None
     bound = fold_splats(match, "negate", match.C.array, match.C)
-    return compared(match, match.A, bound, MIRRORED[_direction(match)])
+    return compared(match, match.A, bound, MIRRORED[match.root.direction])
 
 
 def _narrower(match: Match) -> Instruction | None:
@@ -231,7 +225,7 @@ def _narrower(match: Match) -> Instruction | None:
     (low, high), (least, greatest) = source.limits, wide.limits
     if not (least <= known.low and known.high <= greatest and low <= bound <= high):
         return None
-    return compared(match, match.A, match.splat(match.A.array, bound), _direction(match))
+    return compared(match, match.A, match.splat(match.A.array, bound), match.root.direction)
 
 
 RULES = (

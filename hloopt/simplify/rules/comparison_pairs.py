@@ -86,7 +86,7 @@ def _as_one_place(match: Match, first: Instruction, second: Instruction) -> Inst
     sides = (int(one > other), int(one <= other))
     places = _places(match, min(one, other), max(one, other))
     combine = _LOGIC[match.root.opcode]
-    asked, asked_second = (compare.attributes["direction"] for compare in (first, second))
+    asked, asked_second = (compare.direction for compare in (first, second))
     wanted = [
         combine(_says(asked, sides[0], place), _says(asked_second, sides[1], place))
         for place in places
@@ -94,14 +94,14 @@ def _as_one_place(match: Match, first: Instruction, second: Instruction) -> Inst
     if len(set(wanted)) < 2:
         return match.full(bool(wanted and wanted[0]))
     for compare, side in zip((first, second), sides, strict=True):
-        for direction in (compare.attributes["direction"], *_DIRECTIONS):
+        for direction in (compare.direction, *_DIRECTIONS):
             if wanted == [_says(direction, side, place) for place in places]:
                 return _as_one(match, compare, direction)
     return None
 
 
 def _as_one(match: Match, compare: Instruction, direction: str) -> Instruction:
-    if compare.attributes["direction"] == direction:
+    if compare.direction == direction:
         return compare
     attributes = {**compare.attributes, "direction": direction}
     return match.result("compare", *compare.operands, **attributes)
@@ -122,7 +122,7 @@ def _of_one_pair(match: Match) -> Instruction | None:
     first, second = root.operands
     if not (is_plain(first) and is_plain(second)):
         return None
-    one, other = first.attributes["direction"], second.attributes["direction"]
+    one, other = first.direction, second.direction
     if second.operands != first.operands:
         other = MIRRORED[other]
     unordered = any(match.range_of(entry).nan for entry in (match.A, match.B))
@@ -145,13 +145,10 @@ def _as_one_size(match: Match, first: Instruction, second: Instruction) -> Instr
     """Two bounds as far from zero as each other are one of the size."""
     if match.A.array.dtype.kind != FLOAT or not (is_plain(first) and is_plain(second)):
         return None
-    if (
-        first.attributes["direction"]
-        in {"or": ("GT", "GE"), "and": ("LT", "LE")}[match.root.opcode]
-    ):
+    if first.direction in {"or": ("GT", "GE"), "and": ("LT", "LE")}[match.root.opcode]:
         first, second = second, first
     low, high = (_number(compare.operands[1]) for compare in (first, second))
-    directions = (first.attributes["direction"], second.attributes["direction"])
+    directions = (first.direction, second.direction)
     direction = _SIZE.get((match.root.opcode, *directions))
     if direction is None or low is None or high is None or low != -high or high < 0:
         return None

@@ -67,7 +67,7 @@ def _tuple_constant(match: Match) -> Instruction | None:
 
 def _iota_of_one(match: Match) -> Instruction | None:
     shape = match.array
-    if shape.elements == 0 or shape.dims[match.root.attributes["iota_dimension"]] != 1:
+    if shape.elements == 0 or shape.dims[match.root.iota_dimension] != 1:
         return None
     return match.full(0)
 

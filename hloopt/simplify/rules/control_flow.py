@@ -26,16 +26,16 @@ def _is_pure(computation: Computation) -> bool:
 
 def _never_runs(match: Match) -> Instruction | None:
     root = match.root
-    if trip_count(root) != 0 or not _is_pure(root.attributes["condition"]):
+    if trip_count(root) != 0 or not _is_pure(root.condition):
         return None
     return root.operands[0]
 
 
 def _runs_once(match: Match) -> Instruction | None:
     root = match.root
-    if trip_count(root) != 1 or not _is_pure(root.attributes["condition"]):
+    if trip_count(root) != 1 or not _is_pure(root.condition):
         return None
-    return _call(match, root.attributes["body"], root.operands[0])
+    return _call(match, root.body, root.operands[0])
 
 
 def _call(match: Match, computation: Computation, argument: Instruction) -> Instruction:
@@ -181,7 +181,7 @@ _ENDS: Final = {"recv": ("recv-done", "tuple"), "send": ("send-done", "tuple")}
 
 
 def _element(match: Match) -> Instruction | None:
-    index: int = match.root.attributes["index"]
+    index = match.root.tuple_index
     whole = match.inner
     element = whole.operands[index]
     if element.opcode not in _ENDS:
@@ -198,7 +198,7 @@ def _keeps(whole: Instruction) -> Instruction | None:
     for user in whole.users:
         if user.opcode != "get-tuple-element":
             return user
-        element = whole.operands[user.attributes["index"]]
+        element = whole.operands[user.tuple_index]
         ends = _ENDS.get(element.opcode)
         if ends is None:
             continue
@@ -220,7 +220,7 @@ def _whole(match: Match) -> Instruction | None:
     for index, operand in enumerate(operands):
         if operand.opcode != "get-tuple-element" or operand.operands[0] is not source:
             return None
-        if operand.attributes["index"] != index:
+        if operand.tuple_index != index:
             return None
     return source
 
@@ -241,7 +241,7 @@ def _barred(match: Match) -> Instruction | None:
         return None
     if any(user.opcode != "get-tuple-element" for user in root.users):
         return None
-    used = sorted({user.attributes["index"] for user in root.users})
+    used = sorted({user.tuple_index for user in root.users})
     if len(used) == len(inner.operands):
         return None
     if "sharding" in root.attributes:

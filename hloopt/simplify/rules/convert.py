@@ -136,7 +136,7 @@ def _narrow(match: Match) -> Instruction | None:
 def _of_iota(match: Match) -> Instruction | None:
     """Where both types have every number of the iota."""
     iota = match.I
-    dimension = iota.attributes["iota_dimension"]
+    dimension = iota.iota_dimension
     largest = iota.array.dims[dimension] - 1
     if not all(_has_number(shape.dtype, largest) for shape in (iota.array, match.array)):
         return None
@@ -161,7 +161,7 @@ def _order_kept(match: Match) -> Instruction | None:
         return None
     if source.kind == FLOAT and source.name not in _FORMAT:
         return None
-    return match.result("compare", match.A, match.B, direction=match.root.attributes["direction"])
+    return match.result("compare", match.A, match.B, direction=match.root.direction)
 
 
 def _truth(match: Match) -> Instruction | None:
@@ -171,7 +171,7 @@ def _truth(match: Match) -> Instruction | None:
         return None
     if not is_lossless(dtype, match.C.array.dtype):
         return None
-    direction = match.root.attributes["direction"]
+    direction = match.root.direction
     if direction in (("EQ", "GE") if value else ("NE", "GT")):
         return match.A
     if direction in (("NE", "LT") if value else ("EQ", "LE")):

@@ -35,7 +35,7 @@ def _sums(match: Match) -> bool:
     root, dot, zero = match.root, match.inner, scalar_value(match.root.operands[1])
     return (
         is_plain(root)
-        and named_combiner(root.attributes["to_apply"]) == "add"
+        and named_combiner(root.to_apply) == "add"
         and zero is not None
         and not complex(zero)
         and _one_type(dot)
@@ -97,7 +97,7 @@ def _of_concatenate(match: Match) -> Instruction | None:
     """Pieces along a contracted dimension: a sum of dots, worth it where the other side is a constant."""
     root, joined = match.root, match.inner
     dims = DotDims.of(root.attributes)
-    (along,) = joined.attributes["dimensions"]
+    (along,) = joined.dimensions
     if along not in dims.lhs_contracting or match.C.opcode != "constant" or not _one_type(root):
         return None
     if len(joined.operands) > _MOST_PIECES or len(joined.users) != 1:

@@ -114,7 +114,7 @@ def _of_elementwise(match: Match) -> Instruction | None:
 def _of_iota(match: Match) -> Instruction | None:
     """The iota from the clamped start on."""
     root, iota, starts = match.root, match.inner, starts_of(match.root)
-    dimension = iota.attributes["iota_dimension"]
+    dimension = iota.iota_dimension
     dim, size = iota.array.dims[dimension], root.array.dims[dimension]
     dtype = iota.array.dtype
     if not dtype.is_integer or dtype.bits < 8 or dim - 1 > dtype.limits[1]:

@@ -66,7 +66,7 @@ def _one_scatter(match: Match) -> Instruction | None:
 def _one_after_another(match: Match) -> Instruction | None:
     """Sums scattered over what sums were scattered over: the updates of both, in this order."""
     first, second = match.A, match.root
-    if not all(len(entry.operands) == 3 and _adds(_region(entry)) for entry in (first, second)):
+    if not all(len(entry.operands) == 3 and _adds(entry.to_apply) for entry in (first, second)):
         return None
     return _joined_scatters(match, first, second)
 
@@ -105,7 +105,7 @@ def _adds_to_zeros(scatter: Instruction) -> bool:
     literal = splat_literal(scatter.operands[0])
     if len(scatter.operands) != 3 or literal is None or literal.array is None:
         return False
-    return not bool(literal.array) and _adds(_region(scatter))
+    return not bool(literal.array) and _adds(scatter.to_apply)
 
 
 def _scattered_into(match: Match) -> Instruction | None:
@@ -116,11 +116,6 @@ def _scattered_into(match: Match) -> Instruction | None:
     if not exact_or_fast(match):
         return match.refuse("the updates would be added in another order, which needs fast_math")
     return match.result("scatter", match.A, *scatter.operands[1:], **scatter.attributes)
-
-
-def _region(scatter: Instruction) -> Computation:
-    region: Computation = scatter.attributes["to_apply"]
-    return region
 
 
 def _adds(computation: Computation) -> bool:

@@ -42,7 +42,7 @@ def _gather_attributes(root: Instruction, dims: GatherDims) -> dict[str, Any]:
 
 def pieces(indices: Instruction, vector_dim: int) -> list[Instruction] | None:
     """The columns of index vectors, where each is an operand of a concatenate."""
-    if indices.opcode != "concatenate" or indices.attributes["dimensions"] != (vector_dim,):
+    if indices.opcode != "concatenate" or indices.dimensions != (vector_dim,):
         return None
     if any(operand.array.dims[vector_dim] != 1 for operand in indices.operands):
         return None
@@ -91,7 +91,7 @@ def is_counting(column: Instruction, size: int) -> int | None:
             break
         column = column.operands[0]
     dims = [dim for dim, extent in enumerate(column.array.dims) if extent != 1]
-    if column.opcode != "iota" or dims != [column.attributes["iota_dimension"]]:
+    if column.opcode != "iota" or dims != [column.iota_dimension]:
         return None
     dtype = column.array.dtype
     fits = dtype.is_integer and size <= 1 << (dtype.bits - 1)

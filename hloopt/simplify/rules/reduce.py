@@ -45,7 +45,7 @@ def is_plain(root: Instruction) -> bool:
 
 def reduced_dims(root: Instruction) -> Dims:
     """The dimensions a reduce folds, in order."""
-    return tuple(sorted(root.attributes["dimensions"]))
+    return tuple(sorted(root.dimensions))
 
 
 def is_neutral(match: Match, opcode: str, init: Instruction, values: Instruction) -> bool:
@@ -76,7 +76,7 @@ def _is_sum_from_zero(values: Instruction) -> bool:
         values.opcode == "reduce"
         and is_plain(values)
         and is_positive_zero(values.operands[1])
-        and named_combiner(values.attributes["to_apply"]) == "add"
+        and named_combiner(values.to_apply) == "add"
     )
 
 
@@ -101,7 +101,7 @@ def _reduces_nothing(match: Match) -> Instruction | None:
     root = match.root
     if not is_plain(root) or any(match.A.array.dims[d] != 1 for d in reduced_dims(root)):
         return None
-    if not is_neutral(match, named_combiner(root.attributes["to_apply"]), match.INIT, match.A):
+    if not is_neutral(match, named_combiner(root.to_apply), match.INIT, match.A):
         return None
     return match.result("reshape", match.A)
 
@@ -117,7 +117,7 @@ def _applies_once(match: Match) -> Instruction | None:
     values, inits = root.fold_inputs, root.fold_inits
     if any(values[0].array.dims[dim] != 1 for dim in reduced_dims(root)):
         return None
-    region = root.attributes["to_apply"]
+    region = root.to_apply
     shapes = parts_of(root.shape)
     if count == 1 and named_combiner(region) == "add" and _is_float_zero(inits[0]):
         return match.refuse(f"{values[0].name} may hold -0, which a sum from 0 makes 0")
@@ -158,8 +158,8 @@ def _reduce_once(match: Match) -> Instruction | None:
     outer, inner = match.root, match.inner
     if not (is_plain(outer) and is_plain(inner)) or len(inner.users) != 1:
         return None
-    opcode = named_combiner(outer.attributes["to_apply"])
-    if not opcode or opcode != named_combiner(inner.attributes["to_apply"]):
+    opcode = named_combiner(outer.to_apply)
+    if not opcode or opcode != named_combiner(inner.to_apply):
         return None
     reduced = reduced_dims(inner)
     # 0 + x is x but for the sign of a zero, which a sum from +0 loses anyway.
@@ -187,7 +187,7 @@ def in_any_order(match: Match) -> bool:
     Sums of floats are defined in any order, and an executor takes the one that suits the shape: those
     need ``fast_math``.  Other folds have one order, or none that matters.
     """
-    opcode = named_combiner(match.root.attributes["to_apply"])
+    opcode = named_combiner(match.root.to_apply)
     if opcode != "add" or match.fast_math or is_exact(opcode, match.array):
         return True
     match.refuse("an executor may add floats of another shape in another order")
@@ -202,7 +202,7 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
     """
     root, wide = match.root, match.inner
     given, mapped = reduced_dims(root), wide.attributes.get("dimensions", ())
-    if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
+    if not is_plain(root) or named_combiner(root.to_apply) != "add":
         return None
     if any(dim in given for dim in mapped) or not wide.array.elements:
         return None
@@ -233,7 +233,7 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
 def _of_widening(match: Match) -> Instruction | None:
     """The order of numbers is the same in a type that holds all of them."""
     root, source = match.root, match.A.array.dtype
-    opcode = named_combiner(root.attributes["to_apply"])
+    opcode = named_combiner(root.to_apply)
     if not is_plain(root) or opcode not in EXTREMA:
         return None
     target = root.array.dtype

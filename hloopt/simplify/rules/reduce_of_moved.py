@@ -25,11 +25,11 @@ _MOST_PIECES = 4
 
 def _of_transpose(match: Match) -> Instruction | None:
     """Fold the transposed array's source; what is left of the transpose comes after."""
-    root, order = match.root, match.inner.attributes["dimensions"]
+    root, order = match.root, match.inner.dimensions
     if not is_plain(root):
         return None
     reduced = tuple(order[dim] for dim in reduced_dims(root))
-    opcode = named_combiner(root.attributes["to_apply"])
+    opcode = named_combiner(root.to_apply)
     in_order = list(reduced) == sorted(reduced)
     if not (in_order or match.fast_math or is_exact(opcode, root.array)):
         return match.refuse(f"elements would be folded in another order, dimensions {reduced}")
@@ -91,7 +91,7 @@ def _of_reshape(match: Match) -> Instruction | None:
 def _of_concatenate_across(match: Match) -> Instruction | None:
     """Each result folds elements of one piece alone."""
     root, joined = match.root, match.inner
-    (along,) = joined.attributes["dimensions"]
+    (along,) = joined.dimensions
     given = reduced_dims(root)
     if not is_plain(root) or along in given or len(joined.users) != 1:
         return None
@@ -111,8 +111,8 @@ def _of_concatenate_across(match: Match) -> Instruction | None:
 
 def _of_concatenate_along(match: Match) -> Instruction | None:
     root, joined = match.root, match.inner
-    (along,) = joined.attributes["dimensions"]
-    opcode = named_combiner(root.attributes["to_apply"])
+    (along,) = joined.dimensions
+    opcode = named_combiner(root.to_apply)
     if not is_plain(root) or not opcode or along not in reduced_dims(root):
         return None
     if len(joined.users) != 1 or len(joined.operands) > _MOST_PIECES:
@@ -133,7 +133,7 @@ def _of_concatenate_along(match: Match) -> Instruction | None:
 def _of_broadcast(match: Match) -> Instruction | None:
     """Where equal elements count once, or none is folded: what is left to fold is what was broadcast."""
     root, wide = match.root, match.inner
-    opcode = named_combiner(root.attributes["to_apply"])
+    opcode = named_combiner(root.to_apply)
     given, mapped = reduced_dims(root), wide.attributes.get("dimensions", ())
     if not is_plain(root) or not wide.array.elements or len(mapped) == wide.array.rank:
         return None

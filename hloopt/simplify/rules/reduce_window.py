@@ -44,7 +44,7 @@ def _single_positions(match: Match) -> Instruction | None:
     window = root.window.dims
     if any(replace(dim, stride=1) != WindowDim(1) for dim in window):
         return None
-    region = root.attributes["to_apply"]
+    region = root.to_apply
     if not is_liftable(region, (*inits, *values)):
         return None
     shapes = parts_of(root.shape)
@@ -80,7 +80,7 @@ def _whole_dimensions(match: Match) -> Instruction | None:
         whole.append(dim)
     if not whole:
         return None
-    opcode, kind = named_combiner(root.attributes["to_apply"]), source.dtype.kind
+    opcode, kind = named_combiner(root.to_apply), source.dtype.kind
     if opcode == "add" and kind in (FLOAT, COMPLEX) and not match.fast_math:
         return match.refuse("an executor may add the floats of a reduce in another order")
     kept = tuple(size for dim, size in enumerate(source.dims) if dim not in whole)
@@ -90,7 +90,7 @@ def _whole_dimensions(match: Match) -> Instruction | None:
         match.INIT,
         shape=resized(root.array, kept),
         dimensions=tuple(whole),
-        to_apply=root.attributes["to_apply"],
+        to_apply=root.to_apply,
     )
     return match.result("reshape", inner)
 
@@ -102,7 +102,7 @@ def _of_pad(match: Match) -> Instruction | None:
     same = match.B is match.INIT or (literal is not None and literal == splat_literal(match.B))
     if not is_plain(root) or not same:
         return None
-    opcode = named_combiner(root.attributes["to_apply"])
+    opcode = named_combiner(root.to_apply)
     value = scalar_value(match.INIT)
     kind = root.array.dtype.kind
     # A float sum that starts at +0 stays what it is when the same +0 is added, whatever else is.
@@ -128,7 +128,7 @@ def _one_element_each(match: Match) -> Instruction | None:
         meets = size == 1 and (out - 1) * entry.stride <= entry.pad_low < entry.size
         if not meets or entry.window_dilation != 1:
             return None
-    region = root.attributes["to_apply"]
+    region = root.to_apply
     if not is_liftable(region, (match.INIT, match.A)):
         return None
     start = match.INIT
@@ -144,7 +144,7 @@ def _one_element_each(match: Match) -> Instruction | None:
 def _running_sum_of_splat(match: Match) -> Instruction | None:
     """c, 2 c, 3 c ...: in double precision the sums are exact, and so is the product's one rounding."""
     root, value = match.root, scalar_value(match.A)
-    if not is_plain(root) or value is None or named_combiner(root.attributes["to_apply"]) != "add":
+    if not is_plain(root) or value is None or named_combiner(root.to_apply) != "add":
         return None
     start, shape = scalar_value(match.INIT), root.array
     moving = [dim for dim, entry in enumerate(root.window.dims) if entry != WindowDim(1)]

@@ -66,7 +66,7 @@ def _reshape_of_iota(match: Match) -> Instruction | None:
     if 0 in inner.array.dims:
         return None
     kept = unmodified_dimensions(inner.array.dims, match.array.dims)
-    dim = inner.attributes["iota_dimension"]
+    dim = inner.iota_dimension
     return match.result("iota", iota_dimension=kept[dim]) if dim in kept else None
 
 

@@ -92,7 +92,7 @@ def _of_concatenate(match: Match) -> Instruction | None:
 def _of_iota(match: Match) -> Instruction | None:
     """The last number less the iota; where the iota runs along another dimension, itself."""
     iota = match.I
-    dimension = iota.attributes["iota_dimension"]
+    dimension = iota.iota_dimension
     if dimension not in dimensions(match.root):
         return iota
     if not iota.array.dtype.is_integer:

@@ -37,7 +37,7 @@ def _inverts(match: Match) -> bool:
     if compare.opcode != "compare" or not is_used_here(compare) or not _same_dims(match):
         return False
     kind = compare.operands[0].array.dtype
-    if compare.attributes["direction"] in ("EQ", "NE") or kind.is_integer or kind.is_pred:
+    if compare.direction in ("EQ", "NE") or kind.is_integer or kind.is_pred:
         return True
     return not any(match.range_of(operand).nan for operand in compare.operands)
 
@@ -76,7 +76,7 @@ def _are_one_and_zero(match: Match, on_true: int) -> bool:
 
 def _of_equals(match: Match) -> Instruction | None:
     """``select(A == B, A, B)``: what is equal may still be zeros of two signs."""
-    direction = match.inner.attributes["direction"]
+    direction = match.inner.direction
     if direction not in ("EQ", "NE") or not _elementwise_choice(match):
         return None
     if match.A.array.dtype.kind not in (*INTEGER, PRED) and (
@@ -104,7 +104,7 @@ def _elementwise_choice(match: Match) -> bool:
 
 def _as_extremum(match: Match) -> Instruction | None:
     """``select(A > B, A, B)``: the larger, unless a NaN or zeros of two signs take part."""
-    direction = match.inner.attributes["direction"]
+    direction = match.inner.direction
     if direction in ("EQ", "NE") or not _elementwise_choice(match):
         return None
     a, b = match.range_of(match.A), match.range_of(match.B)

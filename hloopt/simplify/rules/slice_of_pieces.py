@@ -164,7 +164,7 @@ def _slice_before_pad(match: Match) -> Instruction | None:
 def _slice_of_iota(match: Match) -> Instruction | None:
     """The iota from its first number on, in the steps of the slice."""
     iota = match.inner
-    dimension = iota.attributes["iota_dimension"]
+    dimension = iota.iota_dimension
     wanted, dtype = ranges(match.root)[dimension], iota.array.dtype
     first, step = wanted.start, wanted.stride if wanted.size > 1 else 1
     if not wanted.size or (first, step) == (0, 1):
@@ -199,7 +199,7 @@ def _slice_of_update(match: Match) -> Instruction | None:
 def _slice_of_prefixes(match: Match) -> Instruction | None:
     """The last of running reductions is the reduction of everything."""
     scan, root = match.F, match.root
-    rank, opcode = root.array.rank, named_combiner(scan.attributes["to_apply"])
+    rank, opcode = root.array.rank, named_combiner(scan.to_apply)
     if len(scan.operands) != 2 or not (match.fast_math or is_exact(opcode, root.array)):
         return None
     window = scan.window.dims
@@ -219,7 +219,7 @@ def _slice_of_prefixes(match: Match) -> Instruction | None:
         scan.operands[1],
         shape=resized(root.array, dims),
         dimensions=(along,),
-        to_apply=scan.attributes["to_apply"],
+        to_apply=scan.to_apply,
     )
     return match.result("reshape", total)
 

@@ -10,7 +10,7 @@ __all__ = ["RULES"]
 
 def _sorts_nothing(match: Match) -> Instruction | None:
     root = match.root
-    (dimension,) = root.attributes["dimensions"]
+    (dimension,) = root.dimensions
     if root.operands[0].array.dims[dimension] > 1:
         return None
     return match.results(root.operands)
@@ -19,7 +19,7 @@ def _sorts_nothing(match: Match) -> Instruction | None:
 def _sorts_equal(match: Match) -> Instruction | None:
     """Along a dimension in which every operand repeats itself there is one order."""
     root = match.root
-    (dimension,) = root.attributes["dimensions"]
+    (dimension,) = root.dimensions
     for operand in root.operands:
         repeats = operand.opcode == "broadcast" and dimension not in operand.attributes.get(
             "dimensions", ()
@@ -31,9 +31,9 @@ def _sorts_equal(match: Match) -> Instruction | None:
 
 def _sorts_repeated(match: Match) -> Instruction | None:
     """Along the sorted dimension all elements are one."""
-    (dimension,) = match.root.attributes["dimensions"]
+    (dimension,) = match.root.dimensions
     operand = match.inner
-    return None if dimension in operand.attributes["dimensions"] else operand
+    return None if dimension in operand.dimensions else operand
 
 
 RULES = (

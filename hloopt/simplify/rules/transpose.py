@@ -54,7 +54,7 @@ def _transpose_before_broadcast(match: Match) -> Instruction | None:
 
 
 def _transpose_of_iota(match: Match) -> Instruction:
-    dimension = match.inner.attributes["iota_dimension"]
+    dimension = match.inner.iota_dimension
     return match.result("iota", iota_dimension=dimensions(match.root).index(dimension))
 
 

@@ -62,7 +62,7 @@ def _differences(match: Match) -> bool:
 def _negated_sum(match: Match) -> Instruction | None:
     """Sums round alike on both sides of zero; one that starts at 0.0 is never -0.0, nor is 0.0 - x."""
     root = match.root
-    combiner = root.attributes["to_apply"]
+    combiner = root.to_apply
     total = combiner.root
     if total.opcode != "add" or set(total.operands) != set(combiner.parameters):
         return None
