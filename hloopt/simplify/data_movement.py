@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from hloopt.analysis.reshapes import factors
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.rewrite import Match, op, own_attributes, same_layout, var
@@ -22,7 +23,6 @@ __all__ = [
     "dimensions",
     "dimensions_besides_ones",
     "in_order",
-    "inverse",
     "is_scalar",
     "keeps_places",
     "lies_alike",
@@ -99,29 +99,14 @@ def common_factors(before: Dims, after: Dims) -> list[tuple[Dims, Dims]]:
     """The smallest groups of neighbouring dimensions that a reshape makes out of each other.
 
     Each pair is the numbers of dimensions before and of those after with the same product; all groups
-    together are all dimensions of more than one element, in order.  A dimension of one element goes with
-    its left neighbour, or with the first.  No dimension may be 0.
+    together are all dimensions, in order.  A dimension of one element goes with its left neighbour, or with
+    the first.  No dimension may be 0.
     """
-    groups: list[tuple[Dims, Dims]] = []
-    i = j = 0
-    while i < len(before) or j < len(after):
-        first, second = i, j
-        left = right = 1
-        while i < len(before) and left == 1:
-            left, i = left * before[i], i + 1
-        while j < len(after) and right == 1:
-            right, j = right * after[j], j + 1
-        while left != right:
-            if left < right:
-                left, i = left * before[i], i + 1
-            else:
-                right, j = right * after[j], j + 1
-        while i < len(before) and before[i] == 1:
-            i += 1
-        while j < len(after) and after[j] == 1:
-            j += 1
-        groups.append((tuple(range(first, i)), tuple(range(second, j))))
-    return groups
+    starts = [(0, 0), *((left[0], right[0]) for left, right in factors(before, after)[1:])]
+    ends = [*starts[1:], (len(before), len(after))]
+    bounds = zip(starts, ends, strict=True)
+    groups = [(tuple(range(i, k)), tuple(range(j, m))) for (i, j), (k, m) in bounds]
+    return groups if before or after else []
 
 
 def unmodified_dimensions(before: Dims, after: Dims) -> dict[int, int]:
@@ -198,11 +183,6 @@ def in_order(dims: Dims) -> bool:
 def keeps_places(moved: Instruction) -> bool:
     """Whether a transpose or broadcast leaves each dimension where it is, and adds none."""
     return dimensions(moved) == tuple(range(moved.array.rank))
-
-
-def inverse(permutation: Dims) -> Dims:
-    """The permutation that undoes one; of other dimensions the places in the order of their numbers."""
-    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
 def matched_dims(before: Dims, after: Dims) -> dict[int, int]:

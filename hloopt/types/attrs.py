@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -463,6 +463,10 @@ class GatherDims(_IndexedDims):
             attributes["slice_sizes"],
         )
 
+    def attributes(self) -> dict[str, Any]:
+        """The attributes that say this; no batching dimensions where there are none."""
+        return _attributes_of(self)
+
     @property
     def index_map(self) -> tuple[int, ...]:
         """The operand's dimension that each element of an index vector is for."""
@@ -516,6 +520,10 @@ class ScatterDims(_IndexedDims):
             attributes["index_vector_dim"],
         )
 
+    def attributes(self) -> dict[str, Any]:
+        """The attributes that say this; no batching dimensions where there are none."""
+        return _attributes_of(self)
+
     @property
     def index_map(self) -> tuple[int, ...]:
         """The operand's dimension that each element of an index vector is for."""
@@ -543,6 +551,11 @@ class ScatterDims(_IndexedDims):
         """The size of a window in each dimension of an operand of ``rank``; 1 in those it has not."""
         windows = self.windows(rank)
         return tuple(updates[windows[dim]] if dim in windows else 1 for dim in range(rank))
+
+
+def _attributes_of(dims: GatherDims | ScatterDims) -> dict[str, Any]:
+    said = {field.name: getattr(dims, field.name) for field in fields(dims)}
+    return {name: value for name, value in said.items() if value or "batching" not in name}
 
 
 def _listed(numbers: Iterable[int]) -> str:

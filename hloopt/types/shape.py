@@ -28,6 +28,7 @@ __all__ = [
     "compatible",
     "descending",
     "elements_of",
+    "inverse_permutation",
     "leaves",
     "parts_of",
     "without_layout",
@@ -246,6 +247,11 @@ Shape: TypeAlias = ArrayShape | TupleShape | BufferShape
 def descending(rank: int) -> Layout:
     """Row-major layout, XLA's default."""
     return Layout(tuple(range(rank - 1, -1, -1)))
+
+
+def inverse_permutation(permutation: Sequence[int]) -> Dims:
+    """The permutation that undoes one; of other dimensions the places in the order of their numbers."""
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
 def array(element: DType | str, dims: tuple[int, ...] = ()) -> ArrayShape:

@@ -24,7 +24,7 @@ from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
-from hloopt.types import Array, ScatterDims
+from hloopt.types import Array, ScatterDims, inverse_permutation
 
 __all__ = ["EMITTERS"]
 
@@ -254,7 +254,7 @@ def _many(plan: _Scatter, region: _Region, count: int) -> Function:
     """Updates of places in order."""
     order = [*plan.picked, *plan.whole]
     straight = order == sorted(order)
-    back = sorted(range(len(order)), key=order.__getitem__)
+    back = inverse_permutation(order)
     block = plan.block
     axes = plan.axes
     turned = list(axes) != sorted(axes)

@@ -18,7 +18,7 @@ from hloopt.rewrite.dimension_numbers import (
 )
 from hloopt.rewrite.site import Site, is_replaceable
 from hloopt.rewrite.source_lines import merge_lines
-from hloopt.types import Dims, DotDims, free_dims
+from hloopt.types import Dims, DotDims, free_dims, inverse_permutation
 
 __all__ = ["TransposeFolding"]
 
@@ -148,7 +148,7 @@ def _fold_behind(transpose: Instruction, log: PassLog) -> bool:
         log.miss("transpose(convolution) => convolution", transpose, "the convolution is marked")
         return False
     order = transpose.dimensions
-    back = tuple(sorted(range(len(order)), key=order.__getitem__))
+    back = inverse_permutation(order)
     log.hit("transpose(convolution) => convolution", transpose)
     site = Site(transpose)
     labels = moved_labels(conv_dims(convolution), "output", back)

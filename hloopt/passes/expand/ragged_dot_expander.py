@@ -10,7 +10,7 @@ from hloopt.ir import Instruction
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite.regions import combiner_computation
-from hloopt.types import ArrayShape, DotDims, Window, WindowDim, array, dtype
+from hloopt.types import ArrayShape, DotDims, Window, WindowDim, array, dtype, inverse_permutation
 
 __all__ = ["RaggedDotExpander"]
 
@@ -184,5 +184,5 @@ def _running_sum(values: Term) -> Term:
 
 def _spread(mask: Term, target: ArrayShape, where: Sequence[int]) -> Term:
     """A mask whose dimensions are those of the target named, in any order, at all of its elements."""
-    order = sorted(range(len(where)), key=where.__getitem__)
+    order = inverse_permutation(where)
     return mask.transpose(*order).broadcast(target, *(where[dim] for dim in order))

@@ -14,7 +14,7 @@ from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.windows import Affine, Starts, affine
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import Site, row_major, sites
-from hloopt.types import Array, ArrayShape, Dims, GatherDims, SliceRange
+from hloopt.types import Array, ArrayShape, Dims, GatherDims, SliceRange, inverse_permutation
 
 __all__ = ["GatherToSlice"]
 
@@ -269,7 +269,7 @@ def _regular(site: Site, gather: Instruction, dims: GatherDims, plan: _Plan) -> 
     shape = row_major(value.array, tuple(value.array.dims[k] for k in kept))
     value = site.reshape(value, shape)
     target = [place for place in places if place is not None]
-    order = tuple(sorted(range(len(target)), key=target.__getitem__))
+    order = inverse_permutation(target)
     value = site.transpose(value, order)
     target = sorted(target)
     dimensions = tuple(

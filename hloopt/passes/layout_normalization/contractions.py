@@ -6,6 +6,7 @@ from hloopt.ir import Instruction
 from hloopt.passes.layout_normalization.dimensions import (
     conv_labels,
     gather_order,
+    ranks,
     scatter_order,
 )
 from hloopt.passes.layout_normalization.rewriter import Order, Rewriter, positions
@@ -34,13 +35,12 @@ def reduce(rewriter: Rewriter, instruction: Instruction) -> None:
     order = rewriter.order(instruction.operands[0])
     reduced = instruction.dimensions
     kept = [dimension for dimension in order if dimension not in reduced]
-    number = {dimension: at for at, dimension in enumerate(sorted(kept))}
     arrays = (rewriter.operand(operand, order) for operand in instruction.fold_inputs)
     inits = (rewriter.operand(operand, ()) for operand in instruction.fold_inits)
     rewriter.update(
         instruction,
         (*arrays, *inits),
-        _each(instruction, tuple(number[dimension] for dimension in kept)),
+        _each(instruction, ranks(kept)),
         dimensions=tuple(sorted(positions(order, reduced))),
     )
 
@@ -68,12 +68,11 @@ def dot(rewriter: Rewriter, instruction: Instruction) -> None:
     declared = rewriter.own_order(instruction)
     count = len(dims.lhs_batch)
     batches = [dimension for dimension in declared if dimension < count]
-    free_left = _free(lhs, dims.lhs_batch + dims.lhs_contracting)
-    free_right = _free(rhs, dims.rhs_batch + dims.rhs_contracting)
+    left_places, right_places = dims.places(len(lhs), len(rhs))
     order = (
         *batches,
-        *(count + rank for rank in _ranks(free_left)),
-        *(count + len(free_left) + rank for rank in _ranks(free_right)),
+        *(left_places[dim] for dim in lhs if left_places.get(dim, -1) >= count),
+        *(right_places[dim] for dim in rhs if right_places.get(dim, -1) >= count),
     )
     attributes = {
         "lhs_batch_dims": positions(lhs, tuple(dims.lhs_batch[at] for at in batches)),
@@ -85,17 +84,8 @@ def dot(rewriter: Rewriter, instruction: Instruction) -> None:
         instruction,
         (rewriter.operand(left, lhs), rewriter.operand(right, rhs)),
         order,
-        **{name: value for name, value in attributes.items() if name in instruction.attributes},
+        **attributes,
     )
-
-
-def _free(order: Order, bound: tuple[int, ...]) -> list[int]:
-    return [dimension for dimension in order if dimension not in bound]
-
-
-def _ranks(dimensions: list[int]) -> list[int]:
-    number = {dimension: at for at, dimension in enumerate(sorted(dimensions))}
-    return [number[dimension] for dimension in dimensions]
 
 
 def convolution(rewriter: Rewriter, instruction: Instruction) -> None:
@@ -119,33 +109,30 @@ def gather(rewriter: Rewriter, instruction: Instruction) -> None:
     if instruction.attributes.get("indices_are_sorted"):
         index_order = tuple(range(len(index_order)))
     declared = rewriter.own_order(instruction)
-    dims = GatherDims.of(instruction.attributes)
-    attributes, result = gather_order(dims, order, index_order, declared)
+    given = GatherDims.of(instruction.attributes)
+    dims, result = gather_order(given, order, index_order, declared)
     rewriter.update(
         instruction,
         (rewriter.operand(source, order), rewriter.operand(indices, index_order)),
         result,
-        **{name: value for name, value in attributes.items() if name in instruction.attributes},
+        **dims.attributes(),
     )
 
 
 def scatter(rewriter: Rewriter, instruction: Instruction) -> None:
     """The indices stay in their logical order: it is the order in which updates are applied."""
-    count = (len(instruction.operands) - 1) // 2
     order = rewriter.order(instruction.operands[0])
-    indices = instruction.operands[count]
-    dims = ScatterDims.of(instruction.attributes)
-    updates = instruction.operands[count + 1 :]
-    attributes, turned = scatter_order(dims, order, rewriter.order(updates[0]))
-    plain = tuple(range(indices.array.rank))
+    indices, updates = instruction.scatter_indices, instruction.scatter_updates
+    given = ScatterDims.of(instruction.attributes)
+    dims, turned = scatter_order(given, order, rewriter.order(updates[0]))
     operands = (
-        *(rewriter.operand(operand, order) for operand in instruction.operands[:count]),
-        rewriter.operand(indices, plain),
+        *(rewriter.operand(operand, order) for operand in instruction.fold_inputs),
+        rewriter.operand(indices, tuple(range(indices.array.rank))),
         *(rewriter.operand(update, turned) for update in updates),
     )
     rewriter.update(
         instruction,
         operands,
         _each(instruction, order),
-        **{name: value for name, value in attributes.items() if name in instruction.attributes},
+        **dims.attributes(),
     )

@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import prod
 
 from hloopt.analysis.reshapes import factors
 from hloopt.passes.layout_normalization.rewriter import Order, positions
-from hloopt.types import ConvDims, Dims, GatherDims, ScatterDims
+from hloopt.rewrite.dimension_numbers import moved_labels
+from hloopt.types import ConvDims, Dims, GatherDims, ScatterDims, inverse_permutation
 
-__all__ = ["conv_labels", "gather_order", "regrouped", "scatter_order"]
+__all__ = ["conv_labels", "gather_order", "ranks", "regrouped", "scatter_order"]
 
 
 def conv_labels(labels: ConvDims, lhs: Order, rhs: Order, result: Order) -> ConvDims:
     """The labels of a convolution of arrays in these orders."""
-    moved = replace(
-        labels,
-        input_batch=lhs.index(labels.input_batch),
-        input_feature=lhs.index(labels.input_feature),
-        input_spatial=positions(lhs, labels.input_spatial),
-        kernel_input_feature=rhs.index(labels.kernel_input_feature),
-        kernel_output_feature=rhs.index(labels.kernel_output_feature),
-        kernel_spatial=positions(rhs, labels.kernel_spatial),
-        output_batch=result.index(labels.output_batch),
-        output_feature=result.index(labels.output_feature),
-        output_spatial=positions(result, labels.output_spatial),
-    )
-    text = "{}_{}->{}".format(
-        _labels("bf", moved.input_batch, moved.input_feature, moved.input_spatial),
-        _labels(
-            "io", moved.kernel_input_feature, moved.kernel_output_feature, moved.kernel_spatial
-        ),
-        _labels("bf", moved.output_batch, moved.output_feature, moved.output_spatial),
-    )
-    return replace(moved, text=text)
-
-
-def _labels(letters: str, first: int, second: int, spatial: Dims) -> str:
-    places = {first: letters[0], second: letters[1]}
-    places.update({dimension: str(axis) for axis, dimension in enumerate(spatial)})
-    return "".join(places[dimension] for dimension in range(len(places)))
+    for side, order in (("input", lhs), ("kernel", rhs), ("output", result)):
+        labels = moved_labels(labels, side, inverse_permutation(order))
+    return labels
 
 
 def gather_order(
     dims: GatherDims, order: Order, indices: Order, declared: Order
-) -> tuple[dict[str, object], Order]:
-    """The attributes of a gather of operands in these orders, and the order of its result.
+) -> tuple[GatherDims, Order]:
+    """The dimensions of a gather of operands in these orders, and the order of its result.
 
     Batch and offset dimensions alternate as they do in the result's layout; each kind comes in the order
     in which its operand has it.
@@ -59,16 +36,16 @@ def gather_order(
         positions(order, dims.operand_batching_dims),
         positions(indices, dims.start_indices_batching_dims),
     )
-    attributes: dict[str, object] = {
-        "offset_dims": tuple(at for at, window in enumerate(pattern) if window),
-        "collapsed_slice_dims": tuple(sorted(positions(order, dims.collapsed_slice_dims))),
-        "start_index_map": positions(order, dims.start_index_map),
-        "operand_batching_dims": left,
-        "start_indices_batching_dims": right,
-        "index_vector_dim": _vector_dim(dims.index_vector_dim, indices),
-        "slice_sizes": tuple(dims.slice_sizes[dimension] for dimension in order),
-    }
-    return attributes, result
+    turned = GatherDims(
+        tuple(at for at, window in enumerate(pattern) if window),
+        tuple(sorted(positions(order, dims.collapsed_slice_dims))),
+        positions(order, dims.start_index_map),
+        left,
+        right,
+        _vector_dim(dims.index_vector_dim, indices),
+        tuple(dims.slice_sizes[dimension] for dimension in order),
+    )
+    return turned, result
 
 
 def _paired(lefts: Dims, rights: Dims) -> tuple[Dims, Dims]:
@@ -77,10 +54,8 @@ def _paired(lefts: Dims, rights: Dims) -> tuple[Dims, Dims]:
     return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
-def scatter_order(
-    dims: ScatterDims, order: Order, updates: Order
-) -> tuple[dict[str, object], Order]:
-    """The attributes of a scatter into operands in this order, and the order its updates need.
+def scatter_order(dims: ScatterDims, order: Order, updates: Order) -> tuple[ScatterDims, Order]:
+    """The dimensions of a scatter into operands in this order, and the order its updates need.
 
     The indices are descending; scatter and window dimensions alternate as they do in ``updates``.
     """
@@ -92,14 +67,21 @@ def scatter_order(
     left, right = _paired(
         positions(order, dims.input_batching_dims), dims.scatter_indices_batching_dims
     )
-    attributes: dict[str, object] = {
-        "update_window_dims": tuple(at for at, window in enumerate(pattern) if window),
-        "inserted_window_dims": tuple(sorted(positions(order, dims.inserted_window_dims))),
-        "scatter_dims_to_operand_dims": positions(order, dims.scatter_dims_to_operand_dims),
-        "input_batching_dims": left,
-        "scatter_indices_batching_dims": right,
-    }
-    return attributes, turned
+    changed = ScatterDims(
+        tuple(at for at, window in enumerate(pattern) if window),
+        tuple(sorted(positions(order, dims.inserted_window_dims))),
+        positions(order, dims.scatter_dims_to_operand_dims),
+        left,
+        right,
+        dims.index_vector_dim,
+    )
+    return changed, turned
+
+
+def ranks(dimensions: Sequence[int]) -> Dims:
+    """The place of each of some dimensions among them in ascending order."""
+    number = {dimension: at for at, dimension in enumerate(sorted(dimensions))}
+    return tuple(number[dimension] for dimension in dimensions)
 
 
 def _woven(
@@ -112,12 +94,10 @@ def _woven(
 ) -> Order:
     """Window dimensions in the operand's order and batch dimensions in that of the indices."""
     kept = [dimension for dimension in order if dimension not in dropped]
-    numbers = {dimension: at for at, dimension in enumerate(sorted(kept))}
-    of_window = iter([windows[numbers[dimension]] for dimension in kept])
+    of_window = iter([windows[rank] for rank in ranks(kept)])
     batches = [dimension for dimension in range(len(pattern)) if dimension not in windows]
     axes = [dimension for dimension in indices if dimension != vector]
-    ranks = {dimension: at for at, dimension in enumerate(sorted(axes))}
-    of_batch = iter([batches[ranks[dimension]] for dimension in axes])
+    of_batch = iter([batches[rank] for rank in ranks(axes)])
     return tuple(next(of_window) if window else next(of_batch) for window in pattern)
 
 

@@ -165,10 +165,8 @@ def _concatenate(rewriter: Rewriter, instruction: Instruction) -> None:
 
 
 def _dynamic_slice(rewriter: Rewriter, instruction: Instruction) -> None:
-    sizes, order = (
-        instruction.attributes["dynamic_slice_sizes"],
-        rewriter.order(instruction.operands[0]),
-    )
+    sizes = instruction.attributes["dynamic_slice_sizes"]
+    order = rewriter.order(instruction.operands[0])
     _at_places(rewriter, instruction, 1, dynamic_slice_sizes=tuple(sizes[one] for one in order))
 
 

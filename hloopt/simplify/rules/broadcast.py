@@ -10,13 +10,12 @@ from hloopt.simplify.data_movement import (
     adds_only_ones,
     dimensions,
     in_order,
-    inverse,
     is_scalar,
     keeps_places,
     unmodified_dimensions,
 )
 from hloopt.simplify.predicates import resized
-from hloopt.types import ArrayShape, Dims
+from hloopt.types import ArrayShape, Dims, inverse_permutation
 
 __all__ = ["RULES", "SINKING"]
 
@@ -45,7 +44,7 @@ def _broadcast_is_transpose(match: Match) -> Instruction | None:
     dims = dimensions(match.root)
     if len(dims) != match.array.rank or in_order(dims):
         return None
-    return match.result("transpose", match.A, dimensions=inverse(dims))
+    return match.result("transpose", match.A, dimensions=inverse_permutation(dims))
 
 
 def _broadcast_of_reshape(match: Match) -> Instruction | None:
@@ -59,7 +58,7 @@ def _broadcast_of_reshape(match: Match) -> Instruction | None:
 
 def _broadcast_of_transpose(match: Match) -> Instruction | None:
     permutation, dims = dimensions(match.inner), dimensions(match.root)
-    order = tuple(dims[d] for d in inverse(permutation))
+    order = tuple(dims[d] for d in inverse_permutation(permutation))
     return _broadcast(match, match.A, order) if in_order(order) else None
 
 

@@ -8,10 +8,10 @@ from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, var, variables
 from hloopt.rewrite.dimension_numbers import dot_attributes
 from hloopt.rewrite.regions import named_combiner
-from hloopt.simplify.data_movement import in_order, inverse
+from hloopt.simplify.data_movement import in_order
 from hloopt.simplify.predicates import exact_or_fast, exact_or_real, resized, scalar_value
 from hloopt.simplify.rules.reduce import fold, is_plain, reduced_dims
-from hloopt.types import Dims, DotDims, SliceRange
+from hloopt.types import Dims, DotDims, SliceRange, inverse_permutation
 
 __all__ = ["RULES"]
 
@@ -137,7 +137,7 @@ def _spread(match: Match, operand: Instruction, places: dict[int, int]) -> Instr
     narrow = resized(shape, tuple(shape.dims[dim] for dim in kept))
     if len(kept) < shape.rank:
         value = match.make("reshape", operand, shape=narrow)
-    order = inverse(tuple(places[dim] for dim in kept))
+    order = inverse_permutation(tuple(places[dim] for dim in kept))
     if not in_order(order):
         turned = resized(shape, tuple(narrow.dims[axis] for axis in order))
         value = match.make("transpose", value, shape=turned, dimensions=order)

@@ -8,7 +8,6 @@ from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     concatenated,
     dimensions,
-    inverse,
     matched_dims,
     moved,
     only_ones_differ,
@@ -25,7 +24,7 @@ from hloopt.simplify.rules.start_indices import (
     number,
     starts_of,
 )
-from hloopt.types import Dims, DotDims, SliceRange, array
+from hloopt.types import Dims, DotDims, SliceRange, array, inverse_permutation
 
 __all__ = ["RULES"]
 
@@ -81,7 +80,9 @@ def _of_broadcast(match: Match) -> Instruction:
 
 def _of_transpose(match: Match) -> Instruction:
     permutation = dimensions(match.inner)
-    return match.result("transpose", _picked(match, inverse(permutation)), dimensions=permutation)
+    return match.result(
+        "transpose", _picked(match, inverse_permutation(permutation)), dimensions=permutation
+    )
 
 
 def _of_reshape(match: Match) -> Instruction | None:

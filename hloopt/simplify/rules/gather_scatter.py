@@ -22,22 +22,12 @@ def _gather_attributes(root: Instruction, dims: GatherDims) -> dict[str, Any]:
 
     What was promised of the order of whole index vectors is not promised of parts of them.
     """
-    lists = {
-        "offset_dims": dims.offset_dims,
-        "collapsed_slice_dims": dims.collapsed_slice_dims,
-        "start_index_map": dims.start_index_map,
-        "operand_batching_dims": dims.operand_batching_dims,
-        "start_indices_batching_dims": dims.start_indices_batching_dims,
+    kept = {
+        name: value
+        for name, value in root.attributes.items()
+        if name != "indices_are_sorted" and "batching" not in name
     }
-    attributes = {
-        name: value for name, value in root.attributes.items() if name != "indices_are_sorted"
-    }
-    for name in ("operand_batching_dims", "start_indices_batching_dims"):
-        attributes.pop(name, None)
-        if not lists[name]:
-            del lists[name]
-    more = {"index_vector_dim": dims.index_vector_dim, "slice_sizes": dims.slice_sizes}
-    return {**attributes, **lists, **more}
+    return {**kept, **dims.attributes()}
 
 
 def pieces(indices: Instruction, vector_dim: int) -> list[Instruction] | None:

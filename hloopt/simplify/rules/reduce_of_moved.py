@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloopt.analysis.reshapes import factors
 from hloopt.ir import Instruction
 from hloopt.ops.traits import IDEMPOTENT
 from hloopt.rewrite import Match, Rule, op, variables
@@ -15,7 +16,6 @@ from hloopt.simplify.rules.reduce import (
     kept_dims,
     reduced_dims,
 )
-from hloopt.types import Dims
 
 __all__ = ["RULES"]
 
@@ -45,27 +45,6 @@ def _of_transpose(match: Match) -> Instruction | None:
     return match.result("transpose", inner, dimensions=back)
 
 
-def _factors(before: Dims, after: Dims) -> list[tuple[list[int], list[int]]]:
-    """Dimensions other than ones, cut where the running products of both sides agree."""
-    left = [dim for dim, size in enumerate(before) if size != 1]
-    right = [dim for dim, size in enumerate(after) if size != 1]
-    pieces: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(left):
-        piece: tuple[list[int], list[int]] = ([left[i]], [right[j]])
-        x, y = before[left[i]], after[right[j]]
-        i, j = i + 1, j + 1
-        while x != y:
-            if x < y:
-                piece[0].append(left[i])
-                x, i = x * before[left[i]], i + 1
-            else:
-                piece[1].append(right[j])
-                y, j = y * after[right[j]], j + 1
-        pieces.append(piece)
-    return pieces
-
-
 def _of_reshape(match: Match) -> Instruction | None:
     """Where each piece of the reshape is folded whole or kept whole, row-major order stays as it is."""
     root, source = match.root, match.A.array
@@ -73,7 +52,7 @@ def _of_reshape(match: Match) -> Instruction | None:
         return None
     given = reduced_dims(root)
     reduced: list[int] = []
-    for before, after in _factors(source.dims, root.operands[0].array.dims):
+    for before, after in factors(source.dims, root.operands[0].array.dims):
         folded = [dim for dim in after if dim in given]
         if not folded:
             continue

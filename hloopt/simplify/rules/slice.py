@@ -11,7 +11,6 @@ from hloopt.simplify.data_movement import (
     all_users_are,
     common_factors,
     dimensions,
-    inverse,
     moved,
     ranges,
     used_once,
@@ -19,7 +18,7 @@ from hloopt.simplify.data_movement import (
     without_sparsity,
 )
 from hloopt.simplify.predicates import exact_or_fast, resized, same_dims
-from hloopt.types import DotDims, SliceRange
+from hloopt.types import DotDims, SliceRange, inverse_permutation
 
 __all__ = ["RULES", "is_only_sliced", "part", "sliced"]
 
@@ -128,7 +127,7 @@ def _slice_before_reverse(match: Match) -> Instruction | None:
 
 def _slice_before_transpose(match: Match) -> Instruction:
     permutation, taken = dimensions(match.F), ranges(match.root)
-    source = part(match, match.A, tuple(taken[d] for d in inverse(permutation)))
+    source = part(match, match.A, tuple(taken[d] for d in inverse_permutation(permutation)))
     return match.result("transpose", source, dimensions=permutation)
 
 

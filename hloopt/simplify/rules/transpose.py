@@ -9,14 +9,13 @@ from hloopt.simplify.data_movement import (
     REORDERED,
     dimensions,
     in_order,
-    inverse,
     keeps_places,
     lies_alike,
     moved,
     reshaped_before,
 )
 from hloopt.simplify.predicates import exact_or_fast, resized
-from hloopt.types import Dims, DotDims, record_of
+from hloopt.types import Dims, DotDims, inverse_permutation, record_of
 
 __all__ = ["RULES"]
 
@@ -47,7 +46,7 @@ def _transpose_before_broadcast(match: Match) -> Instruction | None:
     source, dims = match.A.array, _moved(match.inner, dimensions(match.root))
     if in_order(dims) or source.elements >= match.array.elements:
         return None
-    permutation = inverse(dims)
+    permutation = inverse_permutation(dims)
     sizes = tuple(source.dims[d] for d in permutation)
     small = match.make("transpose", match.A, shape=resized(source, sizes), dimensions=permutation)
     return match.result("broadcast", small, dimensions=tuple(sorted(dims)))
