@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 from unicodedata import combining, east_asian_width
 
-from hloopt.errors import SourceError
+from hloopt.errors import SourceError, UsageError
 
-__all__ = ["STDIN", "Source", "columns", "visible"]
+__all__ = ["STDIN", "Source", "columns", "read_source", "visible"]
 
 STDIN = "<stdin>"
 """What standard input is called in messages."""
@@ -45,6 +46,16 @@ def columns(text: str) -> int:
         return len(text)
     wide = sum(east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(combining(character) != 0 for character in text)
+
+
+def read_source(path: str | Path) -> Source:
+    """The text of a file.  Raises ``UsageError`` where it cannot be read, or is not UTF-8."""
+    try:
+        return Source(Path(path).read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
 
 
 class Source:

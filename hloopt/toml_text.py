@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any, Final
 
-from hloopt.errors import FileError, UsageError
-from hloopt.source import Source
+from hloopt.errors import FileError
+from hloopt.source import Source, read_source
 
 __all__ = ["parse_toml", "read_toml_file"]
 
@@ -42,13 +41,7 @@ def parse_toml(source: Source) -> dict[str, Any]:
 
 def read_toml_file(path: str) -> dict[str, Any]:
     """The content of a file.  Raises ``UsageError`` where it cannot be read, else as ``parse_toml`` does."""
-    try:
-        text = Path(path).read_bytes().decode()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
-    return parse_toml(Source(text, path))
+    return parse_toml(read_source(path))
 
 
 def _syntax(source: Source, message: str) -> FileError:

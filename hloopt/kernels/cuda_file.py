@@ -50,7 +50,7 @@ from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.standalone import body_module, plain
 from hloopt.kernels.user import of_object
 from hloopt.rewrite.spec import did_you_mean
-from hloopt.source import Source
+from hloopt.source import Source, read_source
 from hloopt.text.parser import parse_module
 from hloopt.toml_text import parse_toml
 from hloopt.types import ArrayShape, leaves
@@ -97,12 +97,7 @@ class _Pattern:
 
 def read_cuda_file(path: str) -> Kernel:
     """The kernel of a file.  Raises ``UsageError`` naming what is missing or makes no sense."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
+    text = read_source(path).text
     match = _HEADER.match(text)
     if match is None:
         raise UsageError(

@@ -22,13 +22,13 @@ An ablation is the whole pipeline, and a row ``NAME less STEP`` for each step th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from hloopt.errors import FileError, UsageError
+from hloopt.dataclass import dataclass
 from hloopt.fusion.lock_file import read_decisions
 from hloopt.fusion.strategies import has_strategy
 from hloopt.kernels.selection import KernelSelection
@@ -36,270 +36,207 @@ from hloopt.kernels.selection.selectors import find_selector
 from hloopt.pipelines import pipeline_of, read_pipeline
 from hloopt.rewrite import Pass, Pipeline
 from hloopt.rewrite.entries import select
-from hloopt.rewrite.spec import did_you_mean
 from hloopt.rewrite.toml_form import read_entry
 from hloopt.rewrite.toml_places import Path as At
-from hloopt.rewrite.toml_places import Places
 from hloopt.study.plan import Strategy
+from hloopt.study.tables import Table
 
-__all__ = ["StrategyReader"]
+__all__ = ["STRATEGY_KEYS", "StrategyReader"]
 
-_KEYS: Final = (
+STRATEGY_KEYS: Final = (
     "name", "passes", "pipeline", "base", "then", "ladder", "ablation", "modules", "kernels", "selector",
     "lock", "rules",
 )  # fmt: skip
+"""What the table of a strategy may have."""
+
 _SOURCES: Final = ("passes", "pipeline", "base")
 
-Found = TypeVar("Found")
 
-
+@dataclass(frozen=True)
 class StrategyReader:
-    """Reads the tables of one file.
+    """Reads the tables of one file; each method raises ``FileError`` at what makes no sense.
 
     folder  what names of files are relative to
     passes  those of ``--pass-file``
     rules   the texts of ``--fusion-rule``: a file may name one of them, it never brings code
     """
 
-    def __init__(
-        self,
-        places: Places,
-        folder: Path,
-        passes: Mapping[str, type[Pass]],
-        rules: Sequence[str],
-    ) -> None:
-        self.places = places
-        self.folder = folder
-        self.passes = passes
-        self.rules = rules
+    folder: Path
+    passes: Mapping[str, type[Pass]]
+    rules: Sequence[str]
 
-    def read(self, table: Any, at: At) -> list[Strategy]:
-        """The rows of one table.  Raises ``FileError`` at what makes no sense."""
-        if not isinstance(table, dict):
-            raise self.places.value_error(at, "a strategy is a table")
-        self.check_keys(table, at, _KEYS, "a strategy")
-        name = self.text(table, at, "name")
+    def read(self, table: Table) -> list[Strategy]:
+        """The rows of one table."""
+        name = table.text("name")
         if not name:
-            raise self.places.key_error(at, "a strategy needs a name")
+            raise table.key_error("a strategy needs a name")
         given = [key for key in _SOURCES if key in table]
         if len(given) != 1:
             told = f"{' and '.join(given)} each say" if given else "nothing says"
             message = f"{told} what '{name}' runs: give one of {', '.join(_SOURCES)}"
-            raise self.places.key_error((*at, given[-1]) if given else at, message)
-        made = self._built_up(table, at) if "base" in table else self._whole(table, at)
+            raise table.key_error(message, *given[-1:])
+        made = self._built_up(table) if "base" in table else self._whole(table)
+        advice = [key for key in ("lock", "rules") if table.get(key)]
         for one in made:
-            self._check_fuses(one, table, at)
+            if advice and not has_strategy(one.pipeline):
+                raise table.key_error(f"no pass of '{one.name}' fuses anything", advice[0])
         return made
 
-    def check_keys(self, table: Mapping[str, Any], at: At, keys: Sequence[str], what: str) -> None:
-        """Raise ``FileError`` at a key that means nothing."""
-        for key in table:
-            if key not in keys:
-                hint = did_you_mean(key, keys)
-                raise self.places.key_error((*at, key), f"{what} has no '{key}'{hint}")
-
-    def text(self, table: Mapping[str, Any], at: At, key: str) -> str:
-        """The text of a key, empty where there is none."""
-        value = table.get(key, "")
-        if not isinstance(value, str):
-            raise self.places.value_error((*at, key), f"'{key}' is a text")
-        return value
-
-    def texts(self, table: Mapping[str, Any], at: At, key: str) -> tuple[str, ...]:
-        """The texts of a key, whose value is one of them or a list."""
-        value = table.get(key, [])
-        found = [value] if isinstance(value, str) else value
-        if not isinstance(found, list):
-            raise self.places.value_error((*at, key), f"'{key}' is a text or a list of texts")
-        for number, one in enumerate(found):
-            if not isinstance(one, str):
-                raise self.places.value_error((*at, key, number), f"'{key}' holds texts")
-        return tuple(found)
-
-    def _common(self, table: Mapping[str, Any], at: At) -> Strategy:
+    def _common(self, table: Table) -> Strategy:
         """Name, modules, kernels and rules; no passes yet."""
-        kernels = self.texts(table, at, "kernels")
+        kernels = table.texts("kernels")
         for number, wish in enumerate(kernels):
-            self._placed((*at, "kernels", number), partial(KernelSelection, kernel=(wish,)))
-        selector = self.text(table, at, "selector") or KernelSelection.selector
-        self._placed((*at, "selector"), partial(find_selector, selector))
-        lock = self.text(table, at, "lock")
+            table.placed(partial(KernelSelection, kernel=(wish,)), "kernels", number)
+        selector = table.text("selector") or KernelSelection.selector
+        table.placed(partial(find_selector, selector), "selector")
+        lock, rules = table.text("lock"), table.texts("rules")
         path = str(self.folder / lock)
-        rules = self.texts(table, at, "rules")
         for number, rule in enumerate(rules):
             if rule not in self.rules:
                 said = (
                     f"a file never brings code: give --fusion-rule {rule} on the command line, too"
                 )
-                raise self.places.value_error((*at, "rules", number), said)
-        name = self.text(table, at, "name")
+                raise table.value_error(said, "rules", number)
+        name = table.text("name")
         return Strategy(
             name,
             name,
             Pipeline(()),
             "",
             family=name,
-            modules=self.texts(table, at, "modules"),
+            modules=table.texts("modules"),
             selection=KernelSelection(kernel=kernels, selector=selector),
-            lock=self._placed((*at, "lock"), partial(read_decisions, path)) if lock else None,
+            lock=table.placed(partial(read_decisions, path), "lock") if lock else None,
             rules=rules,
         )
 
-    def _whole(self, table: Mapping[str, Any], at: At) -> list[Strategy]:
+    def _whole(self, table: Table) -> list[Strategy]:
         """A pipeline, its ladder and its ablation."""
         if "then" in table:
-            raise self.places.key_error((*at, "then"), "'then' follows the steps over a 'base'")
-        pipeline = self._pipeline_of(table, at)
-        common = self._common(table, at)
-        whole = replace(common, pipeline=pipeline, text=self._told(table, pipeline))
-        rungs = self._rungs(table, at, whole) if "ladder" in table else []
-        made = rungs or [whole]
+            raise table.key_error("'then' follows the steps over a 'base'", "then")
+        typed = table.get("passes")
+        if typed is not None:
+            pipeline = self._pipeline(table, typed, "passes")
+        else:
+            path = str(self.folder / table.text("pipeline"))
+            pipeline = table.placed(partial(read_pipeline, path, self.passes), "pipeline")
+        text = typed if isinstance(typed, str) else str(pipeline)
+        whole = replace(self._common(table), pipeline=pipeline, text=text)
+        made = [whole]
+        if "ladder" in table:
+            steps = _steps(table, "ladder", pipeline)
+            rungs = [
+                (_joined(steps[count - 1]) if count else "", _without(pipeline, steps[count:]))
+                for count in range(len(steps) + 1)
+            ]
+            made = _ladder(whole, rungs, text)
         if "ablation" in table:
-            made += self._ablation(table, at, made[-1], whole)
+            if table.get("ablation") is True:
+                steps = [(name,) for name in dict.fromkeys(one.name for one in pipeline.passes())]
+            else:
+                steps = _steps(table, "ablation", pipeline)
+            made += [_ablated(whole, step, made[-1].name) for step in steps]
         return made
 
-    def _rungs(self, table: Mapping[str, Any], at: At, whole: Strategy) -> list[Strategy]:
-        steps = self._steps(table["ladder"], (*at, "ladder"), whole.pipeline)
-        made: list[Strategy] = []
-        for count in range(len(steps) + 1):
-            left_out = frozenset(name for step in steps[count:] for name in step)
-            pipeline = without(whole.pipeline, left_out)
-            text = whole.text if count == len(steps) else str(pipeline)
-            step = _joined(steps[count - 1]) if count else ""
-            one = replace(whole, pipeline=pipeline, text=text)
-            made.append(_rung(one, made, step, is_last=count == len(steps)))
-        return made
-
-    def _built_up(self, table: Mapping[str, Any], at: At) -> list[Strategy]:
+    def _built_up(self, table: Table) -> list[Strategy]:
         """A ladder over a base."""
         if "ladder" not in table:
-            raise self.places.key_error((*at, "base"), "a 'base' is that of a 'ladder'")
+            raise table.key_error("a 'base' is that of a 'ladder'", "base")
         if "ablation" in table:
             message = "an 'ablation' leaves steps out of 'passes', not of a 'base'"
-            raise self.places.key_error((*at, "ablation"), message)
-        steps = table["ladder"]
+            raise table.key_error(message, "ablation")
+        steps = table.get("ladder")
         if not isinstance(steps, list) or not steps:
-            raise self.places.value_error((*at, "ladder"), "a ladder is a list of steps")
-        common = self._common(table, at)
-        so_far = self._pipeline(table["base"], (*at, "base")).entries
-        end = self._pipeline(table["then"], (*at, "then")).entries if "then" in table else ()
-        made: list[Strategy] = []
-        for number in range(len(steps) + 1):
-            told = ""
-            if number:
-                step = self._pipeline(steps[number - 1], (*at, "ladder", number - 1))
-                so_far += step.entries
-                told = steps[number - 1] if isinstance(steps[number - 1], str) else str(step)
-            pipeline = Pipeline(so_far + end)
-            row = replace(common, pipeline=pipeline, text=str(pipeline))
-            made.append(_rung(row, made, told, is_last=number == len(steps)))
-        return made
+            raise table.value_error("a ladder is a list of steps", "ladder")
+        common = self._common(table)
+        so_far = self._pipeline(table, table.get("base"), "base").entries
+        end = self._pipeline(table, table.get("then"), "then").entries if "then" in table else ()
+        rungs = [("", Pipeline(so_far + end))]
+        for number, value in enumerate(steps):
+            step = self._pipeline(table, value, "ladder", number)
+            so_far += step.entries
+            told = value if isinstance(value, str) else str(step)
+            rungs.append((told, Pipeline(so_far + end)))
+        return _ladder(common, rungs)
 
-    def _ablation(
-        self, table: Mapping[str, Any], at: At, last: Strategy, whole: Strategy
-    ) -> list[Strategy]:
-        """The whole pipeline stands above: rows for what is left out of it."""
-        asked = table["ablation"]
-        if asked is True:
-            names = dict.fromkeys(instance.name for instance in whole.pipeline.passes())
-            steps: list[tuple[str, ...]] = [(name,) for name in names]
-        else:
-            steps = self._steps(asked, (*at, "ablation"), whole.pipeline)
-        made = []
-        for step in steps:
-            pipeline = without(whole.pipeline, frozenset(step))
-            label = f"less {_joined(step)}"
-            made.append(
-                replace(
-                    whole,
-                    name=f"{whole.family} {label}",
-                    label=label,
-                    pipeline=pipeline,
-                    text=str(pipeline),
-                    kind="ablation",
-                    whole=last.name,
-                )
-            )
-        return made
-
-    def _steps(self, value: Any, at: At, pipeline: Pipeline) -> list[tuple[str, ...]]:
-        """Names of passes, or lists of names that go together."""
-        if not isinstance(value, list) or not value:
-            message = "steps are a list of names of passes; names that go together are a list in it"
-            raise self.places.value_error(at, message)
-        known = list(dict.fromkeys(instance.name for instance in pipeline.passes()))
-        found: list[tuple[str, ...]] = []
-        for number, step in enumerate(value):
-            names = [step] if isinstance(step, str) else step
-            if not isinstance(names, list) or not names:
-                raise self.places.value_error(
-                    (*at, number), "a step is the name of a pass, or several"
-                )
-            for inner, name in enumerate(names):
-                where = (*at, number) if isinstance(step, str) else (*at, number, inner)
-                if name not in known:
-                    hint = did_you_mean(str(name), known)
-                    message = f"no pass of the pipeline is called '{name}'{hint}"
-                    raise self.places.value_error(where, message)
-                if any(name in other for other in found) or name in names[:inner]:
-                    raise self.places.value_error(where, f"'{name}' is a step already")
-            found.append(tuple(names))
-        return found
-
-    def _pipeline_of(self, table: Mapping[str, Any], at: At) -> Pipeline:
-        if "passes" in table:
-            return self._pipeline(table["passes"], (*at, "passes"))
-        path = str(self.folder / self.text(table, at, "pipeline"))
-        return self._placed((*at, "pipeline"), partial(read_pipeline, path, self.passes))
-
-    def _pipeline(self, value: Any, at: At) -> Pipeline:
-        """A text, or a list of texts and tables, each with a place of its own for what is wrong in it."""
-        entries = value if isinstance(value, list) else [value]
-        made = Pipeline(())
-        for number, entry in enumerate(entries):
-            where = (*at, number) if isinstance(value, list) else at
-            part = self._placed(where, partial(self._read_entry, entry))
-            made = Pipeline(made.entries + part.entries)
-        return made
+    def _pipeline(self, table: Table, value: Any, *at: str | int) -> Pipeline:
+        """A text, or a list of texts and tables, each with its own place for what is wrong in it."""
+        made: list[Pipeline] = []
+        for number, entry in enumerate(value if isinstance(value, list) else [value]):
+            place: At = (*at, number) if isinstance(value, list) else at
+            made.append(table.placed(partial(self._read_entry, entry), *place))
+        return Pipeline(tuple(entry for part in made for entry in part.entries))
 
     def _read_entry(self, entry: Any) -> Pipeline:
         return pipeline_of(read_entry(entry), self.passes)
 
-    def _told(self, table: Mapping[str, Any], pipeline: Pipeline) -> str:
-        value = table.get("passes")
-        return value if isinstance(value, str) else str(pipeline)
 
-    def _check_fuses(self, one: Strategy, table: Mapping[str, Any], at: At) -> None:
-        """Raise ``FileError`` for advice about fusion that nobody asks for."""
-        if has_strategy(one.pipeline):
-            return
-        for key in ("lock", "rules"):
-            if table.get(key):
-                message = f"no pass of '{one.name}' fuses anything"
-                raise self.places.key_error((*at, key), message)
+def _steps(table: Table, key: str, pipeline: Pipeline) -> list[tuple[str, ...]]:
+    """Names of passes of the pipeline, or lists of names that go together.  Raises ``FileError``."""
+    value = table.get(key)
+    if not isinstance(value, list) or not value:
+        message = "steps are a list of names of passes; names that go together are a list in it"
+        raise table.value_error(message, key)
+    known = list(dict.fromkeys(instance.name for instance in pipeline.passes()))
+    found: list[tuple[str, ...]] = []
+    for number, step in enumerate(value):
+        names = [step] if isinstance(step, str) else step
+        if not isinstance(names, list) or not names:
+            raise table.value_error("a step is the name of a pass, or several", key, number)
+        for inner, name in enumerate(names):
+            at: At = (key, number) if isinstance(step, str) else (key, number, inner)
+            if name not in known:
+                raise table.unknown("pass of the pipeline", name, known, *at)
+            if any(name in other for other in found) or name in names[:inner]:
+                raise table.value_error(f"'{name}' is a step already", *at)
+        found.append(tuple(names))
+    return found
 
-    def _placed(self, at: At, step: Callable[[], Found]) -> Found:
-        """What ``step`` gives; what is wrong is told where it stands in the file."""
-        try:
-            return step()
-        except FileError:
-            raise
-        except UsageError as error:
-            raise self.places.value_error(at, error.message.removeprefix("--kernel: ")) from error
+
+def _ladder(
+    common: Strategy, rungs: Sequence[tuple[str, Pipeline]], text: str = ""
+) -> list[Strategy]:
+    """The rows of a ladder: each adds a step.
+
+    The last is the whole, which has the name of the family and ``text``, where it was typed.
+    """
+    made: list[Strategy] = []
+    family = common.family
+    for number, (step, pipeline) in enumerate(rungs, 1):
+        is_last = number == len(rungs)
+        name = family if is_last else f"{family} + {step}" if step else f"{family} base"
+        row = replace(
+            common,
+            name=name,
+            label=f"+ {step}" if step else f"{family}, base",
+            pipeline=pipeline,
+            text=text if is_last and text else str(pipeline),
+            kind="ladder",
+            before=made[-1].name if made else "",
+        )
+        made.append(row)
+    return made
 
 
-def without(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
-    """The pipeline less the passes of these names; groups that are empty then go."""
+def _ablated(whole: Strategy, step: tuple[str, ...], last: str) -> Strategy:
+    """The row of what is left without a step; ``last`` is the row of the whole pipeline."""
+    pipeline, label = _without(whole.pipeline, [step]), f"less {_joined(step)}"
+    return replace(
+        whole,
+        name=f"{whole.family} {label}",
+        label=label,
+        pipeline=pipeline,
+        text=str(pipeline),
+        kind="ablation",
+        whole=last,
+    )
+
+
+def _without(pipeline: Pipeline, steps: Sequence[tuple[str, ...]]) -> Pipeline:
+    """The pipeline less the passes of some steps; groups that are empty then go."""
+    names = {name for step in steps for name in step}
     kept = select(pipeline.entries, lambda entry: None if entry.name in names else entry)
     return Pipeline(kept)
-
-
-def _rung(one: Strategy, below: Sequence[Strategy], step: str, *, is_last: bool) -> Strategy:
-    """One rung of a ladder; the last has the name of the family, since it is the whole."""
-    name = one.family if is_last else f"{one.family} + {step}" if step else f"{one.family} base"
-    label = f"+ {step}" if step else f"{one.family}, base"
-    before = below[-1].name if below else ""
-    return replace(one, name=name, label=label, kind="ladder", before=before)
 
 
 def _joined(names: Sequence[str]) -> str:

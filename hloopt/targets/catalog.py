@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hloopt.errors import UsageError
-from hloopt.source import Source
+from hloopt.source import read_source
 from hloopt.spelling import nearest
 from hloopt.targets.host import HOST
 from hloopt.targets.target import Target
@@ -65,13 +65,7 @@ def load_target(path: Path) -> Target:
     Raises ``UsageError`` for a file that cannot be read or has neither ending, ``FileError`` with the place
     for one that makes no sense.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
-    source = Source(text, str(path))
+    source = read_source(path)
     if path.suffix == ".toml":
         from hloopt.targets.toml_form import read_toml
 
