@@ -14,7 +14,8 @@ from hloopt.cache_folder import cache_folder, notes, own_folder
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
-from hloopt.report.console import product, table
+from hloopt.report.columns import Column, records_table
+from hloopt.report.console import product
 from hloopt.report.numbers import byte_size
 
 __all__ = ["command"]
@@ -26,6 +27,12 @@ _KINDS = {
     "grammar": "tables of the parser",
     "expression": "regular expressions of the parser",
 }
+_COLUMNS = (
+    Column("kind", "kind"),
+    Column("entries", "entries", "{:,}".format),
+    Column("bytes", "bytes", byte_size),
+    Column("what", "kind", _KINDS.__getitem__),
+)
 # Names that hloopt gives: whatever else is in the folder stays there.
 _ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}(\.\w+)?|\.build-\w+")
 _FILE = re.compile(r"\.?(grammar|expression)-[0-9a-f]+\.json(\.\w+)?")
@@ -68,11 +75,8 @@ def command(clear: bool, as_json: bool) -> None:
         click.echo(f"{folder}: nothing in it")
     else:
         click.echo(f"{folder}: {byte_size(total)}")
-        made = table("kind", "entries", "bytes", "what")
-        for kind, one in kinds.items():
-            if one["entries"]:
-                made.add_row(kind, f"{one['entries']:,}", byte_size(one["bytes"]), _KINDS[kind])
-        product().print(made)
+        rows = [{"kind": kind, **one} for kind, one in kinds.items() if one["entries"]]
+        product().print(records_table(_COLUMNS, rows))
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -42,7 +42,7 @@ COMMANDS = {
     "passes": ("passes", "List passes and pipelines, or explain one."),
     "run": ("run", "Run a module as given and optimised, compare and time."),
     "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
-    "study": ("study", "Compare pipelines over modules and devices, with every result verified."),
+    "study": ("study", "Compare pipelines: what each pass buys, with every result verified."),
     "targets": ("targets", "List the devices hloopt knows, or the numbers of one."),
 }
 

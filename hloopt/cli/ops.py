@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from hloopt.cli.json_out import write_json
@@ -9,7 +11,8 @@ from hloopt.cli.options import json_option
 from hloopt.cli.waiting import patience
 from hloopt.interpret import has_evaluation
 from hloopt.ops import MANY, OPS
-from hloopt.report.console import product, table
+from hloopt.report.columns import Column, records_table
+from hloopt.report.console import product
 from hloopt.report.coverage import coverage, coverage_json, show_coverage
 from hloopt.targets import find_gpu
 from hloopt.targets.host import HOST
@@ -50,28 +53,26 @@ def command(unsupported: bool, device: str | None, target: str, as_json: bool) -
     ]
     if as_json:
         write_json("ops", {"ops": rows})
-        return
-    if not rows:
+    elif not rows:
         click.echo(f"note: all {len(OPS)} opcodes can be evaluated", err=True)
-        return
-    made = table("opcode", "family", "operands", "evaluation", "attributes", left=5)
-    made.columns[0].no_wrap = True
-    for row in rows:
-        made.add_row(
-            str(row["opcode"]),
-            str(row["family"]),
-            _arity(OPS[str(row["opcode"])].arity, MANY),
-            "yes" if row["evaluation"] else "no",
-            ", ".join(entry.name for entry in OPS[str(row["opcode"])].attributes),
-        )
-    product().print(made)
+    else:
+        made = records_table(_COLUMNS, rows, left=5)
+        made.columns[0].no_wrap = True
+        product().print(made)
 
 
-def _arity(arity: tuple[int, int], many: int) -> str:
-    low, high = arity
-    if low == high:
-        return str(low)
-    return f"{low}+" if high >= many else f"{low}-{high}"
+def _arity(operands: tuple[int, int | None]) -> str:
+    low, high = operands
+    return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
+
+
+_COLUMNS: Final = (
+    Column("opcode", "opcode"),
+    Column("family", "family"),
+    Column("operands", "operands", _arity),
+    Column("evaluation", "evaluation", lambda found: "yes" if found else "no"),
+    Column("attributes", "attributes", ", ".join),
+)
 
 
 def _kernels(target: str, as_json: bool, *, unsupported: bool) -> None:

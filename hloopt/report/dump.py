@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
 from hloopt.dumps import Dump, DumpFile, DumpModule, Stage, counts
-from hloopt.report.console import table
+from hloopt.report.columns import Column, plain, records_table
 from hloopt.report.numbers import byte_size
 
 __all__ = ["dump_json", "show_modules", "show_stages", "show_total"]
@@ -70,28 +71,7 @@ def _others(kinds: dict[str, tuple[DumpFile, ...]]) -> dict[str, dict[str, int]]
 
 def show_modules(found: dict[str, Any], console: Console) -> None:
     """A line a module: its stages, the instructions before and after, how many files else there are."""
-    made = table(
-        "module",
-        "stages",
-        "formats",
-        "instructions\nbefore",
-        "\nafter",
-        "other\nfiles",
-        "size",
-        left=3,
-        optional=("formats", "stages"),
-    )
-    for module in found["modules"]:
-        made.add_row(
-            module["label"],
-            _summary(module["stages"]),
-            _formats(module["stages"]),
-            _count(module["stages"], {"before", "given"}),
-            _count(module["stages"], {"after"}),
-            str(sum(row["files"] for row in module["others"].values()) or ""),
-            byte_size(module["bytes"]),
-        )
-    console.print(made)
+    console.print(records_table(_MODULES, found["modules"], left=3, optional=("formats", "stages")))
 
 
 def _summary(stages: list[dict[str, Any]]) -> str:
@@ -118,34 +98,43 @@ def _formats(stages: list[dict[str, Any]]) -> str:
     return " ".join(sorted(found, key=("text", "proto", "snapshot").index))
 
 
-def _count(stages: list[dict[str, Any]], kinds: set[str]) -> str:
+def _count(kinds: set[str], stages: list[dict[str, Any]]) -> str:
     numbers = [stage["instructions"] for stage in stages if stage["kind"] in kinds]
-    return "" if not numbers or numbers[-1] is None else str(numbers[-1])
+    return plain(numbers[-1]) if numbers else ""
+
+
+_MODULES: Final = (
+    Column("module", "label"),
+    Column("stages", "stages", _summary),
+    Column("formats", "stages", _formats),
+    Column("instructions\nbefore", "stages", partial(_count, {"before", "given"})),
+    Column("\nafter", "stages", partial(_count, {"after"})),
+    Column(
+        "other\nfiles",
+        "others",
+        lambda kinds: str(sum(row["files"] for row in kinds.values()) or ""),
+    ),
+    Column("size", "bytes", byte_size),
+)
+_STAGES: Final = (
+    Column("stage", "label", lambda label: label or "(its name tells no stage)"),
+    Column("formats", "", lambda stage: _formats([stage])),
+    Column("computations", "computations"),
+    Column("instructions", "instructions"),
+    Column("size", "files", lambda files: byte_size(sum(file["bytes"] for file in files))),
+)
 
 
 def show_stages(found: dict[str, Any], console: Console, *, others: bool = True) -> None:
     """The stages of each module with their counts, then what else there is, by kind."""
     for module in found["modules"]:
         console.print(Text(module["label"], "bold"), soft_wrap=True)
-        made = table("stage", "formats", "computations", "instructions", "size", left=2)
-        for stage in module["stages"]:
-            size = sum(file["bytes"] for file in stage["files"])
-            made.add_row(
-                stage["label"] or "(its name tells no stage)",
-                _formats([stage]),
-                _number(stage["computations"]),
-                _number(stage["instructions"]),
-                byte_size(size),
-            )
+        made = records_table(_STAGES, module["stages"], left=2)
         for kind, row in module["others"].items() if others else ():
             made.add_row(
                 kind, _plural(row["files"], "file"), "", "", byte_size(row["bytes"]), style="dim"
             )
         console.print(made)
-
-
-def _number(value: int | None) -> str:
-    return "" if value is None else str(value)
 
 
 def show_total(found: dict[str, Any], console: Console) -> None:

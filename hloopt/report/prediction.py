@@ -11,8 +11,10 @@ from rich.text import Text
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import ROOFLINE
+from hloopt.report.columns import Column, records_table
 from hloopt.report.console import table
 from hloopt.report.cost import KernelCost
+from hloopt.report.fit import FittedTable
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
@@ -117,7 +119,7 @@ def show_prediction(
         console.print(Text(note), soft_wrap=True)
 
 
-def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -> Any:
+def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -> FittedTable:
     made = table(
         "kernel",
         "computes",
@@ -157,23 +159,19 @@ def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -
     return made
 
 
-def _sums(rows: Sequence[KernelCost], by: By, whole: float, top: int) -> Any:
-    made = table(by, "kernels", "launches", "time", "share")
-    groups = _grouped(rows, by)
+def _sums(rows: Sequence[KernelCost], by: By, whole: float, top: int) -> FittedTable:
+    groups = [(name or "(no line)", group) for name, group in _grouped(rows, by)]
     shown = groups[:top] if top else groups
-    for name, group in shown:
-        made.add_row(name or "(no line)", *_sum_cells(group, whole))
-    rest = groups[len(shown) :]
-    if rest:
-        together = [row for _, group in rest for row in group]
-        made.add_row(f"{len(rest)} others", *_sum_cells(together, whole))
-    return made
-
-
-def _sum_cells(rows: Sequence[KernelCost], whole: float) -> tuple[str, ...]:
-    spent = sum(row.seconds for row in rows)
-    launches = str(sum(row.counted for row in rows))
-    return str(len(rows)), launches, seconds(spent), _percent(spent, whole)
+    if rest := groups[len(shown) :]:
+        shown = [*shown, (f"{len(rest)} others", [row for _, group in rest for row in group])]
+    columns = (
+        Column(by, "name"),
+        Column("kernels", "kernels"),
+        Column("launches", "launches"),
+        Column("time", "seconds", seconds),
+        Column("share", "share", "{:.1%}".format),
+    )
+    return records_table(columns, (_sum_json(name, group, whole) for name, group in shown))
 
 
 def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:

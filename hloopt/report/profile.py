@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
-from hloopt.report.console import table
+from hloopt.report.columns import Column, records_table
 from hloopt.report.numbers import amount, byte_size, seconds
 
 if TYPE_CHECKING:
@@ -19,44 +19,46 @@ if TYPE_CHECKING:
 __all__ = ["profile_json", "show_profile"]
 
 _MOST_ROWS = 40
+_RESOURCES: Final = ("registers", "spill_stores", "spill_loads", "stack", "shared")
+
+
+def _time(row: dict[str, Any]) -> str:
+    spread = row["spread"]
+    return seconds(row["seconds"]) + (f" ± {seconds(spread)}" if spread else "")
+
+
+_COLUMNS: Final = (
+    Column("instruction", "", lambda row: row["instruction"] or f"({row['function']})"),
+    Column("kernel", "function"),
+    Column("runs", "launches"),
+    Column("time", "", _time),
+    Column("of all", "share", "{:.0%}".format),
+    Column("GB/s", "bytes_per_second", lambda rate: f"{rate / 1e9:,.0f}"),
+    Column("GFLOP/s", "flops_per_second", lambda rate: f"{rate / 1e9:,.0f}" if rate else ""),
+    Column("roofline", "roofline", "{:.0%}".format),
+    Column("registers", "registers"),
+    Column("spills", "spills", lambda size: byte_size(size) if size else ""),
+    Column("occupancy", "occupancy", lambda part: "" if part is None else f"{part:.0%}"),
+)
 
 
 def show_profile(profile: Profile, console: Console) -> None:
     """A row a kernel, what takes longest in a run first, and how much of the program they are."""
-    made = table(
-        "instruction", "kernel", "runs", "time", "of all", "GB/s", "GFLOP/s", "roofline",
-        "registers", "spills", "occupancy", left=2,
-        optional=("spills", "registers", "occupancy", "GFLOP/s", "runs"),
-    )  # fmt: skip
-    for kernel in profile.kernels[:_MOST_ROWS]:
-        made.add_row(*_cells(kernel, profile))
-    console.print(made)
+    rows = [
+        {
+            **_json(kernel, profile.target),
+            "share": kernel.timing.median * kernel.launches / (profile.busy or 1.0),
+            "bytes_per_second": kernel.bytes_per_second,
+            "flops_per_second": kernel.flops_per_second,
+            "spills": taken.spill_stores + taken.spill_loads if taken is not None else 0,
+        }
+        for kernel in profile.kernels[:_MOST_ROWS]
+        for taken in (kernel.resources,)
+    ]
+    optional = ("spills", "registers", "occupancy", "GFLOP/s", "runs")
+    console.print(records_table(_COLUMNS, rows, left=2, optional=optional))
     for line in _lines(profile):
         console.print(Text(line), soft_wrap=True)
-
-
-def _cells(kernel: KernelTime, profile: Profile) -> list[str]:
-    spread = f" ± {seconds(kernel.timing.spread)}" if kernel.timing.spread else ""
-    taken = kernel.resources
-    held = kernel.occupancy(profile.target)
-    spills = taken.spill_stores + taken.spill_loads if taken is not None else 0
-    return [
-        kernel.instruction or f"({kernel.function})",
-        kernel.function,
-        str(kernel.launches),
-        seconds(kernel.timing.median) + spread,
-        f"{_share(kernel, profile):.0%}",
-        f"{kernel.bytes_per_second / 1e9:,.0f}",
-        f"{kernel.flops_per_second / 1e9:,.0f}" if kernel.flops else "",
-        f"{kernel.share_of_roofline(profile.target):.0%}",
-        str(taken.registers) if taken is not None else "",
-        byte_size(spills) if spills else "",
-        f"{held.fraction:.0%}" if held is not None else "",
-    ]
-
-
-def _share(kernel: KernelTime, profile: Profile) -> float:
-    return kernel.timing.median * kernel.launches / profile.busy if profile.busy else 0.0
 
 
 def _lines(profile: Profile) -> Iterator[str]:
@@ -87,7 +89,7 @@ def profile_json(profile: Profile) -> dict[str, Any]:
 
 
 def _json(kernel: KernelTime, target: Target) -> dict[str, Any]:
-    taken, held = kernel.resources, kernel.occupancy(target)
+    held = kernel.occupancy(target)
     return {
         "instruction": kernel.instruction,
         "function": kernel.function,
@@ -97,11 +99,7 @@ def _json(kernel: KernelTime, target: Target) -> dict[str, Any]:
         "bytes": kernel.bytes,
         "flops": kernel.flops,
         "roofline": kernel.share_of_roofline(target),
-        "registers": taken.registers if taken is not None else None,
-        "spill_stores": taken.spill_stores if taken is not None else None,
-        "spill_loads": taken.spill_loads if taken is not None else None,
-        "stack": taken.stack if taken is not None else None,
-        "shared": taken.shared if taken is not None else None,
+        **{key: getattr(kernel.resources, key, None) for key in _RESOURCES},
         "occupancy": held.fraction if held is not None else None,
         "limit": held.limit if held is not None else None,
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
 from hloopt.analysis.liveness import largest_buffers, peak
 from hloopt.ir import Module
+from hloopt.report.columns import Column, records_table
 from hloopt.report.console import show_name, table
 from hloopt.report.cost import kernel_costs, totals
 from hloopt.report.numbers import amount, byte_size
@@ -81,24 +82,22 @@ def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) ->
         rest = sum(count for _, count in found[opcodes:])
         counts.add_row(f"{len(found) - opcodes} more", str(rest))
     console.print(counts)
-    largest = table(
-        "buffer",
-        "shape",
-        "kind",
-        "from",
-        "size",
-        title="\nlargest buffers",
-        left=4,
-        optional=("kind",),
-    )
-    for entry in stats["buffers"]:
-        index = f"{{{','.join(map(str, entry['index']))}}}" if entry["index"] else ""
-        shape = entry["shape"] if len(entry["shape"]) < 40 else entry["shape"][:39] + "…"
-        largest.add_row(
-            entry["name"] + index,
-            shape,
-            entry["kind"],
-            lines_text(entry["lines"]),
-            byte_size(entry["bytes"]),
+    console.print(
+        records_table(
+            _BUFFERS, stats["buffers"], title="\nlargest buffers", left=4, optional=("kind",)
         )
-    console.print(largest)
+    )
+
+
+def _buffer_name(entry: dict[str, Any]) -> str:
+    index = ",".join(map(str, entry["index"]))
+    return f"{entry['name']}{{{index}}}" if index else str(entry["name"])
+
+
+_BUFFERS: Final = (
+    Column("buffer", "", _buffer_name),
+    Column("shape", "shape", lambda shape: shape if len(shape) < 40 else shape[:39] + "…"),
+    Column("kind", "kind"),
+    Column("from", "lines", lines_text),
+    Column("size", "bytes", byte_size),
+)
