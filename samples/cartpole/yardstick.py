@@ -65,12 +65,11 @@ class Yardstick:
 
 def seconds(yardstick: Yardstick, repeat: int) -> float:
     """The median of ``repeat`` launches: on a GPU by its own clock, elsewhere by the host's."""
-    from hloopt.runtime.cuda import CudaDevice
-
+    from hloopt.backends.cuda import CudaDevice
     from hloopt.runtime.timing import measure
 
     if isinstance(yardstick.device, CudaDevice):
-        from hloopt.runtime.cuda.timing import Stopwatch
+        from hloopt.backends.cuda.timing import Stopwatch
 
         return Stopwatch(yardstick.device).whole(yardstick.launch, repeat).median
 
@@ -101,12 +100,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     options = parser.parse_args()
     if options.device == "gpu":
-        from hloopt.runtime.cuda import CudaDevice
-        from hloopt.runtime.nvrtc import TIMED
+        from hloopt.backends.cuda import CudaDevice
+        from hloopt.backends.nvrtc import TIMED
 
         device: Any = CudaDevice(flags=TIMED)
     else:
-        from hloopt.runtime.emulator import EmulatorDevice
+        from hloopt.backends.emulator import EmulatorDevice
 
         device = EmulatorDevice()
     with closing(device), np.load(HERE / "naive.npz") as record:

@@ -357,7 +357,7 @@ def test_random_modules_are_drawn_once(tmp_path: Path, monkeypatch: pytest.Monke
     """A generator that draws others changes nothing of what is compared."""
     store = Store(tmp_path)
     before = [item.subject for item in random_items(store, 3)]
-    monkeypatch.setattr("campaign_modules.campaign_module", lambda *_: "another")
+    monkeypatch.setattr("tests.campaigns.campaign_modules.campaign_module", lambda *_: "another")
     assert [item.subject for item in random_items(store, 3)] == before
     assert len({subject.text for subject in before}) == 3
     assert store.text(text_digest(before[0].text)) == before[0].text

@@ -73,7 +73,7 @@ def package_key() -> str:
             "judge", "loop_stages", "memory", "native_stages", "records", "reread", "stages",
         )
     ]  # fmt: skip
-    shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
+    shared = [HERE.parent / "helpers" / f"{name}.py" for name in ("graphs", "support")]
     return digest([*sources, *own, *shared, HERE.parent / "oracle" / "xla_child.py"])
 
 
