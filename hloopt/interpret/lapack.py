@@ -18,7 +18,19 @@ from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
 from hloopt.types import Array, ArrayShape, TupleShape, leaves
 
-__all__ = ["CHECKS", "EVALUATORS", "Results", "Row", "call_options", "checker", "evaluator"]
+__all__ = [
+    "CHECKS",
+    "COMMON",
+    "EVALUATORS",
+    "FLAG",
+    "Choices",
+    "Options",
+    "Results",
+    "Row",
+    "call_options",
+    "checker",
+    "evaluator",
+]
 
 _OPTION = re.compile(r"\s*(\w+)\s*=\s*(true|false|-?\d+)\s*(?::\s*[a-z]+\d+\s*)?(?:,|$)")
 
@@ -53,20 +65,9 @@ def _options(text: str) -> dict[str, int]:
     return options
 
 
-def _potrf(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.cholesky_in_place(operands[0], lower=_letter(options, "uplo") == "L")
-
-
-def _getrf(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.lu(operands[0])
-
-
-def _geqrf(operands: Sequence[Array], options: Options) -> Results:
-    return (*linalg.qr_raw(operands[0]), _no_info(operands[0]))
-
-
-def _orgqr(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.householder_product(operands[0], operands[1]), _no_info(operands[0])
+def _is_lower(options: Options) -> bool:
+    """Whether the lower triangle is meant: cuSOLVER has a flag for it, LAPACK a letter."""
+    return bool(options["lower"]) if "lower" in options else _letter(options, "uplo") == "L"
 
 
 def _no_info(matrices: Array) -> Array:
@@ -79,24 +80,15 @@ def _trsm(operands: Sequence[Array], options: Options) -> Results:
         operands[0],
         operands[1],
         left_side=_letter(options, "side") == "L",
-        lower=_letter(options, "uplo") == "L",
+        lower=_is_lower(options),
         unit_diagonal=_letter(options, "diag") == "U",
         transpose_a=transposes[_letter(options, "trans_x")],
     )
     return (solution,)
 
 
-def _evd(operands: Sequence[Array], options: Options) -> Results:
-    """Eigenvectors (columns), ascending eigenvalues, info.
-
-    Vectors are LAPACK's own of double precision: determined up to a factor of modulus 1, and up to a
-    basis where eigenvalues coincide.
-    """
-    return linalg.eigh(operands[0], lower=_letter(options, "uplo") == "L")
-
-
 def _gesdd(operands: Sequence[Array], options: Options) -> Results:
-    """The operand (LAPACK destroys it), singular values, U, Vᴴ, info; vectors as for ``_evd``."""
+    """The operand (LAPACK destroys it), singular values, U, Vᴴ, info; vectors as for ``syevd``."""
     singular = linalg.svd(operands[0], full_matrices=_letter(options, "mode") == "A")
     return (operands[0], *singular)
 
@@ -113,33 +105,37 @@ def _gehrd(operands: Sequence[Array], options: Options) -> Results:
 
 
 def _sytrd(operands: Sequence[Array], options: Options) -> Results:
-    form = reflectors.tridiagonal_form(operands[0], lower=_letter(options, "uplo") == "L")
+    form = reflectors.tridiagonal_form(operands[0], lower=_is_lower(options))
     return (*form, _no_info(operands[0]))
-
-
-def _geqp3(operands: Sequence[Array], options: Options) -> Results:
-    return reflectors.qr_pivoted(operands[0], operands[1])
 
 
 def _ormqr(operands: Sequence[Array], options: Options) -> Results:
     product = reflectors.apply_reflections(
-        operands[0],
-        operands[1],
-        operands[2],
-        left=bool(options["left"]),
-        adjoint=bool(options["transpose"]),
+        *operands, left=bool(options["left"]), adjoint=bool(options["transpose"])
     )
     return (product,)
 
 
-def _gtsv(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.tridiagonal_solve(*operands)
+COMMON: Mapping[str, Routine] = {
+    "potrf": lambda given, options: linalg.cholesky_in_place(given[0], lower=_is_lower(options)),
+    "getrf": lambda given, _: linalg.lu(given[0]),
+    "geqrf": lambda given, _: (*linalg.qr_raw(given[0]), _no_info(given[0])),
+    "orgqr": lambda given, _: (linalg.householder_product(*given), _no_info(given[0])),
+    "ormqr": _ormqr,
+    "syevd": lambda given, options: linalg.eigh(given[0], lower=_is_lower(options)),
+    "sytrd": _sytrd,
+}
+"""What cuSOLVER computes as LAPACK does; a call may have fewer results.
 
+Eigenvectors (columns) are LAPACK's own of double precision: determined up to a factor of modulus 1, and up to
+a basis where eigenvalues coincide.
+"""
 
 Choices: TypeAlias = str | tuple[int, ...] | None
 """The letters that an option may have, or its numbers, or any number."""
 
-_FLAG = (0, 1)
+FLAG: Choices = (0, 1)
+"""What is off or on."""
 _UPLO = {"uplo": "LU"}
 _VECTORS: dict[str, Choices] = {"mode": "ANSV"}
 """Where ``mode`` is N, LAPACK computes no vectors and nobody may read them; here they are computed all the
@@ -159,21 +155,23 @@ _TRSM: dict[str, Choices] = {"diag": "NU", "side": "LR", "trans_x": "NTC", "uplo
 # Left eigenvectors are not NumPy's to give.
 _GEEV: dict[str, Choices] = {"compute_left": "N", "compute_right": "NV"}
 
+_ORMQR = Row(COMMON["ormqr"], {"left": FLAG, "transpose": FLAG}, 3, (1,))
+
 _ROUTINES: dict[str, tuple[str, Row]] = {
-    "potrf": ("sdcz", Row(_potrf, _UPLO, 1, (2,))),
-    "getrf": ("sdcz", Row(_getrf, {}, 1, (3,))),
-    "geqrf": ("sdcz", Row(_geqrf, {}, 1, (2, 3))),
-    "geqp3": ("sdcz", Row(_geqp3, {}, 2, (3,))),
-    "orgqr": ("sd", Row(_orgqr, {}, 2, (1, 2))),
-    "ungqr": ("cz", Row(_orgqr, {}, 2, (1, 2))),
-    "ormqr": ("sd", Row(_ormqr, {"left": _FLAG, "transpose": _FLAG}, 3, (1,))),
-    "unmqr": ("cz", Row(_ormqr, {"left": _FLAG, "transpose": _FLAG}, 3, (1,))),
+    "potrf": ("sdcz", Row(COMMON["potrf"], _UPLO, 1, (2,))),
+    "getrf": ("sdcz", Row(COMMON["getrf"], {}, 1, (3,))),
+    "geqrf": ("sdcz", Row(COMMON["geqrf"], {}, 1, (2, 3))),
+    "geqp3": ("sdcz", Row(lambda given, _: reflectors.qr_pivoted(*given), {}, 2, (3,))),
+    "orgqr": ("sd", Row(COMMON["orgqr"], {}, 2, (1, 2))),
+    "ungqr": ("cz", Row(COMMON["orgqr"], {}, 2, (1, 2))),
+    "ormqr": ("sd", _ORMQR),
+    "unmqr": ("cz", _ORMQR),
     "trsm": ("sdcz", Row(_trsm, _TRSM, 2, (1,))),
-    "gtsv": ("sdcz", Row(_gtsv, {}, 4, (5,))),
-    "syevd": ("sd", Row(_evd, {"mode": "NV", **_UPLO}, 1, (3,))),
-    "heevd": ("cz", Row(_evd, {"mode": "NV", **_UPLO}, 1, (3,))),
-    "sytrd": ("sd", Row(_sytrd, _UPLO, 1, (5,))),
-    "hetrd": ("cz", Row(_sytrd, _UPLO, 1, (5,))),
+    "gtsv": ("sdcz", Row(lambda given, _: linalg.tridiagonal_solve(*given), {}, 4, (5,))),
+    "syevd": ("sd", Row(COMMON["syevd"], {"mode": "NV", **_UPLO}, 1, (3,))),
+    "heevd": ("cz", Row(COMMON["syevd"], {"mode": "NV", **_UPLO}, 1, (3,))),
+    "sytrd": ("sd", Row(COMMON["sytrd"], _UPLO, 1, (5,))),
+    "hetrd": ("cz", Row(COMMON["sytrd"], _UPLO, 1, (5,))),
     "gehrd": ("sdcz", Row(_gehrd, {"high": None, "low": (1,)}, 1, (3,))),
     "geev": ("sd", Row(_geev, _GEEV, 1, (5,))),
     "gesdd": ("sdcz", Row(_gesdd, _VECTORS, 1, (5,))),

@@ -6,57 +6,20 @@ LAPACK would say.  Eigenvectors and singular vectors are determined up to factor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 import numpy as np
 
-from hloopt.interpret import lapack, linalg, reflectors
+from hloopt.interpret import lapack, linalg
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
-from hloopt.interpret.lapack import Choices, Options, Results, Row
+from hloopt.interpret.lapack import COMMON, FLAG, Choices, Options, Results, Row
+from hloopt.interpret.library_calls import config
 from hloopt.ir import Instruction
-from hloopt.types import Array, ArrayShape, TupleShape
+from hloopt.types import Array, ArrayShape, TupleShape, leaves
 
 __all__ = ["CHECKS", "EVALUATORS"]
-
-_FLAG: Choices = (0, 1)
-
-
-def _no_info(matrices: Array) -> Array:
-    return np.zeros(matrices.shape[:-2], np.int32)
-
-
-def _potrf(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.cholesky_in_place(operands[0], lower=bool(options["lower"]))
-
-
-def _getrf(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.lu(operands[0])
-
-
-def _geqrf(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.qr_raw(operands[0])
-
-
-def _orgqr(operands: Sequence[Array], options: Options) -> Results:
-    return (linalg.householder_product(operands[0], operands[1]),)
-
-
-def _ormqr(operands: Sequence[Array], options: Options) -> Results:
-    product = reflectors.apply_reflections(
-        *operands, left=bool(options["left"]), adjoint=bool(options["transpose"])
-    )
-    return (product,)
-
-
-def _syevd(operands: Sequence[Array], options: Options) -> Results:
-    return linalg.eigh(operands[0], lower=bool(options["lower"]))
-
-
-def _sytrd(operands: Sequence[Array], options: Options) -> Results:
-    form = reflectors.tridiagonal_form(operands[0], lower=bool(options["lower"]))
-    return (*form, _no_info(operands[0]))
 
 
 def _svd(operands: Sequence[Array], options: Options, *, v: bool) -> Results:
@@ -72,14 +35,6 @@ def _svd(operands: Sequence[Array], options: Options, *, v: bool) -> Results:
     return operands[0], values, left, right, info
 
 
-def _gesvd(operands: Sequence[Array], options: Options) -> Results:
-    return _svd(operands, options, v=False)
-
-
-def _gesvdj(operands: Sequence[Array], options: Options) -> Results:
-    return _svd(operands, options, v=True)
-
-
 def _syrk(operands: Sequence[Array], options: Options) -> Results:
     """A Aᵀ or Aᵀ A times alpha, and C times beta."""
     a, c, alpha, beta = (linalg.wide(operand) for operand in operands)
@@ -88,26 +43,24 @@ def _syrk(operands: Sequence[Array], options: Options) -> Results:
     return (np.asarray(alpha * product + beta * c),)
 
 
-def _gtsv2(operands: Sequence[Array], options: Options) -> Results:
-    return (linalg.tridiagonal_solve(*operands)[3],)
-
-
-_SVD: dict[str, Choices] = {"compute_uv": _FLAG, "full_matrices": _FLAG}
+_SVD: dict[str, Choices] = {"compute_uv": FLAG, "full_matrices": FLAG}
+_GESVD = Row(partial(_svd, v=False), {**_SVD, "transposed": FLAG}, 1, (5,))
+_GESVDJ = Row(partial(_svd, v=True), _SVD, 1, (5,))
 
 _ROWS: dict[str, Row] = {
-    "solver_potrf_ffi": Row(_potrf, {"lower": _FLAG}, 1, (2,)),
-    "solver_getrf_ffi": Row(_getrf, {}, 1, (3,)),
-    "solver_geqrf_ffi": Row(_geqrf, {}, 1, (2,)),
-    "solver_orgqr_ffi": Row(_orgqr, {}, 2, (1,)),
-    "solver_ormqr_ffi": Row(_ormqr, {"left": _FLAG, "transpose": _FLAG}, 3, (1,)),
-    "solver_syevd_ffi": Row(_syevd, {"lower": _FLAG}, 1, (3,)),
-    "solver_sytrd_ffi": Row(_sytrd, {"lower": _FLAG}, 1, (5,)),
-    "solver_gesvd_ffi": Row(_gesvd, {**_SVD, "transposed": _FLAG}, 1, (5,)),
-    "solver_gesdd_ffi": Row(_gesvd, {**_SVD, "transposed": _FLAG}, 1, (5,)),
-    "solver_gesvdj_ffi": Row(_gesvdj, _SVD, 1, (5,)),
-    "solver_gesvdp_ffi": Row(_gesvdj, _SVD, 1, (5,)),
-    "solver_syrk_ffi": Row(_syrk, {"transpose": _FLAG}, 4, (1,)),
-    "sparse_gtsv2_ffi": Row(_gtsv2, {}, 4, (1,)),
+    "solver_potrf_ffi": Row(COMMON["potrf"], {"lower": FLAG}, 1, (2,)),
+    "solver_getrf_ffi": Row(COMMON["getrf"], {}, 1, (3,)),
+    "solver_geqrf_ffi": Row(COMMON["geqrf"], {}, 1, (2,)),
+    "solver_orgqr_ffi": Row(COMMON["orgqr"], {}, 2, (1,)),
+    "solver_ormqr_ffi": Row(COMMON["ormqr"], {"left": FLAG, "transpose": FLAG}, 3, (1,)),
+    "solver_syevd_ffi": Row(COMMON["syevd"], {"lower": FLAG}, 1, (3,)),
+    "solver_sytrd_ffi": Row(COMMON["sytrd"], {"lower": FLAG}, 1, (5,)),
+    "solver_gesvd_ffi": _GESVD,
+    "solver_gesdd_ffi": _GESVD,
+    "solver_gesvdj_ffi": _GESVDJ,
+    "solver_gesvdp_ffi": _GESVDJ,
+    "solver_syrk_ffi": Row(_syrk, {"transpose": FLAG}, 4, (1,)),
+    "sparse_gtsv2_ffi": Row(lambda given, _: linalg.tridiagonal_solve(*given)[3:4], {}, 4, (1,)),
 }
 """Without the ``cu`` or ``hip`` before it."""
 
@@ -136,31 +89,25 @@ def _check_lu_permutation(instruction: Instruction) -> str | None:
 
 def _lower(instruction: Instruction) -> bool:
     """Raises ``ValueError`` where the options do not say."""
-    try:
-        found = json.loads(str(instruction.attributes.get("backend_config", "{}")))
-    except RecursionError as error:
-        raise ValueError("the options are nested too deeply") from error
-    if isinstance(found, dict):
-        found = found.get("cholesky_options", found)
     # Protocol buffers leave out what is false.
-    if not isinstance(found, dict) or not isinstance(found.get("lower", False), bool):
+    lower = config(instruction, "cholesky_options").get("lower", False)
+    if not isinstance(lower, bool):
         raise ValueError("no options of a factorisation")  # noqa: TRY004 - wrong text, not a wrong type
-    return bool(found.get("lower", False))
+    return lower
 
 
 def _cholesky(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     """The factor, scratch space, info: XLA's own call."""
     factor, info = linalg.cholesky_in_place(array_of(operands[0]), lower=_lower(instruction))
-    shape = instruction.shape
-    assert isinstance(shape, TupleShape)
-    results: list[Value] = []
-    for part, array in zip(shape.elements, (factor, None, info), strict=True):
-        assert isinstance(part, ArrayShape)
-        if array is None:
-            results.append(np.zeros(part.dims, part.dtype.numpy))
-        else:
-            results.append(context.round(array.reshape(part.dims), part.dtype))
-    return tuple(results)
+    shapes = [shape for shape in leaves(instruction.shape) if isinstance(shape, ArrayShape)]
+    results = (
+        factor.reshape(shapes[0].dims),
+        np.zeros(shapes[1].dims),
+        info.reshape(shapes[2].dims),
+    )
+    return tuple(
+        context.round(array, shape.dtype) for array, shape in zip(results, shapes, strict=True)
+    )
 
 
 def _check_cholesky(instruction: Instruction) -> str | None:
@@ -170,15 +117,11 @@ def _check_cholesky(instruction: Instruction) -> str | None:
         return f"{instruction.custom_call_target} without options that say which triangle is read"
     shape = instruction.shape
     parts = shape.elements if isinstance(shape, TupleShape) else ()
-    operands = [operand.shape for operand in instruction.operands]
-    if (
-        len(parts) == 3
-        and len(operands) == 1
-        and all(isinstance(part, ArrayShape) for part in (*parts, *operands))
-    ):
-        matrix = instruction.operands[0].array
-        sizes = [part.elements for part in parts if isinstance(part, ArrayShape)]
-        if sizes[0] == matrix.elements and sizes[2] == prod(matrix.dims[:-2]):
+    parts = (*(operand.shape for operand in instruction.operands), *parts)
+    arrays = [part for part in parts if isinstance(part, ArrayShape)]
+    if len(instruction.operands) == 1 and len(parts) == len(arrays) == 4:
+        matrix, factor, _, info = arrays
+        if factor.elements == matrix.elements and info.elements == prod(matrix.dims[:-2]):
             return None
     return f"{instruction.custom_call_target} does not give a factor, scratch space and info"
 
