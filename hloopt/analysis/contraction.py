@@ -18,11 +18,10 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.library_calls import result_shape
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, ConvNumbers, DotDims, DType, WindowDim, dtype
+from hloopt.types import ArrayShape, DotDims, DType, dtype
 
 __all__ = [
     "Axis",
-    "AxisSizes",
     "Contraction",
     "Group",
     "Position",
@@ -30,13 +29,8 @@ __all__ = [
     "accumulator",
     "at_axis",
     "dot_contraction",
-    "grouped",
-    "of_convolution",
     "of_dot",
     "of_scaled_dot",
-    "side_of",
-    "turned",
-    "window_position",
 ]
 
 Group: TypeAlias = Literal["b", "m", "n", "k"]
@@ -295,86 +289,6 @@ def dot_contraction(instruction: Instruction, dims: DotDims, result: DType) -> C
     )
 
 
-def window_position(output: Axis, element: Axis, window: WindowDim) -> Position:
-    """Where a window at ``output`` reads with its place ``element``."""
-    terms = ((output, window.stride), (element, window.window_dilation))
-    return Position(terms, -window.pad_low, window.base_dilation)
-
-
-class AxisSizes:
-    """Axes by the dimension they are made for, quickest last."""
-
-    def __init__(self, group: Group, sizes: Mapping[int, int]) -> None:
-        self._numbers = {dimension: at for at, dimension in enumerate(sorted(sizes))}
-        self.group = group
-        self.sizes = tuple(sizes[dimension] for dimension in sorted(sizes))
-
-    def of(self, dimension: int) -> Axis:
-        """The axis that was made for a dimension."""
-        return (self.group, self._numbers[dimension])
-
-
-def of_convolution(instruction: Instruction) -> Contraction:
-    """The contraction of a convolution: m counts through the batch and through space, n through the
-    output features of a group, k through the window and the input features of a group, b through groups.
-
-    Axes are in the order of the input's dimensions, so that the last ones move through neighbours.
-    """
-    lhs, rhs = instruction.operands[:2]
-    numbers = ConvNumbers.of(instruction.attributes)
-    labels, groups, batch_groups = numbers.labels, numbers.groups, numbers.batch_groups
-    shape = result_shape(instruction)
-    source, kernel, result = lhs.array.dims, rhs.array.dims, shape.dims
-    features, inner = kernel[labels.kernel_output_feature], kernel[labels.kernel_input_feature]
-    per_group, batch = features // groups, source[labels.input_batch] // batch_groups
-    windows = dict(zip(labels.input_spatial, numbers.window.dims, strict=True))
-    outputs = dict(zip(labels.input_spatial, labels.output_spatial, strict=True))
-    m = AxisSizes("m", {labels.input_batch: batch} | {at: result[to] for at, to in outputs.items()})
-    k = AxisSizes(
-        "k", {labels.input_feature: inner} | {at: window.size for at, window in windows.items()}
-    )
-    feature = grouped(per_group, ("n", 0))
-    rows, channels = m.of(labels.input_batch), k.of(labels.input_feature)
-    left = {
-        labels.input_batch: grouped(batch, rows) if batch_groups > 1 else at_axis(rows),
-        labels.input_feature: grouped(inner, channels)
-        if numbers.feature_groups > 1
-        else at_axis(channels),
-    }
-    right = {labels.kernel_output_feature: feature, labels.kernel_input_feature: at_axis(channels)}
-    out = {labels.output_batch: at_axis(rows), labels.output_feature: feature}
-    kernel_at = dict(zip(labels.input_spatial, labels.kernel_spatial, strict=True))
-    for dimension, window in windows.items():
-        place, element = m.of(dimension), k.of(dimension)
-        left[dimension] = window_position(place, element, window)
-        right[kernel_at[dimension]] = turned(element, window.size, window.reversal)
-        out[outputs[dimension]] = at_axis(place)
-    return Contraction(
-        instruction,
-        {"b": (groups,), "m": m.sizes, "n": (per_group,), "k": k.sizes},
-        side_of(lhs, left),
-        side_of(rhs, right),
-        tuple(out[dimension] for dimension in range(len(result))),
-        sum_type((lhs.array.dtype, rhs.array.dtype), shape.dtype),
-        False,
-    )
-
-
-def side_of(instruction: Instruction, positions: Mapping[int, Position]) -> Side:
-    """An operand from the positions of its dimensions."""
-    return Side(instruction, tuple(positions[at] for at in range(instruction.array.rank)))
-
-
 def at_axis(axis: Axis) -> Position:
     """A dimension that is read at one axis."""
     return Position(((axis, 1),))
-
-
-def grouped(size: int, axis: Axis) -> Position:
-    """A dimension made of groups of ``size``: b says which one."""
-    return Position(((("b", 0), size), (axis, 1)))
-
-
-def turned(axis: Axis, size: int, reversal: bool) -> Position:
-    """A dimension that is read from its end, if so."""
-    return Position(((axis, -1),), size - 1) if reversal else at_axis(axis)

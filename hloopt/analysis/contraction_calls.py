@@ -10,21 +10,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.contraction import (
-    AxisSizes,
-    Contraction,
-    Position,
-    at_axis,
-    dot_contraction,
-    grouped,
-    of_convolution,
-    side_of,
-    turned,
-)
+from hloopt.analysis.contraction import Contraction, dot_contraction
+from hloopt.analysis.convolutions import of_convolution
 from hloopt.dataclass import dataclass
 from hloopt.interpret import cublas, cudnn
 from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape
-from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, TupleShape, dtype
 
@@ -121,9 +111,9 @@ def of_call(instruction: Instruction) -> Contraction:
         dims = dot_dims(settings["dot_dimension_numbers"])
         return dot_contraction(instruction, dims, result_shape(instruction).dtype)
     if name == "__cudnn$convBackwardInput":
-        return _backward_input(instruction)
+        return of_convolution(instruction, "input")
     if name == "__cudnn$convBackwardFilter":
-        return _backward_filter(instruction)
+        return of_convolution(instruction, "kernel")
     return of_convolution(instruction)
 
 
@@ -148,93 +138,6 @@ def _scales(instruction: Instruction) -> int:
     """How many of the two operands of a block-scaled product have scales."""
     has_factor = not instruction.operands[-1].array.rank
     return len(instruction.operands) - 2 - has_factor
-
-
-def _backward_input(instruction: Instruction) -> Contraction:
-    """The gradient spread by the stride meets the kernel turned round."""
-    gradient, kernel = instruction.operands[:2]
-    labels: ConvDims = instruction.attributes["dim_labels"]
-    shape, groups = result_shape(instruction), _groups(instruction)
-    inner = kernel.array.dims[labels.kernel_input_feature]
-    per_group = kernel.array.dims[labels.kernel_output_feature] // groups
-    windows = dict(zip(labels.output_spatial, instruction.window.dims, strict=True))
-    inputs = dict(zip(labels.output_spatial, labels.input_spatial, strict=True))
-    weights = dict(zip(labels.output_spatial, labels.kernel_spatial, strict=True))
-    m = AxisSizes(
-        "m",
-        {labels.output_batch: gradient.array.dims[labels.output_batch]}
-        | {at: shape.dims[to] for at, to in inputs.items()},
-    )
-    k = AxisSizes(
-        "k", {labels.output_feature: per_group} | {at: dim.size for at, dim in windows.items()}
-    )
-    feature = grouped(per_group, k.of(labels.output_feature))
-    left = {labels.output_batch: at_axis(m.of(labels.output_batch)), labels.output_feature: feature}
-    right = {labels.kernel_output_feature: feature, labels.kernel_input_feature: at_axis(("n", 0))}
-    out = {
-        labels.input_batch: at_axis(m.of(labels.output_batch)),
-        labels.input_feature: grouped(inner, ("n", 0)),
-    }
-    for dimension, window in windows.items():
-        low = (window.size - 1) * window.window_dilation - window.pad_low
-        terms = ((m.of(dimension), 1), (k.of(dimension), window.window_dilation))
-        left[dimension] = Position(terms, -low, window.stride)
-        right[weights[dimension]] = turned(k.of(dimension), window.size, not window.reversal)
-        out[inputs[dimension]] = at_axis(m.of(dimension))
-    return Contraction(
-        instruction,
-        {"b": (groups,), "m": m.sizes, "n": (inner,), "k": k.sizes},
-        side_of(gradient, left),
-        side_of(kernel, right),
-        tuple(out[dimension] for dimension in range(shape.rank)),
-        sum_type((gradient.array.dtype, kernel.array.dtype), shape.dtype),
-        False,
-    )
-
-
-def _backward_filter(instruction: Instruction) -> Contraction:
-    """The gradient of the kernel: sums over the batch and all outputs."""
-    source, gradient = instruction.operands[:2]
-    labels: ConvDims = instruction.attributes["dim_labels"]
-    shape, groups = result_shape(instruction), _groups(instruction)
-    inner = source.array.dims[labels.input_feature] // groups
-    per_group = gradient.array.dims[labels.output_feature] // groups
-    windows = dict(zip(labels.input_spatial, instruction.window.dims, strict=True))
-    outputs = dict(zip(labels.input_spatial, labels.output_spatial, strict=True))
-    weights = dict(zip(labels.input_spatial, labels.kernel_spatial, strict=True))
-    m = AxisSizes(
-        "m", {labels.input_feature: inner} | {at: dim.size for at, dim in windows.items()}
-    )
-    k = AxisSizes(
-        "k",
-        {labels.input_batch: source.array.dims[labels.input_batch]}
-        | {at: gradient.array.dims[to] for at, to in outputs.items()},
-    )
-    feature = grouped(per_group, ("n", 0))
-    batch, channel = k.of(labels.input_batch), m.of(labels.input_feature)
-    left = {labels.input_batch: at_axis(batch), labels.input_feature: grouped(inner, channel)}
-    right = {labels.output_batch: at_axis(batch), labels.output_feature: feature}
-    out = {labels.kernel_output_feature: feature, labels.kernel_input_feature: at_axis(channel)}
-    for dimension, window in windows.items():
-        place, step = m.of(dimension), k.of(dimension)
-        terms = ((place, window.window_dilation), (step, window.stride))
-        left[dimension] = Position(terms, -window.pad_low)
-        right[outputs[dimension]] = at_axis(step)
-        out[weights[dimension]] = turned(place, window.size, window.reversal)
-    return Contraction(
-        instruction,
-        {"b": (groups,), "m": m.sizes, "n": (per_group,), "k": k.sizes},
-        side_of(source, left),
-        side_of(gradient, right),
-        tuple(out[dimension] for dimension in range(shape.rank)),
-        sum_type((source.array.dtype, gradient.array.dtype), shape.dtype),
-        False,
-    )
-
-
-def _groups(instruction: Instruction) -> int:
-    groups: int = instruction.attributes.get("feature_group_count", 1)
-    return groups
 
 
 def call_finish(instruction: Instruction) -> Finish:

@@ -36,7 +36,7 @@ from hloopt.types import (
     dilated,
 )
 
-__all__ = ["CHECKS", "EVALUATORS", "activation", "transposed_window"]
+__all__ = ["CHECKS", "EVALUATORS", "activation"]
 
 
 def _relu(x: Array) -> Array:
@@ -66,18 +66,10 @@ def _backward_input(
     k = k.reshape(groups, features // groups, inner, *space).swapaxes(1, 2)
     k = k.reshape(groups * inner, features // groups, *space)
     sizes = [result.dims[axis] for axis in dims.input_spatial]
-    back = Window(tuple(map(transposed_window, numbers.window.dims, sizes, g.shape[2:])))
+    windows = zip(numbers.window.dims, sizes, g.shape[2:], strict=True)
+    back = Window(tuple(dim.transposed(size, steps) for dim, size, steps in windows))
     total = convolution(g, k, ConvNumbers(_canonical(len(space)), back, groups))
     return total.transpose(np.argsort([dims.input_batch, dims.input_feature, *dims.input_spatial]))
-
-
-def transposed_window(dim: WindowDim, size: int, steps: int) -> WindowDim:
-    """The window that the gradient of an input of ``size`` slides over the gradient of ``steps`` outputs."""
-    low = dim.reach - 1 - dim.pad_low
-    high = size - dilated(steps, dim.stride) - low + dim.reach - 1
-    return WindowDim(
-        dim.size, 1, low, high, dim.stride, dim.window_dilation, reversal=not dim.reversal
-    )
 
 
 def _backward_filter(x: Array, gradient: Array, numbers: ConvNumbers, result: ArrayShape) -> Array:

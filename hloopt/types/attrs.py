@@ -189,6 +189,16 @@ class WindowDim:
         room = dilated(size, self.base_dilation) + self.pad_low + self.pad_high - self.reach
         return room // self.stride + 1 if room >= 0 else 0
 
+    def transposed(self, size: int, steps: int) -> WindowDim:
+        """The window that slides over the gradient of ``steps`` outputs for that of an input of ``size``.
+
+        Outputs are as far apart as the window's steps, and it meets them from its end.
+        """
+        low = self.reach - 1 - self.pad_low
+        high = size - dilated(steps, self.stride) + self.pad_low
+        dilations = self.stride, self.window_dilation
+        return WindowDim(self.size, 1, low, high, *dilations, reversal=not self.reversal)
+
 
 def dilated(size: int, dilation: int) -> int:
     """The extent of ``size`` elements with ``dilation - 1`` holes between neighbours."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hloopt.analysis.contraction import Contraction, of_convolution, of_dot, of_scaled_dot
+from hloopt.analysis.contraction import Contraction, of_dot, of_scaled_dot
 from hloopt.analysis.contraction_calls import call_finish, call_problem, is_product_call, of_call
+from hloopt.analysis.convolutions import of_convolution
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction

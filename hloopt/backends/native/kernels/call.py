@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.contraction import of_convolution, of_dot
+from hloopt.analysis.contraction import of_dot
+from hloopt.analysis.convolutions import of_convolution
 from hloopt.interpret import has_evaluation
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, elemental_problem
