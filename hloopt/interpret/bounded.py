@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hloopt.interpret.beyond import known, remember
 from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.failures import failure
 from hloopt.interpret.indexing import Windows, gather, scatter, start_indices
@@ -65,7 +64,7 @@ def _set_dimension_size(
     size = _size(instruction, values[1], dimension)
     if size == operand.shape[dimension]:
         return operand
-    whole = known(context, operand)
+    whole = context.known(operand)
     if size > whole.shape[dimension]:
         raise failure(
             instruction,
@@ -73,7 +72,7 @@ def _set_dimension_size(
             f"{whole.shape[dimension]} are known",
         )
     sizes = [*operand.shape[:dimension], size, *operand.shape[dimension + 1 :]]
-    return remember(context, whole[_upto(sizes)], whole)
+    return context.remember(whole[_upto(sizes)], whole)
 
 
 def _upto(sizes: Sequence[int]) -> tuple[slice, ...]:
@@ -137,7 +136,7 @@ def _reaching(
 
     Raises ``EvaluationError`` where that is not known.
     """
-    whole = known(context, operand)
+    whole = context.known(operand)
     for dimension, end in ends.items():
         if end > whole.shape[dimension]:
             raise failure(
@@ -196,8 +195,8 @@ def _dynamic_update_slice(
         for dim, mark in enumerate(marks(shape))
     ]
     if all(full):
-        return remember(context, update[_upto(sizes)], update)
-    whole = known(context, operand)
+        return context.remember(update[_upto(sizes)], update)
+    whole = context.known(operand)
     reach = [
         min(whole.shape[dim], update.shape[dim]) if full[dim] else whole.shape[dim]
         for dim in range(shape.rank)
@@ -212,7 +211,7 @@ def _dynamic_update_slice(
     result = whole[_upto(reach)].copy()
     target = result[tuple(slice(b, b + n) for b, n in zip(begins, update.shape, strict=True))]
     target[...] = update[_upto(target.shape)]
-    return remember(context, result[_upto(sizes)], result)
+    return context.remember(result[_upto(sizes)], result)
 
 
 def _gather(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
@@ -246,7 +245,7 @@ def _scatter(instruction: Instruction, values: tuple[Value, ...], context: Conte
     ]
     wholes = []
     for array in arrays[:count]:
-        whole = known(context, array)
+        whole = context.known(array)
         upto = [array.shape[dim] if dim in full else n for dim, n in enumerate(whole.shape)]
         wholes.append(whole[_upto(upto)])
     results = scatter(
@@ -259,7 +258,7 @@ def _scatter(instruction: Instruction, values: tuple[Value, ...], context: Conte
     kept = []
     for result, whole, array in zip(results, wholes, arrays, strict=False):
         result = result[_upto(whole.shape)]
-        kept.append(remember(context, result[_upto(array.shape)], result))
+        kept.append(context.remember(result[_upto(array.shape)], result))
     return kept[0] if count == 1 else tuple(kept)
 
 
@@ -304,7 +303,7 @@ def slice_to_dynamic(
     for dimension, mark in enumerate(marks(instruction.shape)):
         if mark:
             sizes[dimension] = _size(instruction, values[dimension + 1], dimension)
-    return remember(context, whole[_upto(sizes)], whole)
+    return context.remember(whole[_upto(sizes)], whole)
 
 
 def pad_to_static(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

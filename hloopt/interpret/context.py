@@ -10,6 +10,7 @@ mode bf16 and f16 are always carried as float32.
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hloopt.errors import UnsupportedError
-from hloopt.interpret.beyond import known, remember
 from hloopt.interpret.host import Host
 from hloopt.interpret.participants import Participant
 from hloopt.ir import Computation, Instruction
@@ -64,6 +64,7 @@ class Context(ABC):
         self.host = Host()
         self.rounding: Rounding | None = None
         self.progress: Progress | None = None
+        self._wholes: dict[int, tuple[weakref.ref[Array], Array]] = {}
 
     @abstractmethod
     def call(self, computation: Computation, args: Sequence[Value]) -> Value:
@@ -115,10 +116,27 @@ class Context(ABC):
             return value
         array = array_of(value)
         kept = array.astype(shape.dtype.numpy).astype(_FLOAT32)
-        whole = known(self, array)
+        whole = self.known(array)
         if whole is array:
             return kept
-        return remember(self, kept, whole.astype(shape.dtype.numpy).astype(_FLOAT32))
+        return self.remember(kept, whole.astype(shape.dtype.numpy).astype(_FLOAT32))
+
+    def remember(self, array: Array, whole: Array) -> Array:
+        """The array, of which ``whole``, at least as large in each dimension, has the hidden elements.
+
+        XLA keeps arrays with bounded dynamic dimensions at their bounds, so that a smaller size hides elements
+        and a larger one shows them again; here an array has its sizes only.  ``set-dimension-size`` and
+        ``dynamic-update-slice`` therefore remember what they cut; other ops compute nothing beyond the sizes.
+        """
+        if array.shape != whole.shape:
+            wholes, key = self._wholes, id(array)
+            wholes[key] = (weakref.ref(array, lambda _: wholes.pop(key, None)), whole)
+        return array
+
+    def known(self, array: Array) -> Array:
+        """The array with the hidden elements that are known: itself, or a larger one."""
+        entry = self._wholes.get(id(array))
+        return array if entry is None or entry[0]() is not array else entry[1]
 
 
 def map_arrays(function: Callable[..., Array], *values: Value) -> Value:

@@ -16,10 +16,10 @@ from hloopt.interpret.bounded import (
 )
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.library_calls import guarded
-from hloopt.interpret.markers import MARKERS
 from hloopt.interpret.shards import is_boundary, shards
 from hloopt.interpret.sort import topk
 from hloopt.ir import Instruction
+from hloopt.ops.custom import MARKERS
 from hloopt.types import ArrayShape, BufferShape, Shape, TupleShape, compatible, leaves
 
 __all__ = ["CHECKS", "CUSTOM_CALLS", "CUSTOM_CHECKS", "EVALUATORS"]

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 
 from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.control import branches
-from hloopt.interpret.markers import MARKERS
 from hloopt.interpret.reshaping import ambiguous
 from hloopt.interpret.sizes import aligned, checked, drops_marks, is_dynamic, marks, ties
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
+from hloopt.ops.custom import MARKERS
 from hloopt.ops.traits import (
     ALL,
     COLLECTIVE,
@@ -152,7 +152,7 @@ def _check_custom_call(instruction: Instruction) -> str | None:
     from hloopt.interpret import plugins
 
     target = instruction.custom_call_target
-    if target in (*MARKERS, "PadToStatic", "SliceToDynamic") or plugins.named(target) is not None:
+    if target in MARKERS | {"PadToStatic", "SliceToDynamic"} or plugins.named(target) is not None:
         return None
     return f"custom call to {target} of dynamic dimensions has no evaluation"
 

@@ -30,10 +30,10 @@ from hloopt.interpret.context import (
     leaf_arrays,
     map_arrays,
 )
-from hloopt.interpret.markers import MARKERS
 from hloopt.interpret.perturbation import nudged, smeared, unit_roundoff
 from hloopt.interpret.regions import combiner, only_orders
 from hloopt.ir import Instruction
+from hloopt.ops.custom import MARKERS
 from hloopt.ops.traits import ELEMENTWISE, TRANSCENDENTAL, WITHIN_ONE, op_table
 from hloopt.types import Array, ArrayShape, ConvDims, DotDims, leaves, of_numpy
 
@@ -355,7 +355,7 @@ def _custom_call(
     one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
 ) -> Value:
     target = one.custom_call_target
-    if target in MARKERS or target in ("PadToStatic", "SliceToDynamic", "TopK", "__gpu$TopK"):
+    if target in MARKERS | {"PadToStatic", "SliceToDynamic", "TopK", "__gpu$TopK"}:
         return run(one, values, context)
     move = _over_matrix if target.startswith(_FACTORS) else _over_row
     result = _operands(one, values, context, run, way, move=move)

@@ -6,7 +6,31 @@ from hloopt.ops.attributes import OUTPUT_ALIASING
 from hloopt.ops.opdef import MANY, Kind, family
 from hloopt.ops.shapes import declared
 
-__all__ = ["ROWS"]
+__all__ = ["MARKERS", "ROWS"]
+
+MARKERS = frozenset(
+    {
+        "LayoutConstraint",
+        "MoveToDevice",
+        "MoveToHost",
+        "Pin",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "ShardBarrierFrom",
+        "ShardBarrierTo",
+        "Sharding",
+        "Unpin",
+        "__xla_internal_call_marker_after",
+        "__xla_internal_call_marker_before",
+        "annotate_device_placement",
+        "xla.sdy.FuncResultSharding",
+        "xla.sdy.GlobalToLocalShape",
+        "xla.sdy.LocalToGlobalShape",
+        "xla.sdy.PropagationBarrier",
+        "xla.sdy.Sharding",
+    }
+)
+"""Targets that compute nothing: the result is the operand (or the operands)."""
 
 _API_VERSIONS = (
     "API_VERSION_UNSPECIFIED",

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 from hloopt.dataclass import dataclass
-from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
+from hloopt.ops.custom import MARKERS
 from hloopt.ops.traits import COLLECTIVE, DEVICE_NUMBERS, op_table
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible, parts_of

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from hloopt.interpret.control import branches
-from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Instruction, Module
+from hloopt.ops.custom import MARKERS
 from hloopt.ops.traits import op_table
 
 __all__ = ["MOVES", "ArrayPlace", "Through", "by_table", "entry_places", "moved_from"]

@@ -6,27 +6,24 @@ What the user supplies for a target comes first, as in ``interpret.custom_calls`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.values import Slots
 from hloopt.interpret import plugins
-from hloopt.interpret.markers import MARKERS
 from hloopt.interpret.shards import is_boundary
 from hloopt.ir import Instruction
+from hloopt.ops.custom import MARKERS
 from hloopt.types import ArrayShape, compatible
 
 __all__ = ["EMITTERS"]
-
-_MARKERS: Final = frozenset(MARKERS)
 
 
 def _custom_call(
     builder: Builder, instruction: Instruction, operands: Sequence[int]
 ) -> Slots | None:
     target = instruction.custom_call_target
-    is_marker = target in _MARKERS and plugins.named(target) is None
+    is_marker = target in MARKERS and plugins.named(target) is None
     return _passed_on(instruction, operands) if is_marker else None
 
 
