@@ -15,18 +15,20 @@ it (Higham and Mary, SIAM J. Sci. Comput. 41, 2019): that is what a sum is moved
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod, sqrt
 from typing import Final
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import (
     Context,
     Evaluator,
     Value,
     array_of,
+    arrays_of,
     leaf_arrays,
     map_arrays,
 )
@@ -62,20 +64,43 @@ class Rounding:
 
 def moved(instruction: Instruction, run: Evaluator, rounding: Rounding) -> Evaluator:
     """What evaluates an instruction and then moves what it has rounded: ``run`` itself where it is exact."""
-    way = _WAYS.get(instruction.opcode)
+    perturb = _PERTURBED.get(instruction.opcode)
     if _leaves_ties_open(instruction):
-        way = _other_ties
+        perturb = _other_ties
     elif not any(_rounds(leaf) for leaf in leaves(instruction.shape)):
         return run
-    if way is None:
+    if perturb is None:
         return run
 
     def evaluate(one: Instruction, values: tuple[Value, ...], context: Context) -> Value:
         if not rounding.active:
             return run(one, values, context)
-        return way(one, values, context, run, rounding)
+        return perturb(_Evaluation(one, values, context, run, rounding.seed))
 
     return evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """An instruction to be evaluated on values by ``evaluator``, and the number of a way to round."""
+
+    instruction: Instruction
+    values: tuple[Value, ...]
+    context: Context
+    evaluator: Evaluator
+    seed: int
+
+    def of(self, values: Iterable[Value]) -> Value:
+        """The result for other values."""
+        return self.evaluator(self.instruction, tuple(values), self.context)
+
+    def result(self) -> Value:
+        """The result as the definition has it."""
+        return self.of(self.values)
+
+    def magnitudes(self) -> Value:
+        """The result for the magnitudes of the values: of a sum what was added."""
+        return self.of(map(_magnitudes, self.values))
 
 
 def _rounds(leaf: object) -> bool:
@@ -104,18 +129,16 @@ def _map(function: Callable[[Array], Array], value: Value) -> Value:
     return map_arrays(each, value)
 
 
-# ---- ways of ops --------------------------------------------------------------------------------
+# ---- what results are moved by ------------------------------------------------------------------
 
-_Way = Callable[[Instruction, tuple[Value, ...], Context, Evaluator, Rounding], Value]
+_Perturbation = Callable[[_Evaluation], Value]
 
 
-def _elementwise(
-    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
-) -> Value:
-    result = array_of(run(one, values, context))
-    after = nudged(result, way.seed)
-    exact = _exact(one.opcode, [array_of(value) for value in values], result)
-    if one.opcode in _BOUNDED:
+def _elementwise(one: _Evaluation) -> Value:
+    opcode, result = one.instruction.opcode, array_of(one.result())
+    after = nudged(result, one.seed)
+    exact = _exact(opcode, arrays_of(one.values), result)
+    if opcode in _BOUNDED:
         after = np.clip(after, -1, 1)
     return after if exact is None else np.asarray(np.where(exact, result, after))
 
@@ -193,21 +216,16 @@ def _magnitudes(value: Value) -> Value:
 
 
 def _sum(
-    one: Instruction,
-    values: tuple[Value, ...],
-    context: Context,
-    run: Evaluator,
-    way: Rounding,
+    one: _Evaluation,
     *,
-    terms: Callable[[Instruction, tuple[Value, ...], Context, Evaluator], float | Array],
+    terms: Callable[[_Evaluation], float | Array],
     stepwise: bool = False,
 ) -> Value:
     """A sum, moved by the magnitudes that were added; ``stepwise`` every step rounds to the element type."""
-    result = run(one, values, context)
-    added = run(one, tuple(map(_magnitudes, values)), context)
-    if all(map(_is_whole, values)) and all(map(_is_small, leaf_arrays(added))):
+    result, added = one.result(), one.magnitudes()
+    if all(map(_is_whole, one.values)) and all(map(_is_small, leaf_arrays(added))):
         return result
-    number = np.maximum(terms(one, values, context, run), 1)
+    number = np.maximum(terms(one), 1)
 
     def each(array: Array, size: Array) -> Array:
         kind = of_numpy(array.dtype)
@@ -218,9 +236,14 @@ def _sum(
         inner = unit if stepwise else min(unit, 2.0**-24)
         total, most = (np.abs(part).astype(np.float64) for part in (array, size))
         amount = 2 * unit * (total + most / np.sqrt(number)) + np.sqrt(number) * inner * most
-        return smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+        return _smeared(array, amount, one.seed)
 
     return map_arrays(each, result, added)
+
+
+def _smeared(array: Array, amount: Array, seed: int) -> Array:
+    """Moved by amounts of which those that are not finite are none."""
+    return smeared(array, np.where(np.isfinite(amount), amount, 0.0), seed)
 
 
 def _is_whole(value: Value) -> bool:
@@ -240,83 +263,71 @@ def _is_small(array: Array) -> bool:
     return bool(np.all(np.abs(array).astype(np.float64) < limit))
 
 
-def _contracted(one: Instruction, values: tuple[Value, ...], *_: object) -> float:
-    dims = DotDims.of(one.attributes)
-    shape = array_of(values[0]).shape
+def _contracted(one: _Evaluation) -> float:
+    dims = DotDims.of(one.instruction.attributes)
+    shape = array_of(one.values[0]).shape
     return float(prod(shape[axis] for axis in dims.lhs_contracting))
 
 
-def _kernel_size(one: Instruction, values: tuple[Value, ...], *_: object) -> float:
-    dims: ConvDims = one.attributes["dim_labels"]
-    kernel = array_of(values[1])
+def _kernel_size(one: _Evaluation) -> float:
+    dims: ConvDims = one.instruction.attributes["dim_labels"]
+    kernel = array_of(one.values[1])
     return float(kernel.size / max(1, kernel.shape[dims.kernel_output_feature]))
 
 
-def _counted(
-    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator
-) -> float | Array:
+def _counted(one: _Evaluation) -> float | Array:
     """How many terms each element has: the sum of ones in their place."""
-    ones = tuple(_map(np.ones_like, value) for value in values)
-    counts: Array = np.abs(array_of(run(one, ones, context))).astype(np.float64)
+    ones = one.of(_map(np.ones_like, value) for value in one.values)
+    counts: Array = np.abs(array_of(ones)).astype(np.float64)
     return counts
 
 
-def _reduced(one: Instruction, values: tuple[Value, ...], *_: object) -> float:
-    shape = array_of(values[0]).shape
-    return float(prod(shape[axis] for axis in one.attributes["dimensions"]))
+def _reduced(one: _Evaluation) -> float:
+    shape = array_of(one.values[0]).shape
+    return float(prod(shape[axis] for axis in one.instruction.dimensions))
 
 
 def _fold(
-    one: Instruction,
-    values: tuple[Value, ...],
-    context: Context,
-    run: Evaluator,
-    way: Rounding,
-    *,
-    terms: Callable[..., float | Array],
-    stepwise: bool = False,
+    one: _Evaluation, *, terms: Callable[[_Evaluation], float | Array], stepwise: bool = False
 ) -> Value:
     """A fold: a sum, a choice, or anything else, whose every step rounds."""
-    region = one.attributes["to_apply"]
+    region = one.instruction.to_apply
     name = combiner(region)
     if name == "add":
-        return _sum(one, values, context, run, way, terms=terms, stepwise=stepwise)
-    result = run(one, values, context)
-    if name is not None and name != "multiply":
+        return _sum(one, terms=terms, stepwise=stepwise)
+    result = one.result()
+    if (name is not None and name != "multiply") or only_orders(region):
         return result
-    if only_orders(region):
-        return result
-    count = terms(one, values, context, run) if terms is not _counted else _largest(values)
-    return _relative(result, 2 * sqrt(float(np.max(count))) + 2, way)
+    count = terms(one) if terms is not _counted else _largest(one.values)
+    return _relative(result, 2 * sqrt(float(np.max(count))) + 2, one.seed)
 
 
 def _largest(values: tuple[Value, ...]) -> float:
     return max(array_of(value).size for value in values)
 
 
-def _relative(value: Value, units: float, way: Rounding) -> Value:
+def _relative(value: Value, units: float, seed: int) -> Value:
     """Everything moved by so many units of rounding of itself."""
 
     def each(array: Array) -> Array:
         unit = unit_roundoff(of_numpy(array.dtype))
-        size = np.abs(array).astype(np.float64)
-        return smeared(array, np.where(np.isfinite(size), units * unit * size, 0.0), way.seed)
+        return _smeared(array, units * unit * np.abs(array).astype(np.float64), seed)
 
     return _map(each, value)
 
 
-def _over_row(value: Value, way: Rounding) -> Value:
+def _over_row(value: Value, seed: int) -> Value:
     """Operands of a sum that cannot be taken apart: by what sums over the last dimension may change."""
 
     def each(array: Array) -> Array:
         length = array.shape[-1] if array.ndim else 1
-        moved = _relative(array, 2 * (1 + sqrt(length)), way)
+        moved = _relative(array, 2 * (1 + sqrt(length)), seed)
         return array_of(moved)
 
     return _map(each, value)
 
 
-def _over_matrix(value: Value, way: Rounding) -> Value:
+def _over_matrix(value: Value, seed: int) -> Value:
     """Operands of a factorisation: by the size of the matrix, as its backward error is bounded.
 
     (Higham, 10.1 and 19.3; for eigenvalues LAPACK Users' Guide, 4.7.)
@@ -328,70 +339,54 @@ def _over_matrix(value: Value, way: Rounding) -> Value:
         if array.ndim > 1:
             size = np.sqrt(np.mean(size * size, axis=(-2, -1), keepdims=True))
             size = np.broadcast_to(size * 4 * sqrt(array.shape[-1]), array.shape)
-        return smeared(array, unit_roundoff(of_numpy(array.dtype)) * size, way.seed)
+        return smeared(array, unit_roundoff(of_numpy(array.dtype)) * size, seed)
 
     return _map(each, value)
 
 
-def _operands(
-    one: Instruction,
-    values: tuple[Value, ...],
-    context: Context,
-    run: Evaluator,
-    way: Rounding,
-    *,
-    move: Callable[[Value, Rounding], Value] = _over_row,
-) -> Value:
+def _operands(one: _Evaluation, *, move: Callable[[Value, int], Value] = _over_row) -> Value:
     """An op of many steps: as if its operands had been a little different."""
-    result = run(one, tuple(move(value, way) for value in values), context)
-    return _map(lambda array: nudged(array, way.seed), result)
+    result = one.of(move(value, one.seed) for value in one.values)
+    return _map(lambda array: nudged(array, one.seed), result)
 
 
 _SUMS: Final = ("__cublas", "__cudnn", "__onednn")
 _FACTORS: Final = ("lapack_", "cusolver", "hipsolver", "Cholesky", "Qr", "Eigh", "Syevd")
 
 
-def _custom_call(
-    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
-) -> Value:
-    target = one.custom_call_target
+def _custom_call(one: _Evaluation) -> Value:
+    target = one.instruction.custom_call_target
     if target in MARKERS | {"PadToStatic", "SliceToDynamic", "TopK", "__gpu$TopK"}:
-        return run(one, values, context)
+        return one.result()
     move = _over_matrix if target.startswith(_FACTORS) else _over_row
-    result = _operands(one, values, context, run, way, move=move)
+    result = _operands(one, move=move)
     if not target.startswith(_SUMS):
         return result
-    added = run(one, tuple(map(_magnitudes, values)), context)
-    return map_arrays(partial(_by, way), result, added)
+    return map_arrays(partial(_by, one.seed), result, one.magnitudes())
 
 
-def _by(way: Rounding, array: Array, added: Array) -> Array:
+def _by(seed: int, array: Array, added: Array) -> Array:
     """A result moved by what was added for it, of which a function may have left little."""
     kind = of_numpy(array.dtype)
     if not (kind.is_float or kind.is_complex) or array.shape != added.shape:
         return array
     amount = 2 * unit_roundoff(kind) * np.abs(added).astype(np.float64)
-    return smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+    return _smeared(array, amount, seed)
 
 
-def _transform(
-    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
-) -> Value:
+def _transform(one: _Evaluation) -> Value:
     """A Fourier transform: the error of each element follows from all of its line (Higham, 24.1)."""
-    result = array_of(run(one, values, context))
-    axes = tuple(range(-len(one.attributes["fft_length"]), 0))
+    result = array_of(one.result())
+    axes = tuple(range(-len(one.instruction.attributes["fft_length"]), 0))
     size = np.abs(result).astype(np.float64)
     line = np.sqrt(np.mean(size * size, axis=axes, keepdims=True))
     steps = np.log2(2 * prod(result.shape[axis] for axis in axes))
     amount = np.broadcast_to(unit_roundoff(of_numpy(result.dtype)) * 4 * steps * line, result.shape)
-    return smeared(result, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+    return _smeared(result, amount, one.seed)
 
 
-def _picked(
-    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
-) -> Value:
-    result = run(one, values, context)
-    return _relative(result, 4, way)
+def _picked(one: _Evaluation) -> Value:
+    return _relative(one.result(), 4, one.seed)
 
 
 def _leaves_ties_open(instruction: Instruction) -> bool:
@@ -403,25 +398,19 @@ def _leaves_ties_open(instruction: Instruction) -> bool:
     )
 
 
-def _other_ties(
-    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
-) -> Value:
+def _other_ties(one: _Evaluation) -> Value:
     """A sort whose equal keys come in the reverse order every other time."""
-    if way.seed % 2 == 0:
-        return run(one, values, context)
-    (axis,) = one.attributes["dimensions"]
-
-    def flipped(array: Array) -> Array:
-        return np.flip(array, axis)
-
-    return run(one, tuple(map_arrays(flipped, value) for value in values), context)
+    if one.seed % 2 == 0:
+        return one.result()
+    flipped = partial(np.flip, axis=one.instruction.dimensions[0])
+    return one.of(map_arrays(flipped, value) for value in one.values)
 
 
-def _members(one: Instruction, *_: object) -> float:
+def _members(one: _Evaluation) -> float:
     return 2.0
 
 
-_WAYS: Final[Mapping[str, _Way]] = op_table(
+_PERTURBED: Final[Mapping[str, _Perturbation]] = op_table(
     {
         **dict.fromkeys((*_INVERSES, *TRANSCENDENTAL), _elementwise),
         "all-reduce": partial(_fold, terms=_members),

@@ -9,7 +9,7 @@ import pytest
 
 import hloopt
 from hloopt.interpret import EVALUATORS, evaluate_participants
-from hloopt.interpret.rounding import _WAYS
+from hloopt.interpret.rounding import _PERTURBED
 from hloopt.runtime.comparison import ulp_distance
 from hloopt.types import DTYPES, dtype
 
@@ -31,8 +31,8 @@ EXACT = """
 
 def test_every_op_rounds_or_is_exact() -> None:
     """A new op has to say which."""
-    assert not set(EXACT.split()) & set(_WAYS)
-    assert set(EXACT.split()) | set(_WAYS) == set(EVALUATORS) - {"constant", "parameter"}
+    assert not set(EXACT.split()) & set(_PERTURBED)
+    assert set(EXACT.split()) | set(_PERTURBED) == set(EVALUATORS) - {"constant", "parameter"}
 
 
 def moved(body: str, *inputs: Array, rounding: int = 1, before: str = "") -> tuple[Array, Array]:
