@@ -22,9 +22,9 @@ from hloopt.types import ArrayShape, DotDims, DType, dtype
 
 __all__ = [
     "Axis",
+    "AxisGroup",
+    "AxisPosition",
     "Contraction",
-    "Group",
-    "Position",
     "Side",
     "accumulator",
     "at_axis",
@@ -33,12 +33,12 @@ __all__ = [
     "of_scaled_dot",
 ]
 
-Group: TypeAlias = Literal["b", "m", "n", "k"]
-Axis: TypeAlias = tuple[Group, int]
+AxisGroup: TypeAlias = Literal["b", "m", "n", "k"]
+Axis: TypeAlias = tuple[AxisGroup, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class AxisPosition:
     """``(sum(coefficient * axis) + constant) / dilation``, where that is a whole number."""
 
     terms: tuple[tuple[Axis, int], ...] = ()
@@ -54,7 +54,7 @@ class Side:
     """
 
     instruction: Instruction
-    positions: tuple[Position, ...]
+    positions: tuple[AxisPosition, ...]
     scale: Instruction | None = None
     blocks: tuple[int, ...] = ()
 
@@ -72,10 +72,10 @@ class Contraction:
     """
 
     hero: Instruction
-    axes: Mapping[Group, tuple[int, ...]]
+    axes: Mapping[AxisGroup, tuple[int, ...]]
     lhs: Side
     rhs: Side
-    result: tuple[Position, ...]
+    result: tuple[AxisPosition, ...]
     kind: DType
     is_dot: bool = True
 
@@ -103,7 +103,7 @@ class Contraction:
             for position in self.result
         )
 
-    def size(self, group: Group) -> int:
+    def size(self, group: AxisGroup) -> int:
         """How far b, m, n or k counts."""
         return prod(self.axes[group])
 
@@ -126,7 +126,7 @@ class Contraction:
             for position, size in zip(side.positions, side.instruction.array.dims, strict=True)
         )
 
-    def _inside(self, position: Position, size: int) -> bool:
+    def _inside(self, position: AxisPosition, size: int) -> bool:
         ends = [
             (count, count * (self.axes[group][at] - 1)) for (group, at), count in position.terms
         ]
@@ -156,9 +156,9 @@ class Contraction:
             self.is_dot,
         )
 
-    def quickest(self, side: Side) -> Group:
+    def quickest(self, side: Side) -> AxisGroup:
         """Which of b, m, n and k moves through neighbouring elements of an operand as it lies in memory."""
-        found: Position | None = None
+        found: AxisPosition | None = None
         positions, shape = _in_memory(side)
         for dimension in major_to_minor(shape):
             if shape.dims[dimension] > 1 and positions[dimension] is not None:
@@ -182,26 +182,26 @@ def accumulator(kind: DType) -> DType:
     return kind
 
 
-_OTHER: Final[Mapping[Group, Group]] = {"b": "b", "m": "n", "n": "m", "k": "k"}
+_OTHER: Final[Mapping[AxisGroup, AxisGroup]] = {"b": "b", "m": "n", "n": "m", "k": "k"}
 
 
 def _swapped_side(side: Side) -> Side:
     return replace(side, positions=tuple(map(_swapped_position, side.positions)))
 
 
-def _swapped_position(position: Position) -> Position:
+def _swapped_position(position: AxisPosition) -> AxisPosition:
     terms = tuple(((_OTHER[group], at), count) for (group, at), count in position.terms)
-    return Position(terms, position.constant, position.dilation)
+    return AxisPosition(terms, position.constant, position.dilation)
 
 
-def _in_memory(side: Side) -> tuple[list[Position | None], ArrayShape]:
+def _in_memory(side: Side) -> tuple[list[AxisPosition | None], ArrayShape]:
     """The positions of what an operand is made of, behind transposes, broadcasts and elementwise ops."""
     instruction = side.instruction
-    positions: list[Position | None] = list(side.positions)
+    positions: list[AxisPosition | None] = list(side.positions)
     while True:
         dims = instruction.array.dims
         if instruction.opcode == "transpose":
-            moved: list[Position | None] = [None] * len(dims)
+            moved: list[AxisPosition | None] = [None] * len(dims)
             for at, dimension in enumerate(instruction.attributes["dimensions"]):
                 moved[dimension] = positions[at]
             positions = moved
@@ -268,7 +268,7 @@ def dot_contraction(instruction: Instruction, dims: DotDims, result: DType) -> C
     n = [dimension for dimension in range(rhs.array.rank) if dimension not in right]
     left.update({dimension: ("m", at) for at, dimension in enumerate(m)})
     right.update({dimension: ("n", at) for at, dimension in enumerate(n)})
-    axes: dict[Group, tuple[int, ...]] = {
+    axes: dict[AxisGroup, tuple[int, ...]] = {
         "b": tuple(lhs.array.dims[one] for one in dims.lhs_batch),
         "m": tuple(lhs.array.dims[dimension] for dimension in m),
         "n": tuple(rhs.array.dims[dimension] for dimension in n),
@@ -289,6 +289,6 @@ def dot_contraction(instruction: Instruction, dims: DotDims, result: DType) -> C
     )
 
 
-def at_axis(axis: Axis) -> Position:
+def at_axis(axis: Axis) -> AxisPosition:
     """A dimension that is read at one axis."""
-    return Position(((axis, 1),))
+    return AxisPosition(((axis, 1),))

@@ -14,11 +14,11 @@ from hloopt.analysis.contraction import Contraction, dot_contraction
 from hloopt.analysis.convolutions import of_convolution
 from hloopt.dataclass import dataclass
 from hloopt.interpret import cublas, cudnn
-from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape
+from hloopt.interpret.library_calls import LibraryOptions, config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, TupleShape, dtype
 
-__all__ = ["Addend", "Finish", "call_finish", "call_problem", "is_product_call", "of_call"]
+__all__ = ["Addend", "CallFinish", "call_finish", "call_problem", "is_product_call", "of_call"]
 
 _F8 = "__cublas$lt$matmul$f8"
 _BLOCK_SCALED = "__op$block_scaled_dot"
@@ -49,7 +49,7 @@ class Addend:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class CallFinish:
     """What a call does with the sums, in their type.
 
     alpha       what they are multiplied by, and by which scalar operands
@@ -140,18 +140,18 @@ def _scales(instruction: Instruction) -> int:
     return len(instruction.operands) - 2 - has_factor
 
 
-def call_finish(instruction: Instruction) -> Finish:
+def call_finish(instruction: Instruction) -> CallFinish:
     """What a product call does with the sums."""
     name = instruction.custom_call_target
     if name == _BLOCK_SCALED:
         last = len(instruction.operands) - 1
-        return Finish(factors=() if instruction.operands[last].array.rank else (last,))
+        return CallFinish(factors=() if instruction.operands[last].array.rank else (last,))
     if name in _GEMMS:
         return _gemm_finish(instruction, config(instruction, "gemm_backend_config"))
     return _convolution_finish(instruction, config(instruction, "cudnn_conv_backend_config"))
 
 
-def _gemm_finish(instruction: Instruction, settings: Config) -> Finish:
+def _gemm_finish(instruction: Instruction, settings: LibraryOptions) -> CallFinish:
     is_f8 = instruction.custom_call_target == _F8
     numbers = range(2, len(instruction.operands))
     scales = [at for at in numbers if is_f8 and not instruction.operands[at].array.rank]
@@ -168,7 +168,7 @@ def _gemm_finish(instruction: Instruction, settings: Config) -> Finish:
         vector = others.pop(0)
         addends.append(Addend(vector, _trailing(instruction, vector, rank)))
     alpha = complex(float(settings.get("alpha_real", 1)), float(settings.get("alpha_imag", 0)))
-    return Finish(
+    return CallFinish(
         alpha if alpha.imag else alpha.real,
         tuple(scales[:2]),
         tuple(addends),
@@ -200,7 +200,7 @@ _ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def _convolution_finish(instruction: Instruction, settings: Config) -> Finish:
+def _convolution_finish(instruction: Instruction, settings: LibraryOptions) -> CallFinish:
     labels: ConvDims = instruction.attributes["dim_labels"]
     addends = []
     if len(instruction.operands) > 3:
@@ -210,7 +210,7 @@ def _convolution_finish(instruction: Instruction, settings: Config) -> Finish:
         bias = instruction.operands[2].array
         feature = tuple(labels.output_feature if size > 1 else None for size in bias.dims)
         addends.append(Addend(2, feature))
-    return Finish(
+    return CallFinish(
         float(settings.get("conv_result_scale", 1)),
         (),
         tuple(addends),

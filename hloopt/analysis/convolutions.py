@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from hloopt.analysis.contraction import Axis, Contraction, Group, Position, Side, at_axis
+from hloopt.analysis.contraction import Axis, AxisGroup, AxisPosition, Contraction, Side, at_axis
 from hloopt.dataclass import dataclass
 from hloopt.interpret.library_calls import result_shape
 from hloopt.interpret.linear import sum_type
@@ -19,16 +19,16 @@ from hloopt.types import ConvNumbers, WindowDim
 __all__ = ["of_convolution"]
 
 
-def _window_position(place: Axis, element: Axis, window: WindowDim) -> Position:
+def _window_position(place: Axis, element: Axis, window: WindowDim) -> AxisPosition:
     """What a window at ``place`` reads with its ``element``; the axis of m first."""
     terms = sorted([(place, window.stride), (element, window.window_dilation)], reverse=True)
-    return Position(tuple(terms), -window.pad_low, window.base_dilation)
+    return AxisPosition(tuple(terms), -window.pad_low, window.base_dilation)
 
 
 class _AxisSizes:
     """Axes by the dimension they are made for, quickest last."""
 
-    def __init__(self, group: Group, sizes: Mapping[int, int]) -> None:
+    def __init__(self, group: AxisGroup, sizes: Mapping[int, int]) -> None:
         self._numbers = {dimension: at for at, dimension in enumerate(sorted(sizes))}
         self.group = group
         self.sizes = tuple(sizes[dimension] for dimension in sorted(sizes))
@@ -130,7 +130,7 @@ def of_convolution(instruction: Instruction, sought: _Sought = "output") -> Cont
         ends = met[::-1] if transposed else met
         x[labels.input_spatial[number]], y[labels.output_spatial[number]] = ends
         kernel[labels.kernel_spatial[number]] = (
-            Position(((element, -1),), window.size - 1) if window.reversal else at_axis(element)
+            AxisPosition(((element, -1),), window.size - 1) if window.reversal else at_axis(element)
         )
     roles = {"output": (x, kernel, y), "input": (y, kernel, x), "kernel": (x, y, kernel)}
     left, right, out = roles[sought]
@@ -148,11 +148,11 @@ def of_convolution(instruction: Instruction, sought: _Sought = "output") -> Cont
     )
 
 
-def _side_of(instruction: Instruction, positions: Mapping[int, Position]) -> Side:
+def _side_of(instruction: Instruction, positions: Mapping[int, AxisPosition]) -> Side:
     """An operand from the positions of its dimensions."""
     return Side(instruction, tuple(positions[at] for at in range(instruction.array.rank)))
 
 
-def _grouped(size: int, axis: Axis) -> Position:
+def _grouped(size: int, axis: Axis) -> AxisPosition:
     """A dimension made of groups of ``size``: b says which one."""
-    return Position(((("b", 0), size), (axis, 1)))
+    return AxisPosition(((("b", 0), size), (axis, 1)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
-from hloopt.interpret.library_calls import Config, config, dot_dims, is_arrays, with_scratch
+from hloopt.interpret.library_calls import LibraryOptions, config, dot_dims, is_arrays, with_scratch
 from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
 from hloopt.types import Array, ArrayShape, TupleShape, parts_of
@@ -91,7 +91,7 @@ def _check_norm(instruction: Instruction) -> str | None:
     return None if fits else f"{name} of {x} with the scale {scale}"
 
 
-def _scores(scores: Array, settings: Config, bias: Array | None) -> Array:
+def _scores(scores: Array, settings: LibraryOptions, bias: Array | None) -> Array:
     """What the softmax is taken of: scaled, with the bias, and -inf where a query may not see a key."""
     scores = scores * float(settings.get("fmha_scale", 1))
     if bias is not None:
@@ -125,7 +125,7 @@ _GRADIENTS = tuple(
 )
 
 
-def _laid(array: Array, settings: Config, product: int) -> Array:
+def _laid(array: Array, settings: LibraryOptions, product: int) -> Array:
     """[batch, heads, places, features] of the second operand of one of the backward products."""
     dims = dot_dims(settings[_GRADIENTS[product]])
     (met,) = dims.rhs_contracting
@@ -204,7 +204,7 @@ def _check_attention(instruction: Instruction) -> str | None:
     return None
 
 
-def _other_attention(settings: Config) -> str | None:
+def _other_attention(settings: LibraryOptions) -> str | None:
     """What of the options is not defined by the operands alone."""
     if float(settings.get("dropout_rate", 0)):
         return "dropout"

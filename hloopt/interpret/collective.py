@@ -17,7 +17,7 @@ from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays
 from hloopt.interpret.control import zeros
 from hloopt.interpret.elementwise import convert
 from hloopt.interpret.failures import failure
-from hloopt.interpret.groups import Group, groups_of
+from hloopt.interpret.groups import DeviceGroup, groups_of
 from hloopt.interpret.permutation import meet, permute, permute_start
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.ir import Instruction
@@ -117,7 +117,7 @@ _Give: TypeAlias = Callable[[Sequence[_Operands]], Sequence[Value]]
 """From all members' operands to what each of them gets; may raise ``ValueError``."""
 
 
-def _group(instruction: Instruction, context: Context) -> Group:
+def _group(instruction: Instruction, context: Context) -> DeviceGroup:
     """The participants of this one's group, in order; empty where no group has it."""
     participant = context.participant
     if participant.count == 1:

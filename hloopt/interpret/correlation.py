@@ -18,11 +18,11 @@ from hloopt.dataclass import dataclass
 from hloopt.types import ConvNumbers, Window, WindowDim, dilated
 from hloopt.types.shape import Dims
 
-__all__ = ["Geometry", "Phase", "Span", "slices", "slices_of_each"]
+__all__ = ["Geometry", "Phase", "PhaseSpan", "slices", "slices_of_each"]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PhaseSpan:
     """The outputs of one spatial dimension that meet the same positions of the window.
 
     Output ``o`` of these meets, at position ``k`` of these, element ``o stride + k dilation`` of ``reach``
@@ -49,7 +49,7 @@ class Span:
 class Phase:
     """A convolution without gaps in its operand."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[PhaseSpan, ...]
 
     @property
     def is_padded(self) -> bool:
@@ -174,11 +174,11 @@ def _meets_padding(space: Sequence[int], window: Window, outputs: Sequence[int])
     return False
 
 
-def _is_covered(spans: Sequence[Span], count: int) -> bool:
+def _is_covered(spans: Sequence[PhaseSpan], count: int) -> bool:
     return sum(span.count for span in spans) == count
 
 
-def _spans(size: int, dim: WindowDim, outputs: int) -> Iterator[Span]:
+def _spans(size: int, dim: WindowDim, outputs: int) -> Iterator[PhaseSpan]:
     """One for each of the outputs that a gap of the operand meets at the same positions."""
     base = dim.base_dilation
     period = base // gcd(dim.stride, base)
@@ -199,7 +199,7 @@ def _span(
     chosen: tuple[int, int],
     places: tuple[int, int],
     low: int,
-) -> Span:
+) -> PhaseSpan:
     """``low``: the element that the first output meets at the first position; below 0 in front of them."""
     (start, period), (first, every) = chosen, places
     stride = dim.stride * period // dim.base_dilation
@@ -208,7 +208,7 @@ def _span(
     positions = len(range(first, dim.size, every))
     reach = dilated(count, stride) + dilated(positions, dilation) - 1
     begin, end = (min(max(at, 0), size) for at in (low, low + reach))
-    return Span(
+    return PhaseSpan(
         slice(start, None, period),
         slice(first, None, every),
         count,

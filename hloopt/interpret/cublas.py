@@ -12,7 +12,7 @@ import numpy as np
 
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.library_calls import (
-    Config,
+    LibraryOptions,
     config,
     dot_dims,
     is_arrays,
@@ -47,14 +47,16 @@ def _relu(x: Array) -> Array:
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"RELU": _relu, "GELU": _gelu, "SILU": _silu}
 
 
-def epilogue(settings: Config) -> tuple[bool, str, bool]:
+def epilogue(settings: LibraryOptions) -> tuple[bool, str, bool]:
     """Whether a vector is added, the activation or nothing, and whether its operand is a result too."""
     words = str(settings.get("epilogue", "DEFAULT")).split("_")
     names = [word for word in words if word not in {"DEFAULT", "BIAS", "AUX"}]
     return "BIAS" in words, "_".join(names), "AUX" in words
 
 
-def _product(lhs: Array, rhs: Array, settings: Config, factor: float | Array = 1.0) -> Array:
+def _product(
+    lhs: Array, rhs: Array, settings: LibraryOptions, factor: float | Array = 1.0
+) -> Array:
     """Alpha lhs rhs, and once more ``factor``."""
     total = dot(lhs, rhs, dot_dims(settings["dot_dimension_numbers"]))
     alpha = complex(float(settings.get("alpha_real", 1)), float(settings.get("alpha_imag", 0)))
@@ -62,7 +64,7 @@ def _product(lhs: Array, rhs: Array, settings: Config, factor: float | Array = 1
     return total if np.all(scale == 1) else (total * scale).astype(total.dtype)
 
 
-def _finished(total: Array, settings: Config, others: list[Array]) -> list[Array]:
+def _finished(total: Array, settings: LibraryOptions, others: list[Array]) -> list[Array]:
     """activation(total + beta C + bias), and before the activation where that is a result, too."""
     beta = float(settings.get("beta", 0))
     with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ import numpy as np
 from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.convolution import convolution
 from hloopt.interpret.library_calls import (
-    Config,
+    LibraryOptions,
     config,
     is_arrays,
     operands_of,
@@ -100,7 +100,7 @@ def _relu6(x: Array) -> Array:
     return np.clip(x, 0, 6)
 
 
-def _leaky(settings: Config) -> Callable[[Array], Array]:
+def _leaky(settings: LibraryOptions) -> Callable[[Array], Array]:
     slope = float(settings.get("leakyrelu_alpha", 0))
     return lambda x: np.where(x > 0, x, slope * x)
 
@@ -109,7 +109,7 @@ def _logistic(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-_CONV_ACTIVATIONS: dict[str, Callable[[Config], Callable[[Array], Array]]] = {
+_CONV_ACTIVATIONS: dict[str, Callable[[LibraryOptions], Callable[[Array], Array]]] = {
     "kNone": lambda _: np.asarray,
     "kSigmoid": lambda _: _logistic,
     "kRelu": lambda _: _relu,
@@ -130,7 +130,7 @@ _NUMBERS = {
 }
 
 
-def activation(settings: Config) -> str:
+def activation(settings: LibraryOptions) -> str:
     mode = str(settings.get("activation_mode", "kNone"))
     return _NUMBERS.get(mode, mode)
 

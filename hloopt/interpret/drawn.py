@@ -8,14 +8,14 @@ from ml_dtypes import finfo
 from hloopt.dataclass import dataclass
 from hloopt.types import Array, ArrayShape, DType
 
-__all__ = ["Role", "drawn"]
+__all__ = ["InputRole", "drawn"]
 
 _SMALL = 4  # integers that are no indices: -4 .. 4, so that products and powers stay in range
 _AT_ONCE = 1 << 20  # elements drawn in the type of the draw, which may be wider than the array's
 
 
 @dataclass(slots=True)
-class Role:
+class InputRole:
     """What an array is used for; the defaults ask for nothing.
 
     limit     indices below this number
@@ -34,10 +34,10 @@ class Role:
     bits: bool = False
 
 
-_ANY = Role()
+_ANY = InputRole()
 
 
-def drawn(rng: np.random.Generator, shape: ArrayShape, role: Role = _ANY) -> Array:
+def drawn(rng: np.random.Generator, shape: ArrayShape, role: InputRole = _ANY) -> Array:
     """An array of a shape, in its storage type.
 
     Floats are standard normal: weights divided by the square root of ``fan_in``, positive ones uniform in
@@ -58,7 +58,9 @@ def drawn(rng: np.random.Generator, shape: ArrayShape, role: Role = _ANY) -> Arr
     return _numbers(rng, kind, dims, role)
 
 
-def _numbers(rng: np.random.Generator, kind: DType, dims: tuple[int, ...], role: Role) -> Array:
+def _numbers(
+    rng: np.random.Generator, kind: DType, dims: tuple[int, ...], role: InputRole
+) -> Array:
     part = np.dtype(f"f{kind.compute.itemsize // 2}") if kind.is_complex else kind.compute
     scale = part.type(_deviation(kind, role))
     array = np.empty(dims, kind.numpy)
@@ -75,7 +77,7 @@ def _numbers(rng: np.random.Generator, kind: DType, dims: tuple[int, ...], role:
     return array
 
 
-def _deviation(kind: DType, role: Role) -> float:
+def _deviation(kind: DType, role: InputRole) -> float:
     """The standard deviation: of a type of few bits not below its smallest normal number."""
     deviation: float = role.fan_in**-0.5
     if kind.is_float:
@@ -93,7 +95,7 @@ def _definite(rng: np.random.Generator, kind: DType, dims: tuple[int, ...]) -> A
     return np.asarray(square + np.eye(dims[-1], dtype=kind.numpy))
 
 
-def _integer_range(kind: DType, role: Role) -> tuple[int, int]:
+def _integer_range(kind: DType, role: InputRole) -> tuple[int, int]:
     """The smallest and the largest number."""
     least, most = kind.limits
     if role.limit is not None:

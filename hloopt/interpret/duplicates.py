@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hloopt.interpret.reducer import Apply, Reducer
-from hloopt.interpret.scalars import FEW_LANES, Step
+from hloopt.interpret.scalars import FEW_LANES, ScalarStep
 from hloopt.types import Array
 
 __all__ = ["combine_at"]
@@ -67,7 +67,7 @@ def _narrowed(rows: Array, count: int) -> Array:
 
 
 def _one_by_one(
-    targets: Sequence[Array], rows: Array, sources: Sequence[Array], step: Step
+    targets: Sequence[Array], rows: Array, sources: Sequence[Array], step: ScalarStep
 ) -> None:
     for column in range(targets[0].shape[1]):
         cells = [target[:, column] for target in targets]

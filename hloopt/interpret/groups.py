@@ -17,12 +17,20 @@ from hloopt.ir import Instruction
 from hloopt.types import AxisRef, IotaList, Mesh, MeshGroups
 from hloopt.verifier.devices import Groups, group_mode, replica_groups
 
-__all__ = ["Group", "check_groups", "check_pairs", "cut", "groups_of", "links", "listed_groups"]
+__all__ = [
+    "DeviceGroup",
+    "check_groups",
+    "check_pairs",
+    "cut",
+    "groups_of",
+    "links",
+    "listed_groups",
+]
 
-Group = tuple[int, ...]
+DeviceGroup = tuple[int, ...]
 
 
-def listed_groups(groups: Groups) -> tuple[Group, ...]:
+def listed_groups(groups: Groups) -> tuple[DeviceGroup, ...]:
     """The groups of ids, written out; an iota is cut into rows, a mesh into groups along its axes.
 
     Raises ``ValueError`` for a mesh that cannot be cut so.
@@ -76,11 +84,11 @@ def _span(use: AxisRef, sizes: Mapping[str, int]) -> tuple[int, int]:
     return use.before, use.before * use.size if use.size else sizes[use.name]
 
 
-def _rows(ids: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[Group, ...]:
+def _rows(ids: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[DeviceGroup, ...]:
     return tuple(tuple(row) for row in ids.tolist())
 
 
-def groups_of(instruction: Instruction, replicas: int, partitions: int) -> tuple[Group, ...]:
+def groups_of(instruction: Instruction, replicas: int, partitions: int) -> tuple[DeviceGroup, ...]:
     """All groups of a collective among ``replicas * partitions`` participants, by their numbers.
 
     Raises ``ValueError`` where the groups are of no known form, or empty where they must not be.
@@ -190,7 +198,7 @@ def links(
     participant: int,
     replicas: int,
     partitions: int,
-) -> tuple[Group, tuple[tuple[int, int], ...]]:
+) -> tuple[DeviceGroup, tuple[tuple[int, int], ...]]:
     """Whom a participant meets in a permutation, and the pairs among them, all by participants' numbers.
 
     Those are all that pairs connect it with, in their order; without pairs it meets nobody else.

@@ -25,8 +25,8 @@ __all__ = [
     "FLAG",
     "Choices",
     "Options",
-    "Results",
-    "Row",
+    "RoutineResults",
+    "RoutineRow",
     "call_options",
     "checker",
     "evaluator",
@@ -35,9 +35,9 @@ __all__ = [
 _OPTION = re.compile(r"\s*(\w+)\s*=\s*(true|false|-?\d+)\s*(?::\s*[a-z]+\d+\s*)?(?:,|$)")
 
 Options: TypeAlias = Mapping[str, int]
-Results: TypeAlias = "tuple[Array | None, ...]"
+RoutineResults: TypeAlias = "tuple[Array | None, ...]"
 """In double precision; None stands for what nobody may read, which is zeros here."""
-Routine: TypeAlias = Callable[[Sequence[Array], Options], Results]
+Routine: TypeAlias = Callable[[Sequence[Array], Options], RoutineResults]
 """Operands and options to results."""
 
 
@@ -74,7 +74,7 @@ def _no_info(matrices: Array) -> Array:
     return np.zeros(matrices.shape[:-2], np.int32)
 
 
-def _trsm(operands: Sequence[Array], options: Options) -> Results:
+def _trsm(operands: Sequence[Array], options: Options) -> RoutineResults:
     transposes = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
     solution = linalg.triangular_solve(
         operands[0],
@@ -87,29 +87,29 @@ def _trsm(operands: Sequence[Array], options: Options) -> Results:
     return (solution,)
 
 
-def _gesdd(operands: Sequence[Array], options: Options) -> Results:
+def _gesdd(operands: Sequence[Array], options: Options) -> RoutineResults:
     """The operand (LAPACK destroys it), singular values, U, Vᴴ, info; vectors as for ``syevd``."""
     singular = linalg.svd(operands[0], full_matrices=_letter(options, "mode") == "A")
     return (operands[0], *singular)
 
 
-def _geev(operands: Sequence[Array], options: Options) -> Results:
+def _geev(operands: Sequence[Array], options: Options) -> RoutineResults:
     """Eigenvalues (of real matrices their real and imaginary parts), left and right eigenvectors, info."""
     values, vectors, info = linalg.eig(operands[0])
     parts = (values,) if np.iscomplexobj(operands[0]) else (values.real, values.imag)
     return (*parts, None, vectors, info)
 
 
-def _gehrd(operands: Sequence[Array], options: Options) -> Results:
+def _gehrd(operands: Sequence[Array], options: Options) -> RoutineResults:
     return (*reflectors.hessenberg(operands[0]), _no_info(operands[0]))
 
 
-def _sytrd(operands: Sequence[Array], options: Options) -> Results:
+def _sytrd(operands: Sequence[Array], options: Options) -> RoutineResults:
     form = reflectors.tridiagonal_form(operands[0], lower=_is_lower(options))
     return (*form, _no_info(operands[0]))
 
 
-def _ormqr(operands: Sequence[Array], options: Options) -> Results:
+def _ormqr(operands: Sequence[Array], options: Options) -> RoutineResults:
     product = reflectors.apply_reflections(
         *operands, left=bool(options["left"]), adjoint=bool(options["transpose"])
     )
@@ -142,7 +142,7 @@ _VECTORS: dict[str, Choices] = {"mode": "ANSV"}
 same."""
 
 
-class Row(NamedTuple):
+class RoutineRow(NamedTuple):
     """A routine, its options, how many operands and results it may have."""
 
     routine: Routine
@@ -155,32 +155,32 @@ _TRSM: dict[str, Choices] = {"diag": "NU", "side": "LR", "trans_x": "NTC", "uplo
 # Left eigenvectors are not NumPy's to give.
 _GEEV: dict[str, Choices] = {"compute_left": "N", "compute_right": "NV"}
 
-_ORMQR = Row(COMMON["ormqr"], {"left": FLAG, "transpose": FLAG}, 3, (1,))
+_ORMQR = RoutineRow(COMMON["ormqr"], {"left": FLAG, "transpose": FLAG}, 3, (1,))
 
-_ROUTINES: dict[str, tuple[str, Row]] = {
-    "potrf": ("sdcz", Row(COMMON["potrf"], _UPLO, 1, (2,))),
-    "getrf": ("sdcz", Row(COMMON["getrf"], {}, 1, (3,))),
-    "geqrf": ("sdcz", Row(COMMON["geqrf"], {}, 1, (2, 3))),
-    "geqp3": ("sdcz", Row(lambda given, _: reflectors.qr_pivoted(*given), {}, 2, (3,))),
-    "orgqr": ("sd", Row(COMMON["orgqr"], {}, 2, (1, 2))),
-    "ungqr": ("cz", Row(COMMON["orgqr"], {}, 2, (1, 2))),
+_ROUTINES: dict[str, tuple[str, RoutineRow]] = {
+    "potrf": ("sdcz", RoutineRow(COMMON["potrf"], _UPLO, 1, (2,))),
+    "getrf": ("sdcz", RoutineRow(COMMON["getrf"], {}, 1, (3,))),
+    "geqrf": ("sdcz", RoutineRow(COMMON["geqrf"], {}, 1, (2, 3))),
+    "geqp3": ("sdcz", RoutineRow(lambda given, _: reflectors.qr_pivoted(*given), {}, 2, (3,))),
+    "orgqr": ("sd", RoutineRow(COMMON["orgqr"], {}, 2, (1, 2))),
+    "ungqr": ("cz", RoutineRow(COMMON["orgqr"], {}, 2, (1, 2))),
     "ormqr": ("sd", _ORMQR),
     "unmqr": ("cz", _ORMQR),
-    "trsm": ("sdcz", Row(_trsm, _TRSM, 2, (1,))),
-    "gtsv": ("sdcz", Row(lambda given, _: linalg.tridiagonal_solve(*given), {}, 4, (5,))),
-    "syevd": ("sd", Row(COMMON["syevd"], {"mode": "NV", **_UPLO}, 1, (3,))),
-    "heevd": ("cz", Row(COMMON["syevd"], {"mode": "NV", **_UPLO}, 1, (3,))),
-    "sytrd": ("sd", Row(COMMON["sytrd"], _UPLO, 1, (5,))),
-    "hetrd": ("cz", Row(COMMON["sytrd"], _UPLO, 1, (5,))),
-    "gehrd": ("sdcz", Row(_gehrd, {"high": None, "low": (1,)}, 1, (3,))),
-    "geev": ("sd", Row(_geev, _GEEV, 1, (5,))),
-    "gesdd": ("sdcz", Row(_gesdd, _VECTORS, 1, (5,))),
-    "gesvd": ("sdcz", Row(_gesdd, _VECTORS, 1, (5,))),
+    "trsm": ("sdcz", RoutineRow(_trsm, _TRSM, 2, (1,))),
+    "gtsv": ("sdcz", RoutineRow(lambda given, _: linalg.tridiagonal_solve(*given), {}, 4, (5,))),
+    "syevd": ("sd", RoutineRow(COMMON["syevd"], {"mode": "NV", **_UPLO}, 1, (3,))),
+    "heevd": ("cz", RoutineRow(COMMON["syevd"], {"mode": "NV", **_UPLO}, 1, (3,))),
+    "sytrd": ("sd", RoutineRow(COMMON["sytrd"], _UPLO, 1, (5,))),
+    "hetrd": ("cz", RoutineRow(COMMON["sytrd"], _UPLO, 1, (5,))),
+    "gehrd": ("sdcz", RoutineRow(_gehrd, {"high": None, "low": (1,)}, 1, (3,))),
+    "geev": ("sd", RoutineRow(_geev, _GEEV, 1, (5,))),
+    "gesdd": ("sdcz", RoutineRow(_gesdd, _VECTORS, 1, (5,))),
+    "gesvd": ("sdcz", RoutineRow(_gesdd, _VECTORS, 1, (5,))),
 }
 """By LAPACK's name, with the letters of its types.  Older jaxlib has one result more for geqrf and orgqr,
 an ``info`` that is 0."""
 
-_COMPLEX_GEEV = Row(_geev, _GEEV, 1, (4,))
+_COMPLEX_GEEV = RoutineRow(_geev, _GEEV, 1, (4,))
 
 
 def _letter(options: Options, name: str) -> str:
@@ -210,7 +210,7 @@ def evaluator(routine: Routine) -> Evaluator:
     return evaluate
 
 
-def checker(row: Row) -> Check:
+def checker(row: RoutineRow) -> Check:
     """Why a call of the routine cannot be evaluated, or None."""
 
     def check(instruction: Instruction) -> str | None:
@@ -242,7 +242,7 @@ def _codes(choices: Choices) -> str:
     return ", ".join(map(str, choices or ()))
 
 
-_ROWS: dict[str, Row] = {
+_ROWS: dict[str, RoutineRow] = {
     f"lapack_{letter}{name}_ffi": row
     for name, (letters, row) in _ROUTINES.items()
     for letter in letters

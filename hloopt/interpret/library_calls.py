@@ -16,7 +16,7 @@ from hloopt.ir import Instruction
 from hloopt.types import Array, ArrayShape, DotDims, DType, Shape, TupleShape, leaves, parts_of
 
 __all__ = [
-    "Config",
+    "LibraryOptions",
     "config",
     "dot_dims",
     "guarded",
@@ -27,10 +27,10 @@ __all__ = [
     "with_scratch",
 ]
 
-Config: TypeAlias = Mapping[str, Any]
+LibraryOptions: TypeAlias = Mapping[str, Any]
 
 
-def config(instruction: Instruction, part: str) -> Config:
+def config(instruction: Instruction, part: str) -> LibraryOptions:
     """The named part of ``backend_config``; dumps of before 2023 have its fields at the top.
 
     Raises ``ValueError`` where it is no JSON object.

@@ -13,11 +13,11 @@ from hloopt.interpret.regions import only_orders
 from hloopt.ir import Computation, Instruction
 from hloopt.types import Array
 
-__all__ = ["Choice", "best", "choice_of"]
+__all__ = ["PairChoice", "best", "choice_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PairChoice:
     """Which of two (value, index) pairs of numbers a region returns.
 
     largest  whether the larger value wins; if not, the smaller one
@@ -28,7 +28,7 @@ class Choice:
     ties: str
 
 
-def choice_of(computation: Computation, context: Context) -> Choice | None:
+def choice_of(computation: Computation, context: Context) -> PairChoice | None:
     """What a region of two pairs chooses, or None.
 
     Asked of regions that only compare values with values, indices with indices, and choose: what these do
@@ -38,7 +38,7 @@ def choice_of(computation: Computation, context: Context) -> Choice | None:
     key = ("choice_of", computation)
     if key not in context.memory:
         context.memory[key] = _asked(computation, context) if _in_lanes(computation) else None
-    choice: Choice | None = context.memory[key]
+    choice: PairChoice | None = context.memory[key]
     return choice
 
 
@@ -66,7 +66,7 @@ def _lane(operands: Sequence[Instruction]) -> int | None:
     return lanes.pop() if len(lanes) == 1 else None
 
 
-def _asked(computation: Computation, context: Context) -> Choice | None:
+def _asked(computation: Computation, context: Context) -> PairChoice | None:
     kinds = [parameter.array.dtype for parameter in computation.parameters]
     rows = np.array(list(product(range(3), repeat=4)))
     columns = [
@@ -83,11 +83,11 @@ def _asked(computation: Computation, context: Context) -> Choice | None:
         tied = {"lower": np.minimum(i, j), "higher": np.maximum(i, j), "first": i, "last": j}
         for ties, chosen in tied.items():
             if (index == np.where(wins, i, np.where(loses, j, chosen))).all():
-                return Choice(largest, ties)
+                return PairChoice(largest, ties)
     return None
 
 
-def best(values: Array, indices: Array, choice: Choice) -> tuple[Array, Array] | None:
+def best(values: Array, indices: Array, choice: PairChoice) -> tuple[Array, Array] | None:
     """Along the first dimension, which is not empty; None where what is left open would matter."""
     if values.dtype.kind in "fV" and np.isnan(values).any():
         return None

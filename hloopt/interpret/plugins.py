@@ -28,7 +28,7 @@ from hloopt.interpret.failures import failure
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["GROUP", "CustomCall", "Function", "evaluate", "load", "named", "register"]
+__all__ = ["GROUP", "CustomCall", "PluginFunction", "evaluate", "load", "named", "register"]
 
 GROUP = "hloopt.custom_calls"
 """The entry point group: each entry point is named like the target that it evaluates."""
@@ -48,14 +48,14 @@ class CustomCall:
     attributes: Mapping[str, Any]
 
 
-Function: TypeAlias = Callable[..., Any]
+PluginFunction: TypeAlias = Callable[..., Any]
 """Called with a ``CustomCall`` and the operands: arrays in storage types, nested tuples of them for tuples.
 Gives an array for an array, a sequence for a tuple."""
 
-_GIVEN: dict[str, Function] = {}
+_GIVEN: dict[str, PluginFunction] = {}
 
 
-def register(target: str, function: Function) -> None:
+def register(target: str, function: PluginFunction) -> None:
     """Evaluate the calls of ``target`` in this process by ``function``."""
     _GIVEN[target] = function
 
@@ -85,7 +85,7 @@ def load(text: str) -> str:
     return target
 
 
-def named(target: str) -> Function | None:
+def named(target: str) -> PluginFunction | None:
     """The function for a target: one that was registered, or the entry point of that name.
 
     Raises ``UsageError`` when the entry point cannot be loaded.
@@ -94,12 +94,12 @@ def named(target: str) -> Function | None:
 
 
 @cache
-def _installed(target: str) -> Function | None:
+def _installed(target: str) -> PluginFunction | None:
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=GROUP, name=target):
         try:
-            found: Function = entry.load()
+            found: PluginFunction = entry.load()
         except Exception as error:
             raise UsageError(
                 f"the entry point '{target}' of {GROUP} cannot be loaded: {_told(error)}"
@@ -109,7 +109,10 @@ def _installed(target: str) -> Function | None:
 
 
 def evaluate(
-    function: Function, instruction: Instruction, operands: tuple[Value, ...], context: Context
+    function: PluginFunction,
+    instruction: Instruction,
+    operands: tuple[Value, ...],
+    context: Context,
 ) -> Value:
     """Call a function for an instruction and check what it gives.
 

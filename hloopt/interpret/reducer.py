@@ -19,9 +19,9 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context, Value, leaf_arrays
-from hloopt.interpret.pairs import Choice, choice_of
+from hloopt.interpret.pairs import PairChoice, choice_of
 from hloopt.interpret.regions import combiner, is_associative, passed
-from hloopt.interpret.scalars import Step, scalar_function
+from hloopt.interpret.scalars import ScalarStep, scalar_function
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ASSOCIATIVE, EXTREMA, op_table
 from hloopt.types import Array, DType, TupleShape
@@ -60,8 +60,8 @@ class Reducer:
     dtypes: tuple[DType, ...]
     apply: Apply
     associative: bool
-    scalars: Callable[[], Step | None] = lambda: None
-    choice: Callable[[], Choice | None] = lambda: None
+    scalars: Callable[[], ScalarStep | None] = lambda: None
+    choice: Callable[[], PairChoice | None] = lambda: None
 
     @property
     def wide(self) -> np.dtype[Any] | None:

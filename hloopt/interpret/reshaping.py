@@ -16,11 +16,11 @@ from hloopt.interpret.failures import failure
 from hloopt.interpret.sizes import drops_marks, marks
 from hloopt.ir import Instruction
 
-__all__ = ["Group", "ambiguous", "groups", "result_sizes"]
+__all__ = ["ReshapeGroup", "ambiguous", "groups", "result_sizes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ReshapeGroup:
     """Operand and result dimensions of one product of bounds; ``free`` is the dimension that adapts."""
 
     source: range
@@ -28,10 +28,10 @@ class Group:
     free: int | None = None
 
 
-def groups(source: Sequence[int], target: Sequence[int]) -> Iterator[Group]:
+def groups(source: Sequence[int], target: Sequence[int]) -> Iterator[ReshapeGroup]:
     """The groups of two lists of bounds with one product; ones at the end belong to the last."""
     if 0 in source or not source or not target:
-        yield Group(range(len(source)), range(len(target)))
+        yield ReshapeGroup(range(len(source)), range(len(target)))
         return
     i = j = 0
     while i < len(source) and j < len(target):
@@ -45,19 +45,21 @@ def groups(source: Sequence[int], target: Sequence[int]) -> Iterator[Group]:
                 right, j = right * target[j], j + 1
         if i == len(source) or j == len(target):
             i, j = len(source), len(target)
-        yield Group(range(begin[0], i), range(begin[1], j))
+        yield ReshapeGroup(range(begin[0], i), range(begin[1], j))
 
 
-def _solved(instruction: Instruction) -> Iterator[Group]:
+def _solved(instruction: Instruction) -> Iterator[ReshapeGroup]:
     """The groups with their free dimensions; raises ``LookupError`` where that is ambiguous."""
     source, target = instruction.operands[0].array, instruction.array
     inferred = instruction.attributes.get("inferred_dimension", -1)
     found = groups(source.dims, target.dims)
     if source.dims == target.dims and not drops_marks(source, target):
-        found = (Group(range(dim, dim + 1), range(dim, dim + 1)) for dim in range(source.rank))
+        found = (
+            ReshapeGroup(range(dim, dim + 1), range(dim, dim + 1)) for dim in range(source.rank)
+        )
     elif sum(marks(target)) == 1:
         # All else is static: it adapts to the whole, also to a size of 0 that another dimension of 1 has.
-        found = iter([Group(range(source.rank), range(target.rank))])
+        found = iter([ReshapeGroup(range(source.rank), range(target.rank))])
     for group in found:
         dynamic = [dim for dim in group.target if marks(target)[dim]]
         if inferred in group.target:
@@ -66,7 +68,7 @@ def _solved(instruction: Instruction) -> Iterator[Group]:
             raise LookupError
         if dynamic and not prod(target.dims[dim] for dim in group.target if dim != dynamic[0]):
             raise LookupError  # no elements, however many there are of this dimension
-        yield Group(group.source, group.target, dynamic[0] if dynamic else None)
+        yield ReshapeGroup(group.source, group.target, dynamic[0] if dynamic else None)
 
 
 def ambiguous(instruction: Instruction) -> str | None:

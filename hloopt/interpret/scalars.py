@@ -19,16 +19,16 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import BITWISE, EXTREMA, MODULAR, op_table
 from hloopt.types import Array, ArrayShape, DType, leaves
 
-__all__ = ["FEW_LANES", "Step", "folded", "running", "scalar_function"]
+__all__ = ["FEW_LANES", "ScalarStep", "folded", "running", "scalar_function"]
 
-Step: TypeAlias = "Callable[..., tuple[Any, ...]]"
+ScalarStep: TypeAlias = "Callable[..., tuple[Any, ...]]"
 """Scalars in the order of a region's parameters, to the scalars of its result."""
 
 FEW_LANES = 16
 """Up to so many lanes scalars are quicker than arrays."""
 
 
-def folded(columns: Sequence[Array], inits: Sequence[Array], step: Step) -> list[Array]:
+def folded(columns: Sequence[Array], inits: Sequence[Array], step: ScalarStep) -> list[Array]:
     """Columns [n, ...] folded along their first dimension, one lane after the other."""
     dims = columns[0].shape[1:]
     results = [np.empty(dims, init.dtype) for init in inits]
@@ -41,7 +41,7 @@ def folded(columns: Sequence[Array], inits: Sequence[Array], step: Step) -> list
     return results
 
 
-def running(columns: Sequence[Array], inits: Sequence[Array], step: Step) -> list[Array]:
+def running(columns: Sequence[Array], inits: Sequence[Array], step: ScalarStep) -> list[Array]:
     """As ``folded``, but with what the fold is before the first element and after each: [n + 1, ...]."""
     count, *dims = columns[0].shape
     results = [np.empty((count + 1, *dims), init.dtype) for init in inits]
@@ -70,16 +70,16 @@ _DIRECTIONS = {"EQ": "==", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<", "NE": "
 _FLOATS = frozenset({"bf16", "f16", "f32", "f64"})
 
 
-def scalar_function(computation: Computation, context: Context) -> Step | None:
+def scalar_function(computation: Computation, context: Context) -> ScalarStep | None:
     """The region as a function; None where it is more than elementwise ops on scalars."""
     key = ("scalar_function", computation)
     if key not in context.memory:
         context.memory[key] = _written(computation, context)
-    function: Step | None = context.memory[key]
+    function: ScalarStep | None = context.memory[key]
     return function
 
 
-def _written(computation: Computation, context: Context) -> Step | None:
+def _written(computation: Computation, context: Context) -> ScalarStep | None:
     names: dict[Instruction, str] = {
         parameter: f"v{number}" for number, parameter in enumerate(computation.parameters)
     }
@@ -103,7 +103,7 @@ def _written(computation: Computation, context: Context) -> Step | None:
     arguments = ", ".join(f"v{number}" for number in range(len(computation.parameters)))
     source = "\n".join([f"def step({arguments}):", *lines, f"    return ({returned})"])
     exec(compile(source, "<region>", "exec"), scope)  # noqa: S102 - made of numbers, see above
-    step: Step = scope["step"]
+    step: ScalarStep = scope["step"]
     return step
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hloopt.interpret import lapack, linalg
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
-from hloopt.interpret.lapack import COMMON, FLAG, Choices, Options, Results, Row
+from hloopt.interpret.lapack import COMMON, FLAG, Choices, Options, RoutineResults, RoutineRow
 from hloopt.interpret.library_calls import config
 from hloopt.ir import Instruction
 from hloopt.types import Array, ArrayShape, TupleShape, leaves
@@ -22,7 +22,7 @@ from hloopt.types import Array, ArrayShape, TupleShape, leaves
 __all__ = ["CHECKS", "EVALUATORS"]
 
 
-def _svd(operands: Sequence[Array], options: Options, *, v: bool) -> Results:
+def _svd(operands: Sequence[Array], options: Options, *, v: bool) -> RoutineResults:
     """The operand, singular values, U, Vᴴ (or V), info; the operand turned has U and Vᴴ change places."""
     full = bool(options["full_matrices"])
     values, left, right, info = linalg.svd(operands[0], full_matrices=full)
@@ -35,7 +35,7 @@ def _svd(operands: Sequence[Array], options: Options, *, v: bool) -> Results:
     return operands[0], values, left, right, info
 
 
-def _syrk(operands: Sequence[Array], options: Options) -> Results:
+def _syrk(operands: Sequence[Array], options: Options) -> RoutineResults:
     """A Aᵀ or Aᵀ A times alpha, and C times beta."""
     a, c, alpha, beta = (linalg.wide(operand) for operand in operands)
     turned = np.swapaxes(a, -1, -2)
@@ -44,23 +44,25 @@ def _syrk(operands: Sequence[Array], options: Options) -> Results:
 
 
 _SVD: dict[str, Choices] = {"compute_uv": FLAG, "full_matrices": FLAG}
-_GESVD = Row(partial(_svd, v=False), {**_SVD, "transposed": FLAG}, 1, (5,))
-_GESVDJ = Row(partial(_svd, v=True), _SVD, 1, (5,))
+_GESVD = RoutineRow(partial(_svd, v=False), {**_SVD, "transposed": FLAG}, 1, (5,))
+_GESVDJ = RoutineRow(partial(_svd, v=True), _SVD, 1, (5,))
 
-_ROWS: dict[str, Row] = {
-    "solver_potrf_ffi": Row(COMMON["potrf"], {"lower": FLAG}, 1, (2,)),
-    "solver_getrf_ffi": Row(COMMON["getrf"], {}, 1, (3,)),
-    "solver_geqrf_ffi": Row(COMMON["geqrf"], {}, 1, (2,)),
-    "solver_orgqr_ffi": Row(COMMON["orgqr"], {}, 2, (1,)),
-    "solver_ormqr_ffi": Row(COMMON["ormqr"], {"left": FLAG, "transpose": FLAG}, 3, (1,)),
-    "solver_syevd_ffi": Row(COMMON["syevd"], {"lower": FLAG}, 1, (3,)),
-    "solver_sytrd_ffi": Row(COMMON["sytrd"], {"lower": FLAG}, 1, (5,)),
+_ROWS: dict[str, RoutineRow] = {
+    "solver_potrf_ffi": RoutineRow(COMMON["potrf"], {"lower": FLAG}, 1, (2,)),
+    "solver_getrf_ffi": RoutineRow(COMMON["getrf"], {}, 1, (3,)),
+    "solver_geqrf_ffi": RoutineRow(COMMON["geqrf"], {}, 1, (2,)),
+    "solver_orgqr_ffi": RoutineRow(COMMON["orgqr"], {}, 2, (1,)),
+    "solver_ormqr_ffi": RoutineRow(COMMON["ormqr"], {"left": FLAG, "transpose": FLAG}, 3, (1,)),
+    "solver_syevd_ffi": RoutineRow(COMMON["syevd"], {"lower": FLAG}, 1, (3,)),
+    "solver_sytrd_ffi": RoutineRow(COMMON["sytrd"], {"lower": FLAG}, 1, (5,)),
     "solver_gesvd_ffi": _GESVD,
     "solver_gesdd_ffi": _GESVD,
     "solver_gesvdj_ffi": _GESVDJ,
     "solver_gesvdp_ffi": _GESVDJ,
-    "solver_syrk_ffi": Row(_syrk, {"transpose": FLAG}, 4, (1,)),
-    "sparse_gtsv2_ffi": Row(lambda given, _: linalg.tridiagonal_solve(*given)[3:4], {}, 4, (1,)),
+    "solver_syrk_ffi": RoutineRow(_syrk, {"transpose": FLAG}, 4, (1,)),
+    "sparse_gtsv2_ffi": RoutineRow(
+        lambda given, _: linalg.tridiagonal_solve(*given)[3:4], {}, 4, (1,)
+    ),
 }
 """Without the ``cu`` or ``hip`` before it."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from hloopt.interpret.comparator import SortKey, sort_keys
 from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.regions import passed
-from hloopt.interpret.scalars import Step, scalar_function
+from hloopt.interpret.scalars import ScalarStep, scalar_function
 from hloopt.ir import Instruction
 from hloopt.types import Array, DType, TupleShape, of_numpy
 
@@ -87,7 +87,7 @@ def key_order(keys: Sequence[tuple[Array, SortKey]], axis: int) -> Array | None:
 
 
 def merge_order(
-    arrays: Sequence[Array], axis: int, less: Less, scalars: Step | None = None
+    arrays: Sequence[Array], axis: int, less: Less, scalars: ScalarStep | None = None
 ) -> Array:
     """The permutation along ``axis`` of a stable bottom-up merge sort by ``less``.
 
@@ -113,7 +113,7 @@ def sort_order(
     axis: int,
     keys: Sequence[tuple[Array, SortKey]] | None,
     less: Less,
-    scalars: Step | None = None,
+    scalars: ScalarStep | None = None,
 ) -> Array:
     """The permutation along ``axis``: by the keys where they decide, else by asking ``less``."""
     order = None if keys is None else key_order(keys, axis)
@@ -203,7 +203,7 @@ def _is_way(lanes: Sequence[Array], order: Array, from_left: Array, width: int, 
     return not (open_ & (right_first == from_left)).any()
 
 
-def _merge_scalars(lanes: Sequence[Array], order: Array, width: int, less: Step) -> Array:
+def _merge_scalars(lanes: Sequence[Array], order: Array, width: int, less: ScalarStep) -> Array:
     """Merge pairs of runs head by head, one comparison after the other."""
     merged = np.empty_like(order)
     for row, places in enumerate(order.tolist()):

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from hloopt.interpret.drawn import Role, drawn
+from hloopt.interpret.drawn import InputRole, drawn
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.runtime.roles import roles
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape
@@ -44,7 +44,7 @@ def fill_constants(module: Module, seed: int) -> int:
     asked = _roles(module)
     for number, one in enumerate(elided):
         assert one.literal is not None
-        role = asked.get(one.name, Role())
+        role = asked.get(one.name, InputRole())
         rng = np.random.default_rng([seed, number, _STREAM])
         edit.set_attribute(one, "literal", _filled(one.literal, rng, role))
     return len(elided)
@@ -57,7 +57,7 @@ def _is_elided(literal: Literal) -> bool:
     return literal.elided or any(map(_is_elided, literal.elements))
 
 
-def _roles(module: Module) -> dict[str, Role]:
+def _roles(module: Module) -> dict[str, InputRole]:
     """What is asked of the entry's constants, by their names: that of parameters in their place."""
     copy = build.clone_module(module)
     entry = copy.entry
@@ -75,13 +75,13 @@ def _roles(module: Module) -> dict[str, Role]:
     }
 
 
-def _filled(literal: Literal, rng: np.random.Generator, role: Role) -> Literal:
+def _filled(literal: Literal, rng: np.random.Generator, role: InputRole) -> Literal:
     if not literal.elided:
         return replace(literal, elements=tuple(_filled(one, rng, role) for one in literal.elements))
     return _drawn(literal.shape, rng, role)
 
 
-def _drawn(shape: Shape, rng: np.random.Generator, role: Role) -> Literal:
+def _drawn(shape: Shape, rng: np.random.Generator, role: InputRole) -> Literal:
     if isinstance(shape, TupleShape):
         return Literal(shape, elements=tuple(_drawn(one, rng, role) for one in shape.elements))
     assert isinstance(shape, ArrayShape)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from hloopt.errors import EvaluationError, UsageError
-from hloopt.interpret.drawn import Role, drawn
+from hloopt.interpret.drawn import InputRole, drawn
 from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
@@ -90,7 +90,7 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
         for key in sorted({key for leaf in keys for key in leaf}):
             rng = np.random.default_rng([seed, number, key] if key else [seed, number])
             made[key] = [
-                _drawn(rng, shape, asked.get((parameter, index), Role()), seed)
+                _drawn(rng, shape, asked.get((parameter, index), InputRole()), seed)
                 for index, shape in places
             ]
         for participant, arrays in enumerate(found):
@@ -111,7 +111,7 @@ def stray(module: Module, inputs: list[Array], seed: int = 0) -> list[Array]:
     for parameter in module.entry.parameters:
         for index, shape in positions(parameter.shape):
             array = next(arrays)
-            limit = asked.get((parameter, index), Role()).limit
+            limit = asked.get((parameter, index), InputRole()).limit
             if limit is not None and shape.dtype.is_integer:
                 array = _strayed(rng, array, shape.dtype, limit)
             found.append(array)
@@ -128,7 +128,7 @@ def _strayed(rng: np.random.Generator, array: Array, kind: DType, limit: int) ->
     return np.where(chances <= max(1 / 3, chances.min()), strays, array)
 
 
-def _drawn(rng: np.random.Generator, shape: ArrayShape, role: Role, seed: int) -> Array:
+def _drawn(rng: np.random.Generator, shape: ArrayShape, role: InputRole, seed: int) -> Array:
     """Dynamic dimensions of one bound have one size in a module: those that have to agree do."""
     if role.bound and shape.dtype.is_integer:
         return np.full(shape.dims, _size(role.bound, seed), shape.dtype.numpy)

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from hloopt.interpret.drawn import Role
+from hloopt.interpret.drawn import InputRole
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import ASSOCIATIVE, BITWISE, op_table
 from hloopt.runtime.index_ranges import index_ranges
@@ -22,12 +22,12 @@ from hloopt.types import ArrayShape, ConvDims, DotDims
 __all__ = ["roles"]
 
 
-def roles(module: Module) -> dict[ArrayPlace, Role]:
+def roles(module: Module) -> dict[ArrayPlace, InputRole]:
     """The arrays of the entry's parameters of which the module asks anything."""
-    found: dict[ArrayPlace, Role] = {}
+    found: dict[ArrayPlace, InputRole] = {}
 
-    def role(place: ArrayPlace) -> Role:
-        return found.setdefault(place, Role())
+    def role(place: ArrayPlace) -> InputRole:
+        return found.setdefault(place, InputRole())
 
     for place, limit in index_ranges(module).items():
         role(place).limit = limit

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from hloopt.interpret.drawn import Role
+from hloopt.interpret.drawn import InputRole
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate, positions, stray
 from hloopt.runtime.roles import roles
@@ -53,7 +53,7 @@ def trial_inputs(module: Module, seed: int, spread: Spread) -> list[Array]:
     arrays = iter(inputs)
     return [
         _spread(rng, next(arrays), shape.dtype, spread)
-        if asked.get((parameter, index), Role()) == Role()
+        if asked.get((parameter, index), InputRole()) == InputRole()
         else next(arrays)
         for parameter in module.entry.parameters
         for index, shape in positions(parameter.shape)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.backends.numpy.compiler import Compiler
+from hloopt.backends.numpy.compiler import LineCompiler
 
 Array = np.ndarray[Any, Any]
 
@@ -49,14 +49,14 @@ def assert_planned(
     module = hloopt.parse(text)
     hloopt.verify(module)
     asked: list[str] = []
-    original = Compiler._evaluated
+    original = LineCompiler._evaluated
 
     def seen(self: Any, builder: Any, instruction: Any, *rest: Any) -> Any:
         asked.append(instruction.opcode)
         return original(self, builder, instruction, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compiler, "_evaluated", seen)
+        patch.setattr(LineCompiler, "_evaluated", seen)
         compiled = hloopt.compile(module, excess_precision=excess_precision, exact=True)
     assert asked == list(evaluated)
     before = [array.tobytes() for array in inputs]

@@ -7,7 +7,7 @@ import pytest
 import hloopt
 from hloopt.interpret import EVALUATORS
 from hloopt.interpret.interpreter import Interpreter
-from hloopt.interpret.pairs import Choice, choice_of
+from hloopt.interpret.pairs import PairChoice, choice_of
 
 PARAMETERS = """
     xv = {0}[] parameter(0)
@@ -42,16 +42,16 @@ def choice(body, kinds=("f32", "s32")):
 @pytest.mark.parametrize(("order", "ties"), [("LT", "lower"), ("GT", "higher")])
 def test_ties_by_index(direction, largest, order, ties):
     """Of equal values the lower or the higher index."""
-    assert choice(LOWER.format(direction, order)) == Choice(largest, ties)
+    assert choice(LOWER.format(direction, order)) == PairChoice(largest, ties)
 
 
 @pytest.mark.parametrize(
     ("direction", "expected"),
     [
-        ("GT", Choice(True, "last")),
-        ("GE", Choice(True, "first")),
-        ("LT", Choice(False, "last")),
-        ("LE", Choice(False, "first")),
+        ("GT", PairChoice(True, "last")),
+        ("GE", PairChoice(True, "first")),
+        ("LT", PairChoice(False, "last")),
+        ("LE", PairChoice(False, "first")),
     ],
 )
 def test_ties_by_place(direction, expected):

@@ -19,7 +19,7 @@ from hloopt.backends.numpy.block_limits import Limits
 from hloopt.backends.numpy.block_plan import BlockPlan, Folded, plan_region
 from hloopt.backends.numpy.block_regions import Region, find_regions
 from hloopt.backends.numpy.plan import Dims, Function, Line, Step
-from hloopt.backends.numpy.scratch import Scratch
+from hloopt.backends.numpy.scratch import ScratchMemory
 from hloopt.backends.numpy.short_runs import stretched_from
 from hloopt.backends.numpy.threads import Tasks, in_parallel
 from hloopt.interpret.context import Context
@@ -248,7 +248,7 @@ class _Part:
         self.found[key] = (tuple(index), array)
 
 
-_memory = Scratch()  # a thread's, as large as the largest region needs that it ran
+_memory = ScratchMemory()  # a thread's, as large as the largest region needs that it ran
 
 
 class _Scratches:

@@ -32,7 +32,7 @@ from hloopt.types import TupleShape
 if TYPE_CHECKING:
     from hloopt.backends.numpy.loop_plan import Blocking
 
-__all__ = ["Compiler"]
+__all__ = ["LineCompiler"]
 
 # Evaluators whose results never share memory with an operand.
 _FRESH = LIBRARY | {"rng-bit-generator", "topk"}
@@ -41,7 +41,7 @@ _PASSED_ON = frozenset({"add-dependency", "domain", "opt-barrier"})
 _MOST_INLINED = 64
 
 
-class Compiler(Interpreter, Lines):
+class LineCompiler(Interpreter, Lines):
     """Compiles computations, and is the context in which evaluators run the regions they apply."""
 
     def __init__(

@@ -9,11 +9,11 @@ from hloopt.backends.numpy.plan import Dims
 from hloopt.dataclass import dataclass
 from hloopt.types import DotDims
 
-__all__ = ["Contraction"]
+__all__ = ["ProductDims"]
 
 
 @dataclass(frozen=True, slots=True)
-class Contraction:
+class ProductDims:
     """Which dimensions of two operands meet: ``[*batch, m, k]`` times ``[*batch, k, n]``.
 
     ``left`` and ``right`` are the operands' dimensions in the order of batch, free and contracting ones, and
@@ -28,11 +28,11 @@ class Contraction:
     contracted: Dims
 
     @staticmethod
-    def of(left: Sequence[int], right: Sequence[int], dims: DotDims) -> Contraction:
+    def of(left: Sequence[int], right: Sequence[int], dims: DotDims) -> ProductDims:
         """Of operands with these dimensions."""
         left_free = dims.lhs_free(len(left))
         right_free = dims.rhs_free(len(right))
-        return Contraction(
+        return ProductDims(
             (*dims.lhs_batch, *left_free, *dims.lhs_contracting),
             (*dims.rhs_batch, *dims.rhs_contracting, *right_free),
             tuple(left[axis] for axis in dims.lhs_batch),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.plan import Cases, Function, Line, Loop, Step, in_place
+from hloopt.backends.numpy.plan import Cases, Function, Line, LineLoop, Step, in_place
 from hloopt.backends.numpy.sharing import give_away, most_alive, written_inputs
 from hloopt.backends.numpy.source import compile_line
 from hloopt.backends.numpy.values import Slots, leaf_slots, pack, unpack
@@ -25,7 +25,7 @@ __all__ = ["Lines", "add_conditional", "add_while"]
 
 
 class Lines(Context):
-    """What compiles the computations that are called (``compiler.Compiler``)."""
+    """What compiles the computations that are called (``compiler.LineCompiler``)."""
 
     launches: list[int]
     loops: dict[str, str]
@@ -93,7 +93,7 @@ def add_while(
 
     # A condition that does more than to answer is asked all the same.
     count = None if any(step.keep for step in condition.steps) else trip_count(instruction, 0)
-    inner = Loop(condition, body, _kept_leaves(compiler, instruction.shape), stuck, count)
+    inner = LineLoop(condition, body, _kept_leaves(compiler, instruction.shape), stuck, count)
     return compiler.several(
         builder, instruction, operands, in_place, writes=tuple(sorted(writes)), inner=inner
     )

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.contraction import Contraction
+from hloopt.backends.numpy.contraction import ProductDims
 from hloopt.backends.numpy.integer_dot import IntegerForm, integer_form
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Code, Function
-from hloopt.backends.numpy.product import BLOCK, Product, Widening
+from hloopt.backends.numpy.product import BLOCK, BlasProduct, Widening
 from hloopt.interpret.context import Context
 from hloopt.interpret.linear import accumulated, rounded, sum_type
 from hloopt.ir import Instruction
@@ -39,7 +39,7 @@ def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
         return None
     context, result = builder.context, instruction.array.dtype
     left, right = instruction.operands
-    contraction = Contraction.of(
+    contraction = ProductDims.of(
         left.array.dims, right.array.dims, DotDims.of(instruction.attributes)
     )
     kinds = left.array.dtype, right.array.dtype
@@ -54,21 +54,21 @@ def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
     finish = _finish(kind, result, context)
     if _is_small(contraction, wide, carrier):
         return builder.line.step(None, full, out, code=_code(contraction, wide, finish))
-    product = Product(contraction, wide, kind.compute, carrier, finish)
+    product = BlasProduct(contraction, wide, kind.compute, carrier, finish)
     return builder.line.step(product, full, out, fills=True)
 
 
 def _integer(
-    builder: Builder, contraction: Contraction, form: IntegerForm, full: tuple[int, ...], out: int
+    builder: Builder, contraction: ProductDims, form: IntegerForm, full: tuple[int, ...], out: int
 ) -> int:
     if form.is_one_product and _is_small(contraction, form.widen, builder.line.kinds[out]):
         code = _code(contraction, form.widen, form.finish)
         return builder.line.step(None, full, out, code=code)
     function = form.function(contraction)
-    return builder.line.step(function, full, out, fills=isinstance(function, Product))
+    return builder.line.step(function, full, out, fills=isinstance(function, BlasProduct))
 
 
-def _is_small(contraction: Contraction, widen: Widening, carrier: np.dtype[Any]) -> bool:
+def _is_small(contraction: ProductDims, widen: Widening, carrier: np.dtype[Any]) -> bool:
     """Whether a product is best written in place, with copies of operands where it needs them."""
     converted = [size for size, wide in zip(contraction.sizes, widen, strict=True) if wide]
     return (
@@ -78,7 +78,7 @@ def _is_small(contraction: Contraction, widen: Widening, carrier: np.dtype[Any])
     )
 
 
-def _code(contraction: Contraction, widen: Widening, finish: Function | None) -> Code:
+def _code(contraction: ProductDims, widen: Widening, finish: Function | None) -> Code:
     """The product in a line, without a call of ours in between."""
     text = contraction.text()
     bound: dict[str, Any] = {"matmul": np.matmul} if "{matmul}" in text else {}

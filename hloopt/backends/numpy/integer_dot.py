@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloopt.backends.numpy.plan import Dims, Function
-from hloopt.backends.numpy.product import Product, Widening, matrices
+from hloopt.backends.numpy.product import BlasProduct, Widening, matrices
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.interpret.linear import accumulated, integral, rounded
 from hloopt.types import DType
 
 if TYPE_CHECKING:
-    from hloopt.backends.numpy.contraction import Contraction
+    from hloopt.backends.numpy.contraction import ProductDims
 
 __all__ = ["IntegerForm", "integer_form", "largest"]
 
@@ -66,13 +66,13 @@ class IntegerForm:
         """With sums of f64 where f32 holds parts of them only, for products that are not cut into parts."""
         return replace(self, compute=np.dtype(np.float64), terms=0) if self.terms else self
 
-    def function(self, contraction: Contraction) -> Function:
+    def function(self, contraction: ProductDims) -> Function:
         """The product of two arrays, of its result's type."""
         if not self.is_one_product:
             return self._in_parts(contraction)
-        return Product(contraction, self.widen, self.compute, self.carrier, self.finish)
+        return BlasProduct(contraction, self.widen, self.compute, self.carrier, self.finish)
 
-    def _in_parts(self, contraction: Contraction) -> Function:
+    def _in_parts(self, contraction: ProductDims) -> Function:
         count = prod(contraction.contracted)
 
         def product(x: Any, y: Any) -> Any:

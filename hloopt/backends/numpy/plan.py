@@ -19,6 +19,7 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.types import Dims
 
 __all__ = [
     "SCALARS",
@@ -28,12 +29,11 @@ __all__ = [
     "Dims",
     "Function",
     "Line",
-    "Loop",
+    "LineLoop",
     "Step",
     "in_place",
 ]
 
-Dims: TypeAlias = "tuple[int, ...]"
 Function: TypeAlias = "Callable[..., Any]"
 
 SCALARS: Final = frozenset(
@@ -132,7 +132,7 @@ class Step:
     keep: bool = False
     code: Code | None = None
     uncopied: Code | None = None
-    inner: Loop | Cases | None = None
+    inner: LineLoop | Cases | None = None
     into: int = -1
     places: dict[int, int] = field(default_factory=dict)
     own: frozenset[int] = frozenset()
@@ -222,7 +222,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LineLoop:
     """A ``while`` over flat state.
 
     kept    for each element of the state what a buffer keeps of it; None where that is all

@@ -12,9 +12,9 @@ import numpy as np
 from hloopt.backends.numpy.plan import Dims, Function
 
 if TYPE_CHECKING:
-    from hloopt.backends.numpy.contraction import Contraction
+    from hloopt.backends.numpy.contraction import ProductDims
 
-__all__ = ["BLOCK", "Product", "Widening", "is_merged", "matrices"]
+__all__ = ["BLOCK", "BlasProduct", "Widening", "is_merged", "matrices"]
 
 Widening: TypeAlias = "tuple[Function | None, Function | None]"
 """What converts each operand to the type sums are made in; None where it is of that type."""
@@ -29,7 +29,7 @@ BLOCK = 1 << 20
 _LEAST = 64
 
 
-class Product:
+class BlasProduct:
     """``[*batch, m, k]`` times ``[*batch, k, n]``: a function of two arrays that takes ``out=``.
 
     ``widen`` converts each operand to ``compute``, the type sums are made in, or is None; ``finish`` makes the
@@ -38,7 +38,7 @@ class Product:
 
     def __init__(
         self,
-        contraction: Contraction,
+        contraction: ProductDims,
         widen: Widening,
         compute: np.dtype[Any],
         carrier: np.dtype[Any],
@@ -146,7 +146,7 @@ def _step(matrix: Any, free: int) -> tuple[int, int]:
 # ---- views ---------------------------------------------------------------------------------------------
 
 
-def matrices(contraction: Contraction, x: Any, y: Any) -> tuple[Any, Any]:
+def matrices(contraction: ProductDims, x: Any, y: Any) -> tuple[Any, Any]:
     """The operands as BLAS takes them: ``[*batch, *lead, m, k]`` and ``[*batch, *ones, k, n]``.
 
     ``lead`` are those free dimensions of ``x`` that make no one dimension with the others as they lie in
@@ -171,7 +171,7 @@ def matrices(contraction: Contraction, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _contracting_order(
-    left: Sequence[int], right: Sequence[int], contraction: Contraction
+    left: Sequence[int], right: Sequence[int], contraction: ProductDims
 ) -> list[int] | None:
     """An order of the contracted dimensions in which both operands merge them as they lie; None: as given."""
     sizes = contraction.contracted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloopt.backends.numpy.compiler import Compiler
+from hloopt.backends.numpy.compiler import LineCompiler
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.backends.numpy.values import unpack
 from hloopt.backends.options import NumpyOptions
@@ -55,7 +55,7 @@ class NumpyProgram(Program):
         self._launches = [0]
         self._running = Lock()
         self.progress = Progress()
-        self._compiler = Compiler(
+        self._compiler = LineCompiler(
             module,
             self._launches,
             excess_precision=options.excess_precision,

@@ -10,13 +10,13 @@ import numpy as np
 
 from hloopt.backends.numpy.plan import Dims
 
-__all__ = ["Scratch", "scratch"]
+__all__ = ["ScratchMemory", "scratch"]
 
 # More than that is not kept: few steps need it.
 _KEPT: Final = 1 << 26
 
 
-class Scratch(local):
+class ScratchMemory(local):
     """Pieces by number: those of one number are the same memory."""
 
     def __init__(self) -> None:
@@ -33,4 +33,4 @@ class Scratch(local):
         return piece[:size].view(kind).reshape(dims)
 
 
-scratch = Scratch()
+scratch = ScratchMemory()

@@ -16,7 +16,7 @@ import numpy as np
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.plan import Dims, Function
 from hloopt.backends.numpy.values import Slots
-from hloopt.backends.numpy.window_pieces import Pieces
+from hloopt.backends.numpy.window_pieces import WindowPieces
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.window import window_places
@@ -50,7 +50,7 @@ def select_and_scatter(
         return None
     if not source.elements or not source.rank:
         return None
-    pieces = Pieces.of(array.dims, source.dims, instruction.window)
+    pieces = WindowPieces.of(array.dims, source.dims, instruction.window)
     places = _Places(pieces.operand, pieces.output, pieces.window)
     carrier = builder.context.carrier(kind)
     compute = kind.compute if kind.is_float else carrier

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.compiler import Compiler
+from hloopt.backends.numpy.compiler import LineCompiler
 from hloopt.backends.numpy.loop_plan import Blocking
 from hloopt.backends.numpy.plan import Function
 from hloopt.backends.numpy.source import compile_line
@@ -19,7 +19,7 @@ from hloopt.ops.traits import BODIES
 __all__ = ["SingleInstructions"]
 
 
-class SingleInstructions(Compiler):
+class SingleInstructions(LineCompiler):
     """The instructions of a module, each as a function of flat arrays.
 
     ``host`` may be set between runs: what instructions that talk to it see.

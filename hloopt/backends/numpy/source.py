@@ -16,9 +16,9 @@ import numpy as np
 
 from hloopt.backends.numpy.arena import Arena, place_arrays
 from hloopt.backends.numpy.loops import UNWATCHED, watch
-from hloopt.backends.numpy.plan import Cases, Function, Line, Loop, Step
+from hloopt.backends.numpy.plan import Cases, Function, Line, LineLoop, Step
 from hloopt.backends.numpy.sharing import choose_memory, deaths
-from hloopt.backends.numpy.writer import Source
+from hloopt.backends.numpy.writer import FunctionSource
 from hloopt.interpret.progress import Progress
 
 __all__ = ["compile_line"]
@@ -45,7 +45,7 @@ def compile_line(
     step; ``looped`` says that it runs many times, ``keeps`` that it may keep memory from run to run: there is
     one run at a time.
     """
-    source = Source(launches)
+    source = FunctionSource(launches)
     names = [source.variable() for _ in line.inputs]
     block = _Block(source, line, 1, looped=looped)
     for slot, name in zip(line.inputs, names, strict=True):
@@ -62,7 +62,7 @@ class _Block:
     whoever wrote them.
     """
 
-    def __init__(self, source: Source, line: Line, depth: int, *, looped: bool) -> None:
+    def __init__(self, source: FunctionSource, line: Line, depth: int, *, looped: bool) -> None:
         self.source, self.line, self.depth, self.looped = source, line, depth, looped
         self.arrays: dict[int, str] = {}
         self.scalars: dict[int, str] = {}
@@ -83,7 +83,7 @@ class _Block:
             self.source.scope["progress"] = progress
             self._add(f"progress.begin({len(line.steps)})")
         for number, step in enumerate(line.steps):
-            if self._told and (number % _TOLD_EVERY == 0 or isinstance(step.inner, Loop)):
+            if self._told and (number % _TOLD_EVERY == 0 or isinstance(step.inner, LineLoop)):
                 self._add(f"progress.done = {number}")
             self._step(step, dead[number])
         if line.kernels:
@@ -145,7 +145,7 @@ class _Block:
     # ---- steps --------------------------------------------------------------------------------------
 
     def _step(self, step: Step, dead: Sequence[int]) -> None:
-        if isinstance(step.inner, Loop) and self.depth <= _DEEPEST:
+        if isinstance(step.inner, LineLoop) and self.depth <= _DEEPEST:
             self._loop(step, step.inner, dead)
         elif isinstance(step.inner, Cases) and self.depth <= _DEEPEST:
             self._cases(step, step.inner)
@@ -214,7 +214,7 @@ class _Block:
 
     # ---- loops --------------------------------------------------------------------------------------
 
-    def _loop(self, step: Step, loop: Loop, dead: Sequence[int]) -> None:
+    def _loop(self, step: Step, loop: LineLoop, dead: Sequence[int]) -> None:
         source, body = self.source, loop.body
         names, changing = [], []
         for at, slot in enumerate(step.ins):
@@ -245,7 +245,7 @@ class _Block:
         value = f"{self.source.bind(kept)}({self.array(slot)})"
         return f"{value}[()]" if self.line.is_scalar(slot) else value
 
-    def _trips(self, loop: Loop, names: Sequence[str], changing: Sequence[int]) -> None:
+    def _trips(self, loop: LineLoop, names: Sequence[str], changing: Sequence[int]) -> None:
         source = self.source
         if loop.trips is not None:
             if loop.condition.kernels:
@@ -286,7 +286,9 @@ class _Block:
         if self._told:
             self._add("progress.leave()")
 
-    def _trip(self, loop: Loop, names: Sequence[str], changing: Sequence[int], depth: int) -> None:
+    def _trip(
+        self, loop: LineLoop, names: Sequence[str], changing: Sequence[int], depth: int
+    ) -> None:
         block = self._inlined(loop.body, names, depth)
         after = [block.held(loop.body.results[at], loop.kept[at]) for at in changing]
         targets = ", ".join(names[at] for at in changing)

@@ -9,7 +9,7 @@ from hloopt.backends.numpy.plan import Dims
 from hloopt.dataclass import dataclass
 from hloopt.types import Window, WindowDim
 
-__all__ = ["Pieces"]
+__all__ = ["WindowPieces"]
 
 # Windows that are looked at together, so that what is made on the way stays in the cache.  Selections from 3x3
 # windows of f32[32,114,114,64] and f32[32,64,56,56] on Zen 5: 2^16 to 2^18 take as long, 2^20 1.5 times, all at
@@ -18,7 +18,7 @@ _AT_ONCE: Final = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class WindowPieces:
     """An array's dimensions with those that windows do not reach along as one, of size ``count``.
 
     ``operand`` and ``output`` are the dimensions of a piece and of its windows: ``step`` indices of that one.
@@ -31,7 +31,7 @@ class Pieces:
     window: Window
 
     @classmethod
-    def of(cls, operand: Dims, output: Dims, window: Window) -> Pieces:
+    def of(cls, operand: Dims, output: Dims, window: Window) -> WindowPieces:
         """Pieces of one size, for windows that are there."""
         first = 0
         while first < len(operand) and window.dims[first] == WindowDim(1):

@@ -19,7 +19,7 @@ from hloopt.backends.numpy.cumulative import accumulate, running_axis, running_s
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Dims, Function
 from hloopt.backends.numpy.values import Slots
-from hloopt.backends.numpy.window_pieces import Pieces
+from hloopt.backends.numpy.window_pieces import WindowPieces
 from hloopt.interpret.context import Context
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.window import reduce_window, window_places
@@ -54,7 +54,7 @@ def _reduce_window(
         return None
     dims, pieces = whole, None
     if running_axis(whole, window) is None:
-        pieces = Pieces.of(whole, instruction.array.dims, window)
+        pieces = WindowPieces.of(whole, instruction.array.dims, window)
         dims, window = pieces.operand, pieces.window
     function = _planned(instruction, named, builder.context, dims, window)
     if function is None:
@@ -64,7 +64,9 @@ def _reduce_window(
     return builder.applied(instruction, operands, function, fills=pieces is not None)
 
 
-def _in_pieces(function: Function, pieces: Pieces, dims: Dims, carrier: np.dtype[Any]) -> Function:
+def _in_pieces(
+    function: Function, pieces: WindowPieces, dims: Dims, carrier: np.dtype[Any]
+) -> Function:
     def reduce(array: Any, init: Any, out: Any = None) -> Any:
         parts = array.reshape(pieces.count, *pieces.operand[1:])
         if pieces.step == pieces.count and out is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hloopt.backends.numpy.plan import Code, Function
 
-__all__ = ["Source", "code_function"]
+__all__ = ["FunctionSource", "code_function"]
 
 _FIELD = re.compile(r"\{(\w+)\}")
 # Characters of a function that a program may have many of, all alike but for what is bound.
@@ -24,7 +24,7 @@ def code_function(code: Code) -> Function:
 
     def called(*arrays: Any) -> Any:
         if not made:
-            source = Source([0])
+            source = FunctionSource([0])
             names = {str(at): source.variable() for at in range(len(arrays))}
             inputs = list(names.values())
             result = source.code(1, code, names)
@@ -35,7 +35,7 @@ def code_function(code: Code) -> Function:
     return called
 
 
-class Source:
+class FunctionSource:
     """A function being written."""
 
     def __init__(self, launches: list[int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import groupby
 
-from hloopt.analysis.contraction import Axis, Contraction, Position
+from hloopt.analysis.contraction import Axis, AxisPosition, Contraction
 from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.families.dot_index import operand_place
 from hloopt.codegen.families.dot_tiled import emit_tiles
@@ -106,7 +106,7 @@ def _axes(contraction: Contraction, place: tuple[Index, ...]) -> dict[Axis, Inde
     return axes
 
 
-def _solved(contraction: Contraction, position: Position, index: Index) -> dict[Axis, Index]:
+def _solved(contraction: Contraction, position: AxisPosition, index: Index) -> dict[Axis, Index]:
     """The axes of a position that is ``index``: one axis, one turned round, or groups of one."""
     if len(position.terms) == 1:
         ((axis, count),) = position.terms

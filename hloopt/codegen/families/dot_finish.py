@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 
 from hloopt.analysis.contraction import Contraction
-from hloopt.analysis.contraction_calls import Addend, Finish, call_finish
+from hloopt.analysis.contraction_calls import Addend, CallFinish, call_finish
 from hloopt.analysis.index import Index
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.codegen.writer import FunctionWriter
@@ -41,7 +41,7 @@ def finished(
 class _Finisher:
     """Arithmetic in the type of the sums."""
 
-    def __init__(self, f: FunctionWriter, contraction: Contraction, finish: Finish) -> None:
+    def __init__(self, f: FunctionWriter, contraction: Contraction, finish: CallFinish) -> None:
         self.f = f
         self.contraction = contraction
         self.finish = finish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hloopt.analysis.contraction import Axis, Contraction, Group, Position, Side
+from hloopt.analysis.contraction import Axis, AxisGroup, AxisPosition, Contraction, Side
 from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.positions import index_at, inside, position_of
 from hloopt.ir import Instruction
@@ -15,7 +15,7 @@ __all__ = ["AxisIndices", "moved", "operand_place", "result_place", "split_axes"
 AxisIndices = Mapping[Axis, Index]
 
 
-def split_axes(contraction: Contraction, counts: Mapping[Group, Index]) -> dict[Axis, Index]:
+def split_axes(contraction: Contraction, counts: Mapping[AxisGroup, Index]) -> dict[Axis, Index]:
     """The axes that b, m, n or k count through."""
     found: dict[Axis, Index] = {}
     for group, count in counts.items():
@@ -40,7 +40,7 @@ def result_place(contraction: Contraction, axes: AxisIndices) -> tuple[Index, ..
     return tuple(_sum(position, axes) for position in contraction.result)
 
 
-def _sum(position: Position, axes: AxisIndices) -> Index:
+def _sum(position: AxisPosition, axes: AxisIndices) -> Index:
     total = Index(position.constant)
     for axis, coefficient in position.terms:
         total = total + axes[axis] * coefficient

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hloopt.analysis.contraction import Contraction, Group, Side
+from hloopt.analysis.contraction import AxisGroup, Contraction, Side
 from hloopt.analysis.index import Index, delinearize, narrowed
 from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_values import (
@@ -82,7 +82,7 @@ class _Small:
                 f.barrier()
         self._store(total, parts, (batch, m, part, n))
 
-    def _read(self, side: Side, own: Group, tile: Array, start: Index) -> None:
+    def _read(self, side: Side, own: AxisGroup, tile: Array, start: Index) -> None:
         """Read rows or columns of all products of the block; 0 beyond the last."""
         f, e, contraction = self.f, self.f.elements, self.contraction
         along_k = contraction.quickest(side) == "k"
@@ -93,7 +93,7 @@ class _Small:
             at, k = pair if along_k else pair[::-1]
             b = e.symbol(self.first + batch, "b", 0, self.blocks * self.batches - 1)
             last = (-(-self.size["k"] // self.depth)) * self.depth - 1
-            bounds: dict[Group, Index] = {"b": b, "k": e.symbol(start + k, "k", 0, last)}
+            bounds: dict[AxisGroup, Index] = {"b": b, "k": e.symbol(start + k, "k", 0, last)}
             tests, counts = [], {own: at}
             for group, index in bounds.items():
                 tests += below(index, self.size[group])
@@ -138,7 +138,7 @@ class _Small:
                 with e.counting(0, self.slices - 1, "other") as other:
                     at = (other + 1) * self.size["n"] + n
                     add(f, self.contraction, total, parts[row, at])
-            counts: dict[Group, Index] = {"b": narrowed(b, self.size["b"]), "m": m, "n": n}
+            counts: dict[AxisGroup, Index] = {"b": narrowed(b, self.size["b"]), "m": m, "n": n}
             axes = split_axes(self.contraction, counts)
             store_sums(f, self.product, [result_place(self.contraction, axes)], [total])
 

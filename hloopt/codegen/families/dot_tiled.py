@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import partial
 from typing import TypeAlias
 
-from hloopt.analysis.contraction import Contraction, Group, Side
+from hloopt.analysis.contraction import AxisGroup, Contraction, Side
 from hloopt.analysis.index import Index, delinearize, linearize, narrowed
 from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_partial import emit_sum
@@ -56,7 +56,7 @@ class _Tiles:
     product: ProductRegion
     contraction: Contraction
     tiling: Tiling
-    counts: dict[Group, Index] = field(default_factory=dict)
+    counts: dict[AxisGroup, Index] = field(default_factory=dict)
 
     def emit(self) -> None:
         f, tiling = self.f, self.tiling
@@ -194,7 +194,7 @@ class _Tiles:
         store_run(f, f.scratch(0), stores)
 
     @contextmanager
-    def _inside(self, group: Group, index: Index, run: int = 1) -> Iterator[None]:
+    def _inside(self, group: AxisGroup, index: Index, run: int = 1) -> Iterator[None]:
         """The block where an index is below the size.
 
         Where ``run`` neighbours from the index on are written it divides the size.
@@ -213,7 +213,7 @@ class _Load:
     tiles: _Tiles
     name: str
     side: Side
-    group: Group
+    group: AxisGroup
     rows: int
     tile: Array = field(init=False)
     staged: Array = field(init=False)
@@ -221,7 +221,7 @@ class _Load:
     def __post_init__(self) -> None:
         tiling, contraction = self.tiles.tiling, self.tiles.contraction
         self.along_k = contraction.quickest(self.side) == "k"
-        along: Group = "k" if self.along_k else self.group
+        along: AxisGroup = "k" if self.along_k else self.group
         span = tiling.k if self.along_k else self.rows
         self.run = tiling.load_run(contraction.size(along), span)
         self.runs = self.rows * tiling.k // self.run
@@ -309,11 +309,11 @@ class _Load:
         tiling = self.tiles.tiling
         return tiling.blocks_m * tiling.m if self.group == "m" else tiling.blocks_n * tiling.n
 
-    def _bounds(self, wide: Index, deep: Index) -> tuple[list[Expr], dict[Group, Index]]:
+    def _bounds(self, wide: Index, deep: Index) -> tuple[list[Expr], dict[AxisGroup, Index]]:
         """The tests that a run lies inside, and what is known then; runs divide the extents."""
         contraction = self.tiles.contraction
         tests: list[Expr] = []
-        found: dict[Group, Index] = {}
+        found: dict[AxisGroup, Index] = {}
         for group, index in ((self.group, wide), ("k", deep)):
             size = contraction.size(group)
             is_run = (group == "k") == self.along_k
@@ -323,10 +323,10 @@ class _Load:
                 found[group] = narrowed(index, size - self.run + 1 if is_run else size)
         return tests, found
 
-    def _lanes(self, symbols: Mapping[Group, Index]) -> list[_Lane]:
+    def _lanes(self, symbols: Mapping[AxisGroup, Index]) -> list[_Lane]:
         """The tests and the place of each element of a run."""
         tiles, contraction = self.tiles, self.tiles.contraction
-        along: Group = "k" if self.along_k else self.group
+        along: AxisGroup = "k" if self.along_k else self.group
         found = []
         for lane in range(self.run):
             counts = {"b": tiles.counts["b"], **symbols, along: symbols[along] + lane}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hloopt.analysis.contraction import Contraction, Group
+from hloopt.analysis.contraction import AxisGroup, Contraction
 from hloopt.analysis.index import Index, delinearize, narrowed
 from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_values import (
@@ -131,10 +131,10 @@ class _Rows:
                         add(f, self.contraction, total, parts[other + 1, local + step])
             self._store(b, [inside + step for step in range(vector)], sums)
 
-    def _multiply(self, total: Var | Element, counts: Mapping[Group, Index]) -> None:
+    def _multiply(self, total: Var | Element, counts: Mapping[AxisGroup, Index]) -> None:
         factors = []
         for side, own in ((self.contraction.lhs, "m"), (self.contraction.rhs, "n")):
-            wanted: dict[Group, Index] = {"b": counts["b"], "k": counts["k"]}
+            wanted: dict[AxisGroup, Index] = {"b": counts["b"], "k": counts["k"]}
             wanted["m" if own == "m" else "n"] = counts["m"] if own == "m" else Index(0)
             _, place = operand_place(side, split_axes(self.contraction, wanted))
             factors.append(named_factor(self.f, self.contraction, side, place))
@@ -144,7 +144,7 @@ class _Rows:
     def _store(self, b: Index, rows: list[Index], sums: Sequence[Expr]) -> None:
         places = []
         for row in rows:
-            counts: dict[Group, Index] = {"b": b, "m": row, "n": Index(0)}
+            counts: dict[AxisGroup, Index] = {"b": b, "m": row, "n": Index(0)}
             places.append(result_place(self.contraction, split_axes(self.contraction, counts)))
         store_sums(self.f, self.product, places, sums)
 

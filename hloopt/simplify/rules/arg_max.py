@@ -7,7 +7,7 @@ import numpy as np
 from hloopt.interpret import EVALUATORS
 from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
-from hloopt.interpret.pairs import Choice, choice_of
+from hloopt.interpret.pairs import PairChoice, choice_of
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.rewrite.regions import lane, named_combiner
@@ -18,7 +18,7 @@ from hloopt.types import ArrayShape, Literal, TupleShape
 __all__ = ["RULES"]
 
 
-def _choice(match: Match, region: Computation) -> Choice | None:
+def _choice(match: Match, region: Computation) -> PairChoice | None:
     """What a region of two pairs chooses, proven by trying every order of numbers."""
     return choice_of(region, Interpreter(match.root.module, EVALUATORS))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from hloopt.analysis.contraction import Axis, Contraction, Group, Side
+from hloopt.analysis.contraction import Axis, AxisGroup, Contraction, Side
 from hloopt.analysis.index import Index, Symbol
 from hloopt.backends.native.codegen.families.gemm import (
     Lying,
@@ -70,7 +70,7 @@ class _Rows:
 
 @contextmanager
 def _counted(
-    f: FunctionWriter, contraction: Contraction, group: Group
+    f: FunctionWriter, contraction: Contraction, group: AxisGroup
 ) -> Iterator[tuple[dict[Axis, Index], Index]]:
     """A loop for each axis of a group; gives their counters, and what they count to together."""
     with ExitStack() as blocks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from hloopt.analysis.contraction import Contraction, Group, Side
+from hloopt.analysis.contraction import AxisGroup, Contraction, Side
 from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.backends.native.codegen.nest import BEGIN, END
 from hloopt.backends.native.kernels.gemm import large_product
@@ -76,7 +76,11 @@ def multiply(
 
 
 def in_memory(
-    f: FunctionWriter, contraction: Contraction, side: Side, batch: Index, groups: Sequence[Group]
+    f: FunctionWriter,
+    contraction: Contraction,
+    side: Side,
+    batch: Index,
+    groups: Sequence[AxisGroup],
 ) -> Lying | None:
     """Where a factor lies in memory.
 
