@@ -11,7 +11,7 @@ stand for the operators that Python gives another meaning.  ``as_expr`` takes wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
@@ -52,6 +52,14 @@ COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
 LOGICAL: Final = frozenset({"&&", "||"})
 
 
+def _operator(sign: str) -> Callable[[Expr, Operand], Expr]:
+    return lambda left, right: Binary.of(sign, left, right)
+
+
+def _reflected(sign: str) -> Callable[[Expr, Operand], Expr]:
+    return lambda right, left: Binary.of(sign, left, right)
+
+
 class Expr:
     """A value that a kernel computes; ``type`` is its type."""
 
@@ -59,56 +67,14 @@ class Expr:
 
     type: Type
 
-    def __add__(self, other: Operand) -> Expr:
-        return Binary.of("+", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return Binary.of("+", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return Binary.of("-", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return Binary.of("-", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return Binary.of("*", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return Binary.of("*", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return Binary.of("/", self, other)
-
-    def __mod__(self, other: Operand) -> Expr:
-        return Binary.of("%", self, other)
-
-    def __lshift__(self, other: Operand) -> Expr:
-        return Binary.of("<<", self, other)
-
-    def __rshift__(self, other: Operand) -> Expr:
-        return Binary.of(">>", self, other)
-
-    def __and__(self, other: Operand) -> Expr:
-        return Binary.of("&", self, other)
-
-    def __or__(self, other: Operand) -> Expr:
-        return Binary.of("|", self, other)
-
-    def __xor__(self, other: Operand) -> Expr:
-        return Binary.of("^", self, other)
-
-    def __lt__(self, other: Operand) -> Expr:
-        return Binary.of("<", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return Binary.of("<=", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return Binary.of(">", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return Binary.of(">=", self, other)
+    __add__, __radd__ = _operator("+"), _reflected("+")
+    __sub__, __rsub__ = _operator("-"), _reflected("-")
+    __mul__, __rmul__ = _operator("*"), _reflected("*")
+    __truediv__, __mod__ = _operator("/"), _operator("%")
+    __lshift__, __rshift__ = _operator("<<"), _operator(">>")
+    __and__, __or__, __xor__ = _operator("&"), _operator("|"), _operator("^")
+    __lt__, __le__ = _operator("<"), _operator("<=")
+    __gt__, __ge__ = _operator(">"), _operator(">=")
 
     def __neg__(self) -> Expr:
         return Unary("-", self, self.type)
