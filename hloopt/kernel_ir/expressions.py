@@ -11,9 +11,10 @@ stand for the operators that Python gives another meaning.  ``as_expr`` takes wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hloopt.analysis.index import Index
 from hloopt.dataclass import dataclass
@@ -45,7 +46,10 @@ __all__ = [
     "eq",
     "ne",
     "operands_of",
+    "parts_of",
     "subexpressions",
+    "with_operands",
+    "with_parts",
 ]
 
 COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
@@ -336,27 +340,53 @@ def _joined(sign: str, tests: Sequence[Operand], empty: Expr) -> Expr:
     return first
 
 
+_OPERANDS: Final[Mapping[type, tuple[str, ...]]] = {
+    Unary: ("operand",),
+    Cast: ("operand",),
+    Binary: ("left", "right"),
+    Select: ("test", "chosen", "other"),
+    Call: ("arguments",),
+    Member: ("operand", "at"),
+    Make: ("parts",),
+    Element: ("at",),
+    Address: ("element",),
+}
+
+
 def operands_of(expr: Expr) -> tuple[Expr, ...]:
     """The nodes right below one."""
-    match expr:
-        case Unary() | Cast():
-            return (expr.operand,)
-        case Binary():
-            return (expr.left, expr.right)
-        case Select():
-            return (expr.test, expr.chosen, expr.other)
-        case Call():
-            return expr.arguments
-        case Member():
-            return (expr.operand,) if expr.at is None else (expr.operand, expr.at)
-        case Make():
-            return expr.parts
-        case Element():
-            return expr.at
-        case Address():
-            return (expr.element,)
-        case _:
-            return ()
+    return parts_of(expr, _OPERANDS)
+
+
+def parts_of(node: object, fields: Mapping[type, tuple[str, ...]]) -> tuple[Any, ...]:
+    """What the fields of a node that ``fields`` names for its class hold: one thing, several or None."""
+    found: list[Any] = []
+    for name in fields.get(type(node), ()):
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            found += value
+        elif value is not None:
+            found.append(value)
+    return tuple(found)
+
+
+def with_operands(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """An expression with the nodes right below it changed."""
+    return with_parts(expr, _OPERANDS, change) if type(expr) in _OPERANDS else expr
+
+
+def with_parts(
+    node: Any, fields: Mapping[type, tuple[str, ...]], change: Callable[[Any], Any]
+) -> Any:
+    """A node with what ``parts_of`` finds in it changed."""
+    changed: dict[str, Any] = {}
+    for name in fields.get(type(node), ()):
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            changed[name] = tuple(map(change, value))
+        elif value is not None:
+            changed[name] = change(value)
+    return replace(node, **changed)
 
 
 def subexpressions(expr: Expr) -> Iterator[Expr]:

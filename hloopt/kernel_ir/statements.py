@@ -11,11 +11,22 @@ to memory is a ``Set`` of an ``Element``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, TypeVar
 
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.expressions import Address, Array, Element, Expr, Member, Var, as_expr
+from hloopt.kernel_ir.expressions import (
+    Address,
+    Array,
+    Element,
+    Expr,
+    Member,
+    Var,
+    as_expr,
+    parts_of,
+    with_parts,
+)
 from hloopt.kernel_ir.types import INT, Type, pointer
 
 __all__ = [
@@ -39,6 +50,7 @@ __all__ = [
     "While",
     "bodies_of",
     "expressions_of",
+    "mapped",
     "walk",
 ]
 
@@ -170,6 +182,7 @@ Statement: TypeAlias = (
 )
 Body: TypeAlias = "tuple[Statement, ...]"
 Target: TypeAlias = Var | Element | Member
+S = TypeVar("S", bound="Statement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,36 +222,42 @@ class Function:
     index_type: Type = INT
 
 
+_BODIES: Final[Mapping[type, tuple[str, ...]]] = {
+    For: ("body",),
+    While: ("body",),
+    If: ("body", "otherwise"),
+    Block: ("body",),
+}
+_EXPRESSIONS: Final[Mapping[type, tuple[str, ...]]] = {
+    Let: ("value",),
+    Declare: ("values",),
+    Set: ("target", "value"),
+    Do: ("call",),
+    Copy: ("target", "source"),
+    For: ("first", "stop", "step"),
+    While: ("test",),
+    If: ("test",),
+    Return: ("value",),
+}
+
+
 def bodies_of(statement: Statement) -> tuple[Body, ...]:
     """The blocks in a statement."""
-    if isinstance(statement, If):
-        return (statement.body, statement.otherwise)
-    if isinstance(statement, For | While | Block):
-        return (statement.body,)
-    return ()
+    return tuple([getattr(statement, name) for name in _BODIES.get(type(statement), ())])
 
 
 def expressions_of(statement: Statement) -> tuple[Expr, ...]:
     """The expressions that stand in a statement itself, a target among them, not in its blocks."""
-    match statement:
-        case Let():
-            return (statement.value,)
-        case Declare():
-            return statement.values
-        case Set():
-            return (statement.target, statement.value)
-        case Do():
-            return (statement.call,)
-        case Copy():
-            return (statement.target, statement.source)
-        case For():
-            return (statement.first, statement.stop, statement.step)
-        case While() | If():
-            return (statement.test,)
-        case Return(value) if value is not None:
-            return (value,)
-        case _:
-            return ()
+    return parts_of(statement, _EXPRESSIONS)
+
+
+def mapped(statement: S, change: Callable[[Expr], Expr], inside: Callable[[Body], Body]) -> S:
+    """A statement with its own expressions changed, and its blocks."""
+    bodies: dict[str, Any] = {
+        name: inside(getattr(statement, name)) for name in _BODIES.get(type(statement), ())
+    }
+    made: S = with_parts(statement, _EXPRESSIONS, change)
+    return replace(made, **bodies) if bodies else made
 
 
 def walk(body: Sequence[Statement]) -> Iterator[Statement]:

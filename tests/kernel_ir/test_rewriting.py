@@ -7,8 +7,16 @@ import pytest
 from hloopt.analysis.index import Index, Symbol
 from hloopt.kernel_ir.expressions import Expr, IndexValue, Literal, Member, Var, as_expr
 from hloopt.kernel_ir.printer import expression_text
-from hloopt.kernel_ir.rewriting import expanded, mapped, mentioned, rewritten
-from hloopt.kernel_ir.statements import Body, Return, Set, Statement, bodies_of, expressions_of
+from hloopt.kernel_ir.rewriting import expanded, mentioned, rewritten
+from hloopt.kernel_ir.statements import (
+    Body,
+    Return,
+    Set,
+    Statement,
+    bodies_of,
+    expressions_of,
+    mapped,
+)
 from hloopt.kernel_ir.types import FLOAT, INT
 from tests.kernel_ir.example_nodes import EXPRESSIONS, STATEMENTS, P, X
 

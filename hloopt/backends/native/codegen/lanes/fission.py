@@ -34,7 +34,7 @@ from hloopt.kernel_ir.expressions import (
     ne,
     subexpressions,
 )
-from hloopt.kernel_ir.rewriting import expanded, mapped, rewritten
+from hloopt.kernel_ir.rewriting import expanded, rewritten
 from hloopt.kernel_ir.scope import Names
 from hloopt.kernel_ir.statements import (
     Body,
@@ -50,6 +50,7 @@ from hloopt.kernel_ir.statements import (
     Target,
     While,
     expressions_of,
+    mapped,
     walk,
 )
 from hloopt.kernel_ir.types import BOOL, BYTE, INT, UINT
