@@ -17,7 +17,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from hloopt.dataclass import dataclass
-from hloopt.fusion.decision import Decision
+from hloopt.fusion.decision import ALLOWED, Decision
 from hloopt.fusion.history import FusionHistory, Histories
 from hloopt.fusion.strategies import asks_advice, is_strategy
 from hloopt.fusion.user_rules import UserRule, installed_rules
@@ -69,15 +69,15 @@ class Advice:
     def __bool__(self) -> bool:
         return bool(self.advisers)
 
-    def decide(self, producer: Instruction, consumer: Instruction) -> Decision | None:
-        """The first answer about a pair; None where there is none."""
+    def decide(self, producer: Instruction, consumer: Instruction) -> Decision:
+        """The first answer about a pair; the pair is allowed, but not wanted, where there is none."""
         for adviser in self.advisers:
             decision = adviser.advise(producer, consumer)
             if isinstance(adviser, UserRule):
                 self._note(adviser.label, producer, consumer, decision)
             if decision is not None:
                 return decision
-        return None
+        return ALLOWED
 
     def _note(
         self, label: str, producer: Instruction, consumer: Instruction, decision: Decision | None

@@ -2,21 +2,121 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from hloopt.analysis.reduction import is_unnested, reduction_dims
 from hloopt.analysis.transpose import tiled_transpose
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.limits import KernelLimits
-from hloopt.ir import Instruction
+from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["decide_operands", "reduction_count", "shared_memory", "subshapes"]
+__all__ = [
+    "Footprint",
+    "Footprints",
+    "decide_budget",
+    "decide_operands",
+    "footprint_of",
+    "fused_ops",
+    "reduction_count",
+    "subshapes",
+]
 
-_XLA: Final = KernelLimits()
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What one kernel takes up: sums over what it computes.
+
+    shared_memory    bytes a block needs
+    reductions       with a tiled kernel of their own
+    reduction_ratio  elements read for each result, the most of any reduce that is not variadic; 0 without
+    """
+
+    shared_memory: int = 0
+    reductions: int = 0
+    reduction_ratio: int = 0
+
+    def __add__(self, other: Footprint) -> Footprint:
+        return Footprint(
+            self.shared_memory + other.shared_memory,
+            self.reductions + other.reductions,
+            max(self.reduction_ratio, other.reduction_ratio),
+        )
+
+    @classmethod
+    def of(cls, op: Instruction, limits: KernelLimits) -> Footprint:
+        """That of an op alone."""
+        if op.opcode not in _COUNTED:
+            return _NOTHING
+        return cls(_shared_memory(op, limits), reduction_count(op), _reduction_ratio(op))
 
 
-def shared_memory(instruction: Instruction, limits: KernelLimits = _XLA) -> int:
+class Footprints:
+    """Those of ops and fusions, remembered while they stay as they are."""
+
+    def __init__(self, limits: KernelLimits) -> None:
+        self._limits = limits
+        self._known: dict[Instruction, Footprint] = {}
+
+    def of(self, instruction: Instruction) -> Footprint:
+        """That of an op or fusion."""
+        known = self._known.get(instruction)
+        if known is None:
+            known = self._known[instruction] = footprint_of(instruction, self._limits)
+        return known
+
+    def became(self, fusion: Instruction, footprint: Footprint) -> None:
+        """A fusion was made or has grown; its footprint is the sum of those it was made of."""
+        self._known[fusion] = footprint
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self._known.pop(instruction, None)
+
+
+_COUNTED = ("reduce", "transpose")
+_NOTHING = Footprint()
+
+
+def fused_ops(instruction: Instruction) -> list[Instruction]:
+    """What a fusion computes; an op computes itself."""
+    if instruction.opcode != "fusion":
+        return [instruction]
+    body: Computation = instruction.attributes["calls"]
+    return [entry for entry in body if entry.opcode not in ("parameter", "tuple")]
+
+
+def footprint_of(instruction: Instruction, limits: KernelLimits) -> Footprint:
+    """What an op or fusion takes up."""
+    total = _NOTHING
+    for entry in fused_ops(instruction):
+        if entry.opcode in _COUNTED:
+            total += Footprint.of(entry, limits)
+    return total
+
+
+def _reduction_ratio(op: Instruction) -> int:
+    if op.opcode != "reduce" or not isinstance(op.shape, ArrayShape):
+        return 0
+    return op.operands[0].array.elements // max(op.shape.elements, 1)
+
+
+def decide_budget(
+    both: Footprint,
+    producer: Instruction,
+    consumer: Instruction,
+    limits: KernelLimits,
+    *,
+    multi_output: bool = False,
+) -> Decision:
+    """Whether a block has room for producer and consumer (XLA's ``FusionFitsInBudget``)."""
+    if both.shared_memory > limits.shared_memory:
+        return forbid("shared-memory", limit=limits.shared_memory, actual=both.shared_memory)
+    if both.reductions > limits.max_reductions:
+        return forbid("reductions", limit=limits.max_reductions, actual=both.reductions)
+    return decide_operands(producer, consumer, limits, multi_output=multi_output)
+
+
+def _shared_memory(instruction: Instruction, limits: KernelLimits) -> int:
     """Bytes of shared memory one block of a tiled kernel needs for an op (not for a fusion)."""
     if instruction.opcode == "reduce" and is_unnested(instruction):
         form = reduction_dims(instruction)

@@ -73,7 +73,7 @@ ENTRY main {
         for inner, chain in list(_copies(fusion)):
             copy = chain[-1]
             decision = self._decide(fusion, copy, recorder)
-            if decision is not None:
+            if not decision:
                 recorder.refused(copy, fusion, decision)
                 continue
             body: Computation = fusion.attributes["calls"]
@@ -91,17 +91,15 @@ ENTRY main {
                     edit.remove(entry)
             remove_dead_elements(fusion)
 
-    def _decide(
-        self, fusion: Instruction, copy: Instruction, recorder: Recorder
-    ) -> Decision | None:
+    def _decide(self, fusion: Instruction, copy: Instruction, recorder: Recorder) -> Decision:
         advised = recorder.advice.decide(copy, fusion)
-        if advised is not None and not advised.allowed:
+        if not advised:
             return advised
         outputs = len(roots(fusion.attributes["calls"])) + 1
         if outputs > self.max_operands:
             return forbid("operands", limit=self.max_operands, actual=outputs)
         fits = decide_operands(fusion, copy, Limits(max_operands=self.max_operands))
-        return recorder.allows() if fits.allowed else fits
+        return fits and recorder.allows()
 
 
 def _writes_elementwise(fusion: Instruction) -> bool:

@@ -134,6 +134,11 @@ class Decision:
         return self.allowed
 
     @property
+    def wanted(self) -> bool:
+        """Whether the user asks for it."""
+        return self.allowed and bool(self.words)
+
+    @property
     def reason(self) -> str:
         """The reason in words; empty when allowed."""
         if self.allowed:

@@ -181,9 +181,9 @@ class _Merger:
         wanted = set()
         for user in users:
             advice = self.recorder.advice.decide(producer, user)
-            if advice is not None and not advice:
+            if not advice:
                 return _Verdict(advice, user), None
-            if advice is not None:
+            if advice.wanted:
                 wanted.add(user)
         for rule, is_taste in self.pair_rules:
             for user in users:
@@ -208,8 +208,7 @@ class _Merger:
     def _fuel(self) -> Decision:
         if 0 <= self.options.fuel <= self.merged:
             return forbid("out-of-fuel", limit=self.options.fuel)
-        out_of_fuel = self.recorder.allows()
-        return ALLOWED if out_of_fuel is None else out_of_fuel
+        return self.recorder.allows()
 
     def _refuse(self, producer: Instruction, verdict: _Verdict) -> None:
         """Tell the user that decides; the others could have taken it."""

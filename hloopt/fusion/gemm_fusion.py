@@ -73,7 +73,7 @@ ENTRY main {
 def _visit(module: Module, dot: Instruction, target: Target, recorder: Recorder) -> bool:
     """Decide about one dot; whether others may follow."""
     spent = recorder.allows()
-    if spent is not None:
+    if not spent:
         recorder.refused(dot, None, spent)
         return False
     words = refusal(dot, target)

@@ -11,7 +11,7 @@ from typing import ClassVar
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
-from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
+from hloopt.fusion.budget import Footprint, decide_budget, footprint_of
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.member import (
@@ -85,8 +85,7 @@ class _Kernel:
     result: ArrayShape
     dimensions: tuple[int, ...]
     instructions: int
-    shared_memory: int
-    reductions: int
+    footprint: Footprint
 
     @property
     def order(self) -> tuple[int, tuple[int, ...], int]:
@@ -132,7 +131,7 @@ class _Fuser:
                 anchor = kernel
                 continue
             decision = self._decide(anchor, kernel)
-            if decision is None:
+            if decision:
                 self._join(anchor, kernel)
             else:
                 self.recorder.refused(kernel.instruction, anchor.instruction, decision)
@@ -144,26 +143,18 @@ class _Fuser:
         fusion = apply.merge_siblings(first, second, "kInput", keep_order=False)
         self.recorder.fused(second, before, fusion, duplicated=False, multi_output=True)
         anchor.instruction = fusion
-        anchor.shared_memory += kernel.shared_memory
-        anchor.reductions += kernel.reductions
+        anchor.footprint += kernel.footprint
 
-    def _decide(self, anchor: _Kernel, kernel: _Kernel) -> Decision | None:
-        """The refusal where two are not joined."""
+    def _decide(self, anchor: _Kernel, kernel: _Kernel) -> Decision:
+        """Whether two are joined."""
         first, second = anchor.instruction, kernel.instruction
         advised = self.recorder.advice.decide(second, first)
-        if advised is not None and not advised.allowed:
+        if not advised:
             return advised
         if not anchor.reduces_like(kernel):
             return forbid("different-reductions")
-        limits = self.limits
-        shared = anchor.shared_memory + kernel.shared_memory
-        if shared > limits.shared_memory:
-            return forbid("shared-memory", limit=limits.shared_memory, actual=shared)
-        count = anchor.reductions + kernel.reductions
-        if count > limits.max_reductions:
-            return forbid("reductions", limit=limits.max_reductions, actual=count)
-        operands = decide_operands(second, first, limits)
-        return self.recorder.allows() if operands.allowed else operands
+        both = anchor.footprint + kernel.footprint
+        return decide_budget(both, second, first, self.limits) and self.recorder.allows()
 
     def _kernel(self, instruction: Instruction) -> _Kernel | None:
         if instruction not in self.known:
@@ -180,7 +171,6 @@ class _Fuser:
         if member is None:
             return None
         body: Computation | None = instruction.attributes.get("calls")
-        ops = [instruction] if body is None else list(body)
         hero = instruction if body is None else _hero(body)
         return _Kernel(
             instruction,
@@ -188,8 +178,7 @@ class _Fuser:
             hero.array,
             tuple(hero.attributes["dimensions"]),
             member.instructions,
-            sum(shared_memory(op, self.limits) for op in ops),
-            sum(map(reduction_count, ops)),
+            footprint_of(instruction, self.limits),
         )
 
 

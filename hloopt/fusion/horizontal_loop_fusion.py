@@ -147,12 +147,12 @@ class _Fuser:
     def _fuse_operands(self, consumer: Instruction, *, sliced: bool) -> list[Instruction]:
         made: list[Instruction] = []
         members = self._members(consumer, sliced=sliced)
-        for run, end in groups(members, self.options.grouping(sliced=sliced), self._refusal):
+        for run, end in groups(members, self.options.grouping(sliced=sliced), self._decide):
             if len(run) < 2:
                 self.words[run[0].instruction] = end
                 continue
             stop = self.recorder.allows()
-            if stop is not None:
+            if not stop:
                 self.words.update((member.instruction, stop) for member in run)
                 continue
             made.append(self._join([member.instruction for member in run], consumer, sliced))
@@ -170,11 +170,8 @@ class _Fuser:
         hand_over(members, fusion, consumer)
         return fusion
 
-    def _refusal(self, first: Member, other: Member) -> Decision | None:
-        if not self.recorder.advice:
-            return None
-        decision = self.recorder.advice.decide(other.instruction, first.instruction)
-        return None if decision is None or decision.allowed else decision
+    def _decide(self, first: Member, other: Member) -> Decision:
+        return self.recorder.advice.decide(other.instruction, first.instruction)
 
     def _members(self, consumer: Instruction, *, sliced: bool) -> list[Member]:
         through = not self.options.is_early
@@ -208,7 +205,7 @@ class _Fuser:
         own = member.instruction
         others = [other.instruction for other in candidates if other is not member]
         pairs = [(own, other) for other in others] + [(other, own) for other in others]
-        return any(advice.decide(*pair) for pair in pairs)
+        return any(advice.decide(*pair).wanted for pair in pairs)
 
     def _candidate(self, instruction: Instruction) -> Member | None:
         """An elementwise op or a fusion of the right kind, its results of one type, in usual memory."""

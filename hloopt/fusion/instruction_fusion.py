@@ -183,28 +183,27 @@ class _Fuser:
         if not self._decide_producer(producer):
             return False
         advice = self.recorder.advice.decide(producer, consumer)
-        if advice is not None and not advice:
+        if not advice:
             return False
         state = self._state(consumer)
         return bool(
             decide_consumer(state)
-            and decide_pair(producer, state, may_duplicate=True, advised=advice is not None)
+            and decide_pair(producer, state, may_duplicate=True, advised=advice.wanted)
         )
 
     def _decide(self, producer: Instruction, consumer: Instruction) -> Decision:
         advice = self.recorder.advice.decide(producer, consumer)
-        if advice is not None and not advice:
+        if not advice:
             return advice
         decision = decide_pair(
             producer,
             self._state(consumer),
             may_duplicate=self.options.may_duplicate,
-            advised=advice is not None,
+            advised=advice.wanted,
         )
-        if decision and advice is None and producer in self.kept:
+        if decision and not advice.wanted and producer in self.kept:
             return forbid("would-read-more")
-        out_of_fuel = self.recorder.allows() if decision else None
-        return out_of_fuel if out_of_fuel is not None else decision
+        return decision and self.recorder.allows()
 
     def _fuse(self, producer: Instruction, consumer: Instruction) -> Instruction:
         state = self._state(consumer)

@@ -192,14 +192,13 @@ class _Maker:
         return Decision(True), fusion
 
     def _may_join(self, member: Instruction, fusion: Instruction, *, is_result: bool) -> Decision:
-        short = self.recorder.allows()
-        if short is not None:
-            return short
+        if not (spent := self.recorder.allows()):
+            return spent
         is_read = member in fusion.operands
         if not is_result and not is_read:
             return forbid("no-users")
         advised = self.recorder.advice.decide(member, fusion)
-        if advised is not None and not advised:
+        if not advised:
             return advised
         # A signature tells of a strategy that has looked at the same.
         known = bool(self.group.signature)

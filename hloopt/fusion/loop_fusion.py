@@ -170,12 +170,11 @@ class _Run:
             return verdict.decision
         if not is_read(verdict.parallel):
             return forbid("loop-no-results")
-        spent = self.recorder.allows()
-        if spent is not None:
+        if not (spent := self.recorder.allows()):
             return spent
         with inside.as_given():
             advised = self.recorder.advice.decide(inside.loop, inside.loop)
-        if advised is not None:
+        if advised.wanted or not advised:
             return advised
         if profit is None:
             return verdict.decision

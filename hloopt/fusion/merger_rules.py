@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hloopt.cost_models.usage import UsageAnalysis
-from hloopt.dataclass import dataclass
 from hloopt.fusion.barriers import decide_call
-from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
+from hloopt.fusion.budget import Footprints, decide_budget, fused_ops
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import (
     is_fusible,
@@ -15,10 +14,10 @@ from hloopt.fusion.fusible import (
 )
 from hloopt.fusion.kinds import is_input_fusible, is_input_reduction
 from hloopt.fusion.limits import CodeLimits
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import TupleShape, elements_of
 
-__all__ = ["MergerRules", "decide_producer", "fused_ops"]
+__all__ = ["MergerRules", "decide_producer"]
 
 
 def decide_producer(producer: Instruction) -> Decision:
@@ -34,24 +33,6 @@ def decide_producer(producer: Instruction) -> Decision:
     if isinstance(producer.shape, TupleShape):
         return forbid("producer-is-multi-output")
     return ALLOWED
-
-
-def fused_ops(instruction: Instruction) -> list[Instruction]:
-    """What a fusion computes; an op computes itself."""
-    if instruction.opcode != "fusion":
-        return [instruction]
-    body: Computation = instruction.attributes["calls"]
-    return [entry for entry in body if entry.opcode not in ("parameter", "tuple")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """What the rules ask about one op or fusion: what it takes in as a consumer, and what a block holds."""
-
-    takes_in: Decision
-    is_reduction: bool
-    shared_memory: int
-    reductions: int
 
 
 class MergerRules:
@@ -77,28 +58,29 @@ class MergerRules:
         self.max_ir_size = max_ir_size
         self.max_splits = max_splits
         self.max_transposed = max_transposed
-        self._kernels: dict[Instruction, _Kernel] = {}
+        self._footprints = Footprints(limits)
+        self._kernels: dict[Instruction, tuple[Decision, bool]] = {}
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction is gone."""
+        self._footprints.forget(instruction)
         self._kernels.pop(instruction, None)
 
     def joined(self, producer: Instruction, user: Instruction, fusion: Instruction) -> None:
         """``fusion`` is what ``user`` has become by taking a copy of ``producer``."""
-        ours, theirs = self._kernel(producer), self._kernels.pop(user, None)
-        if theirs is not None:
-            shared = ours.shared_memory + theirs.shared_memory
-            reductions = ours.reductions + theirs.reductions
-            self._kernels[fusion] = _describe(fusion, shared, reductions)
+        both = self._footprints.of(producer) + self._footprints.of(user)
+        self.forget(user)
+        self._kernels.pop(fusion, None)
+        self._footprints.became(fusion, both)
 
     def decide_user(self, producer: Instruction, user: Instruction) -> Decision:
         """Whether the user takes anything in, whatever the producer is."""
         del producer
-        return self._kernel(user).takes_in
+        return self._kernel(user)[0]
 
     def decide_epilogue(self, producer: Instruction, user: Instruction) -> Decision:
         """What may follow a reduction in its kernel."""
-        if not self._kernel(producer).is_reduction:
+        if not self._kernel(producer)[1]:
             return ALLOWED
         if not all(map(is_reduction_epilogue, fused_ops(user))):
             return forbid("reduce-epilogue")
@@ -109,7 +91,7 @@ class MergerRules:
 
         XLA's ``TransposesMostData``: elements of what moves data, beside those of the result.
         """
-        if not self._kernel(user).is_reduction:
+        if not self._kernel(user)[1]:
             return ALLOWED
         ops = fused_ops(producer)
         moved = sum(elements_of(entry.shape) for entry in ops if physically_transposes(entry))
@@ -119,15 +101,9 @@ class MergerRules:
         return ALLOWED
 
     def decide_budget(self, producer: Instruction, user: Instruction) -> Decision:
-        """Whether a block has room for both (XLA's ``FusionFitsInBudget``)."""
-        limits, ours, theirs = self.limits, self._kernel(producer), self._kernel(user)
-        shared = ours.shared_memory + theirs.shared_memory
-        if shared > limits.shared_memory:
-            return forbid("shared-memory", limit=limits.shared_memory, actual=shared)
-        reductions = ours.reductions + theirs.reductions
-        if reductions > limits.max_reductions:
-            return forbid("reductions", limit=limits.max_reductions, actual=reductions)
-        return decide_operands(producer, user, limits)
+        """Whether a block has room for both."""
+        both = self._footprints.of(producer) + self._footprints.of(user)
+        return decide_budget(both, producer, user, self.limits)
 
     def decide_size(self, producer: Instruction, user: Instruction) -> Decision:
         """Whether the code of both stays small (XLA's ``ProducerConsumerMergedTooLarge`` of 2023).
@@ -145,19 +121,14 @@ class MergerRules:
             return forbid("ir-size", limit=self.max_ir_size, actual=size)
         return ALLOWED
 
-    def _kernel(self, instruction: Instruction) -> _Kernel:
+    def _kernel(self, instruction: Instruction) -> tuple[Decision, bool]:
+        """What an op or fusion takes in as a consumer, and whether a reduction kernel is built around it."""
         known = self._kernels.get(instruction)
         if known is None:
-            ops = fused_ops(instruction)
-            shared = sum(shared_memory(entry, self.limits) for entry in ops)
-            reductions = sum(map(reduction_count, ops))
-            known = self._kernels[instruction] = _describe(instruction, shared, reductions)
+            reduces = self._footprints.of(instruction).reductions > 0
+            is_reduction = reduces and is_input_reduction(instruction)
+            known = self._kernels[instruction] = _decide_consumer(instruction), is_reduction
         return known
-
-
-def _describe(instruction: Instruction, shared: int, reductions: int) -> _Kernel:
-    is_reduction = reductions > 0 and is_input_reduction(instruction)
-    return _Kernel(_decide_consumer(instruction), is_reduction, shared, reductions)
 
 
 def _decide_consumer(user: Instruction) -> Decision:

@@ -9,7 +9,7 @@ from typing import Final
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.advice import Advice
-from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.history import (
     FusionPlan,
     FusionStep,
@@ -61,13 +61,13 @@ class Recorder:
         self.history.plans.append(self.plan)
         self._refused: dict[tuple[str, str], dict[str, tuple[Refusal, Instruction]]] = {}
 
-    def allows(self) -> Decision | None:
-        """The refusal where no more fusions may be made; None where one may."""
+    def allows(self) -> Decision:
+        """Whether one more fusion may be made."""
         if 0 <= self.fuel <= len(self.plan.steps):
             return forbid("out-of-fuel", limit=self.fuel)
         if not self.log.allows():
             return forbid("out-of-fuel", limit=len(self.plan.steps))
-        return None
+        return ALLOWED
 
     def fused(
         self,

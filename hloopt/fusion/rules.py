@@ -8,7 +8,7 @@ from __future__ import annotations
 from hloopt.analysis.layout import is_effective_scalar
 from hloopt.analysis.reduction import is_unnested
 from hloopt.fusion.barriers import decide_call
-from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
+from hloopt.fusion.budget import Footprint, decide_budget
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import (
     is_always_duplicable,
@@ -143,11 +143,5 @@ def _decide_copies(producer: Instruction, consumer: Instruction, may_duplicate: 
 
 
 def _decide_budget(producer: Instruction, state: ConsumerState) -> Decision:
-    limits = state.limits
-    shared = state.shared_memory + shared_memory(producer, limits)
-    if shared > limits.shared_memory:
-        return forbid("shared-memory", limit=limits.shared_memory, actual=shared)
-    reductions = state.reductions + reduction_count(producer)
-    if reductions > limits.max_reductions:
-        return forbid("reductions", limit=limits.max_reductions, actual=reductions)
-    return decide_operands(producer, state.instruction, limits)
+    both = state.footprint + Footprint.of(producer, state.limits)
+    return decide_budget(both, producer, state.instruction, state.limits)

@@ -8,7 +8,7 @@ from typing import Final
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.transpose import tiled_transpose
-from hloopt.fusion.budget import reduction_count, shared_memory
+from hloopt.fusion.budget import Footprint, footprint_of, fused_ops
 from hloopt.fusion.duplication import Duplication, RealUsers
 from hloopt.fusion.fusible import is_reduction_epilogue
 from hloopt.fusion.limits import Limits
@@ -32,14 +32,8 @@ class ConsumerState:
             instruction.attributes["calls"] if instruction.opcode == "fusion" else None
         )
         self.reused = reused_operands(instruction)
-        self.shared_memory = sum(shared_memory(entry, limits) for entry in self._ops())
-        self.reductions = sum(map(reduction_count, self._ops()))
-        self.is_epilogue = all(map(is_reduction_epilogue, self._ops()))
-
-    def _ops(self) -> list[Instruction]:
-        if self.body is None:
-            return [self.instruction]
-        return [entry for entry in self.body if entry.opcode not in ("parameter", "tuple")]
+        self.footprint = footprint_of(instruction, limits)
+        self.is_epilogue = all(map(is_reduction_epilogue, fused_ops(instruction)))
 
     @cached_property
     def duplication(self) -> Duplication:
@@ -88,8 +82,7 @@ class ConsumerState:
         Called after the body has changed.
         """
         self.duplication.join(parameter, fused)
-        self.shared_memory += shared_memory(fused, self.limits)
-        self.reductions += reduction_count(fused)
+        self.footprint += Footprint.of(fused, self.limits)
         self.is_epilogue = self.is_epilogue and is_reduction_epilogue(fused)
         if producer in self.reused:
             self.reused.discard(producer)

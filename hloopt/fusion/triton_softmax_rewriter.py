@@ -10,7 +10,7 @@ from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model, model_for
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
-from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.diamonds import Diamond, find_diamonds
 from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
@@ -96,8 +96,7 @@ class _Rewriter:
 
     def visit(self, module: Module, diamond: Diamond) -> None:
         """Decide about one diamond, and fuse it."""
-        spent = self.recorder.allows()
-        if spent is not None:
+        if not (spent := self.recorder.allows()):
             self.recorder.refused(diamond.reduce, diamond.root, spent)
             return
         # The same computation by itself, to be tiled and to be fused in another way.
@@ -132,7 +131,7 @@ class _Rewriter:
         self, diamond: Diamond, tiling: Tiling | Untiled, apart: Module
     ) -> tuple[Decision, Comparison | None]:
         advised = self.recorder.advice.decide(diamond.reduce, diamond.root)
-        if advised is not None and not advised:
+        if not advised:
             return advised, None
         if isinstance(tiling, Untiled):
             return forbid("triton-not-tiled", words=tiling.words), None
@@ -140,9 +139,9 @@ class _Rewriter:
         kernels = find_model(self.model.name)(self.model.target)
         unfused = sum(kernels.run_time(kernel).exec_ns for kernel in apart.entry)
         comparison = Comparison(unfused / 1000, tiling.run_time.exec_ns / 1000)
-        if advised is None and comparison.gain_us < 0:
+        if not advised.wanted and comparison.gain_us < 0:
             return forbid("triton-slower", comparison=comparison), comparison
-        return advised or ALLOWED, comparison
+        return advised, comparison
 
     def _fuse(
         self, module: Module, diamond: Diamond, tiling: Tiling, comparison: Comparison | None

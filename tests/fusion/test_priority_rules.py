@@ -167,7 +167,7 @@ g = f32[64,32] get-tuple-element(q), index=0
 p = f32[64,32] negate(g)
 ROOT c = f32[64] reduce(p, z), dimensions={1}, to_apply=sum"""
     module = _module(entry)
-    facts = PriorityFusion().pair_rules(Xla2026(target("h200"))).facts
+    facts = PriorityFusion().pair_rules(Xla2026(target("h200"))).footprints
     assert facts.of(module.entry.by_name["q"]).reduction_ratio == 0
     assert facts.of(module.entry.by_name["c"]).reduction_ratio == 32
 

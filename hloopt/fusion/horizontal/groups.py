@@ -37,11 +37,11 @@ class Grouping:
 def groups(
     members: Sequence[Member],
     grouping: Grouping,
-    refuses: Callable[[Member, Member], Decision | None],
+    decide: Callable[[Member, Member], Decision],
 ) -> Iterator[tuple[list[Member], Decision]]:
     """Runs of members, alike ones together, that are joined; with what ended each.
 
-    ``refuses`` is the user's word against two of them: the second waits for the next run.
+    ``decide`` is the user's word against two of them: the second waits for the next run.
     """
     rest = sorted(members, key=lambda member: member.order)
     while rest:
@@ -58,11 +58,11 @@ def groups(
             if stop is not None:
                 end = stop
                 break
-            refusal = refuses(run[0], member)
-            if refusal is not None:
+            advised = decide(run[0], member)
+            if not advised:
                 room.give_back(member)
                 waiting.append(member)
-                end = refusal
+                end = advised
             else:
                 run.append(member)
             at += 1

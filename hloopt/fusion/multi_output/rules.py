@@ -15,7 +15,7 @@ from hloopt.analysis.transpose import tiled_transpose
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import has_tuple_root
-from hloopt.fusion.budget import decide_operands
+from hloopt.fusion.budget import Footprint, Footprints, decide_budget, fused_ops
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible, is_loop_fusible_producer, physically_transposes
@@ -23,7 +23,6 @@ from hloopt.fusion.in_place import in_place_pairs
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.multi_output.forms import Era, Form, decide_forms, form_of
-from hloopt.fusion.priority.facts import Facts, FactsCache
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, TupleShape
 
@@ -53,21 +52,21 @@ class MultiOutputRules:
     max_ir_size: int = 10000
     max_splits: int = 10
     room: CodeRoom | None = None
-    facts: FactsCache = field(init=False)
+    footprints: Footprints = field(init=False)
     _forms: dict[Instruction, Form] = field(init=False, default_factory=dict)
     _roots: dict[Instruction, Decision] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.facts = FactsCache(self.limits)
+        self.footprints = Footprints(self.limits)
 
-    def became(self, fusion: Instruction, facts: Facts) -> None:
-        """A fusion was made or has grown: ``facts`` are those of both it was made of."""
+    def became(self, fusion: Instruction, footprint: Footprint) -> None:
+        """A fusion was made or has grown: ``footprint`` is that of both it was made of."""
         self.forget(fusion)
-        self.facts.became(fusion, facts)
+        self.footprints.became(fusion, footprint)
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
-        self.facts.forget(instruction)
+        self.footprints.forget(instruction)
         if self.room is not None:
             self.room.forget(instruction)
         self._forms.pop(instruction, None)
@@ -145,10 +144,7 @@ class MultiOutputRules:
             return forbid("producer-in-place")
         if not is_loop_fusible_producer(producer):
             return forbid("producer-not-loop-fusible")
-        ops: list[Instruction] = [producer]
-        if producer.opcode == "fusion":
-            ops = list(producer.attributes["calls"])
-        if any(map(physically_transposes, ops)):
+        if any(map(physically_transposes, fused_ops(producer))):
             return forbid("producer-transposes")
         return ALLOWED
 
@@ -191,12 +187,8 @@ class MultiOutputRules:
         return known
 
     def _decide_budget(self, left: Instruction, right: Instruction) -> Decision:
-        limits, both = self.limits, self.facts.of(left) + self.facts.of(right)
-        if both.shared_memory > limits.shared_memory:
-            return forbid("shared-memory", limit=limits.shared_memory, actual=both.shared_memory)
-        if both.reductions > limits.max_reductions:
-            return forbid("reductions", limit=limits.max_reductions, actual=both.reductions)
-        return decide_operands(left, right, limits, multi_output=True)
+        both = self.footprints.of(left) + self.footprints.of(right)
+        return decide_budget(both, left, right, self.limits, multi_output=True)
 
     def _decide_size(self, producer: Instruction, consumer: Instruction) -> Decision:
         """How long the code becomes; in 2023 it doubles with each interruption of index computations."""

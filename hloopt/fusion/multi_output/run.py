@@ -10,11 +10,11 @@ from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.apply import has_tuple_root
+from hloopt.fusion.budget import Footprint
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
-from hloopt.fusion.priority.facts import Facts
 from hloopt.fusion.recorder import Recorder
 from hloopt.ir import Computation, Instruction
 
@@ -117,26 +117,24 @@ class ComputationRun:
         self, first: Instruction, second: Instruction, shared: Instruction, verdict: Decision
     ) -> Decision:
         advised = self.recorder.advice.decide(second, first)
-        if advised is not None and not advised:
+        if not advised:
             return advised
-        wanted = advised is not None
-        if not (verdict or wanted):
+        if not (verdict or advised.wanted):
             return verdict
         decision = self.rules.decide_siblings(
-            first, second, shared, self.reachability, wanted=wanted
+            first, second, shared, self.reachability, wanted=advised.wanted
         )
-        spent = self.recorder.allows() if decision else None
-        return decision if spent is None else spent
+        return decision and self.recorder.allows()
 
     def _merge(self, first: Instruction, second: Instruction) -> None:
         before = first.name, root_opcode(first)
-        facts = self.rules.facts.of(first) + self.rules.facts.of(second)
+        footprint = self.rules.footprints.of(first) + self.rules.footprints.of(second)
         # As in XLA, an op by itself does not change the word for the fusion it joins.
         kind = "kInput" if second.attributes.get("kind") == "kInput" else None
         gone = (second, *second.users)
         apply.merge_siblings(first, second, kind, keep_order=False)
         self._follow(first, gone)
-        self._grown(first, facts, second)
+        self._grown(first, footprint, second)
         self.recorder.fused(second, before, first, duplicated=False, multi_output=True)
 
     # ---- producer and consumer -----------------------------------------------------------------------
@@ -146,7 +144,7 @@ class ComputationRun:
         if not users:
             return
         advice = {user: self.recorder.advice.decide(producer, user) for user in users}
-        wanted = any(decision for decision in advice.values())
+        wanted = any(decision.wanted for decision in advice.values())
         if len(users) == 1 and not has_tuple_root(users[0]) and not wanted:
             return  # whoever fuses single results has decided about these two
         verdict = self.rules.decide_producer(producer)
@@ -165,23 +163,23 @@ class ComputationRun:
             return
         _, consumer, comparison = max(found, key=lambda entry: entry[0])
         spent = self.recorder.allows()
-        if spent is not None:
+        if not spent:
             self.recorder.refused(producer, consumer, spent)
             return
         self._fuse(producer, consumer, comparison)
 
     def _decide(
-        self, producer: Instruction, consumer: Instruction, advised: Decision | None
+        self, producer: Instruction, consumer: Instruction, advised: Decision
     ) -> tuple[Decision, Comparison | None]:
-        if advised is not None and not advised:
+        if not advised:
             return advised, None
         decision = self.rules.decide_pair(
-            producer, consumer, self.reachability, wanted=advised is not None
+            producer, consumer, self.reachability, wanted=advised.wanted
         )
         if not decision:
             return decision, None
         comparison = self.model.compare(producer, [consumer], multi_output=True)
-        if advised is None and comparison.fused_us > comparison.unfused_us:
+        if not advised.wanted and comparison.fused_us > comparison.unfused_us:
             return forbid("slower", comparison=comparison), comparison
         return decision, comparison
 
@@ -189,7 +187,7 @@ class ComputationRun:
         self, producer: Instruction, consumer: Instruction, comparison: Comparison | None
     ) -> None:
         before = consumer.name, root_opcode(consumer)
-        facts = self.rules.facts.of(producer) + self.rules.facts.of(consumer)
+        footprint = self.rules.footprints.of(producer) + self.rules.footprints.of(consumer)
         is_new = consumer.opcode != "fusion"
         kind = choose_kind(producer, consumer) if is_new else None
         several = len(producer.users) > 1 or producer.is_root
@@ -200,7 +198,7 @@ class ComputationRun:
             self.place[fusion] = self.place.pop(consumer)
             self.recorder.renamed(self.computation, before[0], fusion.name)
         self._follow(fusion, (entry for entry in gone if entry is not consumer))
-        self._grown(fusion, facts, producer, *((consumer,) if fusion is not consumer else ()))
+        self._grown(fusion, footprint, producer, *((consumer,) if fusion is not consumer else ()))
         self.recorder.fused(
             producer,
             before,
@@ -216,12 +214,12 @@ class ComputationRun:
         self.bodies[fusion.attributes["calls"]] = None
         self.reachability.follow(fusion, gone)
 
-    def _grown(self, fusion: Instruction, facts: Facts, *gone: Instruction) -> None:
+    def _grown(self, fusion: Instruction, footprint: Footprint, *gone: Instruction) -> None:
         for instruction in gone:
             self.rules.forget(instruction)
             self.model.forget(instruction)
         self.model.grown(fusion)
-        self.rules.became(fusion, facts)
+        self.rules.became(fusion, footprint)
 
 
 def _post_order(computation: Computation) -> list[Instruction]:

@@ -92,11 +92,11 @@ class Benefits:
 
     def judge(self, producer: Instruction, consumer: Instruction) -> Decision:
         """May these two be fused: the user's answer, then the rules."""
-        advised = self._advice.decide(producer, consumer) if self._advice else None
-        if advised is not None and not advised:
+        advised = self._advice.decide(producer, consumer)
+        if not advised:
             return advised
-        decision = self._rules.decide(producer, consumer, wanted=advised is not None)
-        return advised if advised is not None and decision else decision
+        decision = self._rules.decide(producer, consumer, wanted=advised.wanted)
+        return decision and advised
 
     def open(self, producer: Instruction) -> None:
         """Begin anew with a producer that was made or has changed."""
@@ -133,7 +133,7 @@ class Benefits:
         for consumer in consumers:
             if self._advice:
                 advised = self._advice.decide(producer, consumer)
-                if advised is not None and advised:
+                if advised.wanted:
                     decision = self._rules.decide(producer, consumer, wanted=True)
                     if decision:
                         account.wanted[consumer] = advised

@@ -12,13 +12,12 @@ from hloopt.analysis.triton_config import is_triton
 from hloopt.analysis.written_code import Written
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
-from hloopt.fusion.budget import decide_operands
+from hloopt.fusion.budget import Footprint, Footprints, decide_budget
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible
 from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.limits import KernelLimits
-from hloopt.fusion.priority.facts import Facts, FactsCache
 from hloopt.fusion.scatter import decide_scatter
 from hloopt.ir import Instruction
 from hloopt.ops.traits import INDEXING, MOVING, REDUCING
@@ -80,11 +79,11 @@ class PairRules:
     significant_ratio: int = 16
     max_ir_size: int = 10000
     room: CodeRoom | None = None
-    facts: FactsCache = field(init=False)
+    footprints: Footprints = field(init=False)
     _natures: dict[Instruction, tuple[bool, bool]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.facts = FactsCache(self.limits)
+        self.footprints = Footprints(self.limits)
         self._needed: tuple[TritonRule, ...] = (
             decide_scatter,
             self._decide_budget,
@@ -112,9 +111,9 @@ class PairRules:
         """What is known of the code of both in one kernel."""
         return None if self.room is None else self.room.of_fused(producer, consumer)
 
-    def became(self, fusion: Instruction, facts: Facts, code: Written | None) -> None:
-        """A fusion was made or has grown: ``facts`` and ``code`` are those of both it was made of."""
-        self.facts.became(fusion, facts)
+    def became(self, fusion: Instruction, footprint: Footprint, code: Written | None) -> None:
+        """A fusion was made or has grown: ``footprint`` and ``code`` are those of both it was made of."""
+        self.footprints.became(fusion, footprint)
         if self.room is not None:
             self.room.became(fusion, code)
         self.kernels.forget(fusion)
@@ -122,7 +121,7 @@ class PairRules:
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
-        self.facts.forget(instruction)
+        self.footprints.forget(instruction)
         if self.room is not None:
             self.room.forget(instruction)
         self.kernels.forget(instruction)
@@ -166,7 +165,8 @@ class PairRules:
     def _decide_reduces(self, producer: Instruction, consumer: Instruction) -> Decision:
         """Two long reduces in one kernel: the model does not see what that costs."""
         least = min(
-            self.facts.of(producer).reduction_ratio, self.facts.of(consumer).reduction_ratio
+            self.footprints.of(producer).reduction_ratio,
+            self.footprints.of(consumer).reduction_ratio,
         )
         if least >= self.significant_ratio:
             return forbid("both-reduce", limit=self.significant_ratio, actual=least)
@@ -181,14 +181,8 @@ class PairRules:
         return ALLOWED
 
     def _decide_budget(self, producer: Instruction, consumer: Instruction) -> Decision:
-        both = self.facts.of(producer) + self.facts.of(consumer)
-        if both.shared_memory > self.limits.shared_memory:
-            return forbid(
-                "shared-memory", limit=self.limits.shared_memory, actual=both.shared_memory
-            )
-        if both.reductions > self.limits.max_reductions:
-            return forbid("reductions", limit=self.limits.max_reductions, actual=both.reductions)
-        return decide_operands(producer, consumer, self.limits)
+        both = self.footprints.of(producer) + self.footprints.of(consumer)
+        return decide_budget(both, producer, consumer, self.limits)
 
     def _decide_size(self, producer: Instruction, consumer: Instruction) -> Decision:
         """How long the code becomes, with the producer written wherever the consumer computes it again."""

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
-from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import UNCOMPUTED, is_fusible
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.joining import Joiner
@@ -52,7 +52,7 @@ class ComputationRun:
         self.bodies: dict[Computation, None] = {}
         self.twins = Twins(self.queue.numbers, self.model.usage.opcodes)
         self.joiner = Joiner()
-        self.spent: Decision | None = None
+        self.fuel = ALLOWED
         self._touched: dict[Instruction, None] = {}
         self._replaced: dict[Instruction, Instruction] = {}
 
@@ -65,7 +65,7 @@ class ComputationRun:
             if instruction.opcode not in UNCOMPUTED and instruction.users:
                 self._touch(instruction)
         self._settle()
-        while self.spent is None:
+        while self.fuel:
             producer = self.queue.pop()
             if producer is None:
                 break
@@ -110,8 +110,8 @@ class ComputationRun:
         taken: list[Instruction] = []
         self._wake((*self.twins.wake(producer), *self.twins.wake_operands(producer)))
         for consumer in consumers:
-            self.spent = self.recorder.allows()
-            if self.spent is not None:
+            self.fuel = self.recorder.allows()
+            if not self.fuel:
                 break
             self._wake(self.twins.wake(consumer))
             operands = (*producer.operands, *self.twins.awake(consumer))
@@ -130,7 +130,7 @@ class ComputationRun:
             if by_wish and producer.users:
                 self._touched[producer] = None
         self._settle()
-        if self.spent is not None and producer.users:
+        if not self.fuel and producer.users:
             # It would have been fused: it waits among the others.
             self.queue.put(producer, inf)
 
@@ -144,7 +144,7 @@ class ComputationRun:
         self, producer: Instruction, consumer: Instruction, comparison: Comparison | None
     ) -> Instruction:
         before = consumer.name, root_opcode(consumer)
-        facts = self.rules.facts.of(producer) + self.rules.facts.of(consumer)
+        footprint = self.rules.footprints.of(producer) + self.rules.footprints.of(consumer)
         code = self.rules.code_of(producer, consumer)
         # A constant changes no tiles.
         tiles = (
@@ -153,7 +153,7 @@ class ComputationRun:
         fusion = self.joiner.fuse(producer, consumer)
         if tiles is not None:
             self.triton.write(fusion, tiles)
-        self.rules.became(fusion, facts, code)
+        self.rules.became(fusion, footprint, code)
         self.model.grown(fusion)
         self.bodies[fusion.attributes["calls"]] = None
         if not self.rules.is_triton(fusion):
@@ -207,8 +207,8 @@ class ComputationRun:
                 yield from self._words_on(producer)
 
     def _words_on(self, producer: Instruction) -> Iterator[_Word]:
-        if self.spent is not None and producer in self.queue:
-            yield producer, None, self.spent
+        if not self.fuel and producer in self.queue:
+            yield producer, None, self.fuel
         elif is_fusible_bitcast(producer):
             for user in producer.users:
                 yield producer, user, self.benefits.judge(producer, user)
@@ -247,10 +247,8 @@ class ComputationRun:
                 continue
             for user in list(constant.users):
                 decision = self._decide_constant(constant, user)
-                if decision and self.spent is None:
-                    self.spent = self.recorder.allows()
-                if decision and self.spent is not None:
-                    decision = self.spent
+                if decision:
+                    decision = self.fuel = self.fuel and self.recorder.allows()
                 if decision:
                     self._replaced[user] = self._fuse(constant, user, None)
                 else:
@@ -259,7 +257,7 @@ class ComputationRun:
 
     def _decide_constant(self, constant: Instruction, user: Instruction) -> Decision:
         advised = self.recorder.advice.decide(constant, user)
-        if advised is not None and not advised:
+        if not advised:
             return advised
         if constant.is_root:
             return forbid("producer-is-root")
