@@ -16,10 +16,9 @@ from hloopt.analysis.hero import roots
 from hloopt.analysis.layout import same_layout
 from hloopt.analysis.reduction import is_unnested
 from hloopt.dataclass import dataclass
-from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
-from hloopt.fusion.limits import Limits, check_counts
+from hloopt.fusion.limits import Limits, check_counts, decide_operands
 from hloopt.fusion.outputs import add_output, element_of, remove_dead_elements
 from hloopt.fusion.recorder import Recorder
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk

@@ -13,7 +13,7 @@ from hloopt.analysis.layout import (
 )
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.triton_config import is_triton
-from hloopt.ir import Instruction, walk
+from hloopt.ir import Computation, Instruction, walk
 from hloopt.ops.traits import (
     CHEAP,
     CHEAP_IF_REAL,
@@ -21,6 +21,7 @@ from hloopt.ops.traits import (
     HEROES,
     INDEXING,
     MOVING,
+    REARRANGING,
     REDUCING,
     SEQUENTIAL,
     TUPLES,
@@ -39,6 +40,9 @@ __all__ = [
     "may_be_fused",
     "physically_transposes",
     "repeats_reads",
+    "reused_operands",
+    "reused_parameters",
+    "reuses",
 ]
 
 UNCOMPUTED: Final = TUPLES | {"parameter"}
@@ -187,3 +191,41 @@ def may_be_fused(instruction: Instruction) -> bool:
         or is_loop_fusible_producer(instruction)
         or is_loop_fusible_consumer(instruction)
     )
+
+
+_USE: Final = REARRANGING - {"broadcast"} | {"concatenate", "gather"}
+
+
+def reuses(instruction: Instruction, index: int) -> bool:
+    """Whether an op may read an element of operand ``index`` for several result elements."""
+    opcode = instruction.opcode
+    if opcode in _USE or is_elementwise(instruction):
+        return False
+    if opcode == "pad":
+        return index > 0
+    if opcode == "reduce":
+        return index >= len(instruction.operands) // 2
+    if opcode == "dynamic-update-slice":
+        return index > 1
+    return True
+
+
+def reused_operands(instruction: Instruction) -> set[Instruction]:
+    """The operands of one op or fusion of which it may read elements several times."""
+    operands = instruction.operands
+    if instruction.opcode == "fusion":
+        reused = reused_parameters(instruction.attributes["calls"])
+        return {operands[parameter.parameter_number] for parameter in reused}
+    return {operand for index, operand in enumerate(operands) if reuses(instruction, index)}
+
+
+def reused_parameters(body: Computation) -> set[Instruction]:
+    """Parameters with a path to the root on which some op reads elements several times."""
+    reused: set[Instruction] = set()
+    for instruction in reversed(body):
+        if instruction.opcode == "tuple":
+            continue
+        for index, operand in enumerate(instruction.operands):
+            if instruction in reused or reuses(instruction, index):
+                reused.add(operand)
+    return {parameter for parameter in body.parameters if parameter in reused}

@@ -13,9 +13,9 @@ from typing import ClassVar, Final
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.kinds import choose_kind
-from hloopt.fusion.naming import ModuleNames
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.ops.traits import ELEMENTAL, FOLDING, INDEXING, MOVING, SEQUENTIAL
+from hloopt.rewrite.naming import ModuleNames
 from hloopt.rewrite.pass_ import Pass, PassLog
 
 __all__ = ["FusionWrapper"]

@@ -11,7 +11,6 @@ from typing import ClassVar
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
-from hloopt.fusion.budget import Footprint, decide_budget, footprint_of
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.member import (
@@ -21,7 +20,7 @@ from hloopt.fusion.horizontal.member import (
     reads_only,
 )
 from hloopt.fusion.kinds import is_input_reduction
-from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.limits import Footprint, KernelLimits, decide_budget, footprint_of
 from hloopt.fusion.recorder import Recorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk

@@ -20,10 +20,10 @@ from hloopt.fusion.history import (
     describe_loop,
 )
 from hloopt.fusion.lock_file import Decisions, LockedGroup, LoopRow, PairRow, Unfused
-from hloopt.fusion.naming import name_number
 from hloopt.fusion.strategies import begins_fusion, fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite import Pass, PassRun, Watcher
+from hloopt.rewrite.naming import name_number
 
 __all__ = ["LockAdviser", "LockWatcher", "digest", "interface_of", "loop_problem"]
 

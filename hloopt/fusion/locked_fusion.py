@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion import apply
-from hloopt.fusion.arrange import arrange_operands, arrange_results
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.fusible import may_be_fused
 from hloopt.fusion.history import FusionHistory, describe, root_opcode
 from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.lock_adviser import digest, interface_of, loop_problem
 from hloopt.fusion.lock_file import Decisions, LockedGroup, PairRow, read_decisions
-from hloopt.fusion.naming import name_number
+from hloopt.fusion.merge import arrange_operands, arrange_results
 from hloopt.fusion.recorder import Recorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
+from hloopt.rewrite.naming import name_number
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import Verbatim
 

@@ -26,10 +26,10 @@ from hloopt.fusion.loop_opened import CALLED, Opened, opened
 from hloopt.fusion.loop_profit import LoopProfit, loop_profit
 from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
-from hloopt.fusion.naming import ModuleNames
 from hloopt.fusion.recorder import FusionPass, Recorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
+from hloopt.rewrite.naming import ModuleNames
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target
 from hloopt.targets.host import HOST

@@ -7,18 +7,20 @@ both, whatever else the body holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import filterfalse
 from typing import Final
 
 from hloopt.analysis.hero import roots
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.types import AliasEntry, record_of
+from hloopt.types import AliasEntry, TupleShape, record_of
 
 __all__ = [
     "Alias",
     "aliases",
+    "arrange_operands",
+    "arrange_results",
     "copy_in",
     "first_instruction",
     "has_tuple_root",
@@ -224,3 +226,35 @@ class _Parameters:
                 edit.append(self._body, known)
             edit.add_operands(self._fusion, (operand,))
         return known
+
+
+def arrange_operands(fusion: Instruction, order: Sequence[int]) -> None:
+    """Put operands, and the parameters of the body, into an order of the numbers they have."""
+    body: Computation = fusion.attributes["calls"]
+    kept = aliases(fusion)
+    edit.set_operands(fusion, tuple(fusion.operands[number] for number in order))
+    edit.permute_parameters(body, order)
+    for parameter in reversed(body.parameters):
+        edit.move_before(next(iter(body)), parameter)
+    set_aliases(fusion, kept)
+
+
+def arrange_results(fusion: Instruction, order: Sequence[int]) -> bool:
+    """Put results into an order of the numbers they have; say whether that could be done.
+
+    It cannot where somebody reads them otherwise than one by one, or where they share buffers with operands.
+    """
+    readers = list(fusion.users)
+    if not has_tuple_root(fusion) or fusion.is_root or aliases(fusion):
+        return False
+    if any(reader.opcode != "get-tuple-element" for reader in readers):
+        return False
+    root: Instruction = fusion.attributes["calls"].root
+    edit.set_operands(root, tuple(root.operands[number] for number in order))
+    shape = TupleShape(tuple(operand.shape for operand in root.operands))
+    edit.set_shape(root, shape)
+    edit.set_shape(fusion, shape)
+    places = {old: new for new, old in enumerate(order)}
+    for reader in readers:
+        edit.set_attribute(reader, "index", places[reader.attributes["index"]])
+    return True

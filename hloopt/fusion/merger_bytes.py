@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from hloopt.analysis.layout import major_to_minor, true_rank
-from hloopt.fusion.budget import fused_ops
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.duplication import Duplication
-from hloopt.fusion.fusible import is_expensive
+from hloopt.fusion.fusible import is_expensive, reused_operands
 from hloopt.fusion.kinds import is_input_reduction
-from hloopt.fusion.limits import CodeLimits
-from hloopt.fusion.reuse import reused_operands
+from hloopt.fusion.limits import CodeLimits, fused_ops
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.fusion.barriers import decide_call
-from hloopt.fusion.budget import Footprints, decide_budget, fused_ops
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import (
     is_fusible,
@@ -13,7 +12,7 @@ from hloopt.fusion.fusible import (
     physically_transposes,
 )
 from hloopt.fusion.kinds import is_input_fusible, is_input_reduction
-from hloopt.fusion.limits import CodeLimits
+from hloopt.fusion.limits import CodeLimits, Footprints, decide_budget, fused_ops
 from hloopt.ir import Instruction
 from hloopt.types import TupleShape, elements_of
 

@@ -13,8 +13,8 @@ from typing import ClassVar, Final
 
 from hloopt.analysis.hero import find_hero, roots
 from hloopt.dataclass import dataclass
-from hloopt.fusion.naming import ModuleNames, name_number, name_stem
 from hloopt.ir import Computation, Instruction, Module, edit, walk
+from hloopt.rewrite.naming import ModuleNames, name_number, name_stem
 from hloopt.rewrite.pass_ import Pass, PassLog
 
 __all__ = ["RenameFusions", "RenamedFusions"]

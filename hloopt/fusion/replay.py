@@ -9,9 +9,9 @@ from hloopt.analysis.triton_config import TRITON, is_triton
 from hloopt.dataclass import dataclass
 from hloopt.errors import FileError
 from hloopt.fusion import apply
+from hloopt.fusion.in_place import decide_scatter
 from hloopt.fusion.kinds import fusion_kind
 from hloopt.fusion.priority.rules import is_native_fusible
-from hloopt.fusion.scatter import decide_scatter
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton_support import unsupported
 from hloopt.fusion.xla_log import Fused, Ineligible, XlaLog, XlaStep

@@ -8,7 +8,6 @@ from __future__ import annotations
 from hloopt.analysis.layout import is_effective_scalar
 from hloopt.analysis.reduction import is_unnested
 from hloopt.fusion.barriers import decide_call
-from hloopt.fusion.budget import Footprint, decide_budget
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import (
     is_always_duplicable,
@@ -21,6 +20,7 @@ from hloopt.fusion.fusible import (
     repeats_reads,
 )
 from hloopt.fusion.in_place import decide_in_place
+from hloopt.fusion.limits import Footprint, decide_budget
 from hloopt.fusion.state import ConsumerState
 from hloopt.ir import Instruction
 from hloopt.types import TupleShape

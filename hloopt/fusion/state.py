@@ -8,11 +8,9 @@ from typing import Final
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.transpose import tiled_transpose
-from hloopt.fusion.budget import Footprint, footprint_of, fused_ops
 from hloopt.fusion.duplication import Duplication, RealUsers
-from hloopt.fusion.fusible import is_reduction_epilogue
-from hloopt.fusion.limits import Limits
-from hloopt.fusion.reuse import reused_operands
+from hloopt.fusion.fusible import is_reduction_epilogue, reused_operands
+from hloopt.fusion.limits import Footprint, Limits, footprint_of, fused_ops
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import HEROES
 

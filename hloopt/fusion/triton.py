@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from hloopt.analysis.triton_config import BlockParameters, is_triton, written_parameters
 from hloopt.cost_models.model import CostModel
 from hloopt.dataclass import dataclass
-from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
-from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.limits import KernelLimits, decide_operands
 from hloopt.fusion.triton_support import unsupported, unsupported_target
 from hloopt.ir import Instruction, edit
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.fusion.arrange import arrange_operands, arrange_results
+from hloopt.fusion.merge import arrange_operands, arrange_results
 from hloopt.ir import Module, edit
 
 TEXT = """HloModule m

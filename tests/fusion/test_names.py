@@ -8,10 +8,10 @@ import hloopt
 from hloopt.fusion.copy_fusion import CopyFusion
 from hloopt.fusion.fusion_wrapper import FusionWrapper
 from hloopt.fusion.history import FusionPlan
-from hloopt.fusion.naming import ModuleNames, name_number, name_stem
 from hloopt.fusion.rename_fusions import RenamedFusions, RenameFusions
 from hloopt.ir import Computation, edit
 from hloopt.rewrite import PassLog
+from hloopt.rewrite.naming import ModuleNames, name_number, name_stem
 from tests.passes.proof import check
 
 FUSED = """HloModule m

@@ -7,9 +7,13 @@ import pytest
 
 import hloopt
 from hloopt.fusion.duplication import Duplication, RealUsers
-from hloopt.fusion.fusible import is_expensive_to_repeat, repeats_reads
+from hloopt.fusion.fusible import (
+    is_expensive_to_repeat,
+    repeats_reads,
+    reused_operands,
+    reused_parameters,
+)
 from hloopt.fusion.instruction_fusion import InstructionFusion
-from hloopt.fusion.reuse import reused_operands, reused_parameters
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog

@@ -15,13 +15,12 @@ from hloopt.analysis.transpose import tiled_transpose
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import has_tuple_root
-from hloopt.fusion.budget import Footprint, Footprints, decide_budget, fused_ops
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible, is_loop_fusible_producer, physically_transposes
 from hloopt.fusion.in_place import in_place_pairs
 from hloopt.fusion.kinds import is_input_reduction
-from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, fused_ops
 from hloopt.fusion.multi_output.forms import Era, Form, decide_forms, form_of
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, TupleShape

@@ -10,10 +10,10 @@ from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.apply import has_tuple_root
-from hloopt.fusion.budget import Footprint
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.kinds import choose_kind
+from hloopt.fusion.limits import Footprint
 from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
 from hloopt.fusion.recorder import Recorder
 from hloopt.ir import Computation, Instruction

@@ -12,13 +12,11 @@ from hloopt.analysis.triton_config import is_triton
 from hloopt.analysis.written_code import Written
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
-from hloopt.fusion.budget import Footprint, Footprints, decide_budget
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible
-from hloopt.fusion.in_place import decide_in_place
-from hloopt.fusion.limits import KernelLimits
-from hloopt.fusion.scatter import decide_scatter
+from hloopt.fusion.in_place import decide_in_place, decide_scatter
+from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget
 from hloopt.ir import Instruction
 from hloopt.ops.traits import INDEXING, MOVING, REDUCING
 

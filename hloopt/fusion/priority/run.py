@@ -12,6 +12,7 @@ from hloopt.fusion import apply
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import UNCOMPUTED, is_fusible
 from hloopt.fusion.history import root_opcode
+from hloopt.fusion.in_place import decide_scatter
 from hloopt.fusion.joining import Joiner
 from hloopt.fusion.kinds import hlo_kind
 from hloopt.fusion.priority.benefit import Benefits
@@ -19,7 +20,6 @@ from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
 from hloopt.fusion.priority.twins import Twins
 from hloopt.fusion.recorder import Recorder
-from hloopt.fusion.scatter import decide_scatter
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import ArrayShape
