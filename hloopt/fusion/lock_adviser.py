@@ -286,12 +286,12 @@ class LockWatcher(Watcher):
             computation,
             name,
             kind,
+            fusion.attributes["calls"].name,
             tuple(known),
             tuple(outputs) or (known[-1],),
-            digest(rows[one].text for one in known),
-            str(config) if kind == "kCustom" and config is not None else "",
             operands if len(set(operands)) == len(operands) else (),
-            fusion.attributes["calls"].name,
+            str(config) if kind == "kCustom" and config is not None else "",
+            digest(rows[one].text for one in known),
         )
 
     def end(self, module: Module) -> None:

@@ -50,8 +50,10 @@ The choices of kernels stand in the same file (``kernels/lock.py``).  Nothing in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -77,20 +79,6 @@ __all__ = [
 VERSION: Final = 1
 _LISTS: Final = ("kernel", "fusion", "loop", "unfused", "fuse", "nofuse")
 _TOP: Final = ("version", "target", "device", *_LISTS)
-_GROUP: Final = (
-    "module",
-    "computation",
-    "name",
-    "kind",
-    "calls",
-    "instructions",
-    "outputs",
-    "operands",
-    "backend_config",
-    "signature",
-)
-_LOOP: Final = ("module", "computation", "name", "kernel", "prologue", "signature")
-_UNFUSED: Final = ("module", "computation", "instructions")
 _PAIR: Final = ("producer", "consumer", "module", "computation", "reason")
 _ALWAYS: Final = ("module", "computation", "name", "kind", "instructions")
 _KINDS: Final = ("kLoop", "kInput", "kOutput", "kCustom")
@@ -110,6 +98,10 @@ class _Row:
         return self.module, self.computation
 
 
+_AnyRow = TypeVar("_AnyRow", bound=_Row)
+_Each = TypeVar("_Each")
+
+
 @dataclass(frozen=True, slots=True)
 class LockedGroup(_Row):
     """One kernel: ``instructions`` in their order, of which ``outputs`` are the results.
@@ -119,12 +111,12 @@ class LockedGroup(_Row):
 
     name: str
     kind: str
-    instructions: tuple[str, ...]
-    outputs: tuple[str, ...]
-    signature: str = ""
-    backend_config: str = ""
-    operands: tuple[str, ...] = ()
     calls: str = ""
+    instructions: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    operands: tuple[str, ...] = ()
+    backend_config: str = ""
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,29 +185,27 @@ def decisions_text(
     groups: Iterable[LockedGroup], unfused: Iterable[Unfused], loops: Iterable[LoopRow] = ()
 ) -> str:
     """The tables of decisions; the same in the same order give the same text."""
-    lines = [*_tables("loop", _LOOP, loops), *_tables("fusion", _GROUP, groups)]
-    lines += _tables("unfused", _UNFUSED, unfused)
+    lines = [*_tables("loop", loops), *_tables("fusion", groups), *_tables("unfused", unfused)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tables(title: str, keys: Sequence[str], rows: Iterable[_Row]) -> Iterator[str]:
+def _tables(title: str, rows: Iterable[_Row]) -> Iterator[str]:
     for row in rows:
         yield from ("", f"[[{title}]]")
-        for key in keys:
-            if _is_told(row, key):
-                value = getattr(row, key)
-                yield from (
-                    [f"{key} = {string(value)}"] if isinstance(value, str) else _list(key, value)
-                )
+        for key in fields(row):
+            value = getattr(row, key.name)
+            if _is_needed(row, key.name, value):
+                text = isinstance(value, str)
+                yield from [f"{key.name} = {string(value)}"] if text else _list(key.name, value)
 
 
-def _is_told(row: _Row, key: str) -> bool:
+def _is_needed(row: _Row, key: str, value: str | tuple[str, ...]) -> bool:
     """Whether a reader would not take a key's value where the key is left out."""
     if isinstance(row, LockedGroup) and key == "outputs":
         return row.outputs != row.instructions[-1:]
     if isinstance(row, LockedGroup) and key == "operands":
         return len(row.operands) > 1
-    return key in _ALWAYS or bool(getattr(row, key))
+    return bool(value) or key in _ALWAYS
 
 
 def _list(key: str, names: Sequence[str]) -> list[str]:
@@ -257,23 +247,14 @@ def read_decisions(path: str) -> Decisions:
     Raises as ``read_tables`` does, and ``UsageError`` naming the entry that makes no sense.
     """
     found = read_tables(path)
-    groups = tuple(
-        _group(row, f"{path}: fusion[{number}]")
-        for number, row in enumerate(found.get("fusion", ()))
-    )
-    unfused = tuple(
-        _unfused(row, f"{path}: unfused[{number}]")
-        for number, row in enumerate(found.get("unfused", ()))
-    )
-    loops = tuple(
-        _loop(row, f"{path}: loop[{number}]") for number, row in enumerate(found.get("loop", ()))
-    )
-    pairs = tuple(
-        _pair(row, f"{path}: {key}[{number}]", wanted=key == "fuse")
-        for key in ("nofuse", "fuse")
-        for number, row in enumerate(found.get(key, ()))
-    )
-    return Decisions(path, groups, unfused, pairs, loops)
+
+    def each(key: str, read: Callable[[Mapping[str, Any], str], _Each]) -> tuple[_Each, ...]:
+        rows = enumerate(found.get(key, ()))
+        return tuple(read(row, f"{path}: {key}[{number}]") for number, row in rows)
+
+    pairs = (*each("nofuse", partial(_pair, False)), *each("fuse", partial(_pair, True)))
+    unfused = each("unfused", partial(_read, Unfused))
+    return Decisions(path, each("fusion", _group), unfused, pairs, each("loop", _loop))
 
 
 def _check_keys(row: Mapping[str, Any], known: Sequence[str], where: str) -> None:
@@ -282,54 +263,36 @@ def _check_keys(row: Mapping[str, Any], known: Sequence[str], where: str) -> Non
             raise UsageError(f"{where}: '{key}' means nothing here{did_you_mean(key, known)}")
 
 
+def _read(kind: type[_AnyRow], row: Mapping[str, Any], where: str) -> _AnyRow:
+    """A table as its record: lists of names and texts, of which some must be there."""
+    known = fields(kind)
+    _check_keys(row, [key.name for key in known], where)
+    values: dict[str, Any] = {
+        key.name: (_names if "tuple" in str(key.type) else text_of)(row, key.name, where)
+        for key in known
+        if key.name in row or key.name in _ALWAYS
+    }
+    return kind(**values)
+
+
 def _group(row: Mapping[str, Any], where: str) -> LockedGroup:
-    _check_keys(row, _GROUP, where)
-    instructions = _names(row, "instructions", where)
-    if len(instructions) < 2:
+    group = _read(LockedGroup, row, where)
+    if len(group.instructions) < 2:
         raise UsageError(f"{where}: a fusion has two instructions at least")
-    outputs = _names(row, "outputs", where) if "outputs" in row else instructions[-1:]
-    for name in outputs:
-        if name not in instructions:
+    for name in group.outputs:
+        if name not in group.instructions:
             raise UsageError(f"{where}: the output {name} is none of its instructions")
-    kind = text_of(row, "kind", where)
-    if kind not in _KINDS:
-        raise UsageError(f"{where}: 'kind' is {kind!r}{did_you_mean(kind, _KINDS)}")
-    return LockedGroup(
-        text_of(row, "module", where),
-        text_of(row, "computation", where),
-        text_of(row, "name", where),
-        kind,
-        instructions,
-        outputs,
-        _text(row, "signature", where),
-        _text(row, "backend_config", where),
-        _names(row, "operands", where) if "operands" in row else (),
-        _text(row, "calls", where),
-    )
+    if group.kind not in _KINDS:
+        raise UsageError(f"{where}: 'kind' is {group.kind!r}{did_you_mean(group.kind, _KINDS)}")
+    return replace(group, outputs=group.outputs or group.instructions[-1:])
 
 
 def _loop(row: Mapping[str, Any], where: str) -> LoopRow:
-    _check_keys(row, _LOOP, where)
-    module, computation, name = (
-        text_of(row, key, where) for key in ("module", "computation", "name")
-    )
-    return LoopRow(
-        module,
-        computation,
-        name.removeprefix("%"),
-        _text(row, "kernel", where),
-        _names(row, "prologue", where) if "prologue" in row else (),
-        _text(row, "signature", where),
-    )
+    loop = _read(LoopRow, row, where)
+    return replace(loop, name=loop.name.removeprefix("%"))
 
 
-def _unfused(row: Mapping[str, Any], where: str) -> Unfused:
-    _check_keys(row, _UNFUSED, where)
-    module, computation = (text_of(row, key, where) for key in ("module", "computation"))
-    return Unfused(module, computation, _names(row, "instructions", where))
-
-
-def _pair(row: Mapping[str, Any], where: str, *, wanted: bool) -> PairRow:
+def _pair(wanted: bool, row: Mapping[str, Any], where: str) -> PairRow:
     _check_keys(row, _PAIR, where)
     patterns = []
     for key in ("producer", "consumer"):
@@ -338,7 +301,7 @@ def _pair(row: Mapping[str, Any], where: str, *, wanted: bool) -> PairRow:
         except UsageError as error:
             start = "" if error.message.startswith(where) else f"{where}: "
             raise UsageError(f"{start}{error.message}") from error
-    words = (_text(row, key, where) for key in ("module", "computation", "reason"))
+    words = (text_of(row, key, where) if key in row else "" for key in _PAIR[2:])
     return PairRow(where, wanted, patterns[0], patterns[1], *words)
 
 
@@ -351,11 +314,6 @@ def _names(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"{where}: {twice} stands there twice")
     return names
-
-
-def _text(row: Mapping[str, Any], key: str, where: str) -> str:
-    """The text under a key that may be left out."""
-    return text_of(row, key, where) if key in row else ""
 
 
 def text_of(row: Mapping[str, Any], key: str, where: str) -> str:

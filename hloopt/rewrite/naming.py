@@ -1,4 +1,4 @@
-"""Patterns that mean instructions: by name, by opcode, by what the user's program calls them.
+"""Names of instructions: new ones, and patterns that mean instructions by them.
 
 A pattern is an instruction's name (with or without ``%``), a glob over names, ``/regex/`` with a match anywhere
 in the name, ``op:GLOB`` over opcodes or ``op_name:GLOB`` over what the metadata calls it.

@@ -284,8 +284,10 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     """Names of any kind, lists of any length."""
     names = tuple(f'name."{number}"' for number in range(40))
     groups = (
-        LockedGroup("m", "main", "f", "kCustom", names, names[3:5], "12", '{"kind":"__triton"}'),
-        LockedGroup("m", "main", "g\\\x7f", "kLoop", ("a", "b"), ("b",)),
+        LockedGroup(
+            "m", "main", "f", "kCustom", "", names, names[3:5], (), '{"kind":"__triton"}', "12"
+        ),
+        LockedGroup("m", "main", "g\\\x7f", "kLoop", "", ("a", "b"), ("b",)),
     )
     unfused = (Unfused("m", "main", ("c",)),)
     text = decisions_text(groups, unfused)
