@@ -26,6 +26,7 @@ from hloopt.dataclass import dataclass
 __all__ = [
     "Atom",
     "Index",
+    "Indices",
     "Quotient",
     "Remainder",
     "Symbol",
@@ -269,6 +270,10 @@ class Index:
         return str(self) if self.is_factor else f"({self})"
 
 
+Indices: TypeAlias = tuple[Index, ...]
+"""Where an element is: an index for each dimension."""
+
+
 def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:
     """The row-major position of an index in an array of ``dims``."""
     total = Index(0)
@@ -277,7 +282,7 @@ def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:
     return total
 
 
-def delinearize(linear: Index, dims: Sequence[int]) -> tuple[Index, ...]:
+def delinearize(linear: Index, dims: Sequence[int]) -> Indices:
     """The index of a row-major position in an array of ``dims``; it must lie in the array."""
     index: list[Index] = []
     inner = prod(dims)

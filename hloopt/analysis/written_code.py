@@ -13,8 +13,8 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW
-from hloopt.analysis.index import delinearize, symbols_of
-from hloopt.analysis.written_ops import WRITE, Ask, Block, Counter, Emission, Position, write_other
+from hloopt.analysis.index import Indices, delinearize, symbols_of
+from hloopt.analysis.written_ops import WRITE, Ask, Block, Counter, Emission, write_other
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Literal, leaves
@@ -133,7 +133,7 @@ def _hashable(value: object) -> Hashable:
 def _write(body: _Body, roots: Iterable[Instruction], most: int, *, shares: bool) -> Written:
     """All results, each at an index of its own; those of one form at the same."""
     writer = Writer(body.first, body.outside, most // LINE_BYTES, shares=shares)
-    indices: dict[tuple[int, ...], Position] = {}
+    indices: dict[tuple[int, ...], Indices] = {}
     block = Block()
     for result in roots:
         shape = next(leaves(result.shape), None)
@@ -180,7 +180,7 @@ class Writer(Counter):
             block.known.add((instruction, index))
             stack.append(self.element(instruction, index, block))
 
-    def element(self, instruction: Instruction, index: Position, block: Block) -> Emission:
+    def element(self, instruction: Instruction, index: Indices, block: Block) -> Emission:
         """Count the lines of one element; asks for those it is computed from."""
         if instruction in self.reads:
             self.reads[instruction] += 1
@@ -197,7 +197,7 @@ class Writer(Counter):
             yield from write_other(self, instruction, index, block)
 
 
-def _earliest(instruction: Instruction, index: Position, block: Block) -> Block:
+def _earliest(instruction: Instruction, index: Indices, block: Block) -> Block:
     """The first block in which an element can be computed, needed or not: it must be one that the array has."""
     if not block.before or not isinstance(instruction.shape, ArrayShape):
         return block

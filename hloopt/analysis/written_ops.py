@@ -7,7 +7,7 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from hloopt.analysis.code_size import executed_instructions
-from hloopt.analysis.index import Index, Symbol, delinearize, linearize, symbols_of
+from hloopt.analysis.index import Index, Indices, Symbol, delinearize, linearize, symbols_of
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ELEMENTAL, op_table
 from hloopt.types import ArrayShape, DotDims, GatherDims
@@ -18,13 +18,11 @@ __all__ = [
     "Block",
     "Counter",
     "Emission",
-    "Position",
     "dot_positions",
     "write_other",
 ]
 
-Position: TypeAlias = tuple[Index, ...]
-Ask: TypeAlias = "tuple[Instruction, Position, Block]"
+Ask: TypeAlias = "tuple[Instruction, Indices, Block]"
 """An element that is wanted, and the block of code where."""
 Emission: TypeAlias = Generator[Ask, None, None]
 
@@ -41,9 +39,9 @@ class Block:
     ) -> None:
         self.around = around
         self.before = before
-        self.known: set[tuple[Instruction, Position]] = set()
+        self.known: set[tuple[Instruction, Indices]] = set()
 
-    def knows(self, key: tuple[Instruction, Position]) -> bool:
+    def knows(self, key: tuple[Instruction, Indices]) -> bool:
         block: Block | None = self
         while block is not None:
             if key in block.known:
@@ -51,7 +49,7 @@ class Block:
             block = block.around
         return False
 
-    def branch(self, index: Position) -> Block:
+    def branch(self, index: Indices) -> Block:
         """A block in this one, of a branch or loop that begins where ``index`` is known."""
         return Block(self, (*self.before, (self, frozenset(symbols_of(index)))))
 
@@ -69,7 +67,7 @@ class Counter:
         """A position that a loop counts, from 0 to ``high``."""
         return Symbol(f"loop{next(self._numbers)}", 0, high).index if high > 0 else Index(0)
 
-    def start(self, place: Instruction, where: Position, high: int) -> Index:
+    def start(self, place: Instruction, where: Indices, high: int) -> Index:
         """A position from 0 to ``high`` that an element says."""
         place = self.first.get(place, place)
         if place.opcode == "constant" and place.literal is not None and not where:
@@ -86,12 +84,12 @@ class Counter:
             self.lines += 2
         return Symbol(self._names[value], low, high).index
 
-    def anywhere(self, dims: Sequence[int]) -> Position:
+    def anywhere(self, dims: Sequence[int]) -> Indices:
         """An index that has nothing in common with others."""
         return tuple(self.symbol(size - 1) for size in dims)
 
 
-def _free(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _free(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     if instruction.opcode == "constant":
         w.lines += (
             bool(index) and instruction.literal is not None and instruction.literal.splat is None
@@ -100,7 +98,7 @@ def _free(w: Counter, instruction: Instruction, index: Position, block: Block) -
         yield instruction.operands[0], index, block
 
 
-def _broadcast(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _broadcast(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     operand = instruction.operands[0]
     where = instruction.attributes.get("dimensions", ())
     sizes = operand.array.dims
@@ -111,7 +109,7 @@ def _broadcast(w: Counter, instruction: Instruction, index: Position, block: Blo
     )
 
 
-def _reshape(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _reshape(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     source, result = instruction.operands[0].array, instruction.array
     if source.dims != result.dims:
         linear = linearize(index, result.dims)
@@ -123,19 +121,19 @@ def _reshape(w: Counter, instruction: Instruction, index: Position, block: Block
     yield instruction.operands[0], index, block
 
 
-def _transpose(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _transpose(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     position = [Index(0)] * len(index)
     for at, dimension in enumerate(instruction.dimensions):
         position[dimension] = index[at]
     yield instruction.operands[0], tuple(position), block
 
 
-def _slice(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _slice(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     parts = zip(index, instruction.attributes["slice"], strict=True)
     yield instruction.operands[0], tuple(at * part.stride + part.start for at, part in parts), block
 
 
-def _reverse(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _reverse(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     sizes, turned = instruction.array.dims, set(instruction.dimensions)
     position = (
         Index(sizes[at] - 1) - place if at in turned else place for at, place in enumerate(index)
@@ -143,7 +141,7 @@ def _reverse(w: Counter, instruction: Instruction, index: Position, block: Block
     yield instruction.operands[0], tuple(position), block
 
 
-def _pad(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _pad(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     operand, value = instruction.operands
     position, certain = [], True
     for at, padding, size in zip(
@@ -164,7 +162,7 @@ def _pad(w: Counter, instruction: Instruction, index: Position, block: Block) ->
     yield operand, tuple(position), block.branch(index)
 
 
-def _concatenate(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _concatenate(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     axis = instruction.dimensions[0]
     at, start = index[axis], 0
     parts: list[tuple[Instruction, int, int]] = []
@@ -191,18 +189,18 @@ def _narrowed(at: Index, start: int, size: int) -> Index:
     return at - start
 
 
-def _iota(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _iota(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     w.lines += 1
     yield from ()
 
 
-def _dynamic_slice(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _dynamic_slice(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     operand, *places = instruction.operands
     first = yield from _starts(w, places, operand, instruction, block)
     yield operand, tuple(a + b for a, b in zip(first, index, strict=True)), block
 
 
-def _update(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _update(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     operand, update, *places = instruction.operands
     first = yield from _starts(w, places, operand, update, block)
     position, certain = [], True
@@ -245,7 +243,7 @@ def _starts(
     return found
 
 
-def _gather(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _gather(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     operand, indices = instruction.operands
     dims = GatherDims.of(instruction.attributes)
     batch = [index[at] for at in dims.batch_dims(len(index))]
@@ -260,7 +258,7 @@ def _gather(w: Counter, instruction: Instruction, index: Position, block: Block)
     yield operand, tuple(position), block
 
 
-def _reduce(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def _reduce(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     inputs = instruction.fold_inputs
     for init in instruction.operands[len(inputs) :]:
         yield init, (), block
@@ -276,8 +274,8 @@ def _reduce(w: Counter, instruction: Instruction, index: Position, block: Block)
 
 
 def dot_positions(
-    instruction: Instruction, index: Position, contracted: Position
-) -> tuple[Position, Position]:
+    instruction: Instruction, index: Indices, contracted: Indices
+) -> tuple[Indices, Indices]:
     """Where a dot reads its operands for a result and a contracted index.
 
     Result dimensions are batch, lhs others, rhs others, each in increasing order.
@@ -301,7 +299,7 @@ def dot_positions(
     )
 
 
-def write_other(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:
+def write_other(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
     """Loops over windows and products: what they read is nowhere known."""
     w.lines += 5 + executed_instructions(instruction)
     inner = block.branch(index)
@@ -310,7 +308,7 @@ def write_other(w: Counter, instruction: Instruction, index: Position, block: Bl
         yield operand, w.anywhere(dims), inner
 
 
-WRITE: Final[Mapping[str, Callable[[Counter, Instruction, Position, Block], Emission]]] = op_table(
+WRITE: Final[Mapping[str, Callable[[Counter, Instruction, Indices, Block], Emission]]] = op_table(
     {
         "add-dependency": _free,
         "bitcast": _reshape,

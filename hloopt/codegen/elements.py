@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from math import gcd
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
+from hloopt.analysis.index import Index, Indices, Symbol, linearize, symbols_of
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
@@ -237,7 +237,7 @@ class Elements:
             yield Symbol(counter.name, 0, last // multiple * multiple, multiple).index
 
     def call(
-        self, computation: Computation, arguments: Sequence[Operand], index: tuple[Index, ...] = ()
+        self, computation: Computation, arguments: Sequence[Operand], index: Indices = ()
     ) -> Generator[At, Expr, list[Expr]]:
         """Write out a computation of scalars at once; returns the names of its results.
 

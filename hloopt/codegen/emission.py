@@ -10,7 +10,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED_FOLD
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -49,7 +49,7 @@ class At:
     """The element ``index`` of output ``leaf`` of an instruction; in the asking frame, if none is given."""
 
     instruction: Instruction
-    index: tuple[Index, ...] = ()
+    index: Indices = ()
     leaf: int = 0
     frame: EmissionFrame | None = None
 
@@ -57,18 +57,18 @@ class At:
 Emission: TypeAlias = Generator[At, Expr, Expr]
 Asking: TypeAlias = Generator[At, Expr, None]
 """Writes statements for which it asks elements."""
-Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
+Emit: TypeAlias = "Callable[[Elements, Instruction, Indices, int], Emission]"
 
 
 class ValuePlace(ABC):
     """Where the elements of a value are kept, so that asking for one computes nothing."""
 
-    def holds(self, e: Elements, index: tuple[Index, ...]) -> bool:
+    def holds(self, e: Elements, index: Indices) -> bool:
         """Whether an element is kept; others are computed as those of any value."""
         return True
 
     @abstractmethod
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         """The value of an element; may ask for elements of other values instead."""
 
 

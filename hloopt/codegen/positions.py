@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.analysis.index import Index, delinearize, linearize
+from hloopt.analysis.index import Index, Indices, delinearize, linearize
 from hloopt.analysis.layout import is_descending, major_to_minor, physical_dims
 from hloopt.kernel_ir.expressions import Expr, as_expr, eq
 from hloopt.types import ArrayShape
@@ -30,7 +30,7 @@ def inside(at: Index, last: int, step: int = 1) -> list[Expr]:
     return tests
 
 
-def index_at(position: Index, shape: ArrayShape) -> tuple[Index, ...]:
+def index_at(position: Index, shape: ArrayShape) -> Indices:
     """The index of the element at a position of an array's memory."""
     if is_descending(shape):
         return delinearize(position, shape.dims)

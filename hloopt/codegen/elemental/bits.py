@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.positions import index_at, position_of
@@ -20,10 +20,8 @@ from hloopt.types import DTYPES, DType
 
 __all__ = ["EMITTERS"]
 
-_Position = tuple[Index, ...]
 
-
-def _bitcast(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _bitcast(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     operand = instruction.operands[0]
     source, result = operand.array, instruction.array
     linear = position_of(index, result)
@@ -44,9 +42,7 @@ def _bitcast(e: Elements, instruction: Instruction, index: _Position, leaf: int)
     return _together(e, instruction, parts)
 
 
-def _bitcast_convert(
-    e: Elements, instruction: Instruction, index: _Position, leaf: int
-) -> Emission:
+def _bitcast_convert(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     operand = instruction.operands[0]
     source, result = operand.array.dtype, instruction.array.dtype
     if source.bits == result.bits:

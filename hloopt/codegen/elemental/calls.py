@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Indices
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, EmissionFrame, Emit, each
 from hloopt.codegen.scalars import literal
@@ -15,16 +15,14 @@ from hloopt.types import Shape, leaves
 
 __all__ = ["EMITTERS", "call_frame"]
 
-_Position = tuple[Index, ...]
 
-
-def _map(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _map(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     arguments = yield from each(At(operand, index) for operand in instruction.operands)
     results = yield from e.call(instruction.attributes["to_apply"], arguments)
     return results[leaf]
 
 
-def _call(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _call(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     key = "calls" if instruction.opcode == "fusion" else "to_apply"
     computation: Computation = instruction.attributes[key]
     frame = call_frame(e, instruction)
@@ -45,13 +43,13 @@ def call_frame(e: Elements, instruction: Instruction) -> EmissionFrame:
     return found
 
 
-def _element(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _element(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     source = instruction.operands[0]
     before = source.elements[: instruction.attributes["index"]]
     return (yield At(source, index, sum(map(_leaf_count, before)) + leaf))
 
 
-def _tuple(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _tuple(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     for operand in instruction.operands:
         count = _leaf_count(operand.shape)
         if leaf < count:
@@ -64,13 +62,13 @@ def _leaf_count(shape: Shape) -> int:
     return sum(1 for _ in leaves(shape))
 
 
-def _first(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _first(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     """A number of this participant, of which a device runs one alone."""
     yield from ()
     return literal(0, instruction.array.dtype)
 
 
-def _size(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _size(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     """The size of a dimension, which is static wherever kernels run."""
     yield from ()
     dimension = instruction.attributes["dimensions"][0]

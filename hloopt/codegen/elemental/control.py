@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from itertools import product
 from typing import Final
 
-from hloopt.analysis.index import Index, Symbol, symbols_of
+from hloopt.analysis.index import Index, Indices, Symbol, symbols_of
 from hloopt.analysis.parallel_loop import parallel_loop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import Elements
@@ -30,11 +30,10 @@ __all__ = ["EMITTERS", "PREDICATED", "branch_frame", "branch_tests"]
 PREDICATED: Final = 16
 """Branches of so many cheap instructions at most are all computed, and one result is chosen."""
 
-_Position = tuple[Index, ...]
 _FREE: Final = PLUMBING | {"copy"}
 
 
-def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _conditional(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     called = list(branches(instruction))
     frames = [branch_frame(e, instruction, number, branch) for number, branch in enumerate(called)]
     selector = instruction.operands[0]
@@ -119,8 +118,8 @@ _MOVING: Final = VIEWS | {"concatenate", "iota"}
 
 
 def _together(
-    e: Elements, instruction: Instruction, index: _Position, leaf: int
-) -> list[tuple[int, _Position]]:
+    e: Elements, instruction: Instruction, index: Indices, leaf: int
+) -> list[tuple[int, Indices]]:
     """The elements that are computed under one ``if``: with a loop around, all that the unit has."""
     shapes = _leaves(instruction)
     axes = e.owned.get((instruction, leaf))
@@ -147,7 +146,7 @@ def _together(
     return list(dict.fromkeys(found))
 
 
-def _while(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _while(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     loop = e.loops.get(instruction)
     if loop is None:
         loop = e.loops[instruction] = parallel_loop(instruction, collect=False)
@@ -174,7 +173,7 @@ def _run_key(running: Running) -> tuple[object, ...]:
 
 
 def _ran(
-    e: Elements, instruction: Instruction, unit: _Position, axes: Collection[int]
+    e: Elements, instruction: Instruction, unit: Indices, axes: Collection[int]
 ) -> Running | None:
     """A run of the loop, in a block around, of a unit that is the same along the axes."""
     for running in reversed(e.runs):

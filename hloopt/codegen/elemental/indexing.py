@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit
 from hloopt.codegen.positions import inside
@@ -16,8 +16,6 @@ from hloopt.kernel_ir.expressions import Expr, Literal, Select, as_expr, both
 from hloopt.types import DType, GatherDims
 
 __all__ = ["EMITTERS", "clamped_start", "starts"]
-
-_Position = tuple[Index, ...]
 
 
 def clamped_start(e: Elements, value: Expr, kind: DType, high: int, hint: str) -> Index:
@@ -51,14 +49,14 @@ def starts(
     return found
 
 
-def _dynamic_slice(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _dynamic_slice(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     operand, *places = instruction.operands
     first = yield from starts(e, places, operand.array.dims, instruction.array.dims)
     return (yield At(operand, tuple(a + b for a, b in zip(first, index, strict=True))))
 
 
 def _dynamic_update_slice(
-    e: Elements, instruction: Instruction, index: _Position, leaf: int
+    e: Elements, instruction: Instruction, index: Indices, leaf: int
 ) -> Emission:
     operand, update, *places = instruction.operands
     dims, sizes = operand.array.dims, update.array.dims
@@ -87,7 +85,7 @@ def _dynamic_update_slice(
     return name
 
 
-def _gather(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _gather(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     operand, indices = instruction.operands
     dims = GatherDims.of(instruction.attributes)
     if 0 in dims.slice_sizes:

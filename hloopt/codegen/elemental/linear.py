@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from hloopt.analysis.contraction import accumulator
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.window import window_position
 from hloopt.codegen.elements import Elements
@@ -21,10 +21,8 @@ from hloopt.types import ConvNumbers, DotDims, DType
 
 __all__ = ["EMITTERS", "Products"]
 
-_Position = tuple[Index, ...]
 
-
-def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _dot(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     lhs, rhs = instruction.operands[:2]
     products = Products.of(instruction)
     dims = DotDims.of(instruction.attributes)
@@ -41,7 +39,7 @@ def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
     return products.result(e, total)
 
 
-def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _convolution(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     lhs, rhs = instruction.operands[:2]
     numbers = ConvNumbers.of(instruction.attributes)
     labels, groups, batch_groups = numbers.labels, numbers.feature_groups, numbers.batch_groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hloopt.analysis.index import Index, Symbol, delinearize, linearize
+from hloopt.analysis.index import Index, Indices, Symbol, delinearize, linearize
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit
 from hloopt.codegen.positions import inside
@@ -18,10 +18,8 @@ from hloopt.types import dtype
 
 __all__ = ["EMITTERS"]
 
-_Position = tuple[Index, ...]
 
-
-def _broadcast(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _broadcast(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     operand = instruction.operands[0].array
     where = instruction.attributes.get("dimensions", ())
     position = tuple(
@@ -31,7 +29,7 @@ def _broadcast(e: Elements, instruction: Instruction, index: _Position, leaf: in
     return (yield At(instruction.operands[0], position))
 
 
-def _reshape(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _reshape(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     source, result = instruction.operands[0].array, instruction.array
     if source.dims == result.dims:
         return (yield At(instruction.operands[0], index))
@@ -39,14 +37,14 @@ def _reshape(e: Elements, instruction: Instruction, index: _Position, leaf: int)
     return (yield At(instruction.operands[0], delinearize(linear, source.dims)))
 
 
-def _transpose(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _transpose(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     position: list[Index] = [Index(0)] * len(index)
     for at, dimension in enumerate(instruction.attributes["dimensions"]):
         position[dimension] = index[at]
     return (yield At(instruction.operands[0], tuple(position)))
 
 
-def _slice(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _slice(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     position = tuple(
         at * part.stride + part.start
         for at, part in zip(index, instruction.attributes["slice"], strict=True)
@@ -54,7 +52,7 @@ def _slice(e: Elements, instruction: Instruction, index: _Position, leaf: int) -
     return (yield At(instruction.operands[0], position))
 
 
-def _reverse(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _reverse(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     reversed_dims = set(instruction.attributes["dimensions"])
     dims = instruction.array.dims
     position = tuple(
@@ -64,7 +62,7 @@ def _reverse(e: Elements, instruction: Instruction, index: _Position, leaf: int)
     return (yield At(instruction.operands[0], position))
 
 
-def _pad(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _pad(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     operand, value = instruction.operands
     dims = operand.array.dims
     tests: list[Expr] = []
@@ -89,7 +87,7 @@ def _pad(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
     return name
 
 
-def _concatenate(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _concatenate(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     axis = instruction.attributes["dimensions"][0]
     at = index[axis]
     parts, start = [], 0
@@ -112,7 +110,7 @@ def _concatenate(e: Elements, instruction: Instruction, index: _Position, leaf: 
     return name
 
 
-def _part(index: _Position, axis: int, start: int, limit: int) -> _Position:
+def _part(index: Indices, axis: int, start: int, limit: int) -> Indices:
     """The index in a part of an array, where position ``axis`` is known to lie in it."""
     at = Index(0) if limit - start == 1 else _narrowed(index[axis], start, limit - 1) - start
     return (*index[:axis], at, *index[axis + 1 :])
@@ -129,7 +127,7 @@ def _narrowed(at: Index, low: int, high: int) -> Index:
     return Symbol(symbol.name, least, most, symbol.multiple).index + at.constant
 
 
-def _iota(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _iota(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     kind = instruction.array.dtype
     at = index[instruction.attributes.get("iota_dimension", 0)]
     yield from ()
@@ -138,7 +136,7 @@ def _iota(e: Elements, instruction: Instruction, index: _Position, leaf: int) ->
     return e.scope.declare(e.uses.type(kind), value, instruction.name)
 
 
-def _same(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _same(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     return (yield At(instruction.operands[0], index, leaf))
 
 

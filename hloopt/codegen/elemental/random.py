@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from hloopt.analysis.index import Index, linearize
+from hloopt.analysis.index import Index, Indices, linearize
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
 from hloopt.codegen.scalars import convert, literal, reinterpret
@@ -22,12 +22,11 @@ from hloopt.types import DTYPES, ArrayShape, DType, dtype, leaves
 
 __all__ = ["EMITTERS"]
 
-_Position = tuple[Index, ...]
 _U32, _U64 = dtype("u32"), dtype("u64")
 
 
 def _rng_bit_generator(
-    e: Elements, instruction: Instruction, index: _Position, leaf: int
+    e: Elements, instruction: Instruction, index: Indices, leaf: int
 ) -> Emission:
     *states, bits = leaves(instruction.shape)
     assert isinstance(bits, ArrayShape)
@@ -66,7 +65,7 @@ def _state_after(e: Elements, state: list[Expr], blocks: int, word: Index, carri
 
 
 def _threefry(
-    e: Elements, instruction: Instruction, state: list[Expr], bits: ArrayShape, index: _Position
+    e: Elements, instruction: Instruction, state: list[Expr], bits: ArrayShape, index: Indices
 ) -> tuple[Expr, DType]:
     if bits.dtype.bits == 64:
         block = _block(e, instruction, state, linearize(index, bits.dims), "threefry2x32")
@@ -83,7 +82,7 @@ def _threefry(
 
 
 def _philox(
-    e: Elements, instruction: Instruction, state: list[Expr], bits: ArrayShape, index: _Position
+    e: Elements, instruction: Instruction, state: list[Expr], bits: ArrayShape, index: Indices
 ) -> tuple[Expr, DType]:
     linear = linearize(index, bits.dims)
     if bits.dtype.bits == 64:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Asking, At, Emission, Emit, each, every
 from hloopt.codegen.reducer import ReducerCode
@@ -14,8 +14,6 @@ from hloopt.kernel_ir.expressions import Expr, Var
 from hloopt.kernel_ir.statements import Target
 
 __all__ = ["EMITTERS", "begin", "finish", "fold"]
-
-_Position = tuple[Index, ...]
 
 
 def begin(e: Elements, reducer: ReducerCode, inits: Sequence[Expr], hint: str) -> list[Var]:
@@ -31,7 +29,7 @@ def finish(
     reducer: ReducerCode,
     names: Sequence[Expr],
     instruction: Instruction,
-    index: _Position,
+    index: Indices,
     leaf: int,
 ) -> Expr:
     """Round the accumulators and remember every output; returns output ``leaf``."""
@@ -41,7 +39,7 @@ def finish(
     return results[leaf]
 
 
-def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _reduce(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     count = len(instruction.operands) // 2
     inputs, inits = instruction.operands[:count], instruction.operands[count:]
     reducer = ReducerCode.of(instruction)
@@ -69,7 +67,7 @@ def fold(
     reducer: ReducerCode,
     names: Sequence[Target],
     inputs: Sequence[Instruction],
-    position: _Position,
+    position: Indices,
 ) -> Asking:
     """Take the elements at ``position`` into the accumulators."""
     values = yield from each(At(operand, position) for operand in inputs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.codegen.elemental.scatter_index import ScatterWindow, scatter_window
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
@@ -18,9 +18,7 @@ from hloopt.types import ScatterDims
 __all__ = ["EMITTERS"]
 
 
-def _scatter(
-    e: Elements, instruction: Instruction, index: tuple[Index, ...], leaf: int
-) -> Emission:
+def _scatter(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     count = len(instruction.operands) // 2
     operands, sources = instruction.fold_inputs, instruction.operands[-count:]
     dims = ScatterDims.of(instruction.attributes)
@@ -59,7 +57,7 @@ def _source(
     batch: Sequence[Index],
     index: Sequence[Index],
     blocks: ExitStack,
-) -> tuple[Index, ...]:
+) -> Indices:
     """The update element that meets a result element; inside the block, one does."""
     tests: list[Expr] = []
     offsets = []

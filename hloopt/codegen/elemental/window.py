@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from typing import Final
 
-from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.index import Index, Indices, Symbol
 from hloopt.codegen.elemental.reduction import begin, finish, fold
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
@@ -18,8 +18,6 @@ from hloopt.kernel_ir.types import BOOL
 from hloopt.types import WindowDim
 
 __all__ = ["EMITTERS", "window_position"]
-
-_Position = tuple[Index, ...]
 
 
 def window_position(
@@ -35,9 +33,7 @@ def window_position(
     return inside(at, end, window.base_dilation), at // window.base_dilation
 
 
-def _visit(
-    e: Elements, instruction: Instruction, output: _Position, blocks: ExitStack
-) -> _Position:
+def _visit(e: Elements, instruction: Instruction, output: Indices, blocks: ExitStack) -> Indices:
     """Begin loops over the window of an output, and tests that it meets an element; returns its index."""
     position = []
     dims = instruction.operands[0].array.dims
@@ -51,7 +47,7 @@ def _visit(
     return tuple(position)
 
 
-def _reduce_window(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+def _reduce_window(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:
     count = len(instruction.operands) // 2
     inputs, inits = instruction.operands[:count], instruction.operands[count:]
     reducer = ReducerCode.of(instruction)
@@ -66,7 +62,7 @@ def _reduce_window(e: Elements, instruction: Instruction, index: _Position, leaf
 
 
 def _select_and_scatter(
-    e: Elements, instruction: Instruction, index: _Position, leaf: int
+    e: Elements, instruction: Instruction, index: Indices, leaf: int
 ) -> Emission:
     """The element at ``index`` takes in each source value whose window selects it, in their order.
 
@@ -106,7 +102,7 @@ def _select_and_scatter(
 
 
 def _selected(
-    e: Elements, instruction: Instruction, output: _Position
+    e: Elements, instruction: Instruction, output: Indices
 ) -> Generator[At, Expr, list[Var]]:
     """Search one window; returns the variables of the selected element's place, -1 where there is none."""
     operand = instruction.operands[0]

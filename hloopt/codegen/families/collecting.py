@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.analysis.index import Index, linearize
+from hloopt.analysis.index import Index, Indices, linearize
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Asking, At, Emission, ValuePlace, every, framed
 from hloopt.codegen.families.folding import ThreadFold, begin, merge, take, tree
@@ -31,7 +31,7 @@ class _Totals(ValuePlace):
     dims: tuple[int, ...]
     totals: tuple[Expr, ...]
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         yield from ()
         position = linearize(index, self.dims)
         if position.is_constant:

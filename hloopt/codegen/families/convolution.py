@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import groupby
 
 from hloopt.analysis.contraction import Axis, AxisPosition, Contraction
-from hloopt.analysis.index import Index, delinearize
+from hloopt.analysis.index import Index, Indices, delinearize
 from hloopt.codegen.families.dot_index import operand_place
 from hloopt.codegen.families.dot_tiled import emit_tiles
 from hloopt.codegen.families.dot_values import (
@@ -52,7 +52,7 @@ class _Direct:
         self._windows([_axes(contraction, place) for place in places], sums)
         store_sums(f, self.product, places, sums)
 
-    def _named(self, place: tuple[Index, ...]) -> tuple[Index, ...]:
+    def _named(self, place: Indices) -> Indices:
         e, dims = self.f.elements, self.contraction.hero_dims
         return tuple(
             e.symbol(index, f"at_{number}", 0, size - 1)
@@ -98,7 +98,7 @@ class _Direct:
         multiply_add(self.f, self.contraction, total, left, right)
 
 
-def _axes(contraction: Contraction, place: tuple[Index, ...]) -> dict[Axis, Index]:
+def _axes(contraction: Contraction, place: Indices) -> dict[Axis, Index]:
     """The axes of b, m and n at a place of the result."""
     axes: dict[Axis, Index] = {("b", 0): Index(0)}
     for position, index in zip(contraction.result, place, strict=True):

@@ -6,7 +6,7 @@ import ml_dtypes
 
 from hloopt.analysis.contraction import Contraction
 from hloopt.analysis.contraction_calls import Addend, CallFinish, call_finish
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr, Select
@@ -18,7 +18,7 @@ _GELU_SCALE, _GELU_CUBE = 0.7978845608028654, 0.044715
 
 
 def finished(
-    f: FunctionWriter, contraction: Contraction, place: tuple[Index, ...], total: Expr
+    f: FunctionWriter, contraction: Contraction, place: Indices, total: Expr
 ) -> list[Expr]:
     """The results of a call at one place, in their types, from the sum there."""
     finish = call_finish(contraction.hero)
@@ -56,7 +56,7 @@ class _Finisher:
         value = scalar_op(opcode, self.kind, list(operands), self.f.uses)
         return self.f.elements.scope.declare(self.f.uses.type(self.kind), value, "value")
 
-    def operand(self, number: int, index: tuple[Index, ...]) -> Expr:
+    def operand(self, number: int, index: Indices) -> Expr:
         """An element of an operand, rounded to the type of the products."""
         e, instruction = self.f.elements, self.contraction.hero.operands[number]
         value = e.value(instruction, index)
@@ -69,7 +69,7 @@ class _Finisher:
         value = convert(value, kind, self.kind, self.f.uses)
         return e.scope.declare(self.f.uses.type(self.kind), value, "wide")
 
-    def addend(self, addend: Addend, place: tuple[Index, ...]) -> Expr:
+    def addend(self, addend: Addend, place: Indices) -> Expr:
         """What is added at a place."""
         index = tuple(Index(0) if at is None else place[at] for at in addend.along)
         value = self.operand(addend.operand, index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import Axis, AxisGroup, AxisPosition, Contraction, Side
-from hloopt.analysis.index import Index, delinearize, linearize
+from hloopt.analysis.index import Index, Indices, delinearize, linearize
 from hloopt.codegen.positions import index_at, inside, position_of
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr
@@ -24,7 +24,7 @@ def split_axes(contraction: Contraction, counts: Mapping[AxisGroup, Index]) -> d
     return found
 
 
-def operand_place(side: Side, axes: AxisIndices) -> tuple[list[Expr], tuple[Index, ...]]:
+def operand_place(side: Side, axes: AxisIndices) -> tuple[list[Expr], Indices]:
     """Where an operand is read, and the tests that there is an element."""
     tests: list[Expr] = []
     place: list[Index] = []
@@ -35,7 +35,7 @@ def operand_place(side: Side, axes: AxisIndices) -> tuple[list[Expr], tuple[Inde
     return tests, tuple(place)
 
 
-def result_place(contraction: Contraction, axes: AxisIndices) -> tuple[Index, ...]:
+def result_place(contraction: Contraction, axes: AxisIndices) -> Indices:
     """The index of a product in the hero's result."""
     return tuple(_sum(position, axes) for position in contraction.result)
 
@@ -47,7 +47,7 @@ def _sum(position: AxisPosition, axes: AxisIndices) -> Index:
     return total
 
 
-def moved(index: tuple[Index, ...], route: Sequence[Instruction]) -> tuple[Index, ...]:
+def moved(index: Indices, route: Sequence[Instruction]) -> Indices:
     """Where ops put an element: transposes, reversals, reshapes and their like that keep all elements."""
     for instruction in route:
         dims = instruction.array.dims

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeAlias
 
 from hloopt.analysis.contraction import AxisGroup, Contraction, Side
-from hloopt.analysis.index import Index, delinearize, linearize, narrowed
+from hloopt.analysis.index import Index, Indices, delinearize, linearize, narrowed
 from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_partial import emit_sum
 from hloopt.codegen.families.dot_values import (
@@ -36,7 +36,7 @@ from hloopt.kernels.families.dot_tiling import Tiling, oriented, tiling_of
 __all__ = ["EMITTERS", "emit_tiles"]
 
 _Target: TypeAlias = Callable[[int], Element]
-_Lane: TypeAlias = tuple[list[Expr], tuple[Index, ...]]
+_Lane: TypeAlias = tuple[list[Expr], Indices]
 
 
 def emit_tiles(f: FunctionWriter) -> None:
@@ -181,7 +181,7 @@ class _Tiles:
                         values.append(sums[row, j * run + at + lane])
                     self._sums(places, values)
 
-    def _sums(self, places: list[tuple[Index, ...]], values: Sequence[Expr]) -> None:
+    def _sums(self, places: list[Indices], values: Sequence[Expr]) -> None:
         f = self.f
         if f.launch.function != "_partial":
             store_sums(f, self.product, places, values)

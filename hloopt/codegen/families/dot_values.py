@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.analysis.contraction import Contraction, Side
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.codegen.families import loop
 from hloopt.codegen.families.dot_finish import finished
 from hloopt.codegen.families.dot_index import moved
@@ -40,9 +40,7 @@ def zero(contraction: Contraction) -> Expr:
     return literal(0, contraction.accumulator)
 
 
-def factor(
-    f: FunctionWriter, contraction: Contraction, side: Side, place: tuple[Index, ...]
-) -> Expr:
+def factor(f: FunctionWriter, contraction: Contraction, side: Side, place: Indices) -> Expr:
     """An element of an operand in the type of the sums, rounded to the type of the products before."""
     e = f.elements
     source = side.instruction.array.dtype
@@ -57,9 +55,7 @@ def factor(
     return convert(value, kind, wide, f.uses)
 
 
-def named_factor(
-    f: FunctionWriter, contraction: Contraction, side: Side, place: tuple[Index, ...]
-) -> Expr:
+def named_factor(f: FunctionWriter, contraction: Contraction, side: Side, place: Indices) -> Expr:
     """As ``factor``, a variable or a part of one."""
     value = factor(f, contraction, side, place)
     if isinstance(value, Var | Member):
@@ -72,7 +68,7 @@ def read_factor(
     contraction: Contraction,
     side: Side,
     tests: Sequence[Expr],
-    place: tuple[Index, ...],
+    place: Indices,
     hint: str,
 ) -> Expr:
     """An element of an operand as a factor; 0 where a test fails."""
@@ -118,7 +114,7 @@ def add(f: FunctionWriter, contraction: Contraction, total: Var | Element, other
 def store_sums(
     f: FunctionWriter,
     product: ProductRegion,
-    places: Sequence[tuple[Index, ...]],
+    places: Sequence[Indices],
     sums: Sequence[Expr],
 ) -> None:
     """Store what becomes of sums of the hero, by vectors where the results lie next to each other."""
@@ -131,7 +127,7 @@ def store_sums(
 
 
 def _finished(
-    f: FunctionWriter, product: ProductRegion, place: tuple[Index, ...], total: Expr
+    f: FunctionWriter, product: ProductRegion, place: Indices, total: Expr
 ) -> list[tuple[Index, Expr]]:
     """Where a sum goes in each result, and what is stored there."""
     contraction, e = product.contraction, f.elements

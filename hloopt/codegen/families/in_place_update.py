@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloopt.analysis.index import Index, delinearize, linearize
+from hloopt.analysis.index import Indices, delinearize, linearize
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.emission import Asking, At
 from hloopt.codegen.families import loop
@@ -24,7 +24,7 @@ def _emit(f: FunctionWriter) -> None:
     operand, source, *places = update.operands
     dims, sizes = operand.array.dims, source.array.dims
 
-    def write(index: tuple[Index, ...]) -> Asking:
+    def write(index: Indices) -> Asking:
         first = yield from starts(f.elements, places, dims, sizes)
         value = yield At(source, index)
         position = [start + at for start, at in zip(first, index, strict=True)]

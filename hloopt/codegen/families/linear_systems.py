@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hloopt.analysis.index import Index, Symbol, delinearize, narrowed
+from hloopt.analysis.index import Index, Indices, Symbol, delinearize, narrowed
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scalars.forms import parts
@@ -202,7 +202,7 @@ class _Solve(_Writer):
             f.store(result, position_of(place, result.shape), self.rounded(wide))
 
     @contextmanager
-    def _elements(self, tile: Array) -> Iterator[tuple[Element, tuple[Index, ...], list[Expr]]]:
+    def _elements(self, tile: Array) -> Iterator[tuple[Element, Indices, list[Expr]]]:
         """The block's elements of the right sides, as they lie in memory, and the tests that there is one."""
         f, e, system = self.f, self.e, self.system
         columns, size = f.tile["columns"], system.size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hloopt.analysis.index import Index, delinearize
+from hloopt.analysis.index import Index, Indices, delinearize
 from hloopt.codegen.emission import Asking, At, each
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.positions import position_of
@@ -24,7 +24,7 @@ def emit(f: FunctionWriter) -> None:
         f.elements.run(_row(f, scan, delinearize(thread, scan.rows)))
 
 
-def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Asking:
+def _row(f: FunctionWriter, scan: Scan, row: Indices) -> Asking:
     e = f.elements
     first = yield from each(At(carry, row if carry.array.dims else ()) for carry in scan.carries)
     names = [
@@ -54,7 +54,7 @@ def _store(
     scan: Scan,
     begin: int,
     end: int,
-    index: tuple[Index, ...],
+    index: Indices,
     values: Sequence[Expr],
 ) -> None:
     """Store the leaves of the scan from ``begin`` to ``end`` that are results."""

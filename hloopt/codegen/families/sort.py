@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, Indices, Symbol, delinearize
 from hloopt.codegen.emission import Asking
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.writer import FunctionWriter
@@ -149,7 +149,7 @@ def _network(
         f.barrier()
 
 
-def _index(sort: Instruction, row: Index, at: Index) -> tuple[Index, ...]:
+def _index(sort: Instruction, row: Index, at: Index) -> Indices:
     """The index of element ``at`` of a row."""
     dims = sort.operands[0].array.dims
     axis = sort.attributes["dimensions"][0]

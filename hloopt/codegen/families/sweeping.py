@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from hloopt.analysis.index import Index, delinearize, narrowed
+from hloopt.analysis.index import Index, Indices, delinearize, narrowed
 from hloopt.codegen.families.folding import ThreadFold, finish, keep, shared_tiles, take
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.writer import FunctionWriter
@@ -98,7 +98,7 @@ def accumulate(
 
 def warps_to_shared(
     f: FunctionWriter, folds: Sequence[ThreadFold], lane: Index, rows: int, threads: int
-) -> tuple[list[list[Array]], tuple[Index, ...]]:
+) -> tuple[list[list[Array]], Indices]:
     """Write what the first lane of each warp has to shared memory, and wait for all warps.
 
     A block has ``rows`` rows of ``threads`` threads; ``lane`` counts those of a row.  Returns the tiles, with

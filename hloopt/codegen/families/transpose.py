@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from hloopt.analysis.emitters.transposes import TransposeTiling
-from hloopt.analysis.index import Index, delinearize, linearize
+from hloopt.analysis.index import Index, Indices, delinearize, linearize
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr, Operand, below
@@ -56,7 +56,7 @@ class _Place:
         return (*place, self.minor) if self.tiling.form == "minor-kept" else place
 
     @property
-    def result(self) -> tuple[Index, ...]:
+    def result(self) -> Indices:
         """The index in the result's normal form."""
         return tuple(self.operand[source] for source in self.tiling.permutation)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hloopt.analysis.index import Index, delinearize
+from hloopt.analysis.index import Indices, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.analysis.parallel_loop.block_stages import State as BlockState
 from hloopt.analysis.parallel_loop.edges import Value
@@ -69,7 +69,7 @@ class _Unit:
         value = Value((), self.fused.loop.operands[0], carried.number)
         self._each(carried, lambda _, index: self.block.value(value, index))
 
-    def _each(self, carried: Carried, value: Callable[[int, tuple[Index, ...]], Expr]) -> None:
+    def _each(self, carried: Carried, value: Callable[[int, Indices], Expr]) -> None:
         with self.results.of_one_unit(carried.axes):
             for slot, local, tests in self.block.threads.each(carried.local_elements):
                 place = delinearize(local, carried.local_dims)
@@ -88,7 +88,7 @@ class _Unit:
         sizes, part = carried.shape.dims, update.operands[1].array.dims
         first = self.e.run(framed(frame, starts(self.e, update.operands[2:], sizes, part)))
 
-        def put(index: tuple[Index, ...], value: Expr) -> None:
+        def put(index: Indices, value: Expr) -> None:
             with self.results.of_one_unit(carried.axes):
                 self.results.store(state.number, index, value, first)
 

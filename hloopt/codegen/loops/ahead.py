@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
-from hloopt.analysis.index import Index, Quotient, Symbol
+from hloopt.analysis.index import Index, Indices, Quotient, Symbol
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission
 from hloopt.dataclass import dataclass
@@ -92,7 +92,7 @@ class Again:
     head: Scope
     _zero: Symbol | None = None
 
-    def at(self, e: Elements, index: tuple[Index, ...]) -> tuple[Index, ...]:
+    def at(self, e: Elements, index: Indices) -> Indices:
         """The index, written so that no compiler moves the read out of the loop."""
         if self._zero is None:
             kind = e.loads.index_type

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from math import prod
 
-from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
+from hloopt.analysis.index import Index, Indices, Symbol, delinearize, symbols_of
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes, Carried, local_dims, parallel_loop
 from hloopt.analysis.parallel_loop.block_stages import (
@@ -40,7 +40,7 @@ from hloopt.kernel_ir.types import INT, Type
 
 __all__ = ["BlockLoop"]
 
-Store = Callable[[tuple[Index, ...], Expr], None]
+Store = Callable[[Indices, Expr], None]
 """What stores an element at an index."""
 
 Stream = Callable[[State, EmissionFrame], "tuple[Axes, Store] | None"]
@@ -75,7 +75,7 @@ class _Running:
 class BlockLoop:
     """The writing of a loop for the unit of a block; ``stream`` says where updates go."""
 
-    def __init__(self, f: FunctionWriter, plan: BlockPlan, unit: tuple[Index, ...]) -> None:
+    def __init__(self, f: FunctionWriter, plan: BlockPlan, unit: Indices) -> None:
         self.f = f
         self.e: Elements = f.elements
         self.plan = plan
@@ -120,7 +120,7 @@ class BlockLoop:
         with self.inside(self.frame(value.path)):
             return self.e.value(value.instruction, index, value.leaf)
 
-    def index(self, value: Value, local: Index) -> tuple[Index, ...]:
+    def index(self, value: Value, local: Index) -> Indices:
         """The index in the whole array of the element at a local position."""
         axes = self.flow.axes(value)
         return full_index(axes, self.unit, delinearize(local, self.flow.local(value)))
@@ -192,7 +192,7 @@ class BlockLoop:
         """Whether the loop only hands an element of its state on."""
         return number in self.flow.invariant(self.plan.parallel.loop)
 
-    def last(self, carried: Carried, slot: int, index: tuple[Index, ...]) -> Expr:
+    def last(self, carried: Carried, slot: int, index: Indices) -> Expr:
         """An element of the state after the last trip; ``slot`` of the thread's own."""
         running = self.running[(), self.plan.parallel.loop]
         affine = running.counting.variables.get(carried.number)
@@ -413,7 +413,7 @@ class BlockLoop:
                         one.to(index, name)
 
     def _copied(
-        self, one: _Work, name: Expr, others: Sequence[tuple[_Work, tuple[Index, ...], Expr]]
+        self, one: _Work, name: Expr, others: Sequence[tuple[_Work, Indices, Expr]]
     ) -> Expr:
         """A value that stays what it is when registers are set."""
         if isinstance(name, Var | Literal) or len(others) == 1:
@@ -446,7 +446,7 @@ class _Known(ValuePlace):
 
     value: Expr
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         """The number."""
         yield from ()
         return self.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hloopt.analysis.index import Index, Symbol, symbols_of
+from hloopt.analysis.index import Index, Indices, Symbol, symbols_of
 from hloopt.analysis.parallel_loop import Carried
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
@@ -112,13 +112,13 @@ class _Handed(ValuePlace):
     instruction: Instruction
     group: Group
 
-    def holds(self, e: Elements, index: tuple[Index, ...]) -> bool:
+    def holds(self, e: Elements, index: Indices) -> bool:
         return self.group.holds(self._at(index))
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         return (yield from self.group.element(e, self._at(index)))
 
-    def _at(self, index: tuple[Index, ...]) -> At:
+    def _at(self, index: Indices) -> At:
         return At(self.instruction, index, 0, self.group.frame)
 
 
@@ -129,7 +129,7 @@ class _HandedState(ValuePlace):
     carried: Carried
     group: Group
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         first = tuple(Index(0) for _ in self.carried.shape.dims)
         state = self.group.loop.body.parameters[0]
         at = At(state, first, self.carried.number, self.group.frame)

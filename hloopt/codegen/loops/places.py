@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
+from hloopt.analysis.index import Index, Indices, Symbol, linearize, symbols_of
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes, FusedLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import shape_of
@@ -43,12 +43,12 @@ CHOSEN: Final = 8
 """Of so many variables at most one is chosen by comparing its number, so that all can be in registers."""
 
 
-def local_indices(shape: ArrayShape, axes: Axes) -> Iterator[tuple[Index, ...]]:
+def local_indices(shape: ArrayShape, axes: Axes) -> Iterator[Indices]:
     """Every index of what a unit has, first dimension slowest."""
     return product(*(map(Index, range(size)) for size in local_dims(shape, axes)))
 
 
-def full_index(axes: Axes, unit: tuple[Index, ...], local: Sequence[Index]) -> tuple[Index, ...]:
+def full_index(axes: Axes, unit: Indices, local: Sequence[Index]) -> Indices:
     """The index in the whole array of an element that a unit has."""
     rest = iter(local)
     return tuple(unit[axis] if axis is not None else next(rest) for axis in axes)
@@ -62,7 +62,7 @@ def place_state(
         e.places[frame, called.parameters[0], number] = place
 
 
-def firsts(unit: tuple[Index, ...], axes: Axes) -> list[Expr]:
+def firsts(unit: Indices, axes: Axes) -> list[Expr]:
     """The tests that a unit is the first along the axes that are not among ``axes``."""
     return [eq(at, 0) for axis, at in enumerate(unit) if axis not in axes and not at.is_constant]
 
@@ -113,7 +113,7 @@ class Kept(ValuePlace):
         assert isinstance(found, Var | Element), "a value stands for what is never set"
         return found
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         """A variable; a copy of it where the number is known only at run time."""
         yield from ()
         local = tuple(at for at, axis in zip(index, self.axes, strict=True) if axis is None)
@@ -149,7 +149,7 @@ class Counted(ValuePlace):
     counter: Index
     kind: DType
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         """The counter, or arithmetic on it; its range is known to whoever reads at such an index."""
         yield from ()
         if self.counter.is_constant:
@@ -170,7 +170,7 @@ class Turning(ValuePlace):
     trip: Index
     number: Affine
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         """``first + trip * step`` in 64 bits, of which the type keeps the lowest."""
         yield from ()
         first, step = (literal(one, dtype("s64")) for one in (self.number.first, self.number.step))
@@ -209,7 +209,7 @@ class Outside(ValuePlace):
     ahead: Ahead | None = None
     again: Again | None = None
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         """What the instruction outside has there."""
         at = At(self.instruction, index, self.leaf, self.frame)
         if not self._has(index):
@@ -227,7 +227,7 @@ class Outside(ValuePlace):
             return (yield from ahead.element(e, at, kind, self._name))
         return (yield at)
 
-    def _has(self, index: tuple[Index, ...]) -> bool:
+    def _has(self, index: Indices) -> bool:
         """Whether the array has an element there whatever the variables are, tests around the place or not."""
         dims = shape_of((self.instruction, self.leaf)).dims
         return all(at.low >= 0 and at.high < size for at, size in zip(index, dims, strict=True))
@@ -248,7 +248,7 @@ class Results:
 
     f: FunctionWriter
     fused: FusedLoop
-    unit: tuple[Index, ...]
+    unit: Indices
     inside: Sequence[Expr] = ()
 
     def of_one_unit(self, axes: Axes) -> AbstractContextManager[Scope]:

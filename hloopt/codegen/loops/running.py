@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
 
-from hloopt.analysis.index import Index, symbols_of
+from hloopt.analysis.index import Index, Indices, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
 from hloopt.codegen.elements import Elements
@@ -51,7 +51,7 @@ class Running:
 
     e: Elements
     loop: ParallelLoop
-    unit: tuple[Index, ...]
+    unit: Indices
     outer: EmissionFrame
     written: frozenset[int] = frozenset()
     kept: dict[int, Kept] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class Running:
             return literal(after, carried.shape.dtype)
         return self.kept[number].at(local)
 
-    def after(self, carried: Carried, index: tuple[Index, ...]) -> Emission:
+    def after(self, carried: Carried, index: Indices) -> Emission:
         """An element of the state after the last trip, at an index of the whole array."""
         if carried.number in self.counting.variables:
             return self.last(carried, ())

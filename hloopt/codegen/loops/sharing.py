@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 
-from hloopt.analysis.index import Index, Symbol, linearize
+from hloopt.analysis.index import Index, Indices, Symbol, linearize
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.block_stages import MOST_SLOTS, has_followers
 from hloopt.codegen.elements import Elements
@@ -44,7 +44,7 @@ class Shared(ValuePlace):
         """The other one of two copies."""
         return replace(self, copy=Index(1) - self.copy)
 
-    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+    def element(self, e: Elements, index: Indices) -> Emission:
         """A copy of the element in a register."""
         yield from ()
         local = tuple(at for at, axis in zip(index, self.axes, strict=True) if axis is None)

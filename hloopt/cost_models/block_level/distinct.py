@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.analysis.index import Symbol
+from hloopt.analysis.index import Indices, Symbol
 from hloopt.cost_models.block_level.extents import Flags, Numbers
-from hloopt.cost_models.block_level.indices import Place
 from hloopt.cost_models.block_level.tiling import Tile, Tiles, View
 from hloopt.ir import Instruction
 
@@ -104,7 +103,7 @@ class _Comparison:
         return same
 
 
-def _divided(place: Place) -> set[Symbol]:
+def _divided(place: Indices) -> set[Symbol]:
     """The symbols in quotients and remainders."""
     found: set[Symbol] = set()
     pending = [(atom, False) for index in place for atom, _ in index.terms]

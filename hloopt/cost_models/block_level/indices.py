@@ -10,19 +10,26 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.index import Index, Quotient, Remainder, Symbol, delinearize, linearize
+from hloopt.analysis.index import (
+    Index,
+    Indices,
+    Quotient,
+    Remainder,
+    Symbol,
+    delinearize,
+    linearize,
+)
 from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
 from hloopt.ops.traits import SOURCES, op_table
 from hloopt.types import ArrayShape
 
-__all__ = ["Place", "is_followed", "own_place", "read_places", "without_ones"]
+__all__ = ["is_followed", "own_place", "read_places", "without_ones"]
 
-Place: TypeAlias = tuple[Index, ...]
-_Step: TypeAlias = Callable[[Instruction, Place], list[Place]]
+_Step: TypeAlias = Callable[[Instruction, Indices], list[Indices]]
 
 
-def own_place(dims: tuple[int, ...]) -> tuple[Place, tuple[Symbol, ...]]:
+def own_place(dims: tuple[int, ...]) -> tuple[Indices, tuple[Symbol, ...]]:
     """Any element of an array: one symbol a dimension."""
     symbols = tuple(Symbol(f"d{axis}", 0, size - 1) for axis, size in enumerate(dims))
     return tuple(symbol.index for symbol in symbols), symbols
@@ -33,7 +40,7 @@ def is_followed(node: Instruction) -> bool:
     return node.opcode in _STEPS or is_elementwise(node)
 
 
-def read_places(node: Instruction, place: Place) -> list[Place]:
+def read_places(node: Instruction, place: Indices) -> list[Indices]:
     """Where the operands of ``node`` are read, in their order, to compute its element at ``place``.
 
     Raises ``KeyError`` for a node that ``is_followed`` denies.
@@ -44,7 +51,7 @@ def read_places(node: Instruction, place: Place) -> list[Place]:
     return _STEPS[node.opcode](node, place)
 
 
-def without_ones(place: Place, dims: tuple[int, ...]) -> Place:
+def without_ones(place: Indices, dims: tuple[int, ...]) -> Indices:
     """An element of an array, dimensions of one element at 0."""
     return tuple(Index(0) if size == 1 else index for size, index in zip(dims, place, strict=True))
 
@@ -53,11 +60,11 @@ def _dims(node: Instruction) -> tuple[int, ...]:
     return node.array.dims
 
 
-def _nothing(_: Instruction, __: Place) -> list[Place]:
+def _nothing(_: Instruction, __: Indices) -> list[Indices]:
     return []
 
 
-def _broadcast(node: Instruction, place: Place) -> list[Place]:
+def _broadcast(node: Instruction, place: Indices) -> list[Indices]:
     dimensions = node.attributes.get("dimensions", ())
     sizes = _dims(node.operands[0])
     return [
@@ -68,14 +75,14 @@ def _broadcast(node: Instruction, place: Place) -> list[Place]:
     ]
 
 
-def _transpose(node: Instruction, place: Place) -> list[Place]:
+def _transpose(node: Instruction, place: Indices) -> list[Indices]:
     source = [Index(0)] * len(place)
     for index, dimension in zip(place, node.dimensions, strict=True):
         source[dimension] = index
     return [tuple(source)]
 
 
-def _slice(node: Instruction, place: Place) -> list[Place]:
+def _slice(node: Instruction, place: Indices) -> list[Indices]:
     return [
         tuple(
             index * bounds.stride + bounds.start
@@ -84,7 +91,7 @@ def _slice(node: Instruction, place: Place) -> list[Place]:
     ]
 
 
-def _reshape(node: Instruction, place: Place) -> list[Place]:
+def _reshape(node: Instruction, place: Indices) -> list[Indices]:
     """Of bitcasts, too: the position in memory stays, whatever the layouts are."""
     source, result = node.operands[0].array, node.array
     if node.opcode == "reshape":
@@ -96,12 +103,12 @@ def _reshape(node: Instruction, place: Place) -> list[Place]:
     return [tuple(by_axis[axis] for axis in range(source.rank))]
 
 
-def _in_memory(place: Place, shape: ArrayShape) -> tuple[Place, tuple[int, ...]]:
+def _in_memory(place: Indices, shape: ArrayShape) -> tuple[Indices, tuple[int, ...]]:
     order = major_to_minor(shape)
     return tuple(place[axis] for axis in order), tuple(shape.dims[axis] for axis in order)
 
 
-def _reduce(node: Instruction, place: Place) -> list[Place]:
+def _reduce(node: Instruction, place: Indices) -> list[Indices]:
     reduced = set(node.dimensions)
     taken = _names(place)
     kept = iter(place)
@@ -121,7 +128,7 @@ def _reduce(node: Instruction, place: Place) -> list[Place]:
     return [tuple(source)] * count + [()] * count
 
 
-def _names(place: Place) -> set[str]:
+def _names(place: Indices) -> set[str]:
     """The symbols that occur in a place."""
     found: set[str] = set()
     pending = list(place)

@@ -11,10 +11,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from hloopt.analysis.index import Index, Quotient, Symbol
+from hloopt.analysis.index import Index, Indices, Quotient, Symbol
 from hloopt.cost_models.block_level.extents import Extent, Flags, Numbers, Sizes, extent
 from hloopt.cost_models.block_level.indices import (
-    Place,
     is_followed,
     own_place,
     read_places,
@@ -47,7 +46,7 @@ class View:
     elements  with every size rounded up to a power of two, as Triton pads
     """
 
-    place: Place
+    place: Indices
     sizes: tuple[Numbers, ...]
     strides: tuple[Numbers, ...]
     elements: Numbers
@@ -92,8 +91,8 @@ class Tiles:
         return found
 
     def origin(
-        self, place: Place, whole: int, steps: Mapping[Symbol, int] = MappingProxyType({})
-    ) -> Place:
+        self, place: Indices, whole: int, steps: Mapping[Symbol, int] = MappingProxyType({})
+    ) -> Indices:
         """Where a tile begins: ranges begin at 0, and so do dimensions that one tile covers.
 
         Of dimensions in ``steps``, which have tiles of that size, it is known that they begin at multiples.
@@ -151,7 +150,7 @@ class _Walk:
         self._count = count
         self._found: dict[_Key, Tile] = {}
         self._needed: dict[_Key, list[_Key]] = {}
-        self._views: dict[Place, View] = {}
+        self._views: dict[Indices, View] = {}
         # Of one kernel's instructions, which keep their shapes and attributes: these are known by their ids.
         self._read: dict[tuple[object, ...], tuple[View, ...]] = {}
 
@@ -183,7 +182,7 @@ class _Walk:
             self.order.append(made)
         return None
 
-    def view(self, place: Place, reader: Instruction) -> View | Untiled:
+    def view(self, place: Indices, reader: Instruction) -> View | Untiled:
         """The view of a place, which ``reader`` reads."""
         known = self._views.get(place)
         if known is not None:
@@ -239,7 +238,7 @@ class _Walk:
             views.append(read)
         return tuple(views)
 
-    def _extents(self, place: Place, sizes: Sizes) -> list[Extent] | None:
+    def _extents(self, place: Indices, sizes: Sizes) -> list[Extent] | None:
         found: list[Extent] = []
         for index in place:
             one = extent(index, sizes, self._count)
@@ -262,7 +261,7 @@ class _Walk:
         return None
 
 
-def _shown(place: Place) -> str:
+def _shown(place: Indices) -> str:
     return ", ".join(map(str, place))
 
 
