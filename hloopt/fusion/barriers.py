@@ -74,7 +74,7 @@ def _call_of(refusal: Refusal) -> tuple[str, str]:
 
 
 def _note_loop(recorder: Recorder, loop: Instruction) -> None:
-    body: Computation = loop.attributes["body"]
+    body = loop.body
     shape = body.root.shape
     words = f"a tuple of {len(shape.elements)}" if isinstance(shape, TupleShape) else "one array"
     recorder.refused(body.root, loop, forbid("loop-carried", words=words))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.hero import roots
+from hloopt.analysis.hero import results_of, roots
 from hloopt.analysis.layout import same_layout
 from hloopt.analysis.reduction import is_unnested
 from hloopt.dataclass import dataclass
@@ -75,7 +75,7 @@ ENTRY main {
             if not decision:
                 recorder.refused(copy, fusion, decision)
                 continue
-            body: Computation = fusion.attributes["calls"]
+            body = fusion.calls
             copied = inner
             for entry in chain:
                 if entry.opcode != "get-tuple-element":
@@ -94,7 +94,7 @@ ENTRY main {
         advised = recorder.advice.decide(copy, fusion)
         if not advised:
             return advised
-        outputs = len(roots(fusion.attributes["calls"])) + 1
+        outputs = len(results_of(fusion)) + 1
         if outputs > self.max_operands:
             return forbid("operands", limit=self.max_operands, actual=outputs)
         fits = decide_operands(fusion, copy, Limits(max_operands=self.max_operands))
@@ -105,7 +105,7 @@ def _writes_elementwise(fusion: Instruction) -> bool:
     """Whether this is a fusion that a loop over its results computes, none of them in place."""
     if fusion.opcode != "fusion" or fusion.attributes["kind"] == "kCustom":
         return False
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     results = roots(body)
     if len(results) == 1 and (results[0].opcode == "scatter" or _is_reduction(results[0])):
         return False
@@ -148,11 +148,11 @@ def _behind_bitcasts(result: Instruction) -> Instruction:
 
 def _copies(fusion: Instruction) -> Iterator[tuple[Instruction, tuple[Instruction, ...]]]:
     """What is copied, in the body, and the copy with the element and the bitcast that stand before it."""
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     for user in list(fusion.users):
         inner, chain = body.root, [user]
         if user.opcode == "get-tuple-element":
-            inner = body.root.operands[user.attributes["index"]]
+            inner = body.root.operands[user.tuple_index]
             if len(user.users) != 1 or _is_reduction(inner):
                 continue
             chain.append(next(iter(user.users)))

@@ -82,7 +82,7 @@ def _is_row_reduce(reduce: Instruction, target: Target) -> bool:
     """Of the last dimension alone, from a constant or a converted one."""
     if unsupported(reduce, target) or not _is_row_major(reduce.shape):
         return False
-    if reduce.attributes["dimensions"] != (reduce.operands[0].array.rank - 1,):
+    if reduce.dimensions != (reduce.operands[0].array.rank - 1,):
         return False
     init = reduce.operands[1]
     if init.opcode == "convert" and not unsupported(init, target):

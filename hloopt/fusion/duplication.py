@@ -120,7 +120,7 @@ def _real_users(producer: Instruction) -> int:
     total = 0
     for user in producer.users:
         if user.opcode == "fusion":
-            body: Computation = user.attributes["calls"]
+            body = user.calls
             total += sum(
                 len(body.parameters[index].users)
                 for index, operand in enumerate(user.operands)

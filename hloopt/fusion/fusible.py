@@ -214,7 +214,7 @@ def reused_operands(instruction: Instruction) -> set[Instruction]:
     """The operands of one op or fusion of which it may read elements several times."""
     operands = instruction.operands
     if instruction.opcode == "fusion":
-        reused = reused_parameters(instruction.attributes["calls"])
+        reused = reused_parameters(instruction.calls)
         return {operands[parameter.parameter_number] for parameter in reused}
     return {operand for index, operand in enumerate(operands) if reuses(instruction, index)}
 

@@ -168,7 +168,7 @@ class _Merger:
             verdict, comparison = self._decide(producer)
             if verdict.decision:
                 for fusion in self._merge(producer, comparison):
-                    bodies[fusion.attributes["calls"]] = None
+                    bodies[fusion.calls] = None
             else:
                 self._refuse(producer, verdict)
         apply.number_parameter_names(bodies)

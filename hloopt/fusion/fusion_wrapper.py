@@ -61,7 +61,7 @@ ENTRY main {
             opcode = instruction.opcode
             kind = choose_kind(instruction, instruction)
             fusion = apply.wrap(instruction, kind, names.fresh(f"wrapped_{opcode}"))
-            edit.rename_computation(fusion.attributes["calls"], f"wrapped_{opcode}_computation")
+            edit.rename_computation(fusion.calls, f"wrapped_{opcode}_computation")
             changed = True
         return changed
 

@@ -21,7 +21,7 @@ from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.strategies import fusible_computations
-from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import Pass
 
 __all__ = [
@@ -239,8 +239,7 @@ class FusionHistory:
         self, producer: str, consumer: str, fusion: Instruction, *, multi_output: bool
     ) -> tuple[Part, Part]:
         """``producer`` is now part of what ``consumer`` was, called ``fusion``; what both were before."""
-        home = fusion.computation
-        assert home is not None, "a fusion that has just been made"
+        home = fusion.home
         first = self.part(home.name, producer)
         # The consumer is gone, so that its rows can grow: a step costs what joins.
         made = self.fusions.pop((home.name, consumer), None)
@@ -273,9 +272,7 @@ class FusionHistory:
 
     def _find(self, place: _Place, fusion: Instruction, known: Collection[_Place]) -> None:
         inside = [
-            inner.name
-            for inner in fusion.attributes["calls"]
-            if inner.opcode not in ("parameter", "tuple")
+            inner.name for inner in fusion.calls if inner.opcode not in ("parameter", "tuple")
         ]
         made = self.fusions.get(place)
         if made is not None and not made.members.keys().isdisjoint(inside):
@@ -325,7 +322,7 @@ class FusionHistory:
         if not is_element and self._fused(value) is None:
             return value.name
         results = results_of(fusion)
-        index = value.attributes["index"] if is_element else 0
+        index = value.tuple_index if is_element else 0
         return self.original(results[index], fusion) if index < len(results) else value.name
 
 
@@ -349,8 +346,7 @@ def root_opcode(instruction: Instruction) -> str:
     """What an op or fusion computes last."""
     if instruction.opcode != "fusion":
         return instruction.opcode
-    body: Computation = instruction.attributes["calls"]
-    return body.root.opcode
+    return instruction.calls.root.opcode
 
 
 def describe(instruction: Instruction) -> str:

@@ -175,7 +175,7 @@ class _Fuser:
             instruction,
             hero.operands[0].array,
             hero.array,
-            tuple(hero.attributes["dimensions"]),
+            tuple(hero.dimensions),
             member.instructions,
             footprint_of(instruction, self.limits),
         )

@@ -246,7 +246,7 @@ class _Fuser:
 
 
 def _concatenates(fusion: Instruction) -> bool:
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     return fusion.attributes["kind"] == "kInput" and body.root.opcode == "concatenate"
 
 

@@ -37,7 +37,7 @@ def in_place_pairs(instruction: Instruction) -> tuple[InPlacePair, ...]:
         count = (len(instruction.operands) - 1) // 2
         return tuple(InPlacePair(index, instruction) for index in range(count))
     if opcode == "fusion":
-        return tuple(_body_pairs(instruction.attributes["calls"]))
+        return tuple(_body_pairs(instruction.calls))
     return ()
 
 
@@ -59,7 +59,7 @@ def _decide_pair(producer: Instruction, consumer: Instruction, pair: InPlacePair
         return forbid("in-place-same-operand")
     if producer is not target and target not in producer.operands:
         return ALLOWED
-    body: Computation | None = consumer.attributes["calls"] if consumer.opcode == "fusion" else None
+    body: Computation | None = consumer.calls if consumer.opcode == "fusion" else None
     parameter = body.parameters[consumer.operands.index(producer)] if body is not None else None
     accesses = _accesses(producer)
     if len(accesses) > 1:
@@ -120,7 +120,7 @@ def _accesses(producer: Instruction) -> list[Instruction]:
     """What of an op or fusion is not computed element by element."""
     if producer.opcode != "fusion":
         return [] if _is_pointwise(producer) else [producer]
-    body: Computation = producer.attributes["calls"]
+    body = producer.calls
     return [
         entry
         for entry in body
@@ -137,7 +137,7 @@ def is_scatter_kernel(instruction: Instruction) -> bool:
     """Whether an op or fusion is written by the scatter kernel."""
     if instruction.opcode != "fusion":
         return instruction.opcode == "scatter"
-    body: Computation = instruction.attributes["calls"]
+    body = instruction.calls
     return bool(instruction.attributes["kind"] == "kInput") and body.root.opcode == "scatter"
 
 
@@ -159,8 +159,7 @@ def _in_place_operand(consumer: Instruction) -> Instruction | None:
     """The operand whose buffer the scatter writes; None where that is computed in the fusion."""
     if consumer.opcode != "fusion":
         return consumer.operands[0]
-    body: Computation = consumer.attributes["calls"]
-    target = body.root.operands[0]
+    target = consumer.calls.root.operands[0]
     while target.opcode == "bitcast":
         target = target.operands[0]
     if target.opcode != "parameter":

@@ -209,7 +209,7 @@ class _Fuser:
         state = self._state(consumer)
         before = consumer.name, root_opcode(consumer)
         fusion = consumer if state.body is not None else self._wrap(producer, consumer, state)
-        body: Computation = fusion.attributes["calls"]
+        body = fusion.calls
         self.bodies[body] = None
         parameter = body.parameters[fusion.operands.index(producer)]
         reads, inside = dict.fromkeys(producer.operands), len(parameter.users)

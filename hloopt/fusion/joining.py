@@ -42,13 +42,13 @@ class Joiner:
         fusion = consumer
         if consumer.opcode != "fusion":
             fusion = apply.wrap(consumer, "kLoop", "fusion")
-        body: Computation = producer.attributes["calls"]
+        body = producer.calls
         met = self._met(body)
-        if met is None or any(entry.control_predecessors for entry in fusion.attributes["calls"]):
+        if met is None or any(entry.control_predecessors for entry in fusion.calls):
             return self._copied(producer, fusion)
         stays = _comes_first(producer, fusion)
-        self._orders.pop(fusion.attributes["calls"], None)
-        behind = [entry for entry in fusion.attributes["calls"] if entry.opcode != "parameter"]
+        self._orders.pop(fusion.calls, None)
+        behind = [entry for entry in fusion.calls if entry.opcode != "parameter"]
         _rename_as_copies(producer, fusion)
         _move(producer, fusion, met)
         if stays:
@@ -91,10 +91,10 @@ class Joiner:
     def _is_long(self, producer: Instruction, consumer: Instruction) -> bool:
         if producer.opcode != "fusion" or producer.users != {consumer: 1} or producer.is_root:
             return False
-        body: Computation = producer.attributes["calls"]
+        body = producer.calls
         user: Computation | None = None
         if consumer.opcode == "fusion":
-            user = consumer.attributes["calls"]
+            user = consumer.calls
         length = 1 if user is None else len(user)
         return (
             len(body) >= max(_LONG, _TIMES * length)
@@ -131,8 +131,8 @@ def _first_met(entries: Iterable[Instruction], behind: _Met = ()) -> _Met:
 
 def _rename_as_copies(producer: Instruction, fusion: Instruction) -> None:
     """Give a producer's instructions the names that copies of them would get in the fusion's body."""
-    body: Computation = producer.attributes["calls"]
-    other: Computation = fusion.attributes["calls"]
+    body = producer.calls
+    other = fusion.calls
     names = Computation("names")
     names.by_name |= other.by_name
     names._serial |= other._serial
@@ -152,7 +152,7 @@ def _rename_as_copies(producer: Instruction, fusion: Instruction) -> None:
 
 def _comes_first(producer: Instruction, fusion: Instruction) -> bool:
     """Whether the producer's body, in order, is so with all that the fusion computes behind it, too."""
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     if _order(body) != [entry for entry in body if entry.opcode != "parameter"]:
         return False
     parameter = body.parameters[fusion.operands.index(producer)]
@@ -166,8 +166,8 @@ def _comes_first(producer: Instruction, fusion: Instruction) -> bool:
 
 def _move(producer: Instruction, fusion: Instruction, met: _Met) -> None:
     """Put what the fusion computes behind the producer's body, which becomes the fusion's."""
-    body: Computation = producer.attributes["calls"]
-    other: Computation = fusion.attributes["calls"]
+    body = producer.calls
+    other = fusion.calls
     if body.module is not None:
         body.module.attributes.pop("is_scheduled", None)
     if body.root.metadata is None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.analysis.emitters.kind import Kind, emission
-from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
+from hloopt.analysis.hero import find_hero, is_real_reduction_hero, results_of
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.region import region_of
 from hloopt.analysis.transpose import tiled_transpose
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 
 __all__ = ["choose_kind", "fusion_kind", "hlo_kind", "is_input_fusible", "is_input_reduction"]
 
@@ -39,8 +39,7 @@ def is_input_fusible(instruction: Instruction) -> bool:
     heroes = [find_hero(root) for root in _roots(instruction)]
     if any(tiled_transpose(hero) is not None for hero in heroes):
         return True
-    body: Computation = instruction.attributes["calls"]
-    return body.root.opcode == "scatter" and instruction.attributes["kind"] == "kInput"
+    return instruction.calls.root.opcode == "scatter" and instruction.attributes["kind"] == "kInput"
 
 
 def choose_kind(producer: Instruction, consumer: Instruction) -> str:
@@ -61,4 +60,4 @@ def fusion_kind(fusion: Instruction) -> str:
 
 
 def _roots(fusion: Instruction) -> tuple[Instruction, ...]:
-    return () if fusion.attributes["kind"] == "kCustom" else roots(fusion.attributes["calls"])
+    return () if fusion.attributes["kind"] == "kCustom" else results_of(fusion)

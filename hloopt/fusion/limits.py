@@ -11,7 +11,7 @@ from hloopt.analysis.transpose import tiled_transpose
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, TupleShape
 
@@ -161,8 +161,7 @@ def fused_ops(instruction: Instruction) -> list[Instruction]:
     """What a fusion computes; an op computes itself."""
     if instruction.opcode != "fusion":
         return [instruction]
-    body: Computation = instruction.attributes["calls"]
-    return [entry for entry in body if entry.opcode not in ("parameter", "tuple")]
+    return [entry for entry in instruction.calls if entry.opcode not in ("parameter", "tuple")]
 
 
 def footprint_of(instruction: Instruction, limits: KernelLimits) -> Footprint:

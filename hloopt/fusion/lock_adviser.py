@@ -149,7 +149,7 @@ def _sources(
     """The results of a producer that a consumer reads, each with the producer."""
     results = results_of(producer)
     elements = {
-        operand.attributes["index"]
+        operand.tuple_index
         for operand in consumer.operands
         if operand.opcode == "get-tuple-element" and operand.operands[0] is producer
     }
@@ -188,7 +188,7 @@ def _users_inside(producer: Instruction, consumer: Instruction) -> Iterator[Inst
         if not taken.isdisjoint(consumer.operands):
             yield consumer
         return
-    body: Computation = consumer.attributes["calls"]
+    body = consumer.calls
     seen: dict[Instruction, None] = {}
     for operand, parameter in zip(consumer.operands, body.parameters, strict=True):
         if operand in taken:
@@ -286,7 +286,7 @@ class LockWatcher(Watcher):
             computation,
             name,
             kind,
-            fusion.attributes["calls"].name,
+            fusion.calls.name,
             tuple(known),
             tuple(outputs) or (known[-1],),
             operands if len(set(operands)) == len(operands) else (),

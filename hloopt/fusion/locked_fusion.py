@@ -101,7 +101,7 @@ def _in_order(groups: Sequence[LockedGroup]) -> list[LockedGroup]:
 def _number(made: Sequence[tuple[LockedGroup, Instruction]]) -> None:
     """Number the computations of fusions in the order of the file's: names by heroes go by that order."""
     ordered = sorted(made, key=lambda row: name_number(row[0].calls or row[0].name))
-    bodies: list[Computation] = [fusion.attributes["calls"] for _, fusion in ordered]
+    bodies: list[Computation] = [fusion.calls for _, fusion in ordered]
     for stem in ("locked_computation", "fused_computation"):  # a name is free once nobody has it
         for body in bodies:
             edit.rename_computation(body, stem)
@@ -212,7 +212,7 @@ def _arrange(group: LockedGroup, fusion: Instruction, history: FusionHistory) ->
         arrange_results(fusion, order)
     if order := _order(operands, group.operands):
         arrange_operands(fusion, order)
-    apply.number_parameter_names((fusion.attributes["calls"],))
+    apply.number_parameter_names((fusion.calls,))
 
 
 def _order(now: Sequence[str], wanted: Sequence[str]) -> list[int]:

@@ -21,8 +21,7 @@ def is_read(parallel: ParallelLoop) -> bool:
     if loop.is_root or len(reads) < len(loop.users):
         return len(invariant) < len(parallel.carried)
     return any(
-        _waits(read) or not (_is_dead(read) or read.attributes["index"] in invariant)
-        for read in reads
+        _waits(read) or not (_is_dead(read) or read.tuple_index in invariant) for read in reads
     )
 
 
@@ -97,7 +96,7 @@ def _agree_on_layouts(loop: Instruction) -> None:
         if not same_layout(outer, own):
             operands[number] = build.make(given, "copy", (operands[number],), shape=own)
     for read in reads:
-        own = inner.elements[read.attributes["index"]]
+        own = inner.elements[read.tuple_index]
         if not same_layout(read.shape, own):
             attributes = dict(read.attributes)
             first = build.make(read, "get-tuple-element", (loop,), attributes, shape=own)
@@ -132,7 +131,7 @@ def _read_elements(loop: Instruction) -> None:
 def _read_outside(loop: Instruction, invariant: AbstractSet[int]) -> None:
     """Read what the body hands on where it comes from; take out reads that nobody needs."""
     for read in list(loop.users):
-        number = read.attributes["index"]
+        number = read.tuple_index
         if number in invariant and not _waits(read):
             edit.replace_uses(read, loop.operands[0].operands[number])
         if _is_dead(read):
@@ -142,8 +141,7 @@ def _read_outside(loop: Instruction, invariant: AbstractSet[int]) -> None:
 def _fusion(
     loop: Instruction, sunk: tuple[Instruction, ...], reads: list[Instruction], name: str
 ) -> Instruction:
-    home = loop.computation
-    assert home is not None, "a loop of a module"
+    home = loop.home
     assert home.module is not None, "a loop of a module"
     body = Computation("loop_computation")
     body.execution_thread = home.execution_thread
@@ -158,7 +156,7 @@ def _fusion(
         values[op] = build.clone(op, body, tuple(values[one] for one in op.operands))
     results: dict[int, Instruction] = {}
     for user in reads:
-        number = user.attributes["index"]
+        number = user.tuple_index
         if number not in results:
             results[number] = build.clone(user, body, (values[loop],))
     outputs = tuple(results[number] for number in sorted(results))
@@ -172,7 +170,7 @@ def _fusion(
 
 def _hand_over(loop: Instruction, fusion: Instruction, reads: list[Instruction]) -> None:
     edit.take_control_edges(loop, fusion)
-    numbers = sorted({read.attributes["index"] for read in reads})
+    numbers = sorted({read.tuple_index for read in reads})
     for read in reads:
         if len(numbers) == 1:
             edit.replace_uses(read, fusion)
@@ -180,7 +178,7 @@ def _hand_over(loop: Instruction, fusion: Instruction, reads: list[Instruction])
             edit.remove(read)
         else:
             edit.set_operand(read, 0, fusion)
-            edit.set_attribute(read, "index", numbers.index(read.attributes["index"]))
+            edit.set_attribute(read, "index", numbers.index(read.tuple_index))
 
 
 def _remove(loop: Instruction, sunk: tuple[Instruction, ...]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import filterfalse
 from typing import Final
 
-from hloopt.analysis.hero import roots
+from hloopt.analysis.hero import results_of, roots
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.types import AliasEntry, TupleShape, record_of
@@ -72,8 +72,7 @@ def has_tuple_root(instruction: Instruction) -> bool:
     """Whether this is a fusion whose results are the operands of a ``tuple``."""
     if instruction.opcode != "fusion":
         return False
-    body: Computation = instruction.attributes["calls"]
-    return body.root.opcode == "tuple"
+    return instruction.calls.root.opcode == "tuple"
 
 
 def first_instruction(body: Computation) -> Instruction | None:
@@ -109,7 +108,7 @@ def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[in
     in the order in which they are met from the source's last instruction to its first, as in XLA.
     ``source`` and its other users stay.
     """
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     at = first_instruction(body) or body
     kept = aliases(fusion)
     made = {user for user in source.users if user.opcode == "get-tuple-element"} | {source}
@@ -123,12 +122,12 @@ def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[in
     whole = None if has_tuple_root(source) else inner[0]
     for parameter, operand in read.items():
         if operand is not source and whole is None:
-            value = inner[operand.attributes["index"]]
+            value = inner[operand.tuple_index]
         elif operand is not source and whole is not None:
             value = build.clone(operand, at, (whole,))
         else:
             if whole is None:
-                root: Instruction = source.attributes["calls"].root
+                root: Instruction = source.calls.root
                 whole = build.clone(root, at, tuple(inner.values()))
             value = whole
         edit.replace_uses(parameter, value)
@@ -147,7 +146,7 @@ def _copy(
     if source.opcode != "fusion":
         operands = tuple(parameters.of(operand) for operand in source.operands)
         return {0: build.clone(source, at, operands)}
-    body: Computation = source.attributes["calls"]
+    body = source.calls
     outputs = {number: roots(body)[number] for number in numbers}
     outside = dict(zip(body.parameters, source.operands, strict=True))
     entries = needed(outputs.values())
@@ -196,10 +195,10 @@ def read_results(source: Instruction, reader: Instruction | None = None) -> list
     for user in source.users:
         if user.opcode == "get-tuple-element":
             if reader is None or reader in user.users:
-                wanted.add(user.attributes["index"])
+                wanted.add(user.tuple_index)
         elif reader is None or user is reader:
             everything = True
-    return list(range(len(roots(source.attributes["calls"])))) if everything else sorted(wanted)
+    return list(range(len(results_of(source)))) if everything else sorted(wanted)
 
 
 class _Parameters:
@@ -230,7 +229,7 @@ class _Parameters:
 
 def arrange_operands(fusion: Instruction, order: Sequence[int]) -> None:
     """Put operands, and the parameters of the body, into an order of the numbers they have."""
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     kept = aliases(fusion)
     edit.set_operands(fusion, tuple(fusion.operands[number] for number in order))
     edit.permute_parameters(body, order)
@@ -249,12 +248,12 @@ def arrange_results(fusion: Instruction, order: Sequence[int]) -> bool:
         return False
     if any(reader.opcode != "get-tuple-element" for reader in readers):
         return False
-    root: Instruction = fusion.attributes["calls"].root
+    root: Instruction = fusion.calls.root
     edit.set_operands(root, tuple(root.operands[number] for number in order))
     shape = TupleShape(tuple(operand.shape for operand in root.operands))
     edit.set_shape(root, shape)
     edit.set_shape(fusion, shape)
     places = {old: new for new, old in enumerate(order)}
     for reader in readers:
-        edit.set_attribute(reader, "index", places[reader.attributes["index"]])
+        edit.set_attribute(reader, "index", places[reader.tuple_index])
     return True

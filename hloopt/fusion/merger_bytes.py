@@ -8,7 +8,7 @@ from hloopt.fusion.duplication import Duplication
 from hloopt.fusion.fusible import is_expensive, reused_operands
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import CodeLimits, fused_ops
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
 __all__ = [
@@ -58,9 +58,9 @@ def decide_emissions(producer: Instruction, user: Instruction, limits: CodeLimit
     """
     if user.opcode != "fusion":
         return ALLOWED
-    body: Computation = user.attributes["calls"]
+    body = user.calls
     times = Duplication(body).count(body.parameters[user.operands.index(producer)])
-    return Duplication(producer.attributes["calls"], times).decide_all(limits)
+    return Duplication(producer.calls, times).decide_all(limits)
 
 
 def decide_bytes(producer: Instruction, max_percent: int) -> Decision:
@@ -84,8 +84,7 @@ def _moved(producer: Instruction) -> tuple[int, int]:
 
 def bytes_read(fusion: Instruction) -> int:
     """Bytes of the operands: all of each, or what slices of it take where nothing else reads it."""
-    body: Computation = fusion.attributes["calls"]
-    return sum(map(_bytes_of, body.parameters))
+    return sum(map(_bytes_of, fusion.calls.parameters))
 
 
 def _bytes_of(value: Instruction) -> int:
@@ -107,7 +106,7 @@ def _read_alike(producer: Instruction, user: Instruction) -> bool:
     shapes = [
         parameter.shape
         for fusion in (producer, user)
-        for parameter in fusion.attributes["calls"].parameters
+        for parameter in fusion.calls.parameters
         if isinstance(parameter.shape, ArrayShape)
     ]
     rank = max(map(true_rank, shapes), default=0)

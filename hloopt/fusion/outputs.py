@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from hloopt.fusion.merge import Alias, aliases, has_tuple_root, read_results, set_aliases
-from hloopt.ir import Computation, Instruction, build, edit, walk
+from hloopt.ir import Instruction, build, edit, walk
 from hloopt.types import TupleShape
 
 __all__ = [
@@ -46,8 +46,7 @@ def add_output(fusion: Instruction, inner: Instruction) -> int:
     One that is a result already keeps its number.  A fusion with one result gets a tuple, and its users a
     ``get-tuple-element`` of it, which takes over sharding and origin: those of a tuple are written otherwise.
     """
-    body: Computation = fusion.attributes["calls"]
-    root = body.root
+    root = fusion.calls.root
     if root.opcode != "tuple":
         if inner is root:
             return 0
@@ -67,7 +66,7 @@ def add_output(fusion: Instruction, inner: Instruction) -> int:
 
 
 def _make_tuple(fusion: Instruction, outputs: tuple[Instruction, ...]) -> None:
-    body: Computation = fusion.attributes["calls"]
+    body = fusion.calls
     body.root = build.make(body, "tuple", outputs)
     was_root = fusion.is_root
     users = list(fusion.users)
@@ -87,8 +86,7 @@ def _make_tuple(fusion: Instruction, outputs: tuple[Instruction, ...]) -> None:
 
 
 def _move_to_end(root: Instruction) -> None:
-    body = root.computation
-    assert body is not None
+    body = root.home
     last = body._last
     if last is not None and last is not root:
         edit.move_after(last, root)
@@ -101,8 +99,7 @@ def _read_by_elements(fusion: Instruction) -> None:
         return
     assert isinstance(fusion.shape, TupleShape)
     kept = {user for user in fusion.users if user.opcode == "get-tuple-element"}
-    home = fusion.computation
-    assert home is not None
+    home = fusion.home
     whole = Instruction("tuple", "tuple", fusion.shape, (), {}, fusion.metadata)
     insert_after(fusion, whole)
     for reader in readers:
@@ -177,7 +174,7 @@ def _pass_on(old: Instruction, new: Instruction, fusion: Instruction) -> None:
 def _hand_over_elements(source: Instruction, values: dict[int, Instruction]) -> None:
     for user in list(source.users):
         if user.opcode == "get-tuple-element":
-            value = values.get(user.attributes["index"])
+            value = values.get(user.tuple_index)
             if value is not None:
                 edit.replace_uses(user, value)
                 edit.take_control_edges(user, value)

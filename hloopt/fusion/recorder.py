@@ -85,7 +85,7 @@ class Recorder:
         ``count`` is 0 for one that joined together with the one recorded before.  ``producer`` may be out of
         the module already, but still has its operands' names and its computation is the fusion's.
         """
-        home, opcode = _home(fusion), root_opcode(producer)
+        home, opcode = fusion.home.name, root_opcode(producer)
         rule, where = f"fuse {opcode} into {consumer[1]}", f"into {consumer[0]}"
         self.log.hit(rule, producer, where, count, home=home)
         for name in (consumer[0], fusion.name):
@@ -114,7 +114,7 @@ class Recorder:
         first, second = self.history.join(producer, consumer[0], fusion, multi_output=multi_output)
         self.plan.steps.append(
             FusionStep(
-                _home(fusion),
+                fusion.home.name,
                 first,
                 opcode,
                 second,
@@ -135,7 +135,7 @@ class Recorder:
         comparison: Comparison | None = None,
     ) -> None:
         """A ``while`` has become a kernel, which computes ``sunk`` at first."""
-        home = _home(fusion)
+        home = fusion.home.name
         self.log.hit(
             "run a while as one kernel", fusion, f"{facts.loop} is {fusion.name}", home=home
         )
@@ -157,7 +157,7 @@ class Recorder:
         self, producer: Instruction, consumer: Instruction | None, decision: Decision
     ) -> None:
         """Keep the last word on a pair, or on a producer as such."""
-        home = _home(producer)
+        home = producer.home.name
         name, opcode = ("", "") if consumer is None else (consumer.name, root_opcode(consumer))
         first = Part(producer.name)
         refusal = Refusal(home, first, root_opcode(producer), Part(name), opcode, decision)
@@ -217,12 +217,6 @@ class Recorder:
             self.log.miss(f"fuse {opcode}", one.producer, words, home=one.computation)
         for sentence in self.advice.summary(found):
             self.log.note(sentence)
-
-
-def _home(instruction: Instruction) -> str:
-    home = instruction.computation
-    assert home is not None, "an instruction of a module"
-    return home.name
 
 
 def _lost_us(refused: tuple[Refusal, Instruction]) -> float:

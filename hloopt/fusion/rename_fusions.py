@@ -60,7 +60,7 @@ ENTRY main {
         names, renamed = ModuleNames(module), RenamedFusions()
         changed = False
         for fusion in _in_order_of_making(module):
-            body: Computation = fusion.attributes["calls"]
+            body = fusion.calls
             heroes = _hero_names(body)
             wanted = f"{_KINDS[fusion.attributes['kind']]}_{heroes}_fusion"
             rename_body = name_stem(body.name) != f"fused_{heroes}"
@@ -89,7 +89,7 @@ def _in_order_of_making(module: Module) -> list[Instruction]:
         for instruction in computation
         if instruction.opcode == "fusion" and instruction.attributes["kind"] in _KINDS
     ]
-    return sorted(fusions, key=lambda fusion: name_number(fusion.attributes["calls"].name))
+    return sorted(fusions, key=lambda fusion: name_number(fusion.calls.name))
 
 
 def _hero_names(body: Computation) -> str:

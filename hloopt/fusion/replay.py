@@ -119,7 +119,7 @@ class _Replayer:
                             self.join(entry, user)
                     apply.remove_unused(entry)
         bodies: list[Computation] = [
-            fusion.attributes["calls"] for fusion in self.grown if fusion.computation is not None
+            fusion.calls for fusion in self.grown if fusion.computation is not None
         ]
         apply.number_parameter_names(bodies)
 

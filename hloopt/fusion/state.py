@@ -27,7 +27,7 @@ class ConsumerState:
         self.limits = limits
         self.real_users = real_users
         self.body: Computation | None = (
-            instruction.attributes["calls"] if instruction.opcode == "fusion" else None
+            instruction.calls if instruction.opcode == "fusion" else None
         )
         self.reused = reused_operands(instruction)
         self.footprint = footprint_of(instruction, limits)
@@ -71,7 +71,7 @@ class ConsumerState:
     def became(self, fusion: Instruction) -> None:
         """The op has been wrapped into a fusion of itself."""
         self.instruction = fusion
-        self.body = fusion.attributes["calls"]
+        self.body = fusion.calls
         self._forget_heroes()
 
     def joined(self, producer: Instruction, parameter: Instruction, fused: Instruction) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_effective_scalar
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.ops.traits import (
     BITWISE,
     CONTRACTING,
@@ -56,8 +56,7 @@ def unsupported(node: Instruction, target: Target) -> str:
     Words are to follow "Triton kernels have no".
     """
     if node.opcode == "fusion":
-        body: Computation = node.attributes["calls"]
-        return next((words for entry in body if (words := _op(entry, target))), "")
+        return next((words for entry in node.calls if (words := _op(entry, target))), "")
     return _op(node, target)
 
 
@@ -125,11 +124,11 @@ def _conversion(node: Instruction, target: Target) -> str:
 def _reduce(node: Instruction, target: Target) -> str:
     if node.array.dtype.name in _F8:
         return f"reduce of {node.array.dtype.name}"
-    reducer: Computation = node.attributes["to_apply"]
+    reducer = node.to_apply
     missing = next((words for entry in reducer if (words := _op(entry, target))), "")
     if missing:
         return f"reduce with {missing}"
-    if len(node.attributes["dimensions"]) != 1:
+    if len(node.dimensions) != 1:
         return "reduce of several dimensions"
     return "" if len(node.operands) == 2 else "reduce of several operands"
 

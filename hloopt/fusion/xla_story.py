@@ -160,7 +160,7 @@ class XlaStory:
         """Know the fusions that constants alone have made in the end, which the log does not name."""
         for name, kernel in self.kernels.items():
             if name not in self.members and kernel.opcode == "fusion":
-                consumer = kernel.attributes["calls"].root.name
+                consumer = kernel.calls.root.name
                 self._former[name] = consumer
                 self.members[name] = self.members.pop(consumer, {consumer: None})
 

@@ -401,9 +401,7 @@ def computes(kernel: Instruction) -> str:
         target = kernel.custom_call_target
         return f"{kernel.opcode} {target}" if target else kernel.opcode
     counts = Counter(
-        entry.opcode
-        for entry in kernel.attributes["calls"]
-        if entry.opcode not in PLUMBING | {"bitcast"}
+        entry.opcode for entry in kernel.calls if entry.opcode not in PLUMBING | {"bitcast"}
     )
     named = [f"{count} {name}" if count > 1 else name for name, count in counts.most_common(4)]
     rest = len(counts) - len(named)

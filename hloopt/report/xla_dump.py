@@ -204,7 +204,6 @@ def kernel_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
 
 
 def module_of(instruction: Instruction) -> Module:
-    home = instruction.computation
-    assert home is not None, "of a computation"
+    home = instruction.home
     assert home.module is not None, "of a module"
     return home.module

@@ -109,7 +109,7 @@ def output(user: Instruction, order: Order) -> Order:
         return _reshaped(order, user.array)
     groups = _grouped(order, source)
     if user.opcode == "transpose":
-        return _laid_out([groups[dim] for dim in user.attributes["dimensions"]], user.array)
+        return _laid_out([groups[dim] for dim in user.dimensions], user.array)
     if user.opcode == "copy":
         return _laid_out(groups, user.array)
     raise OrderError(f"{user.opcode} behind the dot")
@@ -134,7 +134,7 @@ def inputs(node: Instruction, order: Order, free: int | None) -> list[Order]:
     groups = _grouped(order, node.array)
     if opcode == "transpose":
         back: list[Order] = [()] * len(groups)
-        for at, dim in enumerate(node.attributes["dimensions"]):
+        for at, dim in enumerate(node.dimensions):
             back[dim] = groups[at]
         return [_laid_out(back, node.operands[0].array)]
     if opcode == "copy":
@@ -147,7 +147,7 @@ def inputs(node: Instruction, order: Order, free: int | None) -> list[Order]:
 
 
 def _narrowed(node: Instruction, order: Order, groups: Sequence[Order]) -> Order:
-    kept = [groups[dim] for dim in node.attributes["dimensions"]]
+    kept = [groups[dim] for dim in node.dimensions]
     found = _laid_out(kept, node.operands[0].array)
     present = {one.label for one in found if one.size > 1}
     if any(one.size > 1 and one not in found and one.label in present for one in order):
@@ -172,7 +172,7 @@ def _unsliced(node: Instruction, groups: Sequence[Order]) -> Order:
 
 def _pieces(node: Instruction, groups: Sequence[Order], free: int | None) -> list[Order]:
     """Pieces of the dimension that comes back, which tiles cut evenly."""
-    (along,) = node.attributes["dimensions"]
+    (along,) = node.dimensions
     group = groups[along]
     if len(group) != 1 or group[0].sliced or group[0].label != free:
         raise OrderError("a concatenate along another dimension")

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hloopt.analysis.hero import results_of
 from hloopt.analysis.layout import is_descending, physical_dims
-from hloopt.fusion.horizontal.member import is_laid_out_like, results_of
+from hloopt.fusion.horizontal.member import is_laid_out_like
 from hloopt.fusion.merge import has_tuple_root
 from hloopt.fusion.outputs import remove_dead_elements, remove_source
 from hloopt.ir import Computation, Instruction, build, edit
@@ -105,7 +106,7 @@ def _copy(
     values = [parameters[operand] for operand in member.operands]
     if member.opcode != "fusion":
         return (build.clone(member, body, tuple(values)),)
-    inner: Computation = member.attributes["calls"]
+    inner = member.calls
     copies = dict(zip(inner.parameters, values, strict=True))
     results = results_of(member)
     for entry in inner:
@@ -175,7 +176,7 @@ def _replacements(
     if not has_tuple_root(member):
         return {member: value(0)}
     elements = [user for user in member.users if user.opcode == "get-tuple-element"]
-    found = {element: value(element.attributes["index"]) for element in elements}
+    found = {element: value(element.tuple_index) for element in elements}
     if len(elements) < len(member.users):
         whole = tuple(value(index) for index in range(len(outputs)))
         found[member] = build.make(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloopt.analysis.hero import roots
+from hloopt.analysis.hero import results_of
 from hloopt.analysis.layout import major_to_minor
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
@@ -17,7 +17,6 @@ __all__ = [
     "is_laid_out_like",
     "member_of",
     "reads_only",
-    "results_of",
 ]
 
 
@@ -50,11 +49,6 @@ class Member:
         return first.dtype.name, len(self.outputs), self.instructions, first.elements
 
 
-def results_of(instruction: Instruction) -> tuple[Instruction, ...]:
-    """The instructions whose values are the results."""
-    return roots(instruction.attributes["calls"]) if _is_fusion(instruction) else (instruction,)
-
-
 def member_of(instruction: Instruction) -> Member | None:
     """The member that an instruction would be; None where a result is no array of known size."""
     outputs: list[ArrayShape] = []
@@ -65,7 +59,7 @@ def member_of(instruction: Instruction) -> Member | None:
         outputs.append(shape)
     if not outputs:
         return None
-    body: Computation | None = instruction.attributes["calls"] if _is_fusion(instruction) else None
+    body: Computation | None = instruction.calls if instruction.opcode == "fusion" else None
     return Member(instruction, tuple(outputs), 1 if body is None else len(body))
 
 
@@ -83,8 +77,7 @@ def reads_only(instruction: Instruction, consumer: Instruction, *, through_bitca
 
     That result counts as a reader of no consequence where nothing reads it in turn.
     """
-    home = instruction.computation
-    assert home is not None
+    home = instruction.home
     if instruction is home.root:
         return False
     is_last = not (home.root.users or home.root.control_successors)
@@ -111,11 +104,7 @@ def is_laid_out_like(left: ArrayShape, right: ArrayShape) -> bool:
 
 def arrays_in(instruction: Instruction) -> Iterator[ArrayShape]:
     """The shapes of all arrays in a fusion's body, or of an op's result."""
-    entries = instruction.attributes["calls"] if _is_fusion(instruction) else (instruction,)
+    entries = instruction.calls if instruction.opcode == "fusion" else (instruction,)
     for entry in entries:
         if isinstance(entry.shape, ArrayShape):
             yield entry.shape
-
-
-def _is_fusion(instruction: Instruction) -> bool:
-    return instruction.opcode == "fusion"

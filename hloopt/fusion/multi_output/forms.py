@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Final, Literal, TypeAlias
 
-from hloopt.analysis.hero import find_hero, is_intermediate, is_real_reduction_hero, roots
+from hloopt.analysis.hero import (
+    find_hero,
+    is_intermediate,
+    is_real_reduction_hero,
+    results_of,
+)
 from hloopt.analysis.layout import is_descending, physical_dims
 from hloopt.analysis.reduction import ReductionDims, is_unnested, reduction_dims
 from hloopt.analysis.transpose import TiledTranspose, tiled_transpose
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["Era", "Form", "decide_forms", "form_of"]
@@ -58,8 +63,7 @@ def form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> Form:
     """
     if instruction.opcode != "fusion":
         return _form(instruction, instruction)
-    body: Computation = instruction.attributes["calls"]
-    found = roots(body)
+    found = results_of(instruction)
     if opcodes.isdisjoint(_TILED):
         return _form(found[0], found[0])
     for root in found:
@@ -110,7 +114,7 @@ def _reduce_alike(mine: Form, other: Form, era: Era) -> bool:
         (hero.shape, hero.operands[0].shape, hero.fold_inits[0].shape)
         for hero in (mine.hero, other.hero)
     ]
-    same = mine.hero.attributes["dimensions"] == other.hero.attributes["dimensions"]
+    same = mine.hero.attributes["dimensions"] == other.hero.dimensions
     return same and all(_same_but_type(*pair) for pair in zip(*shapes, strict=True))
 
 
@@ -124,8 +128,7 @@ def _loses_tiles(tiled: Instruction, form: Form, reader: Instruction) -> bool:
         return False
     if tiled not in reader.operands:
         return False
-    body: Computation = reader.attributes["calls"]
-    entry = body.parameters[reader.operands.index(tiled)]
+    entry = reader.calls.parameters[reader.operands.index(tiled)]
     if len(entry.users) != 1:
         return True
     entry = next(iter(entry.users))

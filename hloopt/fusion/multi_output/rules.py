@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.hero import find_hero, roots
+from hloopt.analysis.hero import find_hero, results_of
 from hloopt.analysis.layout import is_effective_scalar
 from hloopt.analysis.reachability import Reachability
 from hloopt.analysis.reduction import is_unnested
@@ -22,7 +22,7 @@ from hloopt.fusion.in_place import in_place_pairs
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, fused_ops
 from hloopt.fusion.multi_output.forms import Era, Form, decide_forms, form_of
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["MultiOutputRules", "is_nestable_variadic"]
@@ -102,7 +102,7 @@ class MultiOutputRules:
             return forbid("consumer-is-custom")
         if kind == "kLoop" or is_input_reduction(instruction):
             return ALLOWED
-        heroes = map(find_hero, roots(instruction.attributes["calls"]))
+        heroes = map(find_hero, results_of(instruction))
         if any(tiled_transpose(hero) is not None for hero in heroes):
             return ALLOWED
         return forbid("not-multi-output-root")
@@ -232,8 +232,7 @@ def is_nestable_variadic(instruction: Instruction) -> bool:
         return not is_unnested(instruction)
     if instruction.opcode != "fusion" or instruction.attributes["kind"] != "kLoop":
         return False
-    body: Computation = instruction.attributes["calls"]
-    return body.root.opcode == "reduce"
+    return instruction.calls.root.opcode == "reduce"
 
 
 def _decide_cycle(
@@ -248,8 +247,7 @@ def _has_update_root(instruction: Instruction) -> bool:
     """A kernel that updates in place has that one result (XLA asks fusions only)."""
     if instruction.opcode != "fusion":
         return False
-    body: Computation = instruction.attributes["calls"]
-    return body.root.opcode == _UPDATE
+    return instruction.calls.root.opcode == _UPDATE
 
 
 def _only_slice(shared: Instruction, reader: Instruction) -> Instruction | None:
@@ -258,8 +256,7 @@ def _only_slice(shared: Instruction, reader: Instruction) -> Instruction | None:
         return reader
     if reader.opcode != "fusion" or reader.operands.count(shared) != 1:
         return None
-    body: Computation = reader.attributes["calls"]
-    parameter = body.parameters[reader.operands.index(shared)]
+    parameter = reader.calls.parameters[reader.operands.index(shared)]
     if len(parameter.users) != 1:
         return None
     return _only_slice(parameter, next(iter(parameter.users)))

@@ -211,7 +211,7 @@ class ComputationRun:
     # ---- after an edit -------------------------------------------------------------------------------
 
     def _follow(self, fusion: Instruction, gone: Iterable[Instruction]) -> None:
-        self.bodies[fusion.attributes["calls"]] = None
+        self.bodies[fusion.calls] = None
         self.reachability.follow(fusion, gone)
 
     def _grown(self, fusion: Instruction, footprint: Footprint, *gone: Instruction) -> None:

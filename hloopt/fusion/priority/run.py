@@ -155,7 +155,7 @@ class ComputationRun:
             self.triton.write(fusion, tiles)
         self.rules.became(fusion, footprint, code)
         self.model.grown(fusion)
-        self.bodies[fusion.attributes["calls"]] = None
+        self.bodies[fusion.calls] = None
         if not self.rules.is_triton(fusion):
             fusion.attributes["kind"] = hlo_kind(self.rules.kernels.of(fusion).kind)
         self.recorder.fused(

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, TypeAlias
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.ops.traits import PERMUTING, UPDATING
 from hloopt.types import ArrayShape, Literal, SliceRange
 
@@ -139,8 +139,7 @@ def _key(producer: Instruction, fusion: Instruction) -> _Key | None:
         return None
     if producer.has_control_edges:
         return None
-    body: Computation = fusion.attributes["calls"]
-    way = _way(body.parameters[fusion.operands.index(producer)], fusion)
+    way = _way(fusion.calls.parameters[fusion.operands.index(producer)], fusion)
     structure = _structure(producer) if way is not None else None
     if way is None or structure is None:
         return None
@@ -195,7 +194,7 @@ def _structure(producer: Instruction) -> _Key | None:
     """What a producer computes, wherever its slices begin."""
     if producer.opcode != "fusion":
         return _entry(producer, {})
-    body: Computation = producer.attributes["calls"]
+    body = producer.calls
     if len(body) > _LARGEST:
         return None
     numbers: dict[Instruction, int] = {}
