@@ -19,13 +19,13 @@ from hloopt.cost_models.registry import model_for
 from hloopt.dataclass import dataclass
 from hloopt.dumps import matching_modules, read_dump
 from hloopt.errors import UsageError
+from hloopt.fusion.xla_history import XlaHistory
 from hloopt.fusion.xla_log import read_log
-from hloopt.fusion.xla_story import XlaStory
 from hloopt.ir import build
 from hloopt.report.console import product
 from hloopt.report.xla_dump import XlaDump
 from hloopt.report.xla_facts import instruction_facts, pair_facts, summary_facts
-from hloopt.report.xla_story import show_instruction, show_pair, show_summary
+from hloopt.report.xla_history import show_xla_instruction, show_xla_pair, show_xla_summary
 from hloopt.source import Source
 from hloopt.targets import find_target, targets
 from hloopt.text.encoding import decode
@@ -83,13 +83,13 @@ def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json:
     match names:
         case [first, second]:
             facts = pair_facts(found, first, second)
-            show = show_pair
+            show = show_xla_pair
         case [name]:
             facts = instruction_facts(found, name)
-            show = show_instruction
+            show = show_xla_instruction
         case _:
             facts = summary_facts(found)
-            show = show_summary
+            show = show_xla_summary
     if as_json:
         write_json(
             "explain", {"xla": {"dump": dump, "target": found.predictor.target.name, **facts}}
@@ -140,12 +140,12 @@ def _read(files: _Files, target: str | None) -> XlaDump:
     after = _module(files.after) if files.after is not None else None
     log = _log(files.log) if files.log is not None else None
     device = find_target(target or _DEFAULT_TARGET) if log is None or target else _device(log)
-    before = story = None
+    before = history = None
     if log is not None:
         before = _module_before(log)
-        story = XlaStory.read(build.clone_module(before), log)
-    is_cpu = after is not None and story is None and _is_of_cpu(files.after, after)
-    return XlaDump(before, story, after, Predictor(model_for(_MODEL, device)), is_cpu)
+        history = XlaHistory.read(build.clone_module(before), log)
+    is_cpu = after is not None and history is None and _is_of_cpu(files.after, after)
+    return XlaDump(before, history, after, Predictor(model_for(_MODEL, device)), is_cpu)
 
 
 def _is_of_cpu(path: Path | None, module: Module) -> bool:

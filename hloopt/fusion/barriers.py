@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import FusionPlan, Refusal
-from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction
 from hloopt.types import TupleShape
 
-__all__ = ["Barrier", "decide_call", "find_barriers", "note_barriers"]
+__all__ = ["FusionBarrier", "decide_call", "find_barriers", "note_barriers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class FusionBarrier:
     """Instructions at which kernels end for one reason: custom calls of a target, or loops.
 
     ``code`` and ``reason`` are those of the refusals, ``names`` those of the instructions.
@@ -26,7 +26,7 @@ class Barrier:
     names: tuple[str, ...]
 
 
-def note_barriers(recorder: Recorder, computations: Iterable[Computation]) -> None:
+def note_barriers(recorder: FusionRecorder, computations: Iterable[Computation]) -> None:
     """Record loops, each once, and custom calls that no pair has told of yet.
 
     What a body computes for the next iteration goes through memory: no strategy has a kernel for more than
@@ -47,7 +47,9 @@ def decide_call(call: Instruction) -> Decision:
     return forbid("custom-call", words=call.custom_call_target)
 
 
-def find_barriers(plans: Iterable[FusionPlan], alive: Collection[tuple[str, str]]) -> list[Barrier]:
+def find_barriers(
+    plans: Iterable[FusionPlan], alive: Collection[tuple[str, str]]
+) -> list[FusionBarrier]:
     """The barriers that plans tell of, custom calls first.
 
     ``alive`` has computation and name of what is still there.
@@ -61,7 +63,7 @@ def find_barriers(plans: Iterable[FusionPlan], alive: Collection[tuple[str, str]
                 found.setdefault((code, reason), {})[refusal.consumer] = None
             elif code == "custom-call" and _call_of(refusal) in alive:
                 found.setdefault((code, reason), {})[_call_of(refusal)[1]] = None
-    rows = [Barrier(code, reason, tuple(calls)) for (code, reason), calls in found.items()]
+    rows = [FusionBarrier(code, reason, tuple(calls)) for (code, reason), calls in found.items()]
     return sorted(rows, key=lambda row: row.code)
 
 
@@ -73,7 +75,7 @@ def _call_of(refusal: Refusal) -> tuple[str, str]:
     return refusal.computation, refusal.producer if is_producer else refusal.consumer
 
 
-def _note_loop(recorder: Recorder, loop: Instruction) -> None:
+def _note_loop(recorder: FusionRecorder, loop: Instruction) -> None:
     body = loop.body
     shape = body.root.shape
     words = f"a tuple of {len(shape.elements)}" if isinstance(shape, TupleShape) else "one array"

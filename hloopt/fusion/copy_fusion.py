@@ -18,9 +18,9 @@ from hloopt.analysis.reduction import is_unnested
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
-from hloopt.fusion.limits import Limits, check_counts, decide_operands
+from hloopt.fusion.limits import FusionLimits, check_counts, decide_operands
 from hloopt.fusion.outputs import add_output, element_of, remove_dead_elements
-from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import ArrayShape
@@ -62,13 +62,13 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each fusion of the entry and its readers once."""
-        recorder = Recorder(self, module, log)
+        recorder = FusionRecorder(self, module, log)
         for fusion in walk.post_order(module.entry):
             if _writes_elementwise(fusion):
                 self._fuse(fusion, recorder)
         return bool(recorder.close().steps)
 
-    def _fuse(self, fusion: Instruction, recorder: Recorder) -> None:
+    def _fuse(self, fusion: Instruction, recorder: FusionRecorder) -> None:
         for inner, chain in list(_copies(fusion)):
             copy = chain[-1]
             decision = self._decide(fusion, copy, recorder)
@@ -90,14 +90,14 @@ ENTRY main {
                     edit.remove(entry)
             remove_dead_elements(fusion)
 
-    def _decide(self, fusion: Instruction, copy: Instruction, recorder: Recorder) -> Decision:
+    def _decide(self, fusion: Instruction, copy: Instruction, recorder: FusionRecorder) -> Decision:
         advised = recorder.advice.decide(copy, fusion)
         if not advised:
             return advised
         outputs = len(results_of(fusion)) + 1
         if outputs > self.max_operands:
             return forbid("operands", limit=self.max_operands, actual=outputs)
-        fits = decide_operands(fusion, copy, Limits(max_operands=self.max_operands))
+        fits = decide_operands(fusion, copy, FusionLimits(max_operands=self.max_operands))
         return fits and recorder.allows()
 
 

@@ -16,20 +16,20 @@ from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.fusible import UNCOMPUTED
-from hloopt.fusion.history import FusionPlan, FusionStep, LoopFacts, Part, Refusal
+from hloopt.fusion.history import FusionPlan, FusionStep, LoopFacts, PairSide, Refusal
 from hloopt.fusion.provenance import FusionNode, Provenance
 from hloopt.fusion.remedies import is_advisable, remedies
 
 __all__ = [
     "Around",
     "Edge",
+    "ExplainedRefusal",
+    "ExplainedStep",
     "Explanation",
-    "Joined",
     "KernelFacts",
     "Lost",
     "Pair",
     "Times",
-    "Word",
 ]
 
 _Place: TypeAlias = tuple[str, str]
@@ -63,7 +63,7 @@ class KernelFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ExplainedRefusal:
     """What a strategy said about a pair that it kept apart; names are those of that moment.
 
     options     the pass with the option that would let the pair through
@@ -86,7 +86,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class ExplainedStep:
     """How a producer came into a kernel; ``names`` are those before fusion of what both computed last."""
 
     pass_name: str
@@ -112,8 +112,8 @@ class Edge:
     producer_kernels: tuple[KernelFacts, ...]
     consumer_kernels: tuple[KernelFacts, ...]
     common: tuple[KernelFacts, ...]
-    joined: tuple[Joined, ...] = ()
-    words: tuple[Word, ...] = ()
+    joined: tuple[ExplainedStep, ...] = ()
+    words: tuple[ExplainedRefusal, ...] = ()
 
     @property
     def is_plumbing(self) -> bool:
@@ -134,7 +134,7 @@ class Pair:
     common: tuple[KernelFacts, ...]
     edges: tuple[Edge, ...] = ()
     shared: tuple[str, ...] = ()
-    words: tuple[Word, ...] = ()
+    words: tuple[ExplainedRefusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ class Around:
 
     node: FusionNode
     kernels: tuple[KernelFacts, ...]
-    joined: tuple[Joined, ...]
+    joined: tuple[ExplainedStep, ...]
     apart: tuple[Edge, ...]
-    words: tuple[Word, ...] = ()
+    words: tuple[ExplainedRefusal, ...] = ()
     loop: LoopFacts | None = None
 
 
@@ -161,7 +161,7 @@ class Lost:
     """
 
     computation: str
-    word: Word
+    word: ExplainedRefusal
     source: str
     place: str
     others: int = 0
@@ -259,7 +259,7 @@ class Explanation:
             words = tuple(replace(word, options=(), advisable=False) for word in words)
         return Edge(producer, consumer, first, second, (), (), words)
 
-    def _joined(self, producer: FusionNode, consumer: FusionNode) -> tuple[Joined, ...]:
+    def _joined(self, producer: FusionNode, consumer: FusionNode) -> tuple[ExplainedStep, ...]:
         """The steps that brought the two together."""
         return tuple(
             self._step(plan, step)
@@ -267,7 +267,9 @@ class Explanation:
             if consumer.name in step.consumers.grown and consumer.name not in step.producers.members
         )
 
-    def _words(self, producer: FusionNode, consumer: FusionNode | None) -> tuple[Word, ...]:
+    def _words(
+        self, producer: FusionNode, consumer: FusionNode | None
+    ) -> tuple[ExplainedRefusal, ...]:
         """The last word of each run about a pair; about the producer alone where there is no other."""
         found: dict[tuple[int, str], _Refused] = {}
         exact: set[int] = set()
@@ -300,7 +302,7 @@ class Explanation:
             is_element = node.opcode == "get-tuple-element"
             node = self.nodes.get((home, node.operands[0])) if is_element else None
 
-    def _word(self, plan: FusionPlan, refusal: Refusal) -> Word:
+    def _word(self, plan: FusionPlan, refusal: Refusal) -> ExplainedRefusal:
         home, decision, strategy = refusal.computation, refusal.decision, plan.strategy
         advisable = is_advisable(decision, strategy)
         comparison, model = decision.comparison, plan.cost_model
@@ -314,7 +316,7 @@ class Explanation:
         comparison = _finite(comparison)
         if refusal.blocker is not None:
             decision = replace(decision, words=self._shown(home, refusal.blocker))
-        return Word(
+        return ExplainedRefusal(
             strategy,
             plan.run,
             refusal.producer,
@@ -327,7 +329,7 @@ class Explanation:
             (self._shown(home, refusal.producers), self._shown(home, refusal.consumers)),
         )
 
-    def _shown(self, home: str, part: Part) -> str:
+    def _shown(self, home: str, part: PairSide) -> str:
         """A name that a reader can look up, in the output or in the input, for one of that moment."""
         return self._now(home, part) or self._last(home, part.name, part.grown)
 
@@ -340,15 +342,15 @@ class Explanation:
         known = filter(None, (self.nodes.get((home, one)) for one in members))
         return max(known, key=lambda node: node.number, default=None)
 
-    def _step(self, plan: FusionPlan, step: FusionStep) -> Joined:
+    def _step(self, plan: FusionPlan, step: FusionStep) -> ExplainedStep:
         home, (first, second) = step.computation, step.sides
         names = (
             self._last(home, first.name, first.members),
             self._last(home, second.name, second.members),
         )
-        return Joined(plan.strategy, plan.run, step, names)
+        return ExplainedStep(plan.strategy, plan.run, step, names)
 
-    def _standing(self, home: str, part: Part) -> str:
+    def _standing(self, home: str, part: PairSide) -> str:
         """The kernel that has become of what a strategy called so; empty where there is none, or several."""
         if not part.name or (home, part.name) in self.kernels:
             return part.name
@@ -415,7 +417,7 @@ class Explanation:
         home = node.computation
         kernels = self.kernels_of((home, node.name))
         inside = {member for kernel in kernels for member in kernel.members}
-        joined: dict[Joined, None] = {}
+        joined: dict[ExplainedStep, None] = {}
         for kernel in kernels:
             for member in kernel.members:
                 for plan, step in self._fused[home, member]:
@@ -432,7 +434,7 @@ class Explanation:
         loop = self.loops.get((home, node.name)) or self._loop_of.get(home)
         return Around(node, kernels, tuple(joined), apart, self._words(node, None), loop)
 
-    def looked_at(self) -> list[tuple[LoopFacts, tuple[Word, ...]]]:
+    def looked_at(self) -> list[tuple[LoopFacts, tuple[ExplainedRefusal, ...]]]:
         """The loops that a strategy makes kernels of or refuses, with what it said of each."""
         return [
             (facts, self._words(self.nodes[place], None))
@@ -445,7 +447,7 @@ class Explanation:
 
         ``runs`` is how often computations run, by name; once where it does not say.
         """
-        found: dict[_Place, list[tuple[float, Word, Refusal]]] = defaultdict(list)
+        found: dict[_Place, list[tuple[float, ExplainedRefusal, Refusal]]] = defaultdict(list)
         for plan, refusal in self._last_words():
             word = self._word(plan, refusal)
             if word.comparison is not None and word.comparison.gain_us > 0:
@@ -454,7 +456,7 @@ class Explanation:
         rows = [self._lost(words, runs.get(home, 1)) for (home, _), words in found.items()]
         return sorted(rows, key=lambda row: (-row.lost_us, row.word.producer))[:most]
 
-    def _lost(self, words: list[tuple[float, Word, Refusal]], runs: int) -> Lost:
+    def _lost(self, words: list[tuple[float, ExplainedRefusal, Refusal]], runs: int) -> Lost:
         _, word, refusal = max(words, key=lambda row: row[0])
         home = refusal.computation
         # What a kernel computes last stands for it.
@@ -463,7 +465,7 @@ class Explanation:
         first, second = (self._now(home, part) for part in refusal.sides)
         return Lost(home, word, *where, len(words) - 1, first, second, runs)
 
-    def _now(self, home: str, part: Part) -> str:
+    def _now(self, home: str, part: PairSide) -> str:
         """What has become of what a strategy called so, by its name after all passes."""
         kernel = self.kernels.get((home, self._standing(home, part)))
         return kernel.now if kernel is not None else ""

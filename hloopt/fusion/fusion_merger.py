@@ -24,7 +24,7 @@ from hloopt.fusion.merger_bytes import (
     decide_user,
 )
 from hloopt.fusion.merger_rules import MergerRules, decide_producer
-from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite.pass_ import PassLog
@@ -101,7 +101,7 @@ ENTRY main {
         """
         target = find_target(self.target)
         model = model_for(self.cost_model, target, log.note if log is not None else None)
-        recorder = Recorder(self, module, log)
+        recorder = FusionRecorder(self, module, log)
         if self.criterion == "cost":
             recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         rules = MergerRules(
@@ -149,7 +149,7 @@ class _Merger:
     """The fusions of a module while they are merged."""
 
     def __init__(
-        self, options: FusionMerger, rules: MergerRules, model: CostModel, recorder: Recorder
+        self, options: FusionMerger, rules: MergerRules, model: CostModel, recorder: FusionRecorder
     ) -> None:
         self.options = options
         self.rules = rules

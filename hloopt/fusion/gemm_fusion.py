@@ -8,9 +8,9 @@ from hloopt.analysis.triton_config import TRITON_GEMM, written_kind
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import forbid
-from hloopt.fusion.gemm.plan import GemmPlan, Node, plan_gemm, refusal
+from hloopt.fusion.gemm.plan import GemmNode, GemmPlan, plan_gemm, refusal
 from hloopt.fusion.history import FusionPlan
-from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton_support import unsupported_target
 from hloopt.ir import Computation, Instruction, Module, edit
@@ -57,7 +57,7 @@ ENTRY main {
         ``device`` takes the place of ``target``.  Raises ``UsageError`` for a target nobody knows.
         """
         target = device or find_target(self.target)
-        recorder = Recorder(self, module, log, self.fuel)
+        recorder = FusionRecorder(self, module, log, self.fuel)
         recorder.plan.target = target.name
         missing = unsupported_target(target)
         if missing:
@@ -70,7 +70,7 @@ ENTRY main {
         return recorder.close()
 
 
-def _visit(module: Module, dot: Instruction, target: Target, recorder: Recorder) -> bool:
+def _visit(module: Module, dot: Instruction, target: Target, recorder: FusionRecorder) -> bool:
     """Decide about one dot; whether others may follow."""
     spent = recorder.allows()
     if not spent:
@@ -88,7 +88,7 @@ def _visit(module: Module, dot: Instruction, target: Target, recorder: Recorder)
     return True
 
 
-def _fuse(module: Module, plan: GemmPlan, recorder: Recorder) -> Instruction:
+def _fuse(module: Module, plan: GemmPlan, recorder: FusionRecorder) -> Instruction:
     root = plan.root
     body = _Body(plan)
     called = edit.add_computation(module, body.computation)
@@ -133,14 +133,14 @@ class _Body:
         self.computation = Computation(f"gemm_fusion_{plan.dot.name}_computation")
         self.parameters: dict[Instruction, Instruction] = {}
         self.taken: dict[Instruction, None] = {}
-        self._copies: dict[Node, Instruction] = {}
+        self._copies: dict[GemmNode, Instruction] = {}
         value = self._copy(plan.dot, [self._value(side) for side in plan.sides])
         for user, others in plan.behind:
             operands = [value if other is None else self._value(other) for other in others]
             value = self._copy(user, operands)
         self.computation.root = value
 
-    def _value(self, node: Node) -> Instruction:
+    def _value(self, node: GemmNode) -> Instruction:
         """The copy of a value, those of its operands first; chains may be long."""
         stack = [node]
         while stack:
@@ -154,7 +154,7 @@ class _Body:
                 self._copies[top] = self._made(top)
         return self._copies[node]
 
-    def _made(self, node: Node) -> Instruction:
+    def _made(self, node: GemmNode) -> Instruction:
         if node.operands is None:
             return self._parameter(node.instruction)
         return self._copy(node.instruction, [self._copies[one] for one in node.operands])

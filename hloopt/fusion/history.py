@@ -31,7 +31,7 @@ __all__ = [
     "Histories",
     "LoopFacts",
     "Membership",
-    "Part",
+    "PairSide",
     "Refusal",
     "WayFacts",
     "describe",
@@ -59,7 +59,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PairSide:
     """What one side of a pair was made of: an instruction by its name, or the first members of a fusion.
 
     It has no name, and no members, where something of the other side alone decided.
@@ -89,9 +89,9 @@ class _Event:
     """Something about a pair; names are those of the module before it, opcodes those of roots."""
 
     computation: str
-    producers: Part
+    producers: PairSide
     producer_opcode: str
-    consumers: Part
+    consumers: PairSide
     consumer_opcode: str
 
     @property
@@ -105,7 +105,7 @@ class _Event:
         return self.consumers.name
 
     @property
-    def sides(self) -> tuple[Part, Part]:
+    def sides(self) -> tuple[PairSide, PairSide]:
         """Producer and consumer."""
         return self.producers, self.consumers
 
@@ -137,7 +137,7 @@ class Refusal(_Event):
     """
 
     decision: Decision
-    blocker: Part | None = None
+    blocker: PairSide | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,21 +230,21 @@ class FusionHistory:
     plans: list[FusionPlan] = field(default_factory=list)
     fusions: dict[_Place, Membership] = field(default_factory=dict, repr=False)
 
-    def part(self, computation: str, name: str) -> Part:
+    def part(self, computation: str, name: str) -> PairSide:
         """What is called so, as it is now."""
         made = self.fusions.get((computation, name))
-        return Part(name) if made is None else Part(name, made, len(made.members))
+        return PairSide(name) if made is None else PairSide(name, made, len(made.members))
 
     def join(
         self, producer: str, consumer: str, fusion: Instruction, *, multi_output: bool
-    ) -> tuple[Part, Part]:
+    ) -> tuple[PairSide, PairSide]:
         """``producer`` is now part of what ``consumer`` was, called ``fusion``; what both were before."""
         home = fusion.home
         first = self.part(home.name, producer)
         # The consumer is gone, so that its rows can grow: a step costs what joins.
         made = self.fusions.pop((home.name, consumer), None)
         made = made or Membership({consumer: None}, {consumer: None})
-        second = Part(consumer, made, len(made.members))
+        second = PairSide(consumer, made, len(made.members))
         made.members |= dict.fromkeys(first.grown)
         if multi_output:
             made.outputs |= first.fusion.outputs if first.fusion is not None else {producer: None}

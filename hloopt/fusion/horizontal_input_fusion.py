@@ -21,7 +21,7 @@ from hloopt.fusion.horizontal.member import (
 )
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import Footprint, KernelLimits, decide_budget, footprint_of
-from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
@@ -60,7 +60,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction once as reader."""
-        recorder = Recorder(self, module, log)
+        recorder = FusionRecorder(self, module, log)
         limits = KernelLimits.of(self)
         for computation in fusible_computations(module):
             before = len(recorder.plan.steps)
@@ -103,7 +103,7 @@ class _Kernel:
 class _Fuser:
     """One computation while its reductions are joined."""
 
-    def __init__(self, limits: KernelLimits, recorder: Recorder) -> None:
+    def __init__(self, limits: KernelLimits, recorder: FusionRecorder) -> None:
         self.limits = limits
         self.recorder = recorder
         self.known: dict[Instruction, _Kernel | None] = {}

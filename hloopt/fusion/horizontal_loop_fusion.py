@@ -18,9 +18,15 @@ from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.groups import Grouping, groups
 from hloopt.fusion.horizontal.join import hand_over, join
-from hloopt.fusion.horizontal.member import Member, arrays_in, behind, member_of, reads_only
+from hloopt.fusion.horizontal.member import (
+    HorizontalMember,
+    arrays_in,
+    behind,
+    member_of,
+    reads_only,
+)
 from hloopt.fusion.limits import check_counts
-from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.types import ArrayShape
@@ -82,7 +88,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction of the entry, and each fusion made, as reader until nothing is joined."""
-        recorder = Recorder(self, module, log)
+        recorder = FusionRecorder(self, module, log)
         _Fuser(self, module.entry, recorder).run()
         plan = recorder.close()
         return bool(plan.steps)
@@ -109,7 +115,7 @@ class _Fuser:
     """One computation while its kernels are joined."""
 
     def __init__(
-        self, options: HorizontalLoopFusion, computation: Computation, recorder: Recorder
+        self, options: HorizontalLoopFusion, computation: Computation, recorder: FusionRecorder
     ) -> None:
         self.options = options
         self.computation = computation
@@ -170,10 +176,10 @@ class _Fuser:
         hand_over(members, fusion, consumer)
         return fusion
 
-    def _decide(self, first: Member, other: Member) -> Decision:
+    def _decide(self, first: HorizontalMember, other: HorizontalMember) -> Decision:
         return self.recorder.advice.decide(other.instruction, first.instruction)
 
-    def _members(self, consumer: Instruction, *, sliced: bool) -> list[Member]:
+    def _members(self, consumer: Instruction, *, sliced: bool) -> list[HorizontalMember]:
         through = not self.options.is_early
         sources = dict.fromkeys(
             behind(operand, through_bitcasts=through) for operand in consumer.operands
@@ -197,7 +203,7 @@ class _Fuser:
             members.append(member)
         return members
 
-    def _is_wanted(self, member: Member, candidates: list[Member]) -> bool:
+    def _is_wanted(self, member: HorizontalMember, candidates: list[HorizontalMember]) -> bool:
         """Whether the user wants a kernel joined with another one, whatever the limits of profit say."""
         advice = self.recorder.advice
         if not advice:
@@ -207,7 +213,7 @@ class _Fuser:
         pairs = [(own, other) for other in others] + [(other, own) for other in others]
         return any(advice.decide(*pair).wanted for pair in pairs)
 
-    def _candidate(self, instruction: Instruction) -> Member | None:
+    def _candidate(self, instruction: Instruction) -> HorizontalMember | None:
         """An elementwise op or a fusion of the right kind, its results of one type, in usual memory."""
         if instruction.has_control_edges:
             return None
@@ -230,7 +236,7 @@ class _Fuser:
             return True
         return not self.options.is_early and kind == "kInput" and _concatenates(fusion)
 
-    def _unprofitable(self, member: Member, *, sliced: bool) -> Decision | None:
+    def _unprofitable(self, member: HorizontalMember, *, sliced: bool) -> Decision | None:
         options, instruction = self.options, member.instruction
         elements = options.elements if sliced else options.loop_elements
         if instruction.opcode == "fusion" and _concatenates(instruction):
@@ -250,7 +256,7 @@ def _concatenates(fusion: Instruction) -> bool:
     return fusion.attributes["kind"] == "kInput" and body.root.opcode == "concatenate"
 
 
-def _shared_parameters(candidates: list[Member]) -> set[Instruction]:
+def _shared_parameters(candidates: list[HorizontalMember]) -> set[Instruction]:
     """Parameters of the computation that several candidates read."""
     seen: set[Instruction] = set()
     shared: set[Instruction] = set()

@@ -19,8 +19,8 @@ from hloopt.fusion.duplication import RealUsers
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.fusion.history import FusionPlan, root_opcode
 from hloopt.fusion.in_place import in_place_pairs
-from hloopt.fusion.limits import Limits
-from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.limits import FusionLimits
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.rules import decide_consumer, decide_pair, decide_producer
 from hloopt.fusion.state import ConsumerState
 from hloopt.fusion.strategies import fusible_computations
@@ -37,7 +37,7 @@ _MAKE_TARGETS: Final = UPDATING | {"bitcast", "opt-barrier"}
 
 
 @dataclass(frozen=True)
-class InstructionFusion(Limits, FusionPass):
+class InstructionFusion(FusionLimits, FusionPass):
     """Fuse cheap producers into their consumers, into one kernel each.
 
     may_duplicate   whether a cheap producer may be computed in several kernels
@@ -63,7 +63,7 @@ ENTRY main {
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why."""
-        recorder = Recorder(self, module, log, self.fuel)
+        recorder = FusionRecorder(self, module, log, self.fuel)
         computations = fusible_computations(module)
         for computation in computations:
             if recorder.log.allows():
@@ -73,16 +73,16 @@ ENTRY main {
             module.attributes.pop("is_scheduled", None)
         return recorder.close()
 
-    def limits(self) -> Limits:
+    def limits(self) -> FusionLimits:
         """The limits alone."""
-        return Limits.of(self)
+        return FusionLimits.of(self)
 
 
 class _Fuser:
     """One computation while it is fused."""
 
     def __init__(
-        self, options: InstructionFusion, computation: Computation, recorder: Recorder
+        self, options: InstructionFusion, computation: Computation, recorder: FusionRecorder
     ) -> None:
         self.options = options
         self.limits = options.limits()

@@ -19,8 +19,8 @@ __all__ = [
     "CodeLimits",
     "Footprint",
     "Footprints",
+    "FusionLimits",
     "KernelLimits",
-    "Limits",
     "check_counts",
     "decide_budget",
     "decide_operands",
@@ -92,7 +92,7 @@ class CodeLimits(KernelLimits):
 
 
 @dataclass(frozen=True)
-class Limits(CodeLimits):
+class FusionLimits(CodeLimits):
     """All limits of instruction fusion.
 
     repeat_ratio            elements read for each result from which on a serial reduce or a window is

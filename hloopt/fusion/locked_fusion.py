@@ -14,7 +14,7 @@ from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.lock_adviser import digest, interface_of, loop_problem
 from hloopt.fusion.lock_file import Decisions, LockedGroup, PairRow, read_decisions
 from hloopt.fusion.merge import arrange_operands, arrange_results
-from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.naming import name_number
@@ -42,7 +42,7 @@ class LockedFusion(Pass):
         if not self.lock:
             raise UsageError("locked-fusion has no lock file: locked-fusion{lock=FILE}")
         decisions = read_decisions(self.lock)
-        recorder = Recorder(self, module, log)
+        recorder = FusionRecorder(self, module, log)
         homes = {computation.name: computation for computation in fusible_computations(module)}
         stale = [
             *_stale_pairs(decisions, module, homes.values()),
@@ -131,7 +131,7 @@ class _Maker:
         group: LockedGroup,
         home: Computation,
         rank: dict[Instruction, int],
-        recorder: Recorder,
+        recorder: FusionRecorder,
     ) -> None:
         self.group = group
         self.home = home

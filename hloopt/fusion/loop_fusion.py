@@ -24,9 +24,9 @@ from hloopt.fusion.limits import check_counts
 from hloopt.fusion.loop_host import KERNEL, judge_host
 from hloopt.fusion.loop_opened import CALLED, Opened, opened
 from hloopt.fusion.loop_profit import LoopProfit, loop_profit
-from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
+from hloopt.fusion.loop_verdict import KERNELS, LoopVerdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
-from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.naming import ModuleNames
@@ -108,7 +108,7 @@ ENTRY main {
         is priced as it stands, for the host.  Raises ``UsageError`` for a model or target nobody knows.
         """
         target = device or (HOST if self.target == HOST.name else find_target(self.target))
-        recorder = Recorder(self, module, log, self.fuel)
+        recorder = FusionRecorder(self, module, log, self.fuel)
         recorder.plan.target = target.name
         if not (target.has_threads or target is HOST):
             recorder.log.note(f"{target.name} has no blocks and threads: loops stay as they are")
@@ -135,7 +135,7 @@ class _Run:
 
     options: LoopFusion
     model: CostModel
-    recorder: Recorder
+    recorder: FusionRecorder
     names: ModuleNames
     last: bool
 
@@ -163,7 +163,7 @@ class _Run:
                 self.recorder.plan.loops.append(facts)
                 self.recorder.refused(loop, None, decision)
 
-    def decide(self, inside: Opened, verdict: Verdict, profit: LoopProfit | None) -> Decision:
+    def decide(self, inside: Opened, verdict: LoopVerdict, profit: LoopProfit | None) -> Decision:
         """The answer about one loop: does it fit, what does the user want, does it gain anything."""
         slower = verdict.decision.code == "loop-slower"  # a loop that fits, on a host
         if not verdict.decision and not slower:
@@ -185,7 +185,7 @@ class _Run:
     def fuse(
         self,
         given: Opened,
-        verdict: Verdict,
+        verdict: LoopVerdict,
         decision: Decision,
         facts: LoopFacts,
         profit: LoopProfit | None,
@@ -218,7 +218,7 @@ class _Run:
 
 
 def _facts(
-    loop: Instruction, verdict: Verdict, profit: LoopProfit | None, names: Mapping[str, str]
+    loop: Instruction, verdict: LoopVerdict, profit: LoopProfit | None, names: Mapping[str, str]
 ) -> LoopFacts:
     home = loop.computation
     times = {way.kind: time for way, time in profit.others} if profit is not None else {}

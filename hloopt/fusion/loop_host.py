@@ -22,7 +22,7 @@ from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.loop_profit import best_host_trip, duration
-from hloopt.fusion.loop_verdict import Verdict, refusal_of
+from hloopt.fusion.loop_verdict import LoopVerdict, refusal_of
 from hloopt.ir import Computation, Instruction
 from hloopt.targets.host import HOST
 
@@ -35,7 +35,7 @@ _MOST_STEPS: Final = 1 << 30
 """Instructions that a unit may come to in all its trips: seconds, in which nobody can stop it."""
 
 
-def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] = ()) -> Verdict:
+def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] = ()) -> LoopVerdict:
     """Ask whether a loop fits, and unless ``always`` whether it gains anything.
 
     ``fused`` are its body and condition as a driver would run them; without them, what fusion would make of
@@ -43,8 +43,8 @@ def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] =
     """
     way = host_way(loop)
     if way.problem:
-        return Verdict((way,), refusal_of(way))
-    return Verdict((way,), ALLOWED if always else _gain(way, fused))
+        return LoopVerdict((way,), refusal_of(way))
+    return LoopVerdict((way,), ALLOWED if always else _gain(way, fused))
 
 
 def _gain(way: Way, fused: Collection[Computation]) -> Decision:

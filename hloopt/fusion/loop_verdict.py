@@ -12,14 +12,14 @@ from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["KERNELS", "Verdict", "judge", "refusal_of", "trips_text"]
+__all__ = ["KERNELS", "LoopVerdict", "judge", "refusal_of", "trips_text"]
 
 KERNELS: Final = {"thread": "while-per-thread", "block": "while-per-block"}
 """The kernel of each way."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LoopVerdict:
     """The two ways that were considered, and the answer: allowed with the ways that fit, or why none does."""
 
     ways: tuple[Way, ...]
@@ -36,13 +36,13 @@ class Verdict:
         return (self.fitting or self.ways)[0].parallel
 
 
-def judge(loop: Instruction, target: Target) -> Verdict:
+def judge(loop: Instruction, target: Target) -> LoopVerdict:
     """Ask both ways about a loop."""
     found = ways(loop, target)
     if any(not way.problem for way in found):
-        return Verdict(found, ALLOWED)
+        return LoopVerdict(found, ALLOWED)
     # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
-    return Verdict(found, refusal_of(found[-1]))
+    return LoopVerdict(found, refusal_of(found[-1]))
 
 
 def _is_token(leaf: Shape) -> bool:

@@ -14,8 +14,8 @@ from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.limits import KernelLimits, shared_memory_of
 from hloopt.fusion.multi_output.forms import Era
 from hloopt.fusion.multi_output.rules import MultiOutputRules
-from hloopt.fusion.multi_output.run import ComputationRun
-from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.multi_output.run import MultiOutputRun
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Module
 from hloopt.rewrite.pass_ import PassLog
@@ -92,7 +92,7 @@ ENTRY main {
         """
         target = find_target(self.target)
         model = model_for(self.cost_model, target, log.note if log is not None else None)
-        recorder = Recorder(self, module, log, self.fuel)
+        recorder = FusionRecorder(self, module, log, self.fuel)
         recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         rules = MultiOutputRules(
             KernelLimits.of(self, shared_memory=shared_memory_of(target, self.shared_memory)),
@@ -104,7 +104,7 @@ ENTRY main {
             CodeRoom() if self.bounded_code else None,
         )
         for computation in fusible_computations(module):
-            ComputationRun(
+            MultiOutputRun(
                 computation, rules, model, recorder, self.siblings, self.producer_consumer
             ).run()
         return recorder.close()

@@ -16,8 +16,8 @@ from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.limits import KernelLimits, check_counts, shared_memory_of
 from hloopt.fusion.priority.rules import PairRules
-from hloopt.fusion.priority.run import ComputationRun
-from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.priority.run import PriorityRun
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Module
@@ -82,13 +82,13 @@ ENTRY main {
         """
         target = device or find_target(self.target)
         model = model_for(self.cost_model, target, log.note if log is not None else None)
-        recorder = Recorder(self, module, log, self.fuel)
+        recorder = FusionRecorder(self, module, log, self.fuel)
         recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         rules = self.pair_rules(model)
         triton = TritonFusions(model, rules.limits)
         with no_collection():
             for computation in fusible_computations(module):
-                ComputationRun(computation, rules, model, triton, recorder, self.max_constant).run()
+                PriorityRun(computation, rules, model, triton, recorder, self.max_constant).run()
         return recorder.close()
 
     def pair_rules(self, model: CostModel) -> PairRules:

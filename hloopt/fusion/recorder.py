@@ -14,14 +14,14 @@ from hloopt.fusion.history import (
     FusionPlan,
     FusionStep,
     LoopFacts,
-    Part,
+    PairSide,
     Refusal,
     root_opcode,
 )
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.rewrite.pass_ import Pass, PassLog
 
-__all__ = ["FusionPass", "Recorder"]
+__all__ = ["FusionPass", "FusionRecorder"]
 
 _ALONE: Final = frozenset({
     "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
@@ -44,7 +44,7 @@ class FusionPass(Pass):
         """Fuse in place; what was done and what was refused and why."""
 
 
-class Recorder:
+class FusionRecorder:
     """Writes the plan of one strategy over one module into the module's history."""
 
     def __init__(
@@ -159,8 +159,8 @@ class Recorder:
         """Keep the last word on a pair, or on a producer as such."""
         home = producer.home.name
         name, opcode = ("", "") if consumer is None else (consumer.name, root_opcode(consumer))
-        first = Part(producer.name)
-        refusal = Refusal(home, first, root_opcode(producer), Part(name), opcode, decision)
+        first = PairSide(producer.name)
+        refusal = Refusal(home, first, root_opcode(producer), PairSide(name), opcode, decision)
         self._refused.setdefault((home, name), {})[producer.name] = refusal, producer
 
     def renamed(self, computation: Computation, consumer: str, fusion: str) -> None:
@@ -168,7 +168,7 @@ class Recorder:
         about = self._refused.pop((computation.name, consumer), {})
         new = self._refused.setdefault((computation.name, fusion), {})
         for name, (refusal, producer) in about.items():
-            new[name] = replace(refusal, consumers=Part(fusion)), producer
+            new[name] = replace(refusal, consumers=PairSide(fusion)), producer
 
     def _last_words(self) -> Iterator[tuple[Refusal, Instruction]]:
         for about in self._refused.values():

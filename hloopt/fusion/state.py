@@ -10,7 +10,7 @@ from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.fusion.duplication import Duplication, RealUsers
 from hloopt.fusion.fusible import is_reduction_epilogue, reused_operands
-from hloopt.fusion.limits import Footprint, Limits, footprint_of, fused_ops
+from hloopt.fusion.limits import Footprint, FusionLimits, footprint_of, fused_ops
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import HEROES
 
@@ -22,7 +22,9 @@ _MAY_BE_HERO: Final = HEROES - {"dynamic-update-slice", "sort"}
 class ConsumerState:
     """Facts about one consumer: an op, or a fusion to which producers are added one by one."""
 
-    def __init__(self, instruction: Instruction, limits: Limits, real_users: RealUsers) -> None:
+    def __init__(
+        self, instruction: Instruction, limits: FusionLimits, real_users: RealUsers
+    ) -> None:
         self.instruction = instruction
         self.limits = limits
         self.real_users = real_users

@@ -14,7 +14,7 @@ from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.diamonds import Diamond, find_diamonds
 from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.recorder import FusionPass, Recorder
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton import TritonFusions, block_level_of
 from hloopt.fusion.triton_support import unsupported_target
@@ -72,7 +72,7 @@ ENTRY main {
         """
         target = device or find_target(self.target)
         model = model_for(self.cost_model, target)
-        recorder = Recorder(self, module, log, self.fuel)
+        recorder = FusionRecorder(self, module, log, self.fuel)
         recorder.plan.cost_model, recorder.plan.target = model.name, target.name
         missing = unsupported_target(target)
         if missing:
@@ -91,7 +91,7 @@ class _Rewriter:
     """``alone`` is what else would become of a diamond."""
 
     model: CostModel
-    recorder: Recorder
+    recorder: FusionRecorder
     alone: PriorityFusion
 
     def visit(self, module: Module, diamond: Diamond) -> None:

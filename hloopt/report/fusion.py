@@ -10,8 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
-from hloopt.fusion.barriers import Barrier
-from hloopt.fusion.explanation import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
+from hloopt.fusion.barriers import FusionBarrier
+from hloopt.fusion.explanation import (
+    Around,
+    Edge,
+    ExplainedRefusal,
+    ExplainedStep,
+    KernelFacts,
+    Lost,
+    Pair,
+)
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.fusion.provenance import FusionNode, GivenInstruction, TracedRewrite
 from hloopt.fusion.remedies import MERGES_ALL, loop_way, why_held
@@ -116,7 +124,7 @@ def why_apart(edge: Edge) -> str:
     return "no strategy of the pipeline looked at them"
 
 
-def _said(words: Sequence[Word]) -> str:
+def _said(words: Sequence[ExplainedRefusal]) -> str:
     """What passes said one after the other; times once, where they are the same."""
     times = {word.comparison for word in words if word.comparison is not None}
     if len(times) > 1:
@@ -126,15 +134,15 @@ def _said(words: Sequence[Word]) -> str:
     return f"{told}{_times(last[-1])}" if last else told
 
 
-def _word(word: Word) -> str:
+def _word(word: ExplainedRefusal) -> str:
     return f"{word.pass_name}: {word.decision}{_times(word)}"
 
 
-def _has_times(word: Word) -> bool:
+def _has_times(word: ExplainedRefusal) -> bool:
     return word.comparison is not None and word.decision.code not in _WITHOUT_TIMES
 
 
-def _times(word: Word) -> str:
+def _times(word: ExplainedRefusal) -> str:
     if word.comparison is None or not _has_times(word):
         return ""
     return f" ({times_text(word.comparison)})"
@@ -161,7 +169,10 @@ def _between(pair: Pair) -> tuple[str, str]:
 
 
 def _show_ways(
-    words: Sequence[Word], names: tuple[str, str], console: Console, passes: Sequence[str] = ()
+    words: Sequence[ExplainedRefusal],
+    names: tuple[str, str],
+    console: Console,
+    passes: Sequence[str] = (),
 ) -> None:
     """What a user can do about it."""
     ways = [
@@ -174,7 +185,7 @@ def _show_ways(
         _line(console, way)
 
 
-def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
+def _ways(words: Sequence[ExplainedRefusal], names: tuple[str, str]) -> Iterator[str]:
     for option in dict.fromkeys(option for word in words for option in word.options):
         yield f"{option} would let it through"
     models = dict.fromkeys(word.model for word in words if word.model)
@@ -247,7 +258,7 @@ def _other(edge: Edge, node: FusionNode) -> tuple[FusionNode, tuple[KernelFacts,
     return edge.producer, edge.producer_kernels
 
 
-def _show_joined(joined: Sequence[Joined], console: Console) -> None:
+def _show_joined(joined: Sequence[ExplainedStep], console: Console) -> None:
     rows = list(dict.fromkeys(joined))
     if not rows:
         return
@@ -291,7 +302,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     _line(console, f"lost by these: {total:.2f} us, each by itself, by {models}")
 
 
-def show_barriers(rows: Sequence[Barrier], console: Console) -> None:
+def show_barriers(rows: Sequence[FusionBarrier], console: Console) -> None:
     """What no kernel reaches across."""
     made = table("no kernel across", "why", left=2, below="why")
     for row in rows:

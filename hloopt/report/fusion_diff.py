@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from hloopt.analysis.differences import Difference as NamedDifference
-from hloopt.analysis.differences import differences
+from hloopt.analysis.differences import Difference, differences
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
@@ -65,7 +64,7 @@ class FusionDifference:
     totals: tuple[Totals, Totals]
     opcodes: tuple[Counter[str], Counter[str]]
     groups: list[KernelGroup]
-    named: list[NamedDifference]
+    named: list[Difference]
 
     def is_elsewhere(self, group: KernelGroup) -> bool:
         """Whether a kernel does the same as before, but to operands in another order or to others."""

@@ -7,8 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from hloopt.cost_models.model import Comparison
-from hloopt.fusion.barriers import Barrier
-from hloopt.fusion.explanation import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
+from hloopt.fusion.barriers import FusionBarrier
+from hloopt.fusion.explanation import (
+    Around,
+    Edge,
+    ExplainedRefusal,
+    ExplainedStep,
+    KernelFacts,
+    Lost,
+    Pair,
+)
 from hloopt.fusion.history import LoopFacts
 from hloopt.fusion.provenance import FusionNode
 
@@ -59,7 +67,9 @@ def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
     ]
 
 
-def loops_json(rows: Iterable[tuple[LoopFacts, tuple[Word, ...]]]) -> list[dict[str, Any]]:
+def loops_json(
+    rows: Iterable[tuple[LoopFacts, tuple[ExplainedRefusal, ...]]],
+) -> list[dict[str, Any]]:
     """The loops that were looked at as JSON values; ``kernel`` is null for what is none."""
     return [
         {
@@ -73,7 +83,7 @@ def loops_json(rows: Iterable[tuple[LoopFacts, tuple[Word, ...]]]) -> list[dict[
     ]
 
 
-def barriers_json(rows: Iterable[Barrier]) -> list[dict[str, Any]]:
+def barriers_json(rows: Iterable[FusionBarrier]) -> list[dict[str, Any]]:
     """What no kernel reaches across as JSON values."""
     return [
         {"code": row.code, "reason": row.reason, "instructions": list(row.names)} for row in rows
@@ -131,7 +141,7 @@ def _edge_json(edge: Edge) -> dict[str, Any]:
     }
 
 
-def _joined_json(joined: Joined) -> dict[str, Any]:
+def _joined_json(joined: ExplainedStep) -> dict[str, Any]:
     step = joined.step
     return {
         "pass": joined.pass_name,
@@ -145,7 +155,7 @@ def _joined_json(joined: Joined) -> dict[str, Any]:
     }
 
 
-def _word_json(word: Word) -> dict[str, Any]:
+def _word_json(word: ExplainedRefusal) -> dict[str, Any]:
     decision = word.decision
     return {
         "pass": word.pass_name,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from hloopt.fusion.explanation import Word
+from hloopt.fusion.explanation import ExplainedRefusal
 from hloopt.fusion.history import LoopFacts, WayFacts
 from hloopt.fusion.provenance import FusionNode
 from hloopt.report.console import table
@@ -18,7 +18,9 @@ __all__ = ["show_loop", "show_loops"]
 _MOST_LOOPS = 12
 
 
-def show_loops(rows: Sequence[tuple[LoopFacts, tuple[Word, ...]]], console: Console) -> None:
+def show_loops(
+    rows: Sequence[tuple[LoopFacts, tuple[ExplainedRefusal, ...]]], console: Console
+) -> None:
     """Of each loop that was looked at: is it one kernel, and which; if not, why."""
     made = table("loop", "trips", "one kernel", left=3, below="one kernel")
     for loop, words in rows[:_MOST_LOOPS]:

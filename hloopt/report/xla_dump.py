@@ -15,7 +15,7 @@ from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.matching import KernelGroup, match_kernels
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.strategies import fusible_computations
-from hloopt.fusion.xla_story import XlaStory
+from hloopt.fusion.xla_history import XlaHistory
 from hloopt.ir import Instruction, Module, build
 from hloopt.report.cost import KernelCost, kernel_costs
 from hloopt.report.fusion_diff import computes
@@ -30,16 +30,16 @@ _NUMBER = re.compile(r"\.\d+$")
 
 @dataclass(frozen=True)
 class XlaDump:
-    """What there is of one module; one of story and after at least.
+    """What there is of one module; one of history and after at least.
 
     before  right before XLA's priority fusion, where there is a log
-    story   the log, replayed
+    history   the log, replayed
     after   as XLA left it in the end
     is_cpu  whether XLA's CPU compiler made it, which prices no fusion and logs none
     """
 
     before: Module | None
-    story: XlaStory | None
+    history: XlaHistory | None
     after: Module | None
     predictor: Predictor
     is_cpu: bool = False
@@ -63,9 +63,9 @@ class XlaDump:
     @cached_property
     def ours(self) -> Ours | None:
         """What our priority fusion makes of the module before fusion; None without a log."""
-        if self.before is None or self.story is None:
+        if self.before is None or self.history is None:
             return None
-        return Ours(self.before, self.story.module, self.predictor)
+        return Ours(self.before, self.history.module, self.predictor)
 
     @cached_property
     def names_after(self) -> _Kernels:
@@ -75,7 +75,7 @@ class XlaDump:
     @cached_property
     def digests_fused(self) -> ValueDigests | None:
         """Of the module after priority fusion."""
-        return ValueDigests(self.story.module) if self.story is not None else None
+        return ValueDigests(self.history.module) if self.history is not None else None
 
 
 def _keys(digests: ValueDigests, kernel: Instruction) -> list[Hashable]:

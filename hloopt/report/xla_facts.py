@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, Final
 
 from hloopt.fusion.decision import REASONS
-from hloopt.fusion.xla_story import Border, Moment, readers
+from hloopt.fusion.xla_history import Border, XlaDecision, readers
 from hloopt.ir import Instruction
 from hloopt.report.cost import kernel_costs
 from hloopt.report.fusion_diff import computes
@@ -35,7 +35,7 @@ _CPU: Final = (
 
 def unknown(dump: XlaDump) -> str:
     """What the text does not tell, and where that is; empty where there is a log."""
-    if dump.story is not None:
+    if dump.history is not None:
         return ""
     return _CPU if dump.is_cpu else _GPU
 
@@ -45,7 +45,7 @@ def _meaning(code: str) -> str:
     return _FIGURE.sub("…", REASONS.get(code, ""))
 
 
-def _moment_facts(moment: Moment | None) -> dict[str, Any] | None:
+def _moment_facts(moment: XlaDecision | None) -> dict[str, Any] | None:
     if moment is None:
         return None
     times = moment.times
@@ -87,8 +87,8 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
 
     Raises ``UsageError`` for a name that nothing had.
     """
-    story = dump.story
-    if story is None:
+    history = dump.history
+    if history is None:
         homes = dump.names_after.named(name)
         return {
             "name": name,
@@ -96,18 +96,18 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
             "steps": None,
             "unknown": unknown(dump),
         }
-    kernels = story.kernels
-    homes = [kernels[home] for home in story.kernels_of(name) if home in kernels]
+    kernels = history.kernels
+    homes = [kernels[home] for home in history.kernels_of(name) if home in kernels]
     names = dict.fromkeys((name, *(home.name for home in homes)))
     steps = sorted(
-        {moment.number: moment for one in names for moment in story.about(one)}.values(),
+        {moment.number: moment for one in names for moment in history.about(one)}.values(),
         key=lambda moment: moment.number,
     )
     return {
         "name": name,
         "kernels": [kernel_facts(dump, home) for home in homes],
         "steps": [_moment_facts(step) for step in steps],
-        "last": [_moment_facts(story.last_word(home.name)) for home in homes],
+        "last": [_moment_facts(history.last_word(home.name)) for home in homes],
     }
 
 
@@ -127,12 +127,12 @@ def pair_facts(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
 
     Raises ``UsageError`` for a name that nothing had.
     """
-    story = dump.story
-    if story is None:
+    history = dump.history
+    if history is None:
         return _pair_after(dump, first, second)
-    relation = story.relation(first, second)
-    kernels = story.kernels
-    borders = {border.producer.name: border for border in story.borders()}
+    relation = history.relation(first, second)
+    kernels = history.kernels
+    borders = {border.producer.name: border for border in history.borders()}
     later = [] if relation.together else _joined_later(dump, first, second)
     return {
         "first": first,
@@ -222,8 +222,8 @@ def _pair_after(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
 
 def summary_facts(dump: XlaDump) -> dict[str, Any]:
     """What XLA did in all, its most costly refusals, and where hloopt would decide otherwise."""
-    story = dump.story
-    if story is None:
+    history = dump.history
+    if history is None:
         assert dump.after is not None, "there is a log or a module"
         rows = kernel_costs(dump.after, dump.predictor)
         return {
@@ -233,8 +233,8 @@ def summary_facts(dump: XlaDump) -> dict[str, Any]:
             "kernels_after": len(rows),
             "seconds": None if dump.is_cpu else sum(row.seconds for row in rows),
         }
-    actions = Counter(moment.action for moment in story.moments)
-    borders = [_border_facts(dump, border) for border in story.borders()]
+    actions = Counter(moment.action for moment in history.moments)
+    borders = [_border_facts(dump, border) for border in history.borders()]
     borders.sort(key=lambda row: -row["at_most_seconds"])
     last = Counter(
         row["last"]["code"] or row["last"]["words"]
@@ -246,7 +246,7 @@ def summary_facts(dump: XlaDump) -> dict[str, Any]:
         "known": True,
         "steps": dict(actions),
         "kernels_before": len(kernel_costs(dump.before)),
-        "kernels_fused": len(kernel_costs(story.module)),
+        "kernels_fused": len(kernel_costs(history.module)),
         "kernels_after": len(dump.names_after.kernels) if dump.after is not None else None,
         "reasons": [
             {"code": code, "count": count, "meaning": _meaning(code)}

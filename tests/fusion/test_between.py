@@ -53,10 +53,10 @@ ENTRY main {
 
 def kept(text: str, passes: str) -> list[KeptArray]:
     module, advice = hloopt.parse(text), Advice()
-    trail = Provenance(advice.histories)
+    provenance = Provenance(advice.histories)
     controls = Controls(remarks=True, advice=advice)
-    parse_pipeline(passes).run(module, controls=controls, watchers=(trail,))
-    return kept_arrays(Explanation(trail))
+    parse_pipeline(passes).run(module, controls=controls, watchers=(provenance,))
+    return kept_arrays(Explanation(provenance))
 
 
 def test_each_array_has_its_readers_and_codes() -> None:

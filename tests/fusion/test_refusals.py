@@ -527,7 +527,7 @@ def test_near_misses_are_told_once_a_pair_the_dearest_first() -> None:
     """Whichever of the two was looked at as producer; what no strategy could fuse is no near miss."""
     from hloopt.cost_models.model import Comparison
     from hloopt.fusion.priority_fusion import PriorityFusion
-    from hloopt.fusion.recorder import Recorder
+    from hloopt.fusion.recorder import FusionRecorder
     from hloopt.rewrite.pass_ import PassLog
 
     module = hloopt.parse(
@@ -536,7 +536,7 @@ def test_near_misses_are_told_once_a_pair_the_dearest_first() -> None:
     )
     b, c, d = (module.entry.by_name[name] for name in "bcd")
     log = PassLog(kinds=frozenset({"missed"}))
-    recorder = Recorder(PriorityFusion(), module, log)
+    recorder = FusionRecorder(PriorityFusion(), module, log)
     cheap, dear = (
         Decision(False, "both-reduce", 16, 8, comparison=Comparison(unfused, 1.0))
         for unfused in (1.5, 9.0)

@@ -277,17 +277,17 @@ def _run(
     hloopt.verify(module)
     rules = (rule_of(rule),) if rule is not None else ()
     pipeline, advice = advised(pipeline, rules, read_decisions(str(lock)) if lock else None)
-    trail = Provenance(advice.histories)
-    pipeline.run(module, controls=Controls(advice=advice), watchers=(trail,))
+    provenance = Provenance(advice.histories)
+    pipeline.run(module, controls=Controls(advice=advice), watchers=(provenance,))
     hloopt.verify(module)
-    story = Explanation(trail)
-    nodes = trail.nodes
+    explanation = Explanation(provenance)
+    nodes = provenance.nodes
     if nodes["main", "a"].opcode == "while":
-        is_one = story.loops["main", "a"].kernel != ""
+        is_one = explanation.loops["main", "a"].kernel != ""
     else:
-        is_one = bool(story.pair(nodes["main", "a"], nodes["main", "b"]).common)
+        is_one = bool(explanation.pair(nodes["main", "a"], nodes["main", "b"]).common)
     refusals = [
-        (refusal, plan.instance) for plan in trail.history.plans for refusal in plan.refusals
+        (refusal, plan.instance) for plan in provenance.history.plans for refusal in plan.refusals
     ]
     return is_one, refusals
 

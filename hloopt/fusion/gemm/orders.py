@@ -16,7 +16,7 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import MOVING
 from hloopt.types import ArrayShape, descending
 
-__all__ = ["Fragment", "Order", "OrderError", "inputs", "major_part", "order_of", "output"]
+__all__ = ["DimensionOrder", "Fragment", "OrderError", "inputs", "major_part", "order_of", "output"]
 
 _CONCATENATED: Final = 64
 """Pieces of a concatenate are multiples of this."""
@@ -46,11 +46,11 @@ class Fragment:
         return replace(self, size=size, place=(*self.place, number))
 
 
-Order: TypeAlias = tuple[Fragment, ...]
+DimensionOrder: TypeAlias = tuple[Fragment, ...]
 """Fragments by their stride in memory, the smallest first."""
 
 
-def order_of(operand: Instruction) -> Order:
+def order_of(operand: Instruction) -> DimensionOrder:
     """An operand or the result of a dot: each dimension is one fragment."""
     return tuple(Fragment(dim, operand.array.dims[dim]) for dim in _minor_to_major(operand.array))
 
@@ -60,7 +60,7 @@ def _minor_to_major(shape: ArrayShape) -> Sequence[int]:
     return layout.minor_to_major
 
 
-def major_part(order: Order, splittable: int | None) -> int:
+def major_part(order: DimensionOrder, splittable: int | None) -> int:
     """The size of the major part of the dimension that is cut in two, 0 where none is.
 
     Only ``splittable`` may be, once, and no dimension may run through memory in another order.  Raises
@@ -93,14 +93,14 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def _size(order: Order, places: Iterable[int]) -> int:
+def _size(order: DimensionOrder, places: Iterable[int]) -> int:
     size = 1
     for place in places:
         size *= order[place].size
     return size
 
 
-def output(user: Instruction, order: Order) -> Order:
+def output(user: Instruction, order: DimensionOrder) -> DimensionOrder:
     """The order of the result of an op, of which one operand has ``order``.  Raises ``OrderError``."""
     if user.op.is_elementwise and user.opcode != "copy":
         return order
@@ -115,7 +115,7 @@ def output(user: Instruction, order: Order) -> Order:
     raise OrderError(f"{user.opcode} behind the dot")
 
 
-def inputs(node: Instruction, order: Order, free: int | None) -> list[Order]:
+def inputs(node: Instruction, order: DimensionOrder, free: int | None) -> list[DimensionOrder]:
     """The order of each operand of an op whose result has ``order``.
 
     ``free`` is the dimension that is neither contracted nor of the batch.  Raises ``OrderError``.
@@ -133,7 +133,7 @@ def inputs(node: Instruction, order: Order, free: int | None) -> list[Order]:
         raise OrderError(opcode)
     groups = _grouped(order, node.array)
     if opcode == "transpose":
-        back: list[Order] = [()] * len(groups)
+        back: list[DimensionOrder] = [()] * len(groups)
         for at, dim in enumerate(node.dimensions):
             back[dim] = groups[at]
         return [_laid_out(back, node.operands[0].array)]
@@ -146,7 +146,9 @@ def inputs(node: Instruction, order: Order, free: int | None) -> list[Order]:
     return _pieces(node, groups, free)
 
 
-def _narrowed(node: Instruction, order: Order, groups: Sequence[Order]) -> Order:
+def _narrowed(
+    node: Instruction, order: DimensionOrder, groups: Sequence[DimensionOrder]
+) -> DimensionOrder:
     kept = [groups[dim] for dim in node.dimensions]
     found = _laid_out(kept, node.operands[0].array)
     present = {one.label for one in found if one.size > 1}
@@ -155,7 +157,7 @@ def _narrowed(node: Instruction, order: Order, groups: Sequence[Order]) -> Order
     return found
 
 
-def _unsliced(node: Instruction, groups: Sequence[Order]) -> Order:
+def _unsliced(node: Instruction, groups: Sequence[DimensionOrder]) -> DimensionOrder:
     source = node.operands[0].array
     if node.array.elements == 1:
         raise OrderError("a slice of one element")
@@ -170,7 +172,9 @@ def _unsliced(node: Instruction, groups: Sequence[Order]) -> Order:
     return _laid_out(found, source)
 
 
-def _pieces(node: Instruction, groups: Sequence[Order], free: int | None) -> list[Order]:
+def _pieces(
+    node: Instruction, groups: Sequence[DimensionOrder], free: int | None
+) -> list[DimensionOrder]:
     """Pieces of the dimension that comes back, which tiles cut evenly."""
     (along,) = node.dimensions
     group = groups[along]
@@ -187,12 +191,12 @@ def _pieces(node: Instruction, groups: Sequence[Order], free: int | None) -> lis
     return found
 
 
-def _grouped(order: Order, shape: ArrayShape) -> list[Order]:
+def _grouped(order: DimensionOrder, shape: ArrayShape) -> list[DimensionOrder]:
     """The fragments of each logical dimension."""
     if len(order) < len(shape.dims):
         raise OrderError("a tensor of one element")
     left = list(order)
-    found: list[Order] = [()] * len(shape.dims)
+    found: list[DimensionOrder] = [()] * len(shape.dims)
     for dim in _minor_to_major(shape):
         group, size = [left.pop(0)], shape.dims[dim]
         while _size(tuple(group), range(len(group))) < size:
@@ -201,11 +205,11 @@ def _grouped(order: Order, shape: ArrayShape) -> list[Order]:
     return found
 
 
-def _laid_out(groups: Sequence[Order], shape: ArrayShape) -> Order:
+def _laid_out(groups: Sequence[DimensionOrder], shape: ArrayShape) -> DimensionOrder:
     return tuple(one for dim in _minor_to_major(shape) for one in groups[dim])
 
 
-def _reshaped(order: Order, shape: ArrayShape) -> Order:
+def _reshaped(order: DimensionOrder, shape: ArrayShape) -> DimensionOrder:
     """The same bytes as dimensions of other sizes."""
     sizes = [shape.dims[dim] for dim in _minor_to_major(shape)]
     found: list[Fragment] = []

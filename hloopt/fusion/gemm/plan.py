@@ -11,14 +11,21 @@ from dataclasses import field
 from typing import Final
 
 from hloopt.dataclass import dataclass
-from hloopt.fusion.gemm.orders import Order, OrderError, inputs, major_part, order_of, output
+from hloopt.fusion.gemm.orders import (
+    DimensionOrder,
+    OrderError,
+    inputs,
+    major_part,
+    order_of,
+    output,
+)
 from hloopt.fusion.triton_support import unsupported
 from hloopt.ir import Instruction
 from hloopt.ops.traits import CONTRACTING, FOLDING, PERMUTING, TUPLES
 from hloopt.targets import Target
 from hloopt.types import DotDims, free_dims
 
-__all__ = ["GemmPlan", "Node", "plan_gemm", "refusal"]
+__all__ = ["GemmNode", "GemmPlan", "plan_gemm", "refusal"]
 
 _MOST_PARAMETERS: Final = 4
 """Of each operand of the dot."""
@@ -29,12 +36,12 @@ _TYPES: Final = frozenset({"bf16", "f16", "f32", "f64", "f8e4m3fn", "f8e5m2", "s
 
 
 @dataclass(eq=False)
-class Node:
+class GemmNode:
     """A value as a fusion reads it; ``operands`` is None where it is a parameter of the fusion."""
 
     instruction: Instruction
-    order: Order
-    operands: list[Node] | None = None
+    order: DimensionOrder
+    operands: list[GemmNode] | None = None
 
 
 @dataclass(eq=False)
@@ -48,8 +55,8 @@ class GemmPlan:
     """
 
     dot: Instruction
-    sides: list[Node]
-    behind: list[tuple[Instruction, list[Node | None]]] = field(default_factory=list)
+    sides: list[GemmNode]
+    behind: list[tuple[Instruction, list[GemmNode | None]]] = field(default_factory=list)
     closed: tuple[Instruction, str] | None = None
 
     @property
@@ -105,8 +112,8 @@ class _Growth:
     cut: int = 0
     most: int | None = None
 
-    def upwards(self, value: Instruction, order: Order) -> Node:
-        root = Node(value, order)
+    def upwards(self, value: Instruction, order: DimensionOrder) -> GemmNode:
+        root = GemmNode(value, order)
         nodes = {(value, order): root}
         queue, waiting, edge = deque([root]), 0, 1
         while len(queue) > waiting:
@@ -124,13 +131,13 @@ class _Growth:
             node.operands = []
             for operand, its in zip(node.instruction.operands, found, strict=True):
                 if (operand, its) not in nodes:
-                    nodes[operand, its] = Node(operand, its)
+                    nodes[operand, its] = GemmNode(operand, its)
                     queue.append(nodes[operand, its])
                     edge += 1
                 node.operands.append(nodes[operand, its])
         return root
 
-    def _inputs(self, node: Node) -> list[Order] | None:
+    def _inputs(self, node: GemmNode) -> list[DimensionOrder] | None:
         """The orders of the operands of what may join; what it asks for is kept."""
         instruction = node.instruction
         if instruction.opcode in ("parameter", "dynamic-slice"):
@@ -145,7 +152,7 @@ class _Growth:
         self.cut = asked
         return found
 
-    def _followed(self, instruction: Instruction, order: Order) -> list[Order]:
+    def _followed(self, instruction: Instruction, order: DimensionOrder) -> list[DimensionOrder]:
         if instruction.opcode in TUPLES | FOLDING - CONTRACTING | {"fusion", "iota", "pad"}:
             raise OrderError(instruction.opcode)
         # Pieces side by side are what a dot reads, and no other Triton kernel.
@@ -153,14 +160,14 @@ class _Growth:
             raise OrderError(words)
         return inputs(instruction, order, self.free)
 
-    def _asked(self, orders: list[Order]) -> int:
+    def _asked(self, orders: list[DimensionOrder]) -> int:
         """The cut that all agree on.  Raises ``OrderError``."""
         found = {self.cut, *(major_part(order, self.splittable) for order in orders)} - {0}
         if len(found) > 1:
             raise OrderError("a dimension cut at two places")
         return found.pop() if found else 0
 
-    def _reads_broadcast(self, node: Instruction, orders: list[Order]) -> bool:
+    def _reads_broadcast(self, node: Instruction, orders: list[DimensionOrder]) -> bool:
         """Whether an operand of a binary op is a broadcast that joins as well."""
         if not node.op.is_elementwise or len(node.operands) != 2:
             return False
@@ -221,8 +228,8 @@ def _downwards(plan: GemmPlan, target: Target, cut: int) -> None:
 
 
 def _joins(
-    user: Instruction, value: Instruction, order: Order, growth: _Growth
-) -> tuple[str, Order]:
+    user: Instruction, value: Instruction, order: DimensionOrder, growth: _Growth
+) -> tuple[str, DimensionOrder]:
     """Why a user cannot join, or the order of its result."""
     moves = user.opcode in PERMUTING - {"reverse"}
     if not moves and not user.op.is_elementwise:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.horizontal.member import Member, is_laid_out_like
+from hloopt.fusion.horizontal.member import HorizontalMember, is_laid_out_like
 
 __all__ = ["Grouping", "groups"]
 
@@ -35,10 +35,10 @@ class Grouping:
 
 
 def groups(
-    members: Sequence[Member],
+    members: Sequence[HorizontalMember],
     grouping: Grouping,
-    decide: Callable[[Member, Member], Decision],
-) -> Iterator[tuple[list[Member], Decision]]:
+    decide: Callable[[HorizontalMember, HorizontalMember], Decision],
+) -> Iterator[tuple[list[HorizontalMember], Decision]]:
     """Runs of members, alike ones together, that are joined; with what ended each.
 
     ``decide`` is the user's word against two of them: the second waits for the next run.
@@ -46,7 +46,7 @@ def groups(
     rest = sorted(members, key=lambda member: member.order)
     while rest:
         run = [rest[0]]
-        waiting: list[Member] = []
+        waiting: list[HorizontalMember] = []
         end = forbid("horizontal-alone")
         room = _Room(grouping, rest[0])
         at = 1
@@ -73,16 +73,16 @@ def groups(
 class _Room:
     """What is left of the limits while a run grows."""
 
-    def __init__(self, grouping: Grouping, first: Member) -> None:
+    def __init__(self, grouping: Grouping, first: HorizontalMember) -> None:
         self.grouping = grouping
         self.limit = grouping.outputs if first.is_fusion else grouping.op_outputs
         self.outputs = self._count(first)
         self.links = 0 if grouping.by_members else first.links
 
-    def _count(self, member: Member) -> int:
+    def _count(self, member: HorizontalMember) -> int:
         return 1 if self.grouping.by_members else len(member.outputs)
 
-    def take(self, member: Member) -> Decision | None:
+    def take(self, member: HorizontalMember) -> Decision | None:
         """Count a member in, or say which limit it meets."""
         outputs = self.outputs + self._count(member)
         # Up to 2023 XLA filled the limit, later it stays below.
@@ -96,13 +96,15 @@ class _Room:
         self.links += member.links
         return None
 
-    def give_back(self, member: Member) -> None:
+    def give_back(self, member: HorizontalMember) -> None:
         """Count out a member that was counted in."""
         self.outputs -= self._count(member)
         self.links -= member.links
 
 
-def _differs(first: Member, other: Member, grouping: Grouping) -> Decision | None:
+def _differs(
+    first: HorizontalMember, other: HorizontalMember, grouping: Grouping
+) -> Decision | None:
     """Why two have no common fusion whatever else it holds: types, numbers of results, shapes."""
     left, right = first.outputs[0], other.outputs[0]
     alike = (

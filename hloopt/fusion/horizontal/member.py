@@ -11,7 +11,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
 __all__ = [
-    "Member",
+    "HorizontalMember",
     "arrays_in",
     "behind",
     "is_laid_out_like",
@@ -21,7 +21,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class HorizontalMember:
     """An elementwise op or a fusion, and what groups are made by.
 
     outputs       the shapes of its results
@@ -49,7 +49,7 @@ class Member:
         return first.dtype.name, len(self.outputs), self.instructions, first.elements
 
 
-def member_of(instruction: Instruction) -> Member | None:
+def member_of(instruction: Instruction) -> HorizontalMember | None:
     """The member that an instruction would be; None where a result is no array of known size."""
     outputs: list[ArrayShape] = []
     for result in results_of(instruction):
@@ -60,7 +60,7 @@ def member_of(instruction: Instruction) -> Member | None:
     if not outputs:
         return None
     body: Computation | None = instruction.calls if instruction.opcode == "fusion" else None
-    return Member(instruction, tuple(outputs), 1 if body is None else len(body))
+    return HorizontalMember(instruction, tuple(outputs), 1 if body is None else len(body))
 
 
 def behind(operand: Instruction, *, through_bitcasts: bool) -> Instruction:

@@ -22,7 +22,7 @@ from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["Era", "Form", "decide_forms", "form_of"]
+__all__ = ["Era", "KernelForm", "decide_forms", "form_of"]
 
 Era: TypeAlias = Literal["2023", "2026"]
 
@@ -31,7 +31,7 @@ _TILED: Final = frozenset({"reduce", "transpose"})
 
 
 @dataclass(frozen=True)
-class Form:
+class KernelForm:
     """What the hero of an op or fusion asks of a kernel.
 
     hero       the reduce or transpose that makes the kernel one of tiles; otherwise a root
@@ -56,7 +56,7 @@ class Form:
         return self.hero.opcode == "transpose" and self.transpose is None
 
 
-def form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> Form:
+def form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> KernelForm:
     """The form of an op or fusion, of which ``opcodes`` are there.
 
     Of several roots the first one whose hero has tiles decides; they have one form.
@@ -73,18 +73,18 @@ def form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> Form:
     return _form(found[0], find_hero(found[0]))
 
 
-def _form(element: Instruction, hero: Instruction) -> Form:
+def _form(element: Instruction, hero: Instruction) -> KernelForm:
     reduction = None
     if element.opcode == "reduce" and is_unnested(element):
         reduction = reduction_dims(element)
     transpose = tiled_transpose(element)
     if reduction is not None or tiled_transpose(hero) is not None:
-        return Form(element, hero.operands[0].shape, reduction, transpose)
-    return Form(element, element.shape, reduction, transpose)
+        return KernelForm(element, hero.operands[0].shape, reduction, transpose)
+    return KernelForm(element, element.shape, reduction, transpose)
 
 
 def decide_forms(
-    left: Instruction, mine: Form, right: Instruction, other: Form, era: Era
+    left: Instruction, mine: KernelForm, right: Instruction, other: KernelForm, era: Era
 ) -> Decision:
     """Whether ops or fusions of two forms have room in one kernel, whichever of them comes first."""
     if mine.reduction is not None and other.reduction is not None:
@@ -106,7 +106,7 @@ def decide_forms(
     return ALLOWED
 
 
-def _reduce_alike(mine: Form, other: Form, era: Era) -> bool:
+def _reduce_alike(mine: KernelForm, other: KernelForm, era: Era) -> bool:
     """Up to 2023 shapes and dimensions are the same, later the form after merging neighbours."""
     if era != "2023":
         return mine.reduction == other.reduction
@@ -122,7 +122,7 @@ def _move_alike(mine: TiledTranspose, other: TiledTranspose) -> bool:
     return (mine.dims, mine.permutation) == (other.dims, other.permutation)
 
 
-def _loses_tiles(tiled: Instruction, form: Form, reader: Instruction) -> bool:
+def _loses_tiles(tiled: Instruction, form: KernelForm, reader: Instruction) -> bool:
     """Whether ``reader`` has more behind the result of a tiled transpose than its kernel can."""
     if form.transpose is None or tiled.opcode != "fusion" or reader.opcode != "fusion":
         return False

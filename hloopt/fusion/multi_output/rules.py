@@ -21,7 +21,7 @@ from hloopt.fusion.fusible import is_fusible, is_loop_fusible_producer, physical
 from hloopt.fusion.in_place import in_place_pairs
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, fused_ops
-from hloopt.fusion.multi_output.forms import Era, Form, decide_forms, form_of
+from hloopt.fusion.multi_output.forms import Era, KernelForm, decide_forms, form_of
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape
 
@@ -52,7 +52,7 @@ class MultiOutputRules:
     max_splits: int = 10
     room: CodeRoom | None = None
     footprints: Footprints = field(init=False)
-    _forms: dict[Instruction, Form] = field(init=False, default_factory=dict)
+    _forms: dict[Instruction, KernelForm] = field(init=False, default_factory=dict)
     _roots: dict[Instruction, Decision] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class MultiOutputRules:
     def _decide_forms(self, left: Instruction, right: Instruction) -> Decision:
         return decide_forms(left, self._form(left), right, self._form(right), self.era)
 
-    def _form(self, instruction: Instruction) -> Form:
+    def _form(self, instruction: Instruction) -> KernelForm:
         known = self._forms.get(instruction)
         if known is None:
             opcodes = self.usage.opcodes(instruction)

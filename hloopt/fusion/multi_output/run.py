@@ -15,17 +15,17 @@ from hloopt.fusion.history import root_opcode
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.limits import Footprint
 from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
-from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["ComputationRun"]
+__all__ = ["MultiOutputRun"]
 
 _TOLD_IN_PAIRS: Final = 64
 """Readers of one value of which each pair is told why it stays apart."""
 
 
 @dataclass
-class ComputationRun:
+class MultiOutputRun:
     """Users before what they use: siblings that read a value, then its producer with one of them.
 
     Among several, those first that come first: what is done follows from the graph, not from its history.
@@ -36,7 +36,7 @@ class ComputationRun:
     computation: Computation
     rules: MultiOutputRules
     model: CostModel
-    recorder: Recorder
+    recorder: FusionRecorder
     siblings: bool = True
     producer_consumer: bool = True
 

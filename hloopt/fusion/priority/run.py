@@ -19,12 +19,12 @@ from hloopt.fusion.priority.benefit import Benefits
 from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
 from hloopt.fusion.priority.twins import Twins
-from hloopt.fusion.recorder import Recorder
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import ArrayShape
 
-__all__ = ["ComputationRun"]
+__all__ = ["PriorityRun"]
 
 _PRICED_LAST: Final = frozenset({"constant", "get-tuple-element"})
 """Operands whose priority does not follow from a model: constants come at the end, elements never."""
@@ -33,7 +33,7 @@ _Word: TypeAlias = tuple[Instruction, Instruction | None, Decision]
 
 
 @dataclass
-class ComputationRun:
+class PriorityRun:
     """The queue, and what depends on it.
 
     max_constant   elements of a constant that goes into its users' kernels
@@ -43,7 +43,7 @@ class ComputationRun:
     rules: PairRules
     model: CostModel
     triton: TritonFusions
-    recorder: Recorder
+    recorder: FusionRecorder
     max_constant: int = 1
 
     def __post_init__(self) -> None:

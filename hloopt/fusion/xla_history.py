@@ -25,7 +25,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import PLUMBING, SEQUENTIAL
 from hloopt.rewrite.spec import did_you_mean
 
-__all__ = ["Action", "Border", "Moment", "Relation", "XlaStory", "readers"]
+__all__ = ["Action", "Border", "KernelRelation", "XlaDecision", "XlaHistory", "readers"]
 
 Action: TypeAlias = Literal["priced", "refused", "fused"]
 
@@ -37,7 +37,7 @@ _PASSED_ON: Final = frozenset({"bitcast", "get-tuple-element"})
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class XlaDecision:
     """One step of XLA's.
 
     number    of the step, from 1
@@ -78,11 +78,11 @@ class Border:
     producer: Instruction
     readers: tuple[Instruction, ...]
     bytes: int
-    last: Moment | None
+    last: XlaDecision | None
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class KernelRelation:
     """How two names stand to each other after priority fusion.
 
     first, second  as asked
@@ -97,15 +97,15 @@ class Relation:
     first: str
     second: str
     together: tuple[str, ...] = ()
-    joined: Moment | None = None
-    price: Moment | None = None
+    joined: XlaDecision | None = None
+    price: XlaDecision | None = None
     path: tuple[str, ...] = ()
     reverse: bool = False
-    words: tuple[Moment | None, ...] = ()
+    words: tuple[XlaDecision | None, ...] = ()
 
 
 @dataclass
-class XlaStory:
+class XlaHistory:
     """The log, done again on the module before fusion.
 
     module   after XLA's priority fusion, with its names
@@ -114,38 +114,38 @@ class XlaStory:
     """
 
     module: Module
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[XlaDecision] = field(default_factory=list)
     members: dict[str, dict[str, None]] = field(default_factory=dict)
     _about: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list), repr=False)
     _former: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, module: Module, log: XlaLog) -> XlaStory:
+    def read(cls, module: Module, log: XlaLog) -> XlaHistory:
         """Replay a log on the module before fusion, which is changed.  Raises as ``replay`` does."""
-        story = cls(module)
+        history = cls(module)
         for computation in fusible_computations(module):
-            story.members |= {entry.name: {entry.name: None} for entry in computation}
+            history.members |= {entry.name: {entry.name: None} for entry in computation}
         prices = _Prices()
         for number, event in enumerate(replay(module, log), 1):
             step, place = event.step, log.place(event.step)
             if isinstance(step, Fused):
-                moment = Moment(
+                moment = XlaDecision(
                     number, place, "fused", step.producer, (step.consumer,), step.fusion
                 )
-                story._join(step, removed=event.removed)
+                history._join(step, removed=event.removed)
                 assert event.fusion is not None, "a fusion has been made"
                 prices.fused(step, [operand.name for operand in event.fusion.operands])
             elif isinstance(step, Ineligible):
-                moment = Moment(number, place, "refused", step.producer, words=step.reason)
+                moment = XlaDecision(number, place, "refused", step.producer, words=step.reason)
                 prices.refused(step)
             else:
                 times, gain = prices.priced(step)
-                moment = Moment(
+                moment = XlaDecision(
                     number, place, "priced", step.producer, step.consumers, "", times, gain
                 )
-            story._note(moment)
-        story._close()
-        return story
+            history._note(moment)
+        history._close()
+        return history
 
     def _join(self, step: Fused, *, removed: bool) -> None:
         members = self.members.pop(step.consumer)
@@ -164,7 +164,7 @@ class XlaStory:
                 self._former[name] = consumer
                 self.members[name] = self.members.pop(consumer, {consumer: None})
 
-    def _note(self, moment: Moment) -> None:
+    def _note(self, moment: XlaDecision) -> None:
         self.moments.append(moment)
         for name in dict.fromkeys((moment.producer, *moment.consumers, moment.fusion)):
             if name:
@@ -176,11 +176,11 @@ class XlaStory:
             (*self._about, *(name for members in self.members.values() for name in members))
         )
 
-    def about(self, name: str) -> list[Moment]:
+    def about(self, name: str) -> list[XlaDecision]:
         """The steps that name an instruction or a fusion, in XLA's order."""
         return [self.moments[index] for index in self._about.get(name, ())]
 
-    def last_word(self, producer: str) -> Moment | None:
+    def last_word(self, producer: str) -> XlaDecision | None:
         """XLA's last refusal, or last price, of a producer, under the name it had then."""
         name: str | None = producer
         while name is not None:
@@ -226,7 +226,7 @@ class XlaStory:
                 _join(made, moment)
         return made
 
-    def relation(self, first: str, second: str) -> Relation:
+    def relation(self, first: str, second: str) -> KernelRelation:
         """Whether two names are in one kernel, since when, or what stands between them.
 
         Raises ``UsageError`` for a name that nothing had.
@@ -236,16 +236,16 @@ class XlaStory:
         if together:
             joined = self._joined(first, second)
             price = self._price(joined) if joined is not None else None
-            return Relation(first, second, together, joined, price)
+            return KernelRelation(first, second, together, joined, price)
         for reverse in (False, True):
             starts, ends = homes[::-1] if reverse else homes
             path = self._path(starts, ends)
             if path:
                 words = tuple(self.last_word(name) for name in path[:-1])
-                return Relation(first, second, (), None, None, path, reverse, words)
-        return Relation(first, second)
+                return KernelRelation(first, second, (), None, None, path, reverse, words)
+        return KernelRelation(first, second)
 
-    def _joined(self, first: str, second: str) -> Moment | None:
+    def _joined(self, first: str, second: str) -> XlaDecision | None:
         """The step that made the first fusion of both."""
         made: dict[str, set[str]] = {}
         wanted = [self._made_of(name) or frozenset((name,)) for name in (first, second)]
@@ -255,7 +255,7 @@ class XlaStory:
                 return moment
         return None
 
-    def _price(self, fused: Moment) -> Moment | None:
+    def _price(self, fused: XlaDecision) -> XlaDecision | None:
         """What XLA thought of a fusion right before it made it."""
         found = None
         for moment in self.about(fused.producer):
@@ -305,7 +305,7 @@ class XlaStory:
 
 
 def _join(
-    made: dict[str, set[str]], fused: Moment, among: Container[str] | None = None
+    made: dict[str, set[str]], fused: XlaDecision, among: Container[str] | None = None
 ) -> set[str]:
     """Note what a fusion is made of, as far as it is ``among`` others; that."""
     (consumer,) = fused.consumers

@@ -12,7 +12,7 @@ from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.spelling import first_of
 
-__all__ = ["show_instruction", "show_pair", "show_summary"]
+__all__ = ["show_xla_instruction", "show_xla_pair", "show_xla_summary"]
 
 _Facts = dict[str, Any]
 
@@ -21,7 +21,7 @@ def _say(console: Console, *parts: str | tuple[str, str]) -> None:
     console.print(Text.assemble(*parts), soft_wrap=True)
 
 
-def show_pair(facts: _Facts, console: Console) -> None:
+def show_xla_pair(facts: _Facts, console: Console) -> None:
     """Whether two instructions share a kernel, since when and why, or what is between them."""
     first, second = f"%{facts['first']}", f"%{facts['second']}"
     if facts["together"]:
@@ -164,7 +164,7 @@ def _show_borders(borders: Sequence[_Facts], console: Console) -> None:
     )
 
 
-def show_instruction(facts: _Facts, console: Console) -> None:
+def show_xla_instruction(facts: _Facts, console: Console) -> None:
     """Where an instruction is computed, and all that XLA's log says of it."""
     _say(
         console,
@@ -220,7 +220,7 @@ def _kind(step: _Facts) -> tuple[object, ...]:
     return (step["action"], step["words"], (step["gain_us"] or 0.0) >= 0)
 
 
-def show_summary(facts: _Facts, console: Console) -> None:
+def show_xla_summary(facts: _Facts, console: Console) -> None:
     """What XLA did in all, its most costly refusals, and what hloopt would do otherwise."""
     if not facts["known"]:
         told = f"{facts['kernels_after']} kernels"

@@ -1,4 +1,4 @@
-"""XLA's log as a story: names through time, and what its prices come to."""
+"""XLA's log as a history: names through time, and what its prices come to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import hloopt
 from hloopt.errors import UsageError
+from hloopt.fusion.xla_history import XlaHistory
 from hloopt.fusion.xla_log import XlaLog, read_log
-from hloopt.fusion.xla_story import XlaStory
 from hloopt.source import Source
 
 ROOT = Path(__file__).parents[2]
@@ -21,15 +21,15 @@ def log_of(path: Path) -> XlaLog:
     return read_log(Source(path.read_text(), path.name))
 
 
-def story_of(path: Path) -> XlaStory:
+def story_of(path: Path) -> XlaHistory:
     log = log_of(path)
     module = path.with_name(path.name.replace(".priority_fusion_dump.txt", ".before.hlo"))
     text = log.module_text or module.read_text()
-    return XlaStory.read(hloopt.parse(text), log)
+    return XlaHistory.read(hloopt.parse(text), log)
 
 
 @pytest.fixture(scope="module")
-def story() -> XlaStory:
+def history() -> XlaHistory:
     return story_of(LOGS[0])
 
 
@@ -56,45 +56,45 @@ def test_the_producer_fused_next_is_the_one_that_gains_most(path: Path) -> None:
     assert checked > 3
 
 
-def test_names_before_between_and_after(story: XlaStory) -> None:
+def test_names_before_between_and_after(history: XlaHistory) -> None:
     """An instruction, a fusion that is gone, and one that stays, are all found in today's kernels."""
-    assert story.kernels_of("exp.4.0") == ["fusion.23", "fusion.13"]
-    assert story.kernels_of("fusion.11") == ["fusion.23", "fusion.13"]
-    assert story.kernels_of("fusion.23") == ["fusion.23"]
+    assert history.kernels_of("exp.4.0") == ["fusion.23", "fusion.13"]
+    assert history.kernels_of("fusion.11") == ["fusion.23", "fusion.13"]
+    assert history.kernels_of("fusion.23") == ["fusion.23"]
     with pytest.raises(UsageError, match=r"have no instruction 'exp\.9'"):
-        story.kernels_of("exp.9")
+        history.kernels_of("exp.9")
 
 
-def test_members_are_the_bodies(story: XlaStory) -> None:
-    """What the story says a kernel is made of is what its body computes."""
+def test_members_are_the_bodies(history: XlaHistory) -> None:
+    """What the history says a kernel is made of is what its body computes."""
     plain = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element"}
     before = hloopt.parse(log_of(LOGS[0]).module_text).entry.by_name
 
     def stem(name: str) -> str:  # copies of one producer have numbers of their own
         return name.rpartition(".")[0]
 
-    for name, kernel in story.kernels.items():
+    for name, kernel in history.kernels.items():
         if kernel.opcode != "fusion" or kernel.attributes["kind"] == "kCustom":
             continue
         body = kernel.attributes["calls"]
         inside = {stem(entry.name) for entry in body if entry.opcode not in plain}
-        members = {stem(one) for one in story.members[name] if before[one].opcode not in plain}
+        members = {stem(one) for one in history.members[name] if before[one].opcode not in plain}
         assert inside == members, name
 
 
-def test_a_kernel_keeps_the_last_word_under_its_old_name(story: XlaStory) -> None:
+def test_a_kernel_keeps_the_last_word_under_its_old_name(history: XlaHistory) -> None:
     """Constants made the first kernel a fusion in the end; what XLA said of the reduction before still counts."""
-    (kernel,) = story.kernels_of("reduce_max.21.0")
+    (kernel,) = history.kernels_of("reduce_max.21.0")
     assert kernel != "reduce_max.21.0"
-    word = story.last_word(kernel)
+    word = history.last_word(kernel)
     assert word is not None
     assert (word.producer, word.code) == ("reduce_max.21.0", "loses-reduction-kernel")
 
 
-def test_borders_are_what_goes_through_memory(story: XlaStory) -> None:
+def test_borders_are_what_goes_through_memory(history: XlaHistory) -> None:
     """Every kernel but those that only the result reads, with who reads it."""
     found = {
-        border.producer.name: [one.name for one in border.readers] for border in story.borders()
+        border.producer.name: [one.name for one in border.readers] for border in history.borders()
     }
     assert found["fusion.13"] == ["fusion.4"]
     assert found["fusion.23"] == ["fusion.14", "fusion.13"]

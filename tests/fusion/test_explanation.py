@@ -37,19 +37,19 @@ ENTRY main {
 """
 
 
-def story(text: str, passes: str, times: Any = None) -> tuple[Explanation, Provenance]:
-    """The story of a module after passes."""
+def explained(text: str, passes: str, times: Any = None) -> tuple[Explanation, Provenance]:
+    """The explanation of a module after passes."""
     module = hloopt.parse(text)
     pipeline, advice = advised(parse_pipeline(passes))
-    trail = Provenance(advice.histories)
-    pipeline.run(module, controls=Controls(advice=advice, remarks=True), watchers=(trail,))
-    return Explanation(trail, times, "a model"), trail
+    provenance = Provenance(advice.histories)
+    pipeline.run(module, controls=Controls(advice=advice, remarks=True), watchers=(provenance,))
+    return Explanation(provenance, times, "a model"), provenance
 
 
 def pair(passes: str, first: str, second: str, times: Any = None) -> Any:
     """Two instructions of ``TEXT``."""
-    made, trail = story(TEXT, passes, times)
-    return made.pair(trail.nodes["main", first], trail.nodes["main", second])
+    made, provenance = explained(TEXT, passes, times)
+    return made.pair(provenance.nodes["main", first], provenance.nodes["main", second])
 
 
 def test_two_in_one_kernel() -> None:
@@ -122,8 +122,8 @@ def test_siblings_in_one_kernel() -> None:
 
 def test_a_copy_in_each_of_two_kernels() -> None:
     """An instruction that was computed twice is in both."""
-    made, trail = story(TEXT, "priority-fusion")
-    around = made.around(trail.nodes["main", "a"])
+    made, provenance = explained(TEXT, "priority-fusion")
+    around = made.around(provenance.nodes["main", "a"])
     assert len(around.kernels) == 2
     assert all({"a", "e"} <= set(kernel.members) for kernel in around.kernels)
     assert not around.apart
@@ -131,8 +131,8 @@ def test_a_copy_in_each_of_two_kernels() -> None:
 
 def test_neighbours_that_are_in_no_common_kernel() -> None:
     """Operands and users, plumbing left out; each with the reason."""
-    made, trail = story(TEXT, "instruction-fusion")
-    around = made.around(trail.nodes["main", "b"])
+    made, provenance = explained(TEXT, "instruction-fusion")
+    around = made.around(provenance.nodes["main", "b"])
     assert [edge.producer.name for edge in around.apart] == ["e", "b"]
     codes = [edge.words[-1].decision.code for edge in around.apart]
     assert codes == ["expensive-to-duplicate", "consumer-not-loop-or-input-fusible"]
@@ -148,12 +148,12 @@ ENTRY main {
   ROOT r = f32[8] call(d), to_apply=twice
 }
 """
-    _, trail = story(text, "call-inliner,instruction-fusion")
-    ((home, name),) = trail.became["twice", "d"]
+    _, provenance = explained(text, "call-inliner,instruction-fusion")
+    ((home, name),) = provenance.became["twice", "d"]
     assert home == "main"
-    assert trail.nodes[home, name].opcode == "add"
-    assert trail.became["main", "d"] == [("main", "d")]
-    gone = trail.gone["main", "r"]
+    assert provenance.nodes[home, name].opcode == "add"
+    assert provenance.became["main", "d"] == [("main", "d")]
+    gone = provenance.gone["main", "r"]
     assert (gone.pass_name, gone.run) == ("call-inliner", 1)
 
 
@@ -168,25 +168,25 @@ ENTRY main {
   ROOT r = f32[8] negate(a)
 }
 """
-    _, trail = story(text, "simplify,dce,instruction-fusion")
-    rewrite = trail.gone["main", "a"].rewrite
+    _, provenance = explained(text, "simplify,dce,instruction-fusion")
+    rewrite = provenance.gone["main", "a"].rewrite
     assert rewrite is not None
     assert rewrite.rule == "A * 1 => A"
-    assert trail.gone["main", "ones"].pass_name in ("simplify", "dce")
+    assert provenance.gone["main", "ones"].pass_name in ("simplify", "dce")
 
 
 def test_kernels_are_called_as_after_all_passes() -> None:
     """A pass that names fusions anew comes after the strategies."""
-    made, trail = story(TEXT, "instruction-fusion,rename-fusions")
-    (kernel,) = made.around(trail.nodes["main", "a"]).kernels
+    made, provenance = explained(TEXT, "instruction-fusion,rename-fusions")
+    (kernel,) = made.around(provenance.nodes["main", "a"]).kernels
     assert kernel.now == "loop_log_fusion"
     assert kernel.name != kernel.now
 
 
 def test_an_op_that_is_wrapped_afterwards_is_the_fusion() -> None:
     """``fusion-wrapper`` comes after the strategies, too."""
-    made, trail = story(TEXT, "instruction-fusion,fusion-wrapper")
-    (kernel,) = made.around(trail.nodes["main", "n"]).kernels
+    made, provenance = explained(TEXT, "instruction-fusion,fusion-wrapper")
+    (kernel,) = made.around(provenance.nodes["main", "n"]).kernels
     assert kernel.now.startswith("wrapped_negate")
     assert kernel.kind == ""
 
@@ -198,7 +198,7 @@ def test_what_costs_most_comes_first() -> None:
     def times(computation: str, producer: str, consumer: str, multi_output: bool) -> Comparison:
         return Comparison(10.0, 10.0 - gains.get(consumer, 0.0))
 
-    made, _ = story(TEXT, "instruction-fusion", times)
+    made, _ = explained(TEXT, "instruction-fusion", times)
     rows = made.lost(10, {})
     assert [(row.word.producer, row.word.consumer) for row in rows] == [
         ("e", "b"),
@@ -211,10 +211,10 @@ def test_what_costs_most_comes_first() -> None:
 
 def test_a_story_without_strategies() -> None:
     """Every op is a kernel by itself, and nobody has said a word."""
-    made, trail = story(TEXT, "dce")
+    made, provenance = explained(TEXT, "dce")
     assert made.kernels["main", "a"].members == ("a",)
     assert ("main", "x") not in made.kernels
-    assert not made.edge(trail.nodes["main", "a"], trail.nodes["main", "e"]).words
+    assert not made.edge(provenance.nodes["main", "a"], provenance.nodes["main", "e"]).words
 
 
 @pytest.mark.parametrize("code", sorted(OPTIONS))
