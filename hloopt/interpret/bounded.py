@@ -15,7 +15,7 @@ import numpy as np
 
 from hloopt.interpret.context import Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.failures import failure
-from hloopt.interpret.indexing import Windows, gather, scatter, start_indices
+from hloopt.interpret.indexing import Windows, box, clamped, gather, scatter, start_indices
 from hloopt.interpret.movement import broadcast, pad
 from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.reshaping import result_sizes
@@ -49,12 +49,6 @@ def _size(instruction: Instruction, given: Value, dimension: int) -> int:
 def _dimension(instruction: Instruction) -> int:
     (dimension,) = instruction.attributes["dimensions"]
     return int(dimension)
-
-
-def _get_dimension_size(
-    instruction: Instruction, values: tuple[Value, ...], context: Context
-) -> Value:
-    return np.array(array_of(values[0]).shape[_dimension(instruction)], np.int32)
 
 
 def _set_dimension_size(
@@ -158,25 +152,18 @@ def _is_whole(shape: ArrayShape, dimension: int, size: int) -> bool:
     return marks(shape)[dimension] and size == shape.dims[dimension] and size > 1
 
 
-def _begins(starts: Sequence[Array], bounds: Sequence[int], sizes: Sequence[int]) -> list[int]:
-    """Starts clamped so that ``sizes`` fit into ``bounds``, not into the actual sizes: as XLA does."""
-    return [
-        min(max(int(start), 0), bound - size)
-        for start, bound, size in zip(starts, bounds, sizes, strict=True)
-    ]
-
-
 def _dynamic_slice(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     operand, shape = array_of(values[0]), instruction.operands[0].array
     sizes = instruction.attributes["dynamic_slice_sizes"]
-    begins = _begins(start_indices(values[1:], shape.rank), shape.dims, sizes)
+    # Starts are clamped to the bounds, not to the actual sizes: as XLA does.
+    begins = clamped(start_indices(values[1:], shape.rank), shape.dims, sizes)
     ends = {
         dim: begin + size
         for dim, (begin, size) in enumerate(zip(begins, sizes, strict=True))
         if not _is_whole(shape, dim, size)
     }
     whole = _reaching(instruction, operand, ends, context)
-    return np.asarray(whole[tuple(slice(b, b + n) for b, n in zip(begins, sizes, strict=True))])
+    return np.asarray(whole[box(begins, sizes)])
 
 
 def _dynamic_update_slice(
@@ -188,7 +175,7 @@ def _dynamic_update_slice(
     """
     operand, update = arrays_of(values[:2])
     shape, part = (entry.array for entry in instruction.operands[:2])
-    begins = _begins(start_indices(values[2:], shape.rank), shape.dims, part.dims)
+    begins = clamped(start_indices(values[2:], shape.rank), shape.dims, part.dims)
     full = [bound == size for bound, size in zip(shape.dims, part.dims, strict=True)]
     sizes = [
         update.shape[dim] if full[dim] and (marks(part)[dim] or not mark) else operand.shape[dim]
@@ -209,7 +196,7 @@ def _dynamic_update_slice(
                 f"operand 0 ({instruction.operands[0].name}) to light that nothing has computed",
             )
     result = whole[_upto(reach)].copy()
-    target = result[tuple(slice(b, b + n) for b, n in zip(begins, update.shape, strict=True))]
+    target = result[box(begins, update.shape)]
     target[...] = update[_upto(target.shape)]
     return context.remember(result[_upto(sizes)], result)
 
@@ -355,7 +342,6 @@ EVALUATORS: Mapping[str, Evaluator] = op_table(
         "dynamic-slice": _dynamic_slice,
         "dynamic-update-slice": _dynamic_update_slice,
         "gather": _gather,
-        "get-dimension-size": _get_dimension_size,
         "pad": _pad,
         "reshape": _reshape,
         "scatter": _scatter,

@@ -36,6 +36,7 @@ __all__ = [
     "arrays_of",
     "leaf_arrays",
     "map_arrays",
+    "token",
 ]
 
 Value: TypeAlias = "Array | tuple[Value, ...]"
@@ -137,6 +138,11 @@ class Context(ABC):
         """The array with the hidden elements that are known: itself, or a larger one."""
         entry = self._wholes.get(id(array))
         return array if entry is None or entry[0]() is not array else entry[1]
+
+
+def token() -> Array:
+    """The value of a token."""
+    return np.zeros((), np.bool_)
 
 
 def map_arrays(function: Callable[..., Array], *values: Value) -> Value:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.library_calls import (
     LibraryOptions,
     config,
@@ -21,7 +21,7 @@ from hloopt.interpret.library_calls import (
     saturated,
     with_scratch,
 )
-from hloopt.interpret.linalg import triangular_solve
+from hloopt.interpret.linalg import solved
 from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
 from hloopt.types import Array, ArrayShape, DotDims, TupleShape
@@ -210,14 +210,7 @@ def _check_block_scaled(instruction: Instruction) -> str | None:
 
 def _triangular(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     settings = config(instruction, "triangular_solve_options")
-    solution = triangular_solve(
-        array_of(values[0]),
-        array_of(values[1]),
-        left_side=bool(settings.get("left_side", False)),
-        lower=bool(settings.get("lower", False)),
-        unit_diagonal=bool(settings.get("unit_diagonal", False)),
-        transpose_a=str(settings["transpose_a"]),
-    )
+    solution = solved(settings, *arrays_of(values))
     return with_scratch(instruction, [solution], context)
 
 

@@ -10,12 +10,14 @@ from hloopt.interpret.reducer import Apply, Reducer
 from hloopt.interpret.scalars import FEW_LANES, ScalarStep
 from hloopt.types import Array
 
-__all__ = ["combine_at"]
+__all__ = ["combine_at", "update_at"]
 
 # Up to here, rounds of distinct places are quicker than a tree.
 _FEW_ROUNDS = 8
 # From here on, whole blocks are quicker than the elements one by one.
 _WIDE_BLOCK = 64
+# Elements combined at once by a ufunc: each has an index of 8 bytes, which stay in the second cache.
+_AT_ONCE = 1 << 16
 
 
 def combine_at(
@@ -36,7 +38,7 @@ def combine_at(
         return
     ufunc = reducer.ufunc(step_by_step=True)
     if ufunc is not None and targets[0].shape[1] < _WIDE_BLOCK:
-        _at(ufunc, targets[0], rows, sources[0])
+        update_at(ufunc, targets[0], rows, sources[0])
         return
     order = np.argsort(_narrowed(rows, len(targets[0])), kind="stable")
     ranks = _ranks(rows[order])
@@ -53,12 +55,19 @@ def combine_at(
             _in_rounds(targets, rows, sources, reducer.apply, order, ranks)
 
 
-def _at(ufunc: np.ufunc, target: Array, rows: Array, source: Array) -> None:
+def update_at(ufunc: np.ufunc, target: Array, rows: Array, source: Array) -> None:
     """The ufunc's own loop, element by element in order, which is quick on flat arrays alone."""
     block = target.shape[1]
-    places = rows if block == 1 else (rows[:, np.newaxis] * block + np.arange(block)).reshape(-1)
     assert target.flags.c_contiguous
-    ufunc.at(target.reshape(-1), places, source.reshape(-1))
+    flat = target.reshape(-1)
+    if block == 1:
+        ufunc.at(flat, rows, source.reshape(-1))
+        return
+    along = np.arange(block)
+    step = max(_AT_ONCE // block, 1)
+    for begin in range(0, rows.size, step):
+        part = rows[begin : begin + step, np.newaxis] * block + along
+        ufunc.at(flat, part.reshape(-1), source[begin : begin + step].reshape(-1))
 
 
 def _narrowed(rows: Array, count: int) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError
 from hloopt.interpret import transfers
-from hloopt.interpret.context import Context, Evaluator, Value
+from hloopt.interpret.context import Context, Evaluator, Value, token
 from hloopt.interpret.failures import failure
 from hloopt.interpret.values import flatten_results, from_storage
 from hloopt.ir import Instruction
@@ -28,38 +28,38 @@ _Take: TypeAlias = "Callable[[ArrayShape], tuple[str, Array]]"
 
 def _infeed(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     """(data, token)."""
-    return (_read(instruction, context.host.infeed, context), _token())
+    return (_read(instruction, context.host.infeed, context), token())
 
 
 def _outfeed(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     for array in flatten_results(operands[0], instruction.operands[0].shape, context):
         context.host.outfeed(array)
-    return _token()
+    return token()
 
 
 def _send(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     """(data, context word, token)."""
     if not _is_host_transfer(instruction):
         return transfers.send(instruction, operands, context)
-    channel = _channel(instruction)
+    channel = transfers.channel(instruction)
     for array in flatten_results(operands[0], instruction.operands[0].shape, context):
         context.host.send(channel, array)
-    return (operands[0], np.zeros((), np.uint32), _token())
+    return (operands[0], np.zeros((), np.uint32), token())
 
 
 def _send_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     if not _is_host_transfer(instruction):
         return transfers.send_done(instruction, operands, context)
-    return _token()
+    return token()
 
 
 def _recv(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     """(data, context word, token)."""
     if not _is_host_transfer(instruction):
         return transfers.recv(instruction, operands, context)
-    channel = _channel(instruction)
+    channel = transfers.channel(instruction)
     data = _read(instruction, lambda shape: context.host.receive(channel, shape), context)
-    return (data, np.zeros((), np.uint32), _token())
+    return (data, np.zeros((), np.uint32), token())
 
 
 def _recv_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
@@ -68,7 +68,7 @@ def _recv_done(instruction: Instruction, operands: tuple[Value, ...], context: C
         return transfers.recv_done(instruction, operands, context)
     started = operands[0]
     assert isinstance(started, tuple)
-    return (started[0], _token())
+    return (started[0], token())
 
 
 def _read(instruction: Instruction, take: _Take, context: Context) -> Value:
@@ -86,7 +86,7 @@ def _value(shape: Shape, take: _Take, context: Context) -> Value:
         return tuple(_value(element, take, context) for element in shape.elements)
     assert isinstance(shape, ArrayShape)
     if not shape.dtype.is_array:
-        return _token()
+        return token()
     name, array = take(shape)
     if not shape.holds(array.shape):
         raise EvaluationError(
@@ -95,16 +95,8 @@ def _value(shape: Shape, take: _Take, context: Context) -> Value:
     return context.round(from_storage(array, shape.dtype, name), shape.dtype)
 
 
-def _token() -> Array:
-    return np.zeros((), np.bool_)
-
-
 def _is_host_transfer(instruction: Instruction) -> bool:
     return bool(instruction.attributes.get("is_host_transfer"))
-
-
-def _channel(instruction: Instruction) -> int:
-    return int(instruction.attributes.get("channel_id") or 0)
 
 
 EVALUATORS: Mapping[str, Evaluator] = op_table(

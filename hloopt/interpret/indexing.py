@@ -18,6 +18,8 @@ from hloopt.types import Array, GatherDims, ScatterDims
 __all__ = [
     "EVALUATORS",
     "Windows",
+    "box",
+    "clamped",
     "dynamic_slice",
     "dynamic_update_slice",
     "gather",
@@ -26,12 +28,18 @@ __all__ = [
 ]
 
 
-def _clamped(starts: Sequence[Array], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
+def clamped(starts: Sequence[Array], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """Starts moved so that ``sizes`` fit into ``dims``."""
     # Python integers, so that unsigned values beyond int64 are clamped as what they are.
     return [
         min(max(int(start), 0), dim - size)
         for start, dim, size in zip(starts, dims, sizes, strict=True)
     ]
+
+
+def box(begins: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """The slices of ``sizes`` elements from ``begins`` on."""
+    return tuple(slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True))
 
 
 def start_indices(values: Sequence[Value], rank: int) -> list[Array]:
@@ -45,17 +53,14 @@ def start_indices(values: Sequence[Value], rank: int) -> list[Array]:
 
 def dynamic_slice(operand: Array, starts: Sequence[Array], sizes: Sequence[int]) -> Array:
     """``sizes`` elements from ``starts``, which are clamped so that the slice is inside; a view."""
-    begins = _clamped(starts, operand.shape, sizes)
-    places = tuple(slice(b, b + size) for b, size in zip(begins, sizes, strict=True))
     # Of rank 0, NumPy gives a scalar.
-    return np.asarray(operand[places])
+    return np.asarray(operand[box(clamped(starts, operand.shape, sizes), sizes)])
 
 
 def dynamic_update_slice(operand: Array, update: Array, starts: Sequence[Array]) -> Array:
     """A copy of ``operand`` with ``update`` at ``starts``, clamped so that it is inside."""
-    begins = _clamped(starts, operand.shape, update.shape)
     result = operand.copy()
-    result[tuple(slice(b, b + n) for b, n in zip(begins, update.shape, strict=True))] = update
+    result[box(clamped(starts, operand.shape, update.shape), update.shape)] = update
     return result
 
 

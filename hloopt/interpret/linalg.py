@@ -6,11 +6,13 @@ rounding to the caller.  Real types become float64, complex ones complex128.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.ir import Instruction
 from hloopt.types import Array
 
@@ -24,6 +26,7 @@ __all__ = [
     "householder_product",
     "lu",
     "qr_raw",
+    "solved",
     "svd",
     "triangular_solve",
     "tridiagonal_solve",
@@ -114,6 +117,12 @@ def triangular_solve(
     if not lower:
         solution = solution[..., ::-1, :]
     return solution if left_side else np.swapaxes(solution, -1, -2)
+
+
+def solved(options: Mapping[str, Any], a: Array, b: Array) -> Array:
+    """``triangular_solve`` with the options of the op, of which those that are false may be left out."""
+    flags = {name: bool(options.get(name)) for name in ("left_side", "lower", "unit_diagonal")}
+    return triangular_solve(a, b, transpose_a=str(options["transpose_a"]), **flags)
 
 
 @_QUIET
@@ -320,16 +329,7 @@ def _evaluate_cholesky(
 def _evaluate_triangular_solve(
     instruction: Instruction, operands: tuple[Value, ...], context: Context
 ) -> Value:
-    attributes = instruction.attributes
-    a, b = (array_of(operand) for operand in operands)
-    solution = triangular_solve(
-        a,
-        b,
-        left_side=bool(attributes.get("left_side", False)),
-        lower=bool(attributes.get("lower", False)),
-        unit_diagonal=bool(attributes.get("unit_diagonal", False)),
-        transpose_a=str(attributes["transpose_a"]),
-    )
+    solution = solved(instruction.attributes, *arrays_of(operands))
     return context.round(solution, instruction.array.dtype)
 
 

@@ -16,6 +16,7 @@ from hloopt.interpret.context import Context, Value, array_of, leaf_arrays
 from hloopt.interpret.control import zeros
 from hloopt.interpret.failures import failure
 from hloopt.interpret.groups import links
+from hloopt.interpret.indexing import box
 from hloopt.ir import Instruction
 from hloopt.types import Array, TupleShape
 
@@ -170,8 +171,7 @@ def _move(
                 f"a slice of {list(slices)} at {list(first)} is not inside the {what} of "
                 f"{list(array.shape)}"
             )
-    taken = given[tuple(slice(a, a + n) for a, n in zip(starts, slices, strict=True))]
-    buffer[tuple(slice(a, a + n) for a, n in zip(ends, slices, strict=True))] = taken
+    buffer[box(ends, slices)] = given[box(starts, slices)]
 
 
 def _starts(value: Value, place: int, buffers: int, at: int, count: int) -> tuple[int, ...]:

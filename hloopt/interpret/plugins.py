@@ -23,7 +23,7 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, UsageError
-from hloopt.interpret.context import Context, Value
+from hloopt.interpret.context import Context, Value, token
 from hloopt.interpret.failures import failure
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
@@ -161,7 +161,7 @@ def _checked(
             for number, (part, element) in enumerate(zip(result, shape.elements, strict=True))
         )
     if not isinstance(shape, ArrayShape):
-        return np.zeros((), np.bool_)
+        return token()
     array = np.asarray(result)
     if array.dtype != shape.dtype.numpy or not shape.holds(array.shape):
         place = f" for {index}" if index else ""

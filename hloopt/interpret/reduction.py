@@ -14,7 +14,7 @@ from hloopt.interpret.scalars import FEW_LANES, folded
 from hloopt.ir import Instruction
 from hloopt.types import Array
 
-__all__ = ["EVALUATORS", "extremum", "fold", "reduce"]
+__all__ = ["EVALUATORS", "extremum", "fold", "reduce", "sign_zeros"]
 
 
 def reduce(
@@ -96,22 +96,25 @@ def extremum(array: Array, init: Array, dimensions: tuple[int, ...], *, largest:
     """The largest or smallest float, by NumPy's reduction, which leaves the sign of a zero open."""
     ufunc = np.maximum if largest else np.minimum
     result = np.asarray(ufunc.reduce(array, axis=dimensions, initial=init[()]))
-    zeros = result == 0
-    if zeros.any():
-        np.copyto(result, _signed_zero(array, init, dimensions, largest=largest), where=zeros)
+    if np.count_nonzero(result) != result.size:
+        sign_zeros(result, array, init, dimensions, largest=largest)
     return result
 
 
-def _signed_zero(array: Array, init: Array, dimensions: tuple[int, ...], *, largest: bool) -> Array:
-    """The zero that is the largest (smallest) element: +0 (-0) where there is one, the other else."""
+def sign_zeros(
+    found: Array, array: Array, start: Array, axes: tuple[int, ...], *, largest: bool
+) -> None:
+    """Give the zeros among extrema their sign: of the largest + where there is a +0; NumPy takes either.
 
-    def wanted(values: Array) -> Array:
-        found: Array = (values == 0) & (np.signbit(values) != largest)
-        return found
-
-    found = np.asarray(np.logical_or.reduce(wanted(array), axis=dimensions)) | wanted(init)
-    zero: Array = np.where(found == largest, 0.0, -0.0).astype(array.dtype)
-    return zero
+    Where the extremum is a zero no element is beyond it: one of the wanted sign is a zero.
+    """
+    signs = np.signbit(array)
+    if largest:
+        negative = np.logical_and.reduce(signs, axes) & np.signbit(start)
+    else:
+        negative = np.logical_or.reduce(signs, axes) | np.signbit(start)
+    zero = np.zeros((), found.dtype)
+    np.copyto(found, np.where(negative, -zero, zero), where=found == 0)
 
 
 def fold(columns: Sequence[Array], inits: Sequence[Array], reducer: Reducer) -> list[Array]:

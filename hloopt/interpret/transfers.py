@@ -16,14 +16,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from hloopt.interpret.context import Context, Value, array_of
+from hloopt.interpret.context import Context, Value, array_of, token
 from hloopt.interpret.control import zeros
 from hloopt.interpret.failures import failure
 from hloopt.interpret.participants import Participant
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, FrontendAttributes, Shape, TupleShape
 
-__all__ = ["check_transfer", "pairs_of", "recv", "recv_done", "send", "send_done"]
+__all__ = ["channel", "check_transfer", "pairs_of", "recv", "recv_done", "send", "send_done"]
 
 _PAIRS = "_xla_send_recv_source_target_pairs"
 _PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
@@ -39,12 +39,13 @@ def pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...] | None:
 
 def _own_id(instruction: Instruction, participant: Participant) -> tuple[int, int]:
     """What the pairs call this participant, and what tells its group from others."""
-    if (instruction.attributes.get("channel_id") or 0) > 0:
+    if channel(instruction) > 0:
         return participant.partition, participant.replica
     return participant.replica, participant.partition
 
 
-def _channel(instruction: Instruction) -> int:
+def channel(instruction: Instruction) -> int:
+    """The number of the channel, 0 where there is none."""
     return int(instruction.attributes.get("channel_id") or 0)
 
 
@@ -52,21 +53,21 @@ def send(instruction: Instruction, operands: tuple[Value, ...], context: Context
     """Keep the operand for whoever receives it."""
     participant = context.participant
     data = operands[0]
-    pairs, channel = pairs_of(instruction), _channel(instruction)
+    pairs, number = pairs_of(instruction), channel(instruction)
     if pairs is None:
-        participant.claim(instruction, ("sends", channel))
-        participant.post(channel, data)
+        participant.claim(instruction, ("sends", number))
+        participant.post(number, data)
     else:
         own, other = _own_id(instruction, participant)
         for source, target in pairs:
             if source == own:
-                participant.post((channel, other, source, target), data)
-    return (data, np.zeros((), np.uint32), np.zeros((), np.bool_))
+                participant.post((number, other, source, target), data)
+    return (data, np.zeros((), np.uint32), token())
 
 
 def send_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     """A token: nothing waits for a send."""
-    return np.zeros((), np.bool_)
+    return token()
 
 
 def recv(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
@@ -74,21 +75,21 @@ def recv(instruction: Instruction, operands: tuple[Value, ...], context: Context
     participant = context.participant
     shape = instruction.shape
     assert isinstance(shape, TupleShape)
-    pairs, channel = pairs_of(instruction), _channel(instruction)
+    pairs, number = pairs_of(instruction), channel(instruction)
     key: Hashable | None = None
     if pairs is None:
-        participant.claim(instruction, ("receives", channel))
-        key = channel
+        participant.claim(instruction, ("receives", number))
+        key = number
     else:
         own, other = _own_id(instruction, participant)
         source = next((source for source, target in pairs if target == own), None)
         if source is not None:
-            key = (channel, other, source, own)
+            key = (number, other, source, own)
     request = participant.request(key)
     return (
         zeros(shape.elements[0], context),
         np.array(request, np.uint32),
-        np.zeros((), np.bool_),
+        token(),
     )
 
 
@@ -100,21 +101,20 @@ def recv_done(instruction: Instruction, operands: tuple[Value, ...], context: Co
     assert isinstance(shape, TupleShape)
     participant = context.participant
     key = participant.close(instruction, int(array_of(state[1])))
-    token = np.zeros((), np.bool_)
     if key is None:
-        return (zeros(shape.elements[0], context), token)
+        return (zeros(shape.elements[0], context), token())
     data = participant.take(instruction, key, _sender(key, participant))
     if not _fits(data, shape.elements[0], context):
         raise failure(instruction, f"is sent {_said(data)}, not {shape.elements[0]}")
-    return (data, token)
+    return (data, token())
 
 
 def _sender(key: Hashable, participant: Participant) -> int | None:
     """Who sends what a key stands for; None where only the channel is known."""
     if not isinstance(key, tuple):
         return None
-    channel, other, source, _ = key
-    if channel > 0:
+    number, other, source, _ = key
+    if number > 0:
         return int(other * participant.partitions + source)
     return int(source * participant.partitions + other)
 
@@ -123,12 +123,12 @@ def check_transfer(instruction: Instruction, replicas: int, partitions: int) -> 
     """Why a send or recv between devices cannot be run among so many, or None."""
     if instruction.opcode not in ("send", "recv") or instruction.attributes.get("is_host_transfer"):
         return None
-    pairs, channel = pairs_of(instruction), _channel(instruction)
+    pairs, number = pairs_of(instruction), channel(instruction)
     if pairs is None:
-        if channel > 0:
+        if number > 0:
             return None
         return f"{instruction.opcode} has neither source-target pairs nor a channel_id"
-    count, what = (partitions, "partitions") if channel > 0 else (replicas, "replicas")
+    count, what = (partitions, "partitions") if number > 0 else (replicas, "replicas")
     for pair in pairs:
         for device in pair:
             if device >= count:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of, token
 from hloopt.interpret.control import zeros
 from hloopt.ir import Instruction
 from hloopt.ops.traits import CONSTRAINTS, SIZES, TUPLES, op_table
@@ -33,7 +33,7 @@ def _first(instruction: Instruction, operands: tuple[Value, ...], context: Conte
 
 
 def _after_all(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    return np.zeros((), np.bool_)
+    return token()
 
 
 def _copy_start(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:

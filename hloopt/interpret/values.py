@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hloopt.errors import EvaluationError
-from hloopt.interpret.context import Context, Value, array_of
+from hloopt.interpret.context import Context, Value, array_of, token
 from hloopt.ir import Computation
 from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, leaves
 
@@ -48,7 +48,7 @@ def _value(shape: Shape, inputs: Iterator[Array], what: str, context: Context) -
     if not isinstance(shape, ArrayShape):
         raise EvaluationError(f"{what} has shape {shape}, which cannot be given as an input")
     if not shape.dtype.is_array:
-        return np.zeros((), np.bool_)
+        return token()
     array = np.asarray(next(inputs))
     if not shape.holds(array.shape):
         raise EvaluationError(

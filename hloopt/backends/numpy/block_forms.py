@@ -9,11 +9,11 @@ import numpy as np
 
 from hloopt.backends.numpy.elementwise import lower
 from hloopt.backends.numpy.plan import Function
-from hloopt.backends.numpy.reduction import sign_zeros
 from hloopt.backends.numpy.short_runs import fold
 from hloopt.backends.numpy.writer import code_function
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
+from hloopt.interpret.reduction import sign_zeros
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
 from hloopt.ops import OPS, ScalarArgs

@@ -17,7 +17,15 @@ from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.choosing import MANY, mask_code, select_code, where
 from hloopt.backends.numpy.plan import Code, Function
 from hloopt.backends.numpy.quick_math import QUICK
-from hloopt.backends.numpy.scalars import scalar_code
+from hloopt.backends.numpy.scalars import (
+    BITS,
+    FLOATS,
+    INTEGERS,
+    REALS,
+    SIGNED,
+    UNSIGNED,
+    scalar_code,
+)
 from hloopt.backends.numpy.writer import code_function
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
@@ -42,38 +50,32 @@ class _Lowered:
     code: Code | None = None
 
 
-_FLOATS = frozenset({"f32", "f64"})
 _COMPLEX = frozenset({"c64", "c128"})
-_SIGNED = frozenset({"s8", "s16", "s32", "s64"})
-_UNSIGNED = frozenset({"u8", "u16", "u32", "u64"})
-_INTEGERS = _SIGNED | _UNSIGNED
-_BITS = _INTEGERS | {"pred"}
-_REALS = _FLOATS | _INTEGERS
-_NUMBERS = _REALS | _COMPLEX
+_NUMBERS = REALS | _COMPLEX
 
 # opcode -> ufunc (or what takes ``out=`` like one) and the element types for which the op's row does
 # nothing else.
 _UFUNCS: Mapping[str, tuple[Function, frozenset[str]]] = op_table(
     {
-        **{opcode: (function, _FLOATS) for opcode, function in STEADY.items()},
-        "abs": (np.absolute, _REALS),
+        **{opcode: (function, FLOATS) for opcode, function in STEADY.items()},
+        "abs": (np.absolute, REALS),
         "add": (np.add, _NUMBERS | {"pred"}),
-        "and": (np.bitwise_and, _BITS),
-        "ceil": (np.ceil, _FLOATS),
-        "divide": (np.divide, _FLOATS),
-        "floor": (np.floor, _FLOATS),
-        "maximum": (np.maximum, _BITS),
-        "minimum": (np.minimum, _BITS),
-        "multiply": (np.multiply, _REALS | {"pred"}),
+        "and": (np.bitwise_and, BITS),
+        "ceil": (np.ceil, FLOATS),
+        "divide": (np.divide, FLOATS),
+        "floor": (np.floor, FLOATS),
+        "maximum": (np.maximum, BITS),
+        "minimum": (np.minimum, BITS),
+        "multiply": (np.multiply, REALS | {"pred"}),
         "negate": (np.negative, _NUMBERS),
-        "not": (np.invert, _BITS),
-        "or": (np.bitwise_or, _BITS),
-        "sign": (np.sign, _INTEGERS),
-        "remainder": (np.fmod, _FLOATS),
-        "round-nearest-even": (np.rint, _FLOATS),
-        "sqrt": (np.sqrt, _FLOATS),
+        "not": (np.invert, BITS),
+        "or": (np.bitwise_or, BITS),
+        "sign": (np.sign, INTEGERS),
+        "remainder": (np.fmod, FLOATS),
+        "round-nearest-even": (np.rint, FLOATS),
+        "sqrt": (np.sqrt, FLOATS),
         "subtract": (np.subtract, _NUMBERS),
-        "xor": (np.bitwise_xor, _BITS),
+        "xor": (np.bitwise_xor, BITS),
     },
     ELEMENTWISE,
     "the function of its row",
@@ -126,7 +128,7 @@ def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[i
 
 
 def _is_signed_quotient(instruction: Instruction, known: Known) -> bool:
-    if instruction.opcode != "divide" or instruction.array.dtype.name not in _SIGNED:
+    if instruction.opcode != "divide" or instruction.array.dtype.name not in SIGNED:
         return False
     return known[1] is not None and bool(known[1].all() and (known[1] != -1).all())
 
@@ -207,7 +209,7 @@ def lower(instruction: Instruction, context: Context, known: Known) -> _Lowered:
     kinds = [operand.array.dtype for operand in instruction.operands]
     ufunc, names = _UFUNCS.get(opcode, (None, frozenset()))
     if opcode in QUICK and not context.exact:
-        ufunc, names = QUICK[opcode], _FLOATS
+        ufunc, names = QUICK[opcode], FLOATS
     if ufunc is not None and result.name in names and all(kind is result for kind in kinds):
         return _Lowered(ufunc, ufunc=True)
     special = _SPECIAL.get(opcode)
@@ -251,7 +253,7 @@ def _without_args(function: Function) -> Function:
 def _compare(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
     kind = instruction.operands[0].array.dtype
     order = instruction.attributes.get("type")
-    plain = kind.name in _INTEGERS | {"pred"} or (kind.name in _FLOATS and order in (None, "FLOAT"))
+    plain = kind.name in INTEGERS | {"pred"} or (kind.name in FLOATS and order in (None, "FLOAT"))
     return (
         _Lowered(_COMPARISONS[instruction.attributes["direction"]], ufunc=True) if plain else None
     )
@@ -269,9 +271,9 @@ def _convert(instruction: Instruction, context: Context, known: Known) -> _Lower
     source, target = instruction.operands[0].array.dtype, instruction.array.dtype
     carrier = context.carrier(target)
     plain = (
-        (source.name in _BITS and target.name in _REALS)
-        or (source.name in _FLOATS and target.name in _FLOATS)
-        or (source.is_narrow_float and target.name in _FLOATS)
+        (source.name in BITS and target.name in REALS)
+        or (source.name in FLOATS and target.name in FLOATS)
+        or (source.is_narrow_float and target.name in FLOATS)
         or (source.name == "f32" and target.is_narrow_float)
     )
     if not plain:
@@ -285,7 +287,7 @@ def _convert(instruction: Instruction, context: Context, known: Known) -> _Lower
 
 def _is_finite(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
     kind = instruction.operands[0].array.dtype
-    return _Lowered(np.isfinite) if kind.name in _FLOATS else None
+    return _Lowered(np.isfinite) if kind.name in FLOATS else None
 
 
 # Equal numbers have equal bits but for the sign of zeros, which is what is wanted of both.
@@ -301,7 +303,7 @@ def _extremum(instruction: Instruction, context: Context, known: Known) -> _Lowe
 
     Where one operand is +0 all the maxima that are zeros are +0, which adding it makes of either.
     """
-    if instruction.array.dtype.name not in _FLOATS:
+    if instruction.array.dtype.name not in FLOATS:
         return None
     largest = instruction.opcode == "maximum"
     quick = np.maximum if largest else np.minimum
@@ -338,7 +340,7 @@ def _clamp(instruction: Instruction, context: Context, known: Known) -> _Lowered
     kind = instruction.array.dtype
     least, _, greatest = known
     decided = least is not None and greatest is not None and _decides(least) and _decides(greatest)
-    if kind.name not in _INTEGERS and not (kind.name in _FLOATS and decided):
+    if kind.name not in INTEGERS and not (kind.name in FLOATS and decided):
         return None
     bound = {"maximum": np.maximum, "minimum": np.minimum}
     return _written(Code("{r} = {minimum}({maximum}({0}, {1}), {2})", bound=bound))
@@ -347,7 +349,7 @@ def _clamp(instruction: Instruction, context: Context, known: Known) -> _Lowered
 def _shift(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
     """NumPy's shifts bring in what HLO's do for any amount, taken as an unsigned number."""
     kind = instruction.array.dtype
-    if kind.name not in _INTEGERS:
+    if kind.name not in INTEGERS:
         return None
     ufunc = np.left_shift if instruction.opcode == "shift-left" else np.right_shift
     arithmetic = instruction.opcode == "shift-right-arithmetic"
@@ -362,13 +364,13 @@ def _shift(instruction: Instruction, context: Context, known: Known) -> _Lowered
 def _divided(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
     """Integers by constants that divide without exceptions."""
     kind, divisor = instruction.array.dtype, known[1]
-    if kind.name not in _INTEGERS or divisor is None or not divisor.all():
+    if kind.name not in INTEGERS or divisor is None or not divisor.all():
         return None
-    if kind.name in _SIGNED and (divisor == -1).any():
+    if kind.name in SIGNED and (divisor == -1).any():
         return None
     if instruction.opcode == "remainder":
         return _Lowered(np.fmod, ufunc=True)
-    if kind.name in _UNSIGNED:
+    if kind.name in UNSIGNED:
         return _Lowered(np.floor_divide, ufunc=True)
     bound = {"divide": np.floor_divide, "rest": np.fmod, "subtract": np.subtract}
     text = "{r} = {divide}({subtract}({0}, {rest}({0}, {1})), {1})"

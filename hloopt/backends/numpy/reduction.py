@@ -18,11 +18,12 @@ from hloopt.backends.numpy.plan import Code, Dims, Function
 from hloopt.backends.numpy.values import Slots
 from hloopt.dataclass import dataclass
 from hloopt.interpret.reducer import Reducer
+from hloopt.interpret.reduction import sign_zeros
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
 from hloopt.types import DType, TupleShape
 
-__all__ = ["EMITTERS", "named_reducer", "sign_zeros"]
+__all__ = ["EMITTERS", "named_reducer"]
 
 # NumPy reduces a short innermost dimension with one call of its inner loop a result, some 10 ns each;
 # whole columns added to each other take a tenth of that where there are many (measured on Zen 5,
@@ -205,20 +206,6 @@ def _extremum(
         return found.astype(carrier, copy=False)
 
     return extremum
-
-
-def sign_zeros(found: Any, array: Any, start: Any, axes: tuple[int, ...], *, largest: bool) -> None:
-    """Give the zeros among extrema their sign: of the largest + where there is a +0; NumPy takes either.
-
-    Where the extremum is a zero no element is beyond it: one of the wanted sign is a zero.
-    """
-    signs = np.signbit(array)
-    if largest:
-        negative = np.logical_and.reduce(signs, axes) & np.signbit(start)
-    else:
-        negative = np.logical_or.reduce(signs, axes) | np.signbit(start)
-    zero = np.zeros((), found.dtype)
-    np.copyto(found, np.where(negative, -zero, zero), where=found == 0)
 
 
 EMITTERS: Mapping[str, Emitter] = {"reduce": _reduce}

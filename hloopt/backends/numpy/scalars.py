@@ -16,35 +16,35 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import Array, DType
 
-__all__ = ["scalar_code"]
+__all__ = ["BITS", "FLOATS", "INTEGERS", "REALS", "SIGNED", "UNSIGNED", "scalar_code"]
 
 Known = Sequence["Array | None"]
 
-_FLOATS = frozenset({"f32", "f64"})
-_SIGNED = frozenset({"s8", "s16", "s32", "s64"})
-_UNSIGNED = frozenset({"u8", "u16", "u32", "u64"})
-_INTEGERS = _SIGNED | _UNSIGNED
-_REALS = _FLOATS | _INTEGERS
-_BITS = _INTEGERS | {"pred"}
+FLOATS = frozenset({"f32", "f64"})
+SIGNED = frozenset({"s8", "s16", "s32", "s64"})
+UNSIGNED = frozenset({"u8", "u16", "u32", "u64"})
+INTEGERS = SIGNED | UNSIGNED
+REALS = FLOATS | INTEGERS
+BITS = INTEGERS | {"pred"}
 
 # opcode -> an expression and the element types, of all operands and the result, for which it is the op.
 _OPERATORS: Mapping[str, tuple[str, frozenset[str]]] = op_table(
     {
-        "abs": ("abs({0})", _SIGNED | _FLOATS),
-        "add": ("{0} + {1}", _REALS),
-        "and": ("{0} & {1}", _BITS),
-        "ceil": ("{ceil}({0})", _FLOATS),
-        "divide": ("{0} / {1}", _FLOATS),
-        "floor": ("{floor}({0})", _FLOATS),
-        "maximum": ("{0} if {0} > {1} else {1}", _INTEGERS),
-        "minimum": ("{0} if {0} < {1} else {1}", _INTEGERS),
-        "multiply": ("{0} * {1}", _REALS),
-        "negate": ("-{0}", _REALS),
-        "not": ("~{0}", _BITS),
-        "or": ("{0} | {1}", _BITS),
-        "sqrt": ("{sqrt}({0})", _FLOATS),
-        "subtract": ("{0} - {1}", _REALS),
-        "xor": ("{0} ^ {1}", _BITS),
+        "abs": ("abs({0})", SIGNED | FLOATS),
+        "add": ("{0} + {1}", REALS),
+        "and": ("{0} & {1}", BITS),
+        "ceil": ("{ceil}({0})", FLOATS),
+        "divide": ("{0} / {1}", FLOATS),
+        "floor": ("{floor}({0})", FLOATS),
+        "maximum": ("{0} if {0} > {1} else {1}", INTEGERS),
+        "minimum": ("{0} if {0} < {1} else {1}", INTEGERS),
+        "multiply": ("{0} * {1}", REALS),
+        "negate": ("-{0}", REALS),
+        "not": ("~{0}", BITS),
+        "or": ("{0} | {1}", BITS),
+        "sqrt": ("{sqrt}({0})", FLOATS),
+        "subtract": ("{0} - {1}", REALS),
+        "xor": ("{0} ^ {1}", BITS),
     },
     ELEMENTWISE,
     "a call of a function",
@@ -87,7 +87,7 @@ def scalar_code(instruction: Instruction, known: Known) -> Code | None:
 
 
 def _extremum(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
-    if instruction.array.dtype.name not in _FLOATS:
+    if instruction.array.dtype.name not in FLOATS:
         return None
     return _scalars(_LARGER if instruction.opcode == "maximum" else _SMALLER, kinds)
 
@@ -97,12 +97,12 @@ def _scalars(text: str, kinds: Sequence[DType], bound: Mapping[str, Any] | None 
 
 
 def _clamp(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
-    return _scalars(_BOUNDED, kinds) if kinds[1].name in _INTEGERS else None
+    return _scalars(_BOUNDED, kinds) if kinds[1].name in INTEGERS else None
 
 
 def _compare(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
     order = instruction.attributes.get("type")
-    if kinds[0].name in _BITS or (kinds[0].name in _FLOATS and order in (None, "FLOAT")):
+    if kinds[0].name in BITS or (kinds[0].name in FLOATS and order in (None, "FLOAT")):
         operator = _COMPARED[instruction.attributes["direction"]]
         return _scalars(f"{{r}} = {{0}} {operator} {{1}}", kinds)
     return None
@@ -115,17 +115,17 @@ def _select(instruction: Instruction, kinds: Sequence[DType], known: Known) -> C
 def _convert(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
     (source,), target = kinds, instruction.array.dtype
     kind = target.numpy.type
-    if source.is_pred and target.name in _REALS:
+    if source.is_pred and target.name in REALS:
         return _scalars("{r} = {one} if {0} else {zero}", kinds, {"one": kind(1), "zero": kind(0)})
-    if (source.name in _INTEGERS or source.is_pred) and target.name in _FLOATS:
+    if (source.name in INTEGERS or source.is_pred) and target.name in FLOATS:
         # Through f64, which has all integers of 32 bits.
         if source.bits <= 32 and target.name == "f64":
             return _scalars("{r} = {kind}({0})", kinds, {"kind": kind})
         if source.bits <= 32:
             return _assigned(kinds, target)
-    if source.name in _FLOATS and target.name in _FLOATS:
+    if source.name in FLOATS and target.name in FLOATS:
         return _assigned(kinds, target)
-    if source.name in _INTEGERS and target.name in _INTEGERS:
+    if source.name in INTEGERS and target.name in INTEGERS:
         if np.can_cast(source.numpy, target.numpy):
             return _assigned(kinds, target)
         # What is given to an array has to be in its type's range; a scalar's ``astype`` takes twice as long.
@@ -144,10 +144,10 @@ def _assigned(kinds: Sequence[DType], target: DType) -> Code:
 def _divided(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
     """By an integer that is known to be positive."""
     kind, divisor = instruction.array.dtype, known[1]
-    if kind.name not in _INTEGERS or divisor is None or divisor <= 0:
+    if kind.name not in INTEGERS or divisor is None or divisor <= 0:
         return None
     quotient = instruction.opcode == "divide"
-    if kind.name in _UNSIGNED:
+    if kind.name in UNSIGNED:
         return _scalars(f"{{r}} = {{0}} {'//' if quotient else '%'} {{1}}", kinds)
     return _scalars(_QUOTIENT if quotient else _REMAINDER, kinds, {"one": kind.numpy.type(1)})
 
@@ -155,11 +155,11 @@ def _divided(instruction: Instruction, kinds: Sequence[DType], known: Known) -> 
 def _shifted(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
     """By any amount, taken as an unsigned number, where NumPy's own shift brings in what is wanted."""
     kind = instruction.array.dtype
-    if kind.name not in _INTEGERS:
+    if kind.name not in INTEGERS:
         return None
     if instruction.opcode == "shift-left":
         return _scalars("{r} = {0} << {1}", kinds)
-    if (instruction.opcode == "shift-right-arithmetic") == (kind.name in _SIGNED):
+    if (instruction.opcode == "shift-right-arithmetic") == (kind.name in SIGNED):
         return _scalars("{r} = {0} >> {1}", kinds)
     return None
 

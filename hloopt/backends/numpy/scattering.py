@@ -19,7 +19,7 @@ from hloopt.backends.numpy.plan import Dims, Function, Step
 from hloopt.backends.numpy.values import Slots
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
-from hloopt.interpret.duplicates import combine_at
+from hloopt.interpret.duplicates import combine_at, update_at
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
@@ -27,9 +27,6 @@ from hloopt.kernels.library_problems import named_reducer
 from hloopt.types import Array, ScatterDims, inverse_permutation
 
 __all__ = ["EMITTERS"]
-
-# Elements combined at once by a ufunc: each has an index of 8 bytes, which stay in the second cache.
-_AT_ONCE = 1 << 16
 
 _Rows: TypeAlias = "tuple[Array, Array | None]"
 """Flat places [n], and which of the batch are inside where not all are."""
@@ -285,11 +282,11 @@ def _combination(region: _Region) -> _Combine:
         return _assigned
     ufunc, extremum = region.ufunc, region.extremum
     if ufunc is not None:
-        return lambda targets, rows, sources: _at(ufunc, targets[0], rows, sources[0])
+        return lambda targets, rows, sources: update_at(ufunc, targets[0], rows, sources[0])
 
     def combine(targets: Sequence[Array], rows: Array, sources: Sequence[Array]) -> None:
         if extremum is not None and _zeros_agree(targets[0], rows, sources[0]):
-            _at(extremum, targets[0], rows, sources[0])
+            update_at(extremum, targets[0], rows, sources[0])
         else:
             combine_at(targets, rows, sources, region.reducer())
 
@@ -313,20 +310,6 @@ def _zeros_agree(target: Array, rows: Array, source: Array) -> bool:
 def _has_negative_zero(array: Array) -> bool:
     bits = np.ascontiguousarray(array).view(f"i{array.itemsize}")
     return bool((bits == np.iinfo(bits.dtype).min).any())
-
-
-def _at(ufunc: np.ufunc, target: Array, rows: Array, source: Array) -> None:
-    """The ufunc's own loop, element by element in order, which is quick on flat arrays alone."""
-    block = target.shape[1]
-    flat = target.reshape(-1)
-    if block == 1:
-        ufunc.at(flat, rows, source.reshape(-1))
-        return
-    along = np.arange(block)
-    step = max(_AT_ONCE // block, 1)
-    for begin in range(0, rows.size, step):
-        part = rows[begin : begin + step, np.newaxis] * block + along
-        ufunc.at(flat, part.reshape(-1), source[begin : begin + step].reshape(-1))
 
 
 EMITTERS: Mapping[str, Emitter] = {"scatter": _scatter}

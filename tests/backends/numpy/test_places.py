@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hloopt.backends.numpy import scattering
+from hloopt.interpret import duplicates
 from tests.helpers.planned import assert_planned
 from tests.semantics.combiners import Combiner, argmax, binary, chosen
 from tests.semantics.elements import moderate, seeds, shape_of, values
@@ -92,7 +92,7 @@ def test_many_updates_of_few_places_agree(region, block):
         arrays = [draw(kind, case.dims, chooser) for kind in kinds]
         updates = [draw(kind, case.result, chooser) for kind in kinds]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scattering, "_AT_ONCE", 256)
+            patch.setattr(duplicates, "_AT_ONCE", 256)
             assert_planned(text, [*arrays, indices, *updates])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hloopt.backends.numpy import cumulative, window_pieces
+from hloopt.backends.numpy import cumulative, select_windows
 from tests.helpers.planned import assert_planned
 from tests.semantics.combiners import argmax, binary
 from tests.semantics.elements import moderate, seeds, shape_of, values
@@ -140,7 +140,7 @@ def test_selections_agree(slides_, direction, swapped, kind, opcode, tied, at_on
     inputs = [x, moderate(kind, output, chooser), moderate(kind, (), chooser)]
     left = 0 in output or not dims
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_pieces, "_AT_ONCE", at_once)
+        patch.setattr(select_windows, "_AT_ONCE", at_once)
         assert_planned(text, inputs, evaluated=["select-and-scatter"] * left)
 
 
@@ -148,7 +148,7 @@ def test_selections_agree(slides_, direction, swapped, kind, opcode, tied, at_on
 @pytest.mark.parametrize("special", [None, np.nan])
 def test_leading_dimensions_are_gone_through_in_pieces(at_once, special, monkeypatch):
     """A NaN is met in one of them alone."""
-    monkeypatch.setattr(window_pieces, "_AT_ONCE", at_once)
+    monkeypatch.setattr(select_windows, "_AT_ONCE", at_once)
     window = [Slide(3, 1, 1, 0, 0, 1, 1), Slide(5, 1, 1, 0, 0, 1, 1), Slide(7, 3, 2, 1, 1, 1, 1)]
     text = selecting_text(window, "GE", "f32", binary("add", "f32"))
     x = np.random.default_rng(2).integers(0, 3, (3, 5, 7)).astype(np.float32)
