@@ -14,7 +14,7 @@ from rich.text import Text
 from hloopt.report.fit import FittedTable
 from hloopt.source import visible
 
-__all__ = ["ONE_LINE", "messages", "product", "show_name", "table"]
+__all__ = ["ONE_LINE", "messages", "product", "say", "show_name", "table"]
 
 _PIPE_WIDTH = 120
 
@@ -89,6 +89,11 @@ def table(
     return made
 
 
+def say(console: Console, *parts: str | tuple[str, str] | Text) -> None:
+    """Print a line, however long; a part may have a style."""
+    console.print(Text.assemble(*parts), soft_wrap=True)
+
+
 def show_name(module: str, file: str, console: Console) -> None:
     """Print which module a report is about."""
-    console.print(Text.assemble(f"{file}  " if file else "", (module, "bold")), soft_wrap=True)
+    say(console, f"{file}  " if file else "", (module, "bold"))

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.analysis.region import region_of
 from hloopt.backends.native.codegen import render as render_native
@@ -31,7 +30,7 @@ from hloopt.kernels.selection.candidate import Candidate, candidates, packing_pr
 from hloopt.kernels.spec import KernelSpec
 from hloopt.ops.traits import RANDOM, TRANSFERS
 from hloopt.pipelines import optimize_module, parse_pipeline
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.rewrite import Pipeline
 from hloopt.targets import Target
 from hloopt.targets.host import HOST
@@ -219,7 +218,7 @@ def show_coverage(rows: Sequence[Coverage], console: Console) -> None:
     console.print(made)
     for dtype in DTYPES.values():
         if problem := packing_problem(dtype):
-            console.print(Text(f"no kernel takes {dtype}: {problem}"), soft_wrap=True)
+            say(console, f"no kernel takes {dtype}: {problem}")
 
 
 def _missing(row: Coverage) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import (
     FusionDifference,
     compare,
@@ -98,9 +97,9 @@ def show_dumps(found: DumpDifference, verdicts: Sequence[GateVerdict], console: 
     console.print(made)
     for side, rows in (("before", found.before), ("after", found.after)):
         for one in rows:
-            console.print(Text(f"only {side}: {one.module.name}, {one.file}"), soft_wrap=True)
+            say(console, f"only {side}: {one.module.name}, {one.file}")
     if any(not difference.equal for _, _, difference in found.pairs):
-        console.print(Text("--module NAME shows what differs in one of them"), soft_wrap=True)
+        say(console, "--module NAME shows what differs in one of them")
     show_gates(verdicts, console)
 
 

@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import Any, Final
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.analysis.differences import Difference
 from hloopt.ir import Instruction
+from hloopt.report.console import say
 
 __all__ = ["differences_json", "show_differences"]
 
@@ -129,4 +129,4 @@ def _user_line(entry: Instruction) -> str:
 
 
 def _print(console: Console, line: str) -> None:
-    console.print(Text(line), soft_wrap=True)
+    say(console, line)

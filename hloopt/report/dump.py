@@ -11,6 +11,7 @@ from rich.text import Text
 
 from hloopt.dumps import Dump, DumpFile, DumpModule, Stage, counts
 from hloopt.report.columns import Column, plain, records_table
+from hloopt.report.console import say
 from hloopt.report.numbers import byte_size
 
 __all__ = ["dump_json", "show_modules", "show_stages", "show_total"]
@@ -156,7 +157,7 @@ def show_total(found: dict[str, Any], console: Console) -> None:
         text += f"; other files: {_kinds(others)}"
     if found["folders"]:
         text += f"; other directories: {', '.join(found['folders'])}"
-    console.print(Text(text), soft_wrap=True)
+    say(console, text)
 
 
 def _kinds(others: dict[str, dict[str, int]]) -> str:

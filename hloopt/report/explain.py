@@ -16,7 +16,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.candidate import Candidate
 from hloopt.kernels.selection.requests import tile_text
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost, KernelCosts
 from hloopt.report.kernels import choice_json, estimate_json, launch_text
 from hloopt.report.numbers import amount, byte_size, seconds
@@ -69,10 +69,7 @@ def show_explanation(
 ) -> None:
     """Everything about one instruction's kernel; ``every`` candidate, those for other opcodes included."""
     kernel = choice.kernel + tile_text(choice.tile) if choice.kernel else "no kernel fits"
-    console.print(
-        Text.assemble((f"%{choice.instruction}", "bold"), f" = {choice.shape} {choice.opcode}"),
-        soft_wrap=True,
-    )
+    say(console, (f"%{choice.instruction}", "bold"), f" = {choice.shape} {choice.opcode}")
     facts = table("", "", left=2)
     facts.show_header = False
     facts.columns[0].no_wrap = True
@@ -97,7 +94,7 @@ def show_explanation(
     if hints:
         console.print()
         for hint in hints:
-            console.print(Text(hint), soft_wrap=True)
+            say(console, hint)
 
 
 def _facts(choice: Choice, cost: KernelCost | None, kernel: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,6 @@ from shlex import quote
 from types import MappingProxyType
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import FusionBarrier
@@ -23,7 +22,7 @@ from hloopt.fusion.explanation import (
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.fusion.provenance import FusionNode, GivenInstruction, TracedRewrite
 from hloopt.fusion.remedies import MERGES_ALL, loop_way, why_held
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.fusion_loop import show_loop
 from hloopt.report.rewritten import brief_shape, show_rewrites
 from hloopt.spelling import first_of
@@ -53,12 +52,12 @@ def show_pair(
     that make one kernel of both.
     """
     verdict = "are in one kernel" if pair.common else "are not in one kernel"
-    _line(console, Text.assemble(_named(pair.first), " and ", _named(pair.second), f" {verdict}"))
+    say(console, _named(pair.first), " and ", _named(pair.second), f" {verdict}")
     for node in (pair.first, pair.second):
-        _line(console, f"  {_where(node)}")
+        say(console, f"  {_where(node)}")
         show_rewrites(node, *origins.get(node.name, (None, ())), console)
     for kernel in pair.common:
-        _line(console, f"  both: {_kernel(kernel)}")
+        say(console, f"  both: {_kernel(kernel)}")
     if pair.common:
         for edge in pair.edges:
             _show_joined(edge.joined, console)
@@ -67,10 +66,10 @@ def show_pair(
         _show_path(pair, console)
         words = [word for edge in pair.edges for word in edge.words]
     else:
-        _line(console, f"  {_no_path(pair)}")
+        say(console, f"  {_no_path(pair)}")
         words = list(pair.words)
         for told in dict.fromkeys(f"  {word.pass_name}: {word.decision}" for word in words):
-            _line(console, told)
+            say(console, told)
     _show_ways(words, _between(pair), console, passes)
 
 
@@ -89,7 +88,7 @@ def _no_path(pair: Pair) -> str:
 
 
 def _show_path(pair: Pair, console: Console) -> None:
-    _line(console, "")
+    say(console, "")
     made = table("result", "used by", "kernels", "why", left=4, below="why")
     for edge in pair.edges:
         made.add_row(
@@ -180,9 +179,9 @@ def _show_ways(
         *(f"--passes {quote(text)} makes one kernel of both" for text in passes),
     ]
     if ways:
-        _line(console, "")
+        say(console, "")
     for way in ways:
-        _line(console, way)
+        say(console, way)
 
 
 def _ways(words: Sequence[ExplainedRefusal], names: tuple[str, str]) -> Iterator[str]:
@@ -213,31 +212,29 @@ def show_around(
 ) -> None:
     """One instruction: what passes made of it, its kernels, who joined them, and who is in none of them."""
     node = around.node
-    _line(console, Text.assemble(_named(node), f" = {brief_shape(node.shape)} {node.opcode}"))
+    say(console, _named(node), f" = {brief_shape(node.shape)} {node.opcode}")
     if given and given != node.name:
-        _line(console, f"  %{given} of the file is called %{node.name} before fusion")
-    _line(console, f"  {_where(node)}")
+        say(console, f"  %{given} of the file is called %{node.name} before fusion")
+    say(console, f"  {_where(node)}")
     show_rewrites(node, origin, touched, console)
     if not around.kernels:
         told = (
             f"a {node.opcode} runs no kernel" if node.opcode in UNCOMPUTED else "it is in no kernel"
         )
-        _line(console, f"  {told}")
+        say(console, f"  {told}")
     for kernel in around.kernels:
-        _line(console, f"  kernel: {_kernel(kernel)}")
+        say(console, f"  kernel: {_kernel(kernel)}")
     if len(around.kernels) > 1:
-        _line(
-            console, f"  it is computed {len(around.kernels)} times, once in each of these kernels"
-        )
+        say(console, f"  it is computed {len(around.kernels)} times, once in each of these kernels")
     if around.loop is not None:
         show_loop(around.loop, node, console)
     _show_joined(around.joined, console)
     for word in around.words:
-        _line(console, f"  {_word(word)}")
+        say(console, f"  {_word(word)}")
     if around.loop is not None and around.words:
         _show_ways(around.words, (node.name, node.name), console)
     if around.apart:
-        _line(console, "")
+        say(console, "")
         made = table("not with", "kernel", "why", left=3, below="why")
         for edge in around.apart[:_MOST_ROWS]:
             other, kernels = _other(edge, node)
@@ -246,10 +243,10 @@ def show_around(
             )
         console.print(made)
         if len(around.apart) > _MOST_ROWS:
-            _line(console, f"and {len(around.apart) - _MOST_ROWS} more neighbours")
+            say(console, f"and {len(around.apart) - _MOST_ROWS} more neighbours")
     words = [word for edge in around.apart for word in edge.words]
     for option in dict.fromkeys(option for word in words for option in word.options):
-        _line(console, f"{option} would let one of them through")
+        say(console, f"{option} would let one of them through")
 
 
 def _other(edge: Edge, node: FusionNode) -> tuple[FusionNode, tuple[KernelFacts, ...]]:
@@ -278,13 +275,13 @@ def _show_joined(joined: Sequence[ExplainedStep], console: Console) -> None:
     console.print(made)
     hidden = sum(len(members) for members in list(groups.values())[_MOST_ROWS:])
     if hidden:
-        _line(console, f"and {hidden} more steps")
+        say(console, f"and {hidden} more steps")
 
 
 def show_lost(rows: Sequence[Lost], console: Console) -> None:
     """The refusals that cost most."""
     if not rows:
-        _line(console, "no refusal of a fusion costs time, by the cost model")
+        say(console, "no refusal of a fusion costs time, by the cost model")
         return
     made = table("not fused", "into", "why", "from", "lost", left=4, below=("why", "from"))
     for row in rows:
@@ -299,7 +296,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     console.print(made)
     total = sum(row.lost_us for row in rows)
     models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))
-    _line(console, f"lost by these: {total:.2f} us, each by itself, by {models}")
+    say(console, f"lost by these: {total:.2f} us, each by itself, by {models}")
 
 
 def show_barriers(rows: Sequence[FusionBarrier], console: Console) -> None:
@@ -340,7 +337,3 @@ def _tail(source: str) -> str:
         parts.pop(0)
     kept = "/".join(parts)
     return kept if kept == source else f".../{kept}"
-
-
-def _line(console: Console, text: str | Text) -> None:
-    console.print(Text(text) if isinstance(text, str) else text, soft_wrap=True)

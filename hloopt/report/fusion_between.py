@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.fusion.between import KeptArray
 from hloopt.fusion.explanation import Edge, KernelFacts
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.fusion import why_apart
 from hloopt.report.numbers import byte_size
 
@@ -37,7 +36,7 @@ def show_kept(rows: Sequence[KeptArray], console: Console) -> None:
     more = f", {len(rows) - _MOST_ROWS} of them not shown" if len(rows) > _MOST_ROWS else ""
     arrays = "1 array" if len(rows) == 1 else f"{len(rows)} arrays"
     told = f"between kernels: {byte_size(total)} in {arrays}{more}"
-    console.print(Text(told), soft_wrap=True)
+    say(console, told)
 
 
 def kept_json(rows: Sequence[KeptArray]) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.analysis.differences import Difference, differences
 from hloopt.cost_models.predictor import Predictor
@@ -16,7 +15,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import PLUMBING
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost, Totals, kernel_costs, totals
 from hloopt.report.differences import differences_json, show_differences
 from hloopt.report.gate import GateVerdict
@@ -213,7 +212,7 @@ def show_difference(
         told[0] += f" ({elsewhere} of them with other operands)"
     if found.equal:
         told = ["the modules are equal"]
-    console.print(Text(f"\nkernels: {', '.join(told) or 'none'}"), soft_wrap=True)
+    say(console, f"\nkernels: {', '.join(told) or 'none'}")
     costs = [{row.instruction: row for row in rows} for rows in (found.before, found.after)]
     shown = [group for group in found.groups if every or _differs(group, costs)]
     left = 0 if every else max(0, len(shown) - _MOST_GROUPS)
@@ -232,7 +231,7 @@ def show_difference(
             rows.add_row()
         console.print(rows)
     if left:
-        console.print(Text(f"and {left} groups whose bytes change less (--all)"), soft_wrap=True)
+        say(console, f"and {left} groups whose bytes change less (--all)")
     instructions = max(one.instructions for one in found.totals)
     show_differences(found.named, instructions, console, every=every)
     show_gates(verdicts, console)
@@ -321,7 +320,7 @@ def _show_opcodes(found: FusionDifference, console: Console) -> None:
         told = [f"{count:+d} {name}" for name, count in changed[:_MOST_OPCODES]]
         rest = len(changed) - len(told)
         told += [f"{rest} others"] if rest else []
-        console.print(Text(f"\nopcodes: {', '.join(told)}"), soft_wrap=True)
+        say(console, f"\nopcodes: {', '.join(told)}")
 
 
 _Costs = dict[Instruction, KernelCost]

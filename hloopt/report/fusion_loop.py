@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.fusion.explanation import ExplainedRefusal
 from hloopt.fusion.history import LoopFacts, WayFacts
 from hloopt.fusion.provenance import FusionNode
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 
 __all__ = ["show_loop", "show_loops"]
 
@@ -29,29 +28,29 @@ def show_loops(
         made.add_row(f"%{loop.loop}", loop.trips, told)
     console.print(made)
     if len(rows) > _MOST_LOOPS:
-        console.print(Text(f"and {len(rows) - _MOST_LOOPS} more loops"), soft_wrap=True)
+        say(console, f"and {len(rows) - _MOST_LOOPS} more loops")
 
 
 def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
     """The ways that were considered; of what runs within a loop's kernel, whose that is."""
     if (node.computation, node.name) != (loop.computation, loop.loop):
         told = f"  it runs within %{loop.loop}, which is one kernel: {loop.kernel}"
-        console.print(Text(told), soft_wrap=True)
+        say(console, told)
         return
     taken = f"one kernel: {loop.kernel}" if loop.kernel else "no kernel: its body runs step by step"
     trips = f" ({loop.trips})" if loop.trips else ""
-    console.print(Text(f"  the loop{trips} is {taken}"), soft_wrap=True)
+    say(console, f"  the loop{trips} is {taken}")
     made = table("way", "fits", "units", "threads", "registers", "shared bytes", "time", left=2)
     for way in loop.ways:
         made.add_row(way.kernel, "no" if way.problem else "yes", *_figures(way))
     console.print(made)
     if loop.profit:
-        console.print(Text(loop.profit), soft_wrap=True)
+        say(console, loop.profit)
     for way in loop.ways:
         if way.parts:
-            console.print(Text(f"{way.kernel}: {way.parts}"), soft_wrap=True)
+            say(console, f"{way.kernel}: {way.parts}")
         if way.problem:
-            console.print(Text(f"{way.kernel} does not fit: {way.problem}"), soft_wrap=True)
+            say(console, f"{way.kernel} does not fit: {way.problem}")
 
 
 def _figures(way: WayFacts) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Copy, Fill, KernelPart, KernelSpec, Launch, Tile
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost, KernelCosts
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.report.prediction import sum_word, trip_notes
@@ -124,9 +124,9 @@ def show_choices(
     if _width(made, console) > console.width:
         made = _choice_table(choices, costs, functions, breakable=True)
     console.print(made)
-    console.print(Text(_total(choices, costs, model)), soft_wrap=True)
+    say(console, _total(choices, costs, model))
     for note in trip_notes(list(costs.values())):
-        console.print(Text(note), soft_wrap=True)
+        say(console, note)
 
 
 def _width(made: Table, console: Console) -> int:

@@ -21,7 +21,7 @@ from hloopt.passes import convert_pairs
 from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.pipelines import PASSES
 from hloopt.presets import Row, preset_rows
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.diff import unified_diff
 from hloopt.rewrite import Fix, Pass, PassLog, Pipeline, Rule, RuleSet, apply_rules
 from hloopt.rewrite.entries import Entry as RunEntry
@@ -119,7 +119,7 @@ def show_pass(kind: type[Pass], console: Console, *, as_diff: bool) -> None:
     row = describe(kind)
     console.print(Text(kind.name, style="bold"))
     for line in list(_filled(row["doc"], console.width))[:-1]:
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
     if row["options"]:
         made = table("\noption", "type", "default", "meaning", left=4)
         for option in row["options"]:
@@ -130,7 +130,7 @@ def show_pass(kind: type[Pass], console: Console, *, as_diff: bool) -> None:
         names = [rule["name"] for rule in row["rules"] if rule["needs"] == needs]
         if names:
             how = "  (explained by: hloopt passes 'EQUATION')" if find_rule(names[0]) else ""
-            console.print(Text.assemble(("\n" + title, "bold"), how), soft_wrap=True)
+            say(console, ("\n" + title, "bold"), how)
             for name in names:
                 _show_equation(name, console)
     _show_example(example_json(kind), console, as_diff=as_diff)
@@ -141,7 +141,7 @@ def _show_equation(name: str, console: Console) -> None:
     left, arrow, right = name.partition(" => ")
     short = len(name) <= console.width or not arrow
     for line in (name,) if short else (left, f"    => {right}"):
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 _ITEM = re.compile(r" *(?:\d+\.|[-*]) +")
@@ -206,7 +206,7 @@ def _without_middle(text: str) -> str:
 def _show_text(title: str, text: str, console: Console) -> None:
     console.print(Text(f"\n{title}", style="bold"))
     for line in text.strip("\n").splitlines():
-        console.print(Text(f"  {line}".rstrip()), soft_wrap=True)
+        say(console, f"  {line}".rstrip())
 
 
 def find_rule(name: str) -> Rule | None:

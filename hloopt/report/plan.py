@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.analysis.cost import instruction_cost
 from hloopt.dataclass import dataclass
@@ -27,7 +26,7 @@ from hloopt.kernels.plan import (
 )
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Dim3, Fill, KernelSpec, Launch
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.numbers import amount, byte_size
 
 if TYPE_CHECKING:
@@ -223,4 +222,4 @@ def show_plan(
             row.memory,
         )
     console.print(made)
-    console.print(Text(memory_line(plan)), soft_wrap=True)
+    say(console, memory_line(plan))

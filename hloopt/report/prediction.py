@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import ROOFLINE
 from hloopt.report.columns import Column, records_table
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost
 from hloopt.report.fit import FittedTable
 from hloopt.report.fusion_diff import computes
@@ -99,24 +98,22 @@ def show_prediction(
     whole = sum(row.seconds for row in rows)
     launches = sum(row.counted for row in rows)
     model = predictor.model.name
-    console.print(
-        Text.assemble(
-            ("predicted ", "bold"),
-            f"{sum_word(rows)}{seconds(whole)} on {target.title} by {model}: "
-            f"{_count(launches, 'launch', 'launches')} of {_count(len(rows), 'kernel', 'kernels')}",
-        ),
-        soft_wrap=True,
+    say(
+        console,
+        ("predicted ", "bold"),
+        f"{sum_word(rows)}{seconds(whole)} on {target.title} by {model}: "
+        f"{_count(launches, 'launch', 'launches')} of {_count(len(rows), 'kernel', 'kernels')}",
     )
     spent = _by_bound(rows)
     waits = [f"{_percent(spent[bound], whole)} {bound}" for bound in _BOUNDS if spent[bound]]
     if waits:
-        console.print(Text(f"bound by: {', '.join(waits)}"), soft_wrap=True)
+        say(console, f"bound by: {', '.join(waits)}")
     console.print()
     console.print(
         _by_kernel(rows, whole, top, model) if by == "kernel" else _sums(rows, by, whole, top)
     )
     for note in _notes(rows, predictor):
-        console.print(Text(note), soft_wrap=True)
+        say(console, note)
 
 
 def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -> FittedTable:

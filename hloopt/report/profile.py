@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.report.columns import Column, records_table
+from hloopt.report.console import say
 from hloopt.report.numbers import amount, byte_size, seconds
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def show_profile(profile: Profile, console: Console) -> None:
     optional = ("spills", "registers", "occupancy", "GFLOP/s", "runs")
     console.print(records_table(_COLUMNS, rows, left=2, optional=optional))
     for line in _lines(profile):
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 def _lines(profile: Profile) -> Iterator[str]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.fusion.provenance import FusionNode, GivenInstruction, TracedRewrite
+from hloopt.report.console import say
 
 __all__ = ["brief_shape", "rewrites_json", "show_rewrites"]
 
@@ -56,7 +56,7 @@ def show_rewrites(
     if hidden:
         lines.append(f"    and {hidden} more rewrites")
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 def _was(node: FusionNode, origin: GivenInstruction | None) -> str:

@@ -7,10 +7,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.dataclass import dataclass
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.report.profile import profile_json, show_profile
 from hloopt.runtime.comparison import OutputComparison
@@ -131,7 +130,7 @@ class RunReport:
             about += f"  passes: {self.pipeline or 'none'}"
         if self.participants > 1:
             about += f"  participants: {self.replicas} x {self.partitions}"
-        console.print(Text.assemble((self.module, "bold"), about), soft_wrap=True)
+        say(console, (self.module, "bold"), about)
         if console.width >= _ONE_TABLE:
             made = table("run", *_TIMES, *_ERRORS)
             for row in self.rows:
@@ -148,17 +147,17 @@ class RunReport:
         if self.profile is not None:
             show_profile(self.profile, console)
         for note in [*self.notes, *self._unsteady()]:
-            console.print(Text.assemble(("note", "yellow"), f" {note}"), soft_wrap=True)
+            say(console, ("note", "yellow"), f" {note}")
         for row in self.rows:
             for name, entry in self.compared(row):
                 if not entry.passed:
                     what = difference(row, name, entry)
                     word = ("note", "yellow") if entry.undecided else ("differs", "red")
-                    console.print(Text.assemble(word, f" {what}"), soft_wrap=True)
+                    say(console, word, f" {what}")
         if self.verdict != "differs":
             colour = "green" if self.passed else "yellow"
             what = self._conclusion()
-            console.print(Text.assemble((self.verdict, colour), what), soft_wrap=True)
+            say(console, (self.verdict, colour), what)
 
     def _unsteady(self) -> list[str]:
         """A note where times are not to be trusted."""

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hloopt.cost_models.loop_time import MODEL as LOOP_MODEL
 from hloopt.dataclass import dataclass
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.study import Device, Study, launch_text, result_text, time_text
 from hloopt.study.cells import Cell
 from hloopt.study.plan import ModuleRow, Strategy
@@ -75,7 +75,7 @@ def show_study(study: Study, console: Console) -> None:
     for line in study.problems():
         kind, colon, told = line.partition(":")
         style = "red" if kind in ("differs", "failed") else "yellow"
-        console.print(Text.assemble((kind, style), f"{colon}{told}"), soft_wrap=True)
+        say(console, (kind, style), f"{colon}{told}")
     for line in notes(study):
         console.print(Text(line, style="dim"), soft_wrap=True)
 
@@ -131,7 +131,7 @@ def _show_module(study: Study, row: ModuleRow, rows: Sequence[Strategy], console
     variant = f"  a variant of {row.variant_of}" if row.variant_of else ""
     about = f"  {row.file}" if row.file != row.name else ""
     console.print()
-    console.print(Text.assemble((row.name, "bold"), about, variant), soft_wrap=True)
+    say(console, (row.name, "bold"), about, variant)
     labels = [("  " if one.before or one.whole else "") + one.label for one in rows]
     there = [one for one in study.devices if not study.missing(row.name, one.name)]
     blocks = [_block(study, row.name, rows, device) for device in there]

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
-from hloopt.report.console import table
+from hloopt.report.console import say, table
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.spelling import first_of
 
@@ -17,15 +16,11 @@ __all__ = ["show_xla_instruction", "show_xla_pair", "show_xla_summary"]
 _Facts = dict[str, Any]
 
 
-def _say(console: Console, *parts: str | tuple[str, str]) -> None:
-    console.print(Text.assemble(*parts), soft_wrap=True)
-
-
 def show_xla_pair(facts: _Facts, console: Console) -> None:
     """Whether two instructions share a kernel, since when and why, or what is between them."""
     first, second = f"%{facts['first']}", f"%{facts['second']}"
     if facts["together"]:
-        _say(
+        say(
             console,
             (f"{first} and {second} are in one kernel: ", "bold"),
             _names(facts["together"]),
@@ -35,19 +30,19 @@ def show_xla_pair(facts: _Facts, console: Console) -> None:
             console.print()
             _show_joined(facts["joined"], facts["price"], console)
     elif facts["path"]:
-        _say(console, (f"{first} and {second} are in different kernels", "bold"))
+        say(console, (f"{first} and {second} are in different kernels", "bold"))
         if facts["reverse"]:
-            _say(console, f"{first} needs the result of {second}, not the other way round")
+            say(console, f"{first} needs the result of {second}, not the other way round")
         _show_kernels(facts["path"], console)
         if facts["borders"]:
             console.print()
             _show_borders(facts["borders"], console)
     else:
-        _say(console, (f"{first} and {second} are in different kernels", "bold"))
-        _say(console, "neither needs the other's result: no producer and consumer to fuse")
+        say(console, (f"{first} and {second} are in different kernels", "bold"))
+        say(console, "neither needs the other's result: no producer and consumer to fuse")
     if facts["joined_later"]:
         names = ", ".join(f"%{name}" for name in facts["joined_later"])
-        _say(
+        say(
             console,
             f"in the end both are in {names}: a pass behind priority fusion (multi-output fusion, "
             "copies) joined them, and keeps no log",
@@ -56,7 +51,7 @@ def show_xla_pair(facts: _Facts, console: Console) -> None:
         console.print()
         _show_verdict(facts["ours"], bool(facts["together"]), console)
     if not facts["known"]:
-        _say(console, f"\n{facts['unknown']}")
+        say(console, f"\n{facts['unknown']}")
 
 
 def _show_verdict(ours: _Facts, together: bool, console: Console) -> None:
@@ -71,9 +66,9 @@ def _show_verdict(ours: _Facts, together: bool, console: Console) -> None:
         told += (
             f"; its kernels {'save' if gain > 0 else 'cost'} {seconds(abs(gain))} by XLA's model"
         )
-    _say(console, f"hloopt's priority-fusion {told}")
+    say(console, f"hloopt's priority-fusion {told}")
     for reason in ours["reasons"]:
-        _say(console, f"  %{reason['producer']}: {reason['reason']} [{reason['code']}]")
+        say(console, f"  %{reason['producer']}: {reason['reason']} [{reason['code']}]")
 
 
 def _names(kernels: Iterable[_Facts]) -> str:
@@ -94,15 +89,15 @@ def _after(kernel: _Facts) -> str:
 
 def _show_joined(joined: _Facts, price: _Facts | None, console: Console) -> None:
     (consumer,) = joined["consumers"]
-    _say(
+    say(
         console,
         f"since step {joined['step']} ({joined['place']}): %{joined['producer']} was fused into "
         f"%{consumer}, which is %{joined['fusion']} from then on",
     )
     if price is None:
-        _say(console, "XLA asked for no price: bitcasts and small constants are fused without")
+        say(console, "XLA asked for no price: bitcasts and small constants are fused without")
     else:
-        _say(
+        say(
             console,
             f"because, with {_users(price)}, that {_price(price)} (XLA's model, step {price['step']})",
         )
@@ -157,7 +152,7 @@ def _show_borders(borders: Sequence[_Facts], console: Console) -> None:
             seconds(border["at_most_seconds"]),
         )
     console.print(made)
-    _say(
+    say(
         console,
         "at most: what a kernel less would save, its launch and its results through memory; "
         "where XLA named a price, what that saves",
@@ -166,7 +161,7 @@ def _show_borders(borders: Sequence[_Facts], console: Console) -> None:
 
 def show_xla_instruction(facts: _Facts, console: Console) -> None:
     """Where an instruction is computed, and all that XLA's log says of it."""
-    _say(
+    say(
         console,
         (f"%{facts['name']} is computed in ", "bold"),
         _names(facts["kernels"]) or "no kernel",
@@ -174,11 +169,11 @@ def show_xla_instruction(facts: _Facts, console: Console) -> None:
     if facts["kernels"]:
         _show_kernels(facts["kernels"], console)
     if facts["steps"] is None:
-        _say(console, f"\n{facts['unknown']}")
+        say(console, f"\n{facts['unknown']}")
         return
     console.print()
     if not facts["steps"]:
-        _say(console, "XLA's log does not name it")
+        say(console, "XLA's log does not name it")
         return
     made = table("steps", "producer", "", "consumers", "says", left=5)
     for first, count, step in _runs(facts["steps"]):
@@ -192,7 +187,7 @@ def show_xla_instruction(facts: _Facts, console: Console) -> None:
         )
     console.print(made)
     if any(step["action"] == "priced" and step["unfused_us"] is None for step in facts["steps"]):
-        _say(console, "where no times stand, the log has only what changed, which is added up here")
+        say(console, "where no times stand, the log has only what changed, which is added up here")
 
 
 def _runs(steps: Sequence[_Facts]) -> list[tuple[int, int, _Facts]]:
@@ -226,16 +221,16 @@ def show_xla_summary(facts: _Facts, console: Console) -> None:
         told = f"{facts['kernels_after']} kernels"
         if facts["seconds"] is not None:
             told += f", predicted to take {seconds(facts['seconds'])} on {facts['device']}"
-        _say(console, f"{told}\n{facts['unknown']}")
+        say(console, f"{told}\n{facts['unknown']}")
         return
     steps = facts["steps"]
     after = facts["kernels_after"]
-    _say(
+    say(
         console,
         f"{facts['kernels_before']} kernels before fusion, {facts['kernels_fused']} after priority fusion"
         + (f", {after} in the end" if after is not None else ""),
     )
-    _say(
+    say(
         console,
         f"{steps.get('priced', 0)} prices, {steps.get('refused', 0)} refusals, "
         f"{steps.get('fused', 0)} fusions in XLA's log",
@@ -249,7 +244,7 @@ def show_xla_summary(facts: _Facts, console: Console) -> None:
             )
         console.print(reasons)
     if facts["refusals"]:
-        _say(console, ("\nthe most costly refusals", "italic"))
+        say(console, ("\nthe most costly refusals", "italic"))
         _show_borders(facts["refusals"], console)
     _show_ours(facts["ours"], console)
 
@@ -257,9 +252,9 @@ def show_xla_summary(facts: _Facts, console: Console) -> None:
 def _show_ours(ours: _Facts, console: Console) -> None:
     console.print()
     if not ours["differences"]:
-        _say(console, "hloopt's priority-fusion makes the same kernels")
+        say(console, "hloopt's priority-fusion makes the same kernels")
         return
-    _say(
+    say(
         console,
         f"hloopt's priority-fusion makes {ours['our_kernels']} kernels of {seconds(ours['our_seconds'])} where "
         f"XLA's are {ours['xla_kernels']} of {seconds(ours['xla_seconds'])}, by the same model",
@@ -278,4 +273,4 @@ def _show_ours(ours: _Facts, console: Console) -> None:
     console.print(made)
     rest = ours["differences"] - len(ours["largest"])
     if rest > 0:
-        _say(console, f"and {rest} smaller differences")
+        say(console, f"and {rest} smaller differences")
