@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
 from typing import Final, Literal, TypeAlias
@@ -287,12 +287,10 @@ def _components(links: Iterable[_Link]) -> list[tuple[_Side2, _Side2]]:
 def _in_text_order(groups: list[KernelGroup], sides: tuple[_Side, _Side]) -> list[KernelGroup]:
     places = [{kernel: at for at, kernel in enumerate(side.kernels)} for side in sides]
     return [
-        KernelGroup(
-            group.status,
-            tuple(sorted(group.before, key=places[0].__getitem__)),
-            tuple(sorted(group.after, key=places[1].__getitem__)),
-            group.gained,
-            group.lost,
+        replace(
+            group,
+            before=tuple(sorted(group.before, key=places[0].__getitem__)),
+            after=tuple(sorted(group.after, key=places[1].__getitem__)),
         )
         for group in groups
     ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hloopt.cost_models.registry import model_for
 from hloopt.dataclass import dataclass
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.history import FusionPlan
@@ -91,9 +90,8 @@ ENTRY main {
         Raises ``UsageError`` for a model or target nobody knows.
         """
         target = find_target(self.target)
-        model = model_for(self.cost_model, target, log.note if log is not None else None)
         recorder = FusionRecorder(self, module, log, self.fuel)
-        recorder.plan.cost_model, recorder.plan.target = model.name, target.name
+        model = recorder.model(self.cost_model, target)
         rules = MultiOutputRules(
             KernelLimits.of(self, shared_memory=shared_memory_of(target, self.shared_memory)),
             model.usage,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.cost_models.model import CostModel
-from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.cost_models.registry import DEFAULT
 from hloopt.dataclass import dataclass
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.history import FusionPlan
@@ -81,9 +81,8 @@ ENTRY main {
         for a model or target nobody knows.
         """
         target = device or find_target(self.target)
-        model = model_for(self.cost_model, target, log.note if log is not None else None)
         recorder = FusionRecorder(self, module, log, self.fuel)
-        recorder.plan.cost_model, recorder.plan.target = model.name, target.name
+        model = recorder.model(self.cost_model, target)
         rules = self.pair_rules(model)
         triton = TritonFusions(model, rules.limits)
         with no_collection():

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hloopt.cost_models.model import Comparison
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.cost_models.registry import model_for
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.history import (
@@ -20,6 +21,7 @@ from hloopt.fusion.history import (
 )
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.targets import Target
 
 __all__ = ["FusionPass", "FusionRecorder"]
 
@@ -60,6 +62,12 @@ class FusionRecorder:
         self.history.settle()
         self.history.plans.append(self.plan)
         self._refused: dict[tuple[str, str], dict[str, tuple[Refusal, Instruction]]] = {}
+
+    def model(self, name: str, target: Target) -> CostModel:
+        """The cost model that the strategy asks for a device.  Raises ``UsageError`` for unknown names."""
+        model = model_for(name, target, self.log.note)
+        self.plan.cost_model, self.plan.target = model.name, target.name
+        return model
 
     def allows(self) -> Decision:
         """Whether one more fusion may be made."""
