@@ -60,7 +60,7 @@ class UnionFind(Generic[_T]):
             above[one] = one = above.get(over, over)
         return one
 
-    def join(self, first: _T, *others: _T) -> None:
+    def join(self, *members: _T) -> None:
         """Things are the same: what stands for the first one stands for all."""
-        for other in others:
-            self._above[self.find(other)] = self.find(first)
+        for other in members[1:]:
+            self._above[self.find(other)] = self.find(members[0])

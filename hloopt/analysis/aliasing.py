@@ -25,20 +25,29 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from hloopt.analysis.in_place import InPlace, in_place_pairs
+from hloopt.analysis.trees import (
+    STARTED,
+    Tree,
+    fits,
+    kept_operands,
+    leaves,
+    mapped,
+    part,
+    passed_on,
+)
 from hloopt.dataclass import dataclass
+from hloopt.graphs import UnionFind
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, callees_first, top_level_computations
-from hloopt.ops.traits import ALIASES, CONTROL_FLOW, TUPLES
+from hloopt.ops.traits import ALIASES, CONTROL_FLOW, DONES, TUPLES
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["AliasSet", "Aliasing", "Position", "Value", "analyze_aliasing"]
 
-_Tree: TypeAlias = "int | tuple[_Tree, ...]"
+_Tree: TypeAlias = "Tree[int]"
+_Index: TypeAlias = tuple[int, ...]
 
-_SAME = ALIASES - TUPLES | {"async-update", "all-reduce-done", "recv-done"}
-# done ops whose start has the operands and then the result
-_SECOND = frozenset({"async-done", "all-gather-done", "collective-permute-done"})
-_ASYNC_OPERAND = frozenset({"all-gather-start", "collective-permute-start", "send"})
+_THROUGH = ALIASES - TUPLES | DONES - {"send-done"} | {"async-update"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class Position:
     """A leaf of an instruction's shape."""
 
     instruction: Instruction
-    index: tuple[int, ...] = ()
+    index: _Index = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +98,11 @@ class Aliasing:
 
         Raises ``KeyError`` for an instruction that ENTRY does not run.
         """
-        return tuple(_leaves(self._trees[instruction]))
+        return tuple(leaves(self._trees[instruction]))
 
-    def value(self, instruction: Instruction, index: tuple[int, ...] = ()) -> Value:
+    def value(self, instruction: Instruction, index: _Index = ()) -> Value:
         """The value at a position; raises ``KeyError`` where there is no such leaf."""
-        tree = _part(self._trees[instruction], index)
+        tree = part(self._trees[instruction], index)
         if not isinstance(tree, int):
             raise KeyError(f"{instruction.name} has no leaf {index}")
         return self.values[tree]
@@ -110,48 +119,31 @@ def analyze_aliasing(
     return _Analysis(module, updates).result()
 
 
-class _Classes:
-    """Numbers that were found to be the same (union-find with path halving; the smaller one stands)."""
-
-    def __init__(self) -> None:
-        self.above: list[int] = []
-
-    def new(self) -> int:
-        self.above.append(len(self.above))
-        return len(self.above) - 1
-
-    def find(self, number: int) -> int:
-        above = self.above
-        while above[number] != number:
-            above[number] = above[above[number]]
-            number = above[number]
-        return number
-
-    def join(self, left: int, right: int) -> None:
-        left, right = self.find(left), self.find(right)
-        if left != right:
-            self.above[max(left, right)] = min(left, right)
-
-
 class _Analysis:
     def __init__(self, module: Module, updates: Callable[[Instruction], Iterable[InPlace]]) -> None:
         self.module = module
         self.updates = updates
-        self.same, self.shared = _Classes(), _Classes()
+        self.same, self.shared = UnionFind[int](), UnionFind[int]()
         self.trees: dict[Instruction, _Tree] = {}
-        self.defined: list[tuple[Instruction, tuple[int, ...], int]] = []
+        self.defined: list[tuple[Instruction, _Index, int]] = []
         run = set(top_level_computations(module))
         self.computations = [entry for entry in callees_first(module) if entry in run]
         for computation in self.computations:
             for instruction in computation:
                 self.trees[instruction] = self.tree(instruction)
         for entry in module.attributes.get("input_output_alias", ()):
-            self.donate(entry.parameter, entry.parameter_index, entry.output_index)
+            self.share(
+                self.trees[module.entry.parameters[entry.parameter]], entry.parameter_index,
+                self.trees[module.entry.root], entry.output_index,
+            )  # fmt: skip
 
     # ---- values -------------------------------------------------------------------------------------
 
     def tree(self, instruction: Instruction) -> _Tree:
-        passed = self.passed_on(instruction)
+        if instruction.opcode == "async-update" and len(instruction.operands) > 1:
+            passed = self.more_operands(instruction)
+        else:
+            passed = passed_on(instruction, self.trees, _THROUGH)
         if passed is not None:
             return passed
         made = self.define(instruction, instruction.shape, ())
@@ -162,52 +154,30 @@ class _Analysis:
             self.branches(instruction, made)
         elif opcode in ("call", "async-start"):
             return self.call(instruction, made)
-        elif opcode in ("copy-start", "recv", *_ASYNC_OPERAND):
+        elif opcode in STARTED or opcode == "send":
             return self.transfer(instruction, made)
         else:
             self.update(instruction, made)
         return made
 
-    def define(self, instruction: Instruction, shape: Shape, index: tuple[int, ...]) -> _Tree:
+    def define(self, instruction: Instruction, shape: Shape, index: _Index) -> _Tree:
         if isinstance(shape, TupleShape):
             return tuple(
                 self.define(instruction, element, (*index, number))
                 for number, element in enumerate(shape.elements)
             )
-        self.same.new()
         self.defined.append((instruction, index, shape.byte_size))
-        return self.shared.new()
-
-    def passed_on(self, instruction: Instruction) -> _Tree | None:
-        opcode, operands = instruction.opcode, instruction.operands
-        if opcode == "async-update" and len(operands) > 1:
-            return self.more_operands(instruction)
-        if opcode == "tuple":
-            return tuple(self.trees[operand] for operand in operands)
-        if opcode == "get-tuple-element":
-            return _part(self.trees[operands[0]], (instruction.tuple_index,))
-        found: _Tree | None = None
-        if opcode in _SAME:
-            found = self.trees[operands[0]]
-        elif opcode in _SECOND:
-            found = _part(self.trees[operands[0]], (1,))
-        elif opcode == "copy-done":
-            found = _part(self.trees[operands[0]], (0,))
-        return found if found is not None and _fits(found, instruction.shape) else None
+        return len(self.defined) - 1
 
     def call(self, instruction: Instruction, made: _Tree) -> _Tree:
         for called in called_computations(instruction):
             # An async-start may get some of its operands later, by async-update.
             for parameter, operand in zip(called.parameters, instruction.operands, strict=False):
                 self.join(self.same, self.trees[parameter], self.trees[operand])
-            result = made if instruction.opcode == "call" else _part(made, (1,))
+            result = made if instruction.opcode == "call" else part(made, (1,))
             if result is not None:
                 self.join(self.same, result, self.trees[called.root])
-        if instruction.opcode == "async-start" and isinstance(made, tuple):
-            given = tuple(self.trees[operand] for operand in instruction.operands)
-            if _alike(made[0], given):
-                return (given, *made[1:])
-        return made
+        return made if instruction.opcode == "call" else self.transfer(instruction, made)
 
     def more_operands(self, update: Instruction) -> _Tree | None:
         """An async-update that brings operands: they join those of its start."""
@@ -223,52 +193,37 @@ class _Analysis:
             for parameter, tree in zip(places, given, strict=False):
                 self.join(self.same, self.trees[parameter], tree)
         tree = ((*before[0], *given), *before[1:])
-        return tree if _fits(tree, update.shape) else None
+        return tree if fits(tree, update.shape) else None
 
     def transfer(self, instruction: Instruction, made: _Tree) -> _Tree:
         """A start op whose tuple has its operand beside what it makes."""
-        if not isinstance(made, tuple) or instruction.opcode == "recv":
-            return made
-        place = 1 if instruction.opcode == "copy-start" else 0
-        given = self.trees[instruction.operands[0]]
-        if len(instruction.operands) > 1 and instruction.opcode != "send":
-            given = tuple(self.trees[operand] for operand in instruction.operands)
-        if not _alike(made[place], given):
+        place = STARTED.get(instruction.opcode, 0)
+        given = kept_operands(instruction, self.trees)
+        if not isinstance(made, tuple) or not fits(given, instruction.elements[place]):
             return made
         return (*made[:place], given, *made[place + 1 :])
 
     def loop(self, instruction: Instruction, made: _Tree) -> None:
-        body = instruction.body
-        condition = instruction.condition
-        rows = zip(
-            _leaves(self.trees[instruction.operands[0]]),
-            _leaves(self.trees[body.parameters[0]]),
-            _leaves(self.trees[body.root]),
-            _leaves(self.trees[condition.parameters[0]]),
-            _leaves(made),
-            strict=True,
-        )
+        body, condition = instruction.body, instruction.condition
+        states = (instruction.operands[0], body.parameters[0], body.root, condition.parameters[0])
+        rows = zip(*(leaves(self.trees[state]) for state in states), leaves(made), strict=True)
         for initial, parameter, following, tested, result in rows:
             self.same.join(parameter, tested)
             if self.same.find(parameter) == self.same.find(following):
-                self.same.join(initial, parameter)
-                self.same.join(initial, result)
+                self.same.join(initial, parameter, result)
             else:
-                for other in (parameter, following, result):
-                    self.shared.join(initial, other)
+                self.shared.join(initial, parameter, following, result)
 
     def branches(self, instruction: Instruction, made: _Tree) -> None:
         branches = list(called_computations(instruction))
         for branch, operand in zip(branches, instruction.operands[1:], strict=True):
             self.join(self.same, self.trees[branch.parameters[0]], self.trees[operand])
-        results = [list(_leaves(self.trees[branch.root])) for branch in branches]
-        for number, result in enumerate(_leaves(made)):
-            given = {self.same.find(leaves[number]) for leaves in results}
-            classes = (
-                self.same if len(given) == 1 and self.is_outer(given, branches) else self.shared
-            )
-            for leaves in results:
-                classes.join(result, leaves[number])
+        results = [list(leaves(self.trees[branch.root])) for branch in branches]
+        for number, result in enumerate(leaves(made)):
+            given = [found[number] for found in results]
+            same = set(map(self.same.find, given))
+            is_outer = len(same) == 1 and self.is_outer(same, branches)
+            (self.same if is_outer else self.shared).join(result, *given)
 
     def is_outer(self, given: set[int], branches: list[Computation]) -> bool:
         """Whether all branches hand on the same operand (a single branch may make the value itself)."""
@@ -276,28 +231,23 @@ class _Analysis:
         passed = {
             self.same.find(leaf)
             for branch in branches
-            for leaf in _leaves(self.trees[branch.parameters[0]])
+            for leaf in leaves(self.trees[branch.parameters[0]])
         }
         return number in passed
 
     def update(self, instruction: Instruction, made: _Tree) -> None:
         for pair in self.updates(instruction):
-            source = _part(self.trees[instruction.operands[pair.operand]], pair.operand_index)
-            target = _part(made, pair.output_index)
-            if isinstance(source, int) and isinstance(target, int):
-                self.shared.join(source, target)
+            given = self.trees[instruction.operands[pair.operand]]
+            self.share(given, pair.operand_index, made, pair.output_index)
 
-    def donate(
-        self, parameter: int, parameter_index: tuple[int, ...], output_index: tuple[int, ...]
-    ) -> None:
-        entry = self.module.entry
-        source = _part(self.trees[entry.parameters[parameter]], parameter_index)
-        target = _part(self.trees[entry.root], output_index)
+    def share(self, given: _Tree, index: _Index, made: _Tree, at: _Index) -> None:
+        """Two leaves, if they are leaves, must lie in one buffer."""
+        source, target = part(given, index), part(made, at)
         if isinstance(source, int) and isinstance(target, int):
             self.shared.join(source, target)
 
-    def join(self, classes: _Classes, left: _Tree, right: _Tree) -> None:
-        for one, other in zip(_leaves(left), _leaves(right), strict=True):
+    def join(self, classes: UnionFind[int], left: _Tree, right: _Tree) -> None:
+        for one, other in zip(leaves(left), leaves(right), strict=True):
             classes.join(one, other)
 
     # ---- the result ---------------------------------------------------------------------------------
@@ -310,7 +260,7 @@ class _Analysis:
         for number in range(count):
             order.setdefault(self.same.find(number), len(order))
         number_of = [order[self.same.find(number)] for number in range(count)]
-        trees = {instruction: _mapped(tree, number_of) for instruction, tree in self.trees.items()}
+        trees = {one: mapped(tree, number_of.__getitem__) for one, tree in self.trees.items()}
         values = self.values(trees, number_of)
         sets, set_of = self.sets(values, number_of)
         return Aliasing(values, sets, MappingProxyType(trees), set_of)
@@ -359,47 +309,9 @@ def _kind(defined: Position) -> str:
     return opcode if opcode in ("parameter", "constant") else "temporary"
 
 
-def _part(tree: _Tree, index: tuple[int, ...]) -> _Tree | None:
-    for number in index:
-        if not isinstance(tree, tuple) or number >= len(tree):
-            return None
-        tree = tree[number]
-    return tree
-
-
-def _leaves(tree: _Tree) -> Iterator[int]:
-    if isinstance(tree, int):
-        yield tree
-    else:
-        for element in tree:
-            yield from _leaves(element)
-
-
-def _places(tree: _Tree, index: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int]]:
+def _places(tree: _Tree, index: _Index) -> Iterator[tuple[_Index, int]]:
     if isinstance(tree, int):
         yield index, tree
     else:
         for number, element in enumerate(tree):
             yield from _places(element, (*index, number))
-
-
-def _mapped(tree: _Tree, numbers: list[int]) -> _Tree:
-    if isinstance(tree, int):
-        return numbers[tree]
-    return tuple(_mapped(element, numbers) for element in tree)
-
-
-def _fits(tree: _Tree, shape: Shape) -> bool:
-    if isinstance(shape, TupleShape):
-        return (
-            isinstance(tree, tuple)
-            and len(tree) == len(shape.elements)
-            and all(map(_fits, tree, shape.elements))
-        )
-    return isinstance(tree, int)
-
-
-def _alike(left: _Tree, right: _Tree) -> bool:
-    if isinstance(left, int) or isinstance(right, int):
-        return isinstance(left, int) and isinstance(right, int)
-    return len(left) == len(right) and all(map(_alike, left, right))

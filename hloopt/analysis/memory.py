@@ -12,28 +12,22 @@ many orders of one model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from itertools import chain
+from typing import TypeAlias
 
 from hloopt.analysis.in_place import in_place_pairs, may_overwrite
+from hloopt.analysis.trees import STARTED, Tree, fits, kept_operands, leaves, part, passed_on
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.ops.traits import ALIASES, DONES, STARTS, TRANSFERS, op_table
+from hloopt.ops.traits import ALIASES, DONES, TRANSFERS, TUPLES
 from hloopt.types import AliasEntry, Shape, TupleShape
 
 __all__ = ["MemoryModel", "Moment", "memory_model"]
 
-_ALIASES = ALIASES | DONES - TRANSFERS | {"async-update", "while"}
-_STARTS: Final = op_table({
-    "async-start": 0, "all-gather-start": 0, "collective-permute-start": 0, "copy-start": 1,
-}, STARTS, "nothing they give is their operands")  # fmt: skip
-"""The element of what they give that is their operands."""
-_DONES: Final = op_table({
-    "async-done": 1, "all-gather-done": 1, "collective-permute-done": 1, "copy-done": 0,
-}, DONES, "what was started as it is")  # fmt: skip
-"""The element of what was started that is the result."""
+_THROUGH = ALIASES - TUPLES | DONES - TRANSFERS | {"async-update", "while"}
 _VIEWS = ("tuple", "get-tuple-element", "bitcast")
 
-_Value: TypeAlias = "int | tuple[_Value, ...]"
+_Value: TypeAlias = "Tree[int]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +142,10 @@ class _Builder:
         parameters: list[int] = []
         for number, instruction in enumerate(instructions):
             first = len(self.sizes)
-            value = self.passed_on(instruction)
+            if instruction.opcode in STARTED:
+                value = self.started(instruction)
+            else:
+                value = passed_on(instruction, self.values, _THROUGH)
             if value is None:
                 value = self.define(instruction.shape, number, ())
             self.values[instruction] = value
@@ -168,7 +165,7 @@ class _Builder:
             tuple(defined),
             tuple(touched),
             tuple(taken),
-            frozenset(_leaves(self.values[self.computation.root])),
+            frozenset(leaves(self.values[self.computation.root])),
             frozenset(parameters),
             frozenset(self.writable(parameters)),
         )
@@ -184,16 +181,14 @@ class _Builder:
         return len(self.sizes) - 1
 
     def touched(self, instruction: Instruction) -> tuple[int, ...]:
-        found: dict[int, None] = {}
-        for operand in instruction.operands:
-            found.update(dict.fromkeys(_leaves(self.values[operand])))
-        return tuple(found)
+        read = (leaves(self.values[operand]) for operand in instruction.operands)
+        return tuple(dict.fromkeys(chain.from_iterable(read)))
 
     def taken(self, instruction: Instruction) -> tuple[tuple[int, int], ...]:
         found = []
         for pair in in_place_pairs(instruction):
-            source = _part(self.values[instruction.operands[pair.operand]], pair.operand_index)
-            target = _part(self.values[instruction], pair.output_index)
+            source = part(self.values[instruction.operands[pair.operand]], pair.operand_index)
+            target = part(self.values[instruction], pair.output_index)
             if (
                 isinstance(source, int)
                 and isinstance(target, int)
@@ -202,29 +197,11 @@ class _Builder:
                 found.append((source, target))
         return tuple(found)
 
-    def passed_on(self, instruction: Instruction) -> _Value | None:
-        """The value an instruction passes on without a buffer of its own; None where it defines one."""
-        opcode = instruction.opcode
-        if opcode == "tuple":
-            return tuple(self.values[operand] for operand in instruction.operands)
-        if opcode in _STARTS and isinstance(instruction.shape, TupleShape):
-            return self.started(instruction, instruction.shape)
-        if opcode == "get-tuple-element":
-            return _part(self.values[instruction.operands[0]], (instruction.tuple_index,))
-        if opcode in _ALIASES and instruction.operands:
-            value = self.values[instruction.operands[0]]
-            if opcode in _DONES and isinstance(value, tuple) and _DONES[opcode] < len(value):
-                value = value[_DONES[opcode]]
-            return value if _fits(value, instruction.shape) else None
-        return None
-
-    def started(self, instruction: Instruction, shape: TupleShape) -> _Value | None:
+    def started(self, instruction: Instruction) -> _Value | None:
         """What an op starts: its operands are where they were, the rest has buffers of its own."""
-        place = _STARTS[instruction.opcode]
-        given = tuple(self.values[operand] for operand in instruction.operands)
-        value = given if instruction.opcode == "async-start" or len(given) != 1 else given[0]
-        number = len(self.values)
-        if place >= len(shape.elements) or not _fits(value, shape.elements[place]):
+        place, shape = STARTED[instruction.opcode], instruction.shape
+        value, number = kept_operands(instruction, self.values), len(self.values)
+        if not isinstance(shape, TupleShape) or not fits(value, shape.elements[place]):
             return None
         return tuple(
             value if position == place else self.define(element, number, (position,))
@@ -237,10 +214,10 @@ class _Builder:
         Not those made while the parameter is read in another order: they are copied there in the end.
         """
         for entry in self.aliases():
-            source = _part(
+            source = part(
                 self.values[self.computation.parameters[entry.parameter]], entry.parameter_index
             )
-            target = _part(self.values[self.computation.root], entry.output_index)
+            target = part(self.values[self.computation.root], entry.output_index)
             if not isinstance(source, int) or not isinstance(target, int) or source == target:
                 continue
             number, index = self.owners[target]
@@ -248,7 +225,7 @@ class _Builder:
             read = [
                 place
                 for place, operand in enumerate(maker.operands)
-                if source in _leaves(self.values[operand])
+                if source in leaves(self.values[operand])
             ]
             if self.sizes[source] == self.sizes[target] and all(
                 may_overwrite(maker, place, index) for place in read
@@ -272,28 +249,6 @@ class _Builder:
             yield from parameters
         for entry in self.aliases():
             value = self.values[computation.parameters[entry.parameter]]
-            part = _part(value, entry.parameter_index)
-            if part is not None:
-                yield from _leaves(part)
-
-
-def _part(value: _Value, index: tuple[int, ...]) -> _Value | None:
-    for number in index:
-        if not isinstance(value, tuple) or number >= len(value):
-            return None
-        value = value[number]
-    return value
-
-
-def _fits(value: _Value, shape: Shape) -> bool:
-    if isinstance(shape, TupleShape):
-        return isinstance(value, tuple) and len(value) == len(shape.elements)
-    return isinstance(value, int)
-
-
-def _leaves(value: _Value) -> Iterator[int]:
-    if isinstance(value, int):
-        yield value
-    else:
-        for element in value:
-            yield from _leaves(element)
+            donated = part(value, entry.parameter_index)
+            if donated is not None:
+                yield from leaves(donated)

@@ -11,10 +11,11 @@ computation of several callers once for each way to it, where that is no more th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
+from hloopt.analysis.trees import Tree, leaves, mapped
 from hloopt.analysis.views import moves_nothing
 from hloopt.dataclass import dataclass
 from hloopt.graphs import post_order
@@ -26,7 +27,7 @@ from hloopt.types import Shape, TupleShape
 
 __all__ = ["KernelDigests", "ValueDigests", "kernel_digest"]
 
-_Value: TypeAlias = "bytes | tuple[_Value, ...]"
+_Value: TypeAlias = "Tree[bytes]"
 _Environment: TypeAlias = dict[Instruction, _Value]
 
 _NO_VALUE: Final = PLUMBING | {"bitcast"}
@@ -86,8 +87,8 @@ class ValueDigests:
             root = self._roots[computation] = self._inside(computation, arguments, shared=shared)
         if not shared or arguments is None:
             return root
-        given = _digest(*(leaf for argument in arguments for leaf in _leaves(argument)))
-        return _each(root, lambda leaf: self._made(b"called" + given, leaf))
+        given = _digest(*(leaf for argument in arguments for leaf in leaves(argument)))
+        return mapped(root, lambda leaf: self._made(b"called" + given, leaf))
 
     def _inside(
         self, computation: Computation, arguments: Sequence[_Value] | None, *, shared: bool
@@ -109,7 +110,7 @@ class ValueDigests:
         match entry.opcode:
             case "while":
                 (start,) = arguments
-                carried = _each(start, lambda leaf: self._made(b"carried", leaf))
+                carried = mapped(start, lambda leaf: self._made(b"carried", leaf))
                 self._top(entry.condition, [carried])
                 return self._zipped(b"loop", [start, self._top(entry.body, [carried])])
             case "conditional":
@@ -118,7 +119,7 @@ class ValueDigests:
                     self._top(branch, [argument])
                     for branch, argument in zip(called, arguments[1:], strict=True)
                 ]
-                return self._zipped(b"branch", [*roots], list(_leaves(arguments[0])))
+                return self._zipped(b"branch", [*roots], list(leaves(arguments[0])))
             case "call":
                 return self._top(entry.to_apply, arguments)
             case "async-start":
@@ -132,7 +133,7 @@ class ValueDigests:
         if entry.opcode not in _NO_VALUE and not moves_nothing(entry):
             before = self.kernels.get(entry, KernelDigests((), ()))
             self.kernels[entry] = KernelDigests(
-                before.inner + tuple(inner), before.outputs + tuple(map(self._told, _leaves(value)))
+                before.inner + tuple(inner), before.outputs + tuple(map(self._told, leaves(value)))
             )
         return value
 
@@ -154,7 +155,7 @@ class ValueDigests:
             return self._view(entry, arguments[0])
         if entry.opcode == "fusion":
             return self._fusion(entry, arguments, inner)
-        parts = [leaf for argument in arguments for leaf in _leaves(argument)]
+        parts = [leaf for argument in arguments for leaf in leaves(argument)]
         op = _op(entry, self._regions).encode()
         if entry.opcode not in _NO_VALUE:
             inner.append((self._told(self._made(op, *parts)), entry))
@@ -216,7 +217,7 @@ class ValueDigests:
         if all(isinstance(value, tuple) for value in values):
             columns = zip(*values, strict=True)
             return tuple(self._zipped(word, column, more) for column in columns)
-        return self._made(word, *(leaf for value in values for leaf in _leaves(value)), *more)
+        return self._made(word, *(leaf for value in values for leaf in leaves(value)), *more)
 
 
 def _paths_length(module: Module) -> int:
@@ -336,17 +337,3 @@ def _digest(*parts: bytes) -> bytes:
     for part in parts:
         hashed.update(b"%d:" % len(part) + part)
     return hashed.digest()
-
-
-def _leaves(value: _Value) -> Iterator[bytes]:
-    if isinstance(value, bytes):
-        yield value
-    else:
-        for element in value:
-            yield from _leaves(element)
-
-
-def _each(value: _Value, change: Callable[[bytes], bytes]) -> _Value:
-    if isinstance(value, bytes):
-        return change(value)
-    return tuple(_each(element, change) for element in value)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hloopt.analysis.hero import is_real_reduction_hero
 from hloopt.analysis.region import Region
+from hloopt.graphs import UnionFind
 from hloopt.ir import Instruction
 
 __all__ = ["reduction_groups"]
@@ -20,34 +21,22 @@ def reduction_groups(
     broadcasts do not join reductions, as every group can have its own; all roots that are no reductions are in
     one group.
     """
-    above = list(range(len(roots)))
-
-    def find(number: int) -> int:
-        while above[number] != number:
-            above[number] = above[above[number]]
-            number = above[number]
-        return number
-
-    def join(numbers: Sequence[int]) -> None:
-        for number in numbers[1:]:
-            first, second = find(numbers[0]), find(number)
-            above[max(first, second)] = min(first, second)
-
+    classes = UnionFind[int]()
     reductions = {
         number
         for number, pair in enumerate(zip(roots, heroes, strict=True))
         if is_real_reduction_hero(*pair)
     }
-    join([number for number in range(len(roots)) if number not in reductions])
+    classes.join(*(number for number in range(len(roots)) if number not in reductions))
     for instruction, reached in _reached(region, roots).items():
         numbers = sorted(reached)
         if _is_cheap(instruction):
             first = [number for number in numbers if number in reductions][:1]
             numbers = sorted([*first, *(number for number in numbers if number not in reductions)])
-        join(numbers)
+        classes.join(*numbers)
     groups: dict[int, list[int]] = {}
     for number in range(len(roots)):
-        groups.setdefault(find(number), []).append(number)
+        groups.setdefault(classes.find(number), []).append(number)
     return tuple(map(tuple, groups.values()))
 
 
