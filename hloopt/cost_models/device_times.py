@@ -9,30 +9,23 @@ from typing import Final
 
 from hloopt.cost_models.counting import narrow
 from hloopt.cost_models.durations import of_seconds, scaled
-from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape
 
-__all__ = ["DeviceTimes", "ModelOptions"]
+__all__ = ["L1_SPEEDUP", "L2_SPEEDUP", "LAUNCH_NS", "PARALLELISM", "DeviceTimes"]
 
 _TUPLE_ELEMENT_BYTES: Final = 4
 """What XLA takes for an element of something that is no array."""
 
 
-@dataclass(frozen=True)
-class ModelOptions:
-    """XLA's constants.
-
-    launch_ns     of one kernel
-    l2_speedup    of reads from the second-level cache over those from memory
-    l1_speedup    of reads from the first-level cache over those from the second
-    parallelism   the share of the shorter one of computing and memory traffic that the longer hides
-    """
-
-    launch_ns: float = 1000.0
-    l2_speedup: float = 2.5
-    l1_speedup: float = 8.0
-    parallelism: float = 0.95
+LAUNCH_NS: Final = 1000.0
+"""Of one kernel."""
+L2_SPEEDUP: Final = 2.5
+"""Of reads from the second-level cache over those from memory."""
+L1_SPEEDUP: Final = 8.0
+"""Of reads from the first-level cache over those from the second."""
+PARALLELISM: Final = 0.95
+"""The share of the shorter one of computing and memory traffic that the longer hides."""
 
 
 class DeviceTimes:
@@ -41,15 +34,14 @@ class DeviceTimes:
     Raises ``ValueError`` for a device that has no blocks and threads.
     """
 
-    def __init__(self, target: Target, options: ModelOptions) -> None:
+    def __init__(self, target: Target) -> None:
         if not target.has_threads:
             raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
         self.target = target
-        self.options = options
         clock = narrow(target.clock_ghz)
         self._bandwidth = narrow(target.memory_bandwidth)
-        self._from_l2 = narrow(self._bandwidth * options.l2_speedup)
-        self._from_l1 = narrow(self._from_l2 * options.l1_speedup)
+        self._from_l2 = narrow(self._bandwidth * L2_SPEEDUP)
+        self._from_l1 = narrow(self._from_l2 * L1_SPEEDUP)
         self._l1_bytes = target.l1_per_core * target.cores
         self._block_bandwidth = narrow(narrow(clock * 1e9) * target.core_transaction)
         self._unit_rate = narrow(clock * 2)
@@ -104,7 +96,7 @@ class DeviceTimes:
 
     def together(self, compute: float, memory: float) -> float:
         """Both, as far as they overlap."""
-        return compute + memory - scaled(min(compute, memory), self.options.parallelism)
+        return compute + memory - scaled(min(compute, memory), PARALLELISM)
 
 
 def _element_bytes(shape: Shape) -> int:

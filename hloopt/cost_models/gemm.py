@@ -17,14 +17,14 @@ from math import ceil, prod
 from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
-from hloopt.analysis.emitters.dots import DotOptions
+from hloopt.analysis.emitters.dots import TINY
 from hloopt.analysis.library_calls import (
     convolution_arrays,
     is_convolution_call,
     is_product_call,
     product_dims,
 )
-from hloopt.cost_models.device_times import ModelOptions
+from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
@@ -48,7 +48,6 @@ _TILES: Final = (
 )  # fmt: skip
 _SPLITS: Final = (1, 2, 4, 8, 16, 32)
 _SOUGHT: Final = {"__cudnn$convBackwardInput": 0, "__cudnn$convBackwardFilter": 1}
-_XLA: Final = ModelOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def best_time(product: Product, cost: Cost, target: Target) -> RunTime:
         key=lambda found: max(found[0], reading + writing) + found[1],
     )
     computing, summing, blocks = best
-    is_loop = (product.rows + product.columns) * product.depth < DotOptions().tiny
+    is_loop = (product.rows + product.columns) * product.depth < TINY
     filling = 0.0 if is_loop else _FILL_NS
     return RunTime(
         cost.flops + cost.transcendentals,
@@ -170,7 +169,7 @@ def _parts(
         return computing, 0.0, blocks
     results = product.batch * product.rows * product.columns
     moved = 4 * results * (2 * split + 1)
-    return computing, _XLA.launch_ns + moved / target.memory_bandwidth * 1e9, blocks
+    return computing, LAUNCH_NS + moved / target.memory_bandwidth * 1e9, blocks
 
 
 def _rate(product: Product, tile: tuple[int, int], cores: int, target: Target) -> float:
@@ -183,6 +182,6 @@ def _rate(product: Product, tile: tuple[int, int], cores: int, target: Target) -
     fed = 2 * warp_rows * warp_columns / ((warp_rows + warp_columns) * bytes_)
     shared = clock * _SHARED_CLOCK_BYTES * fed
     cached = 2 * rows * columns / ((rows + columns) * bytes_)
-    from_l2 = target.memory_bandwidth * _XLA.l2_speedup / cores
+    from_l2 = target.memory_bandwidth * L2_SPEEDUP / cores
     l2 = min(from_l2, clock * _L2_CLOCK_BYTES) * cached
     return min(peak / target.cores * _SUSTAINED, shared, l2)

@@ -31,7 +31,7 @@ from typing import Final
 from hloopt.analysis.parallel_loop import Node, ParallelLoop, Way
 from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
 from hloopt.analysis.trip_count import Trips, counted_trips
-from hloopt.cost_models.device_times import ModelOptions
+from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
 from hloopt.cost_models.loop_needs import elements_needed
@@ -52,7 +52,6 @@ __all__ = [
 MODEL: Final = "loop-2026"
 """What tables and explanations call these predictions."""
 
-_XLA: Final = ModelOptions()
 _CLEARLY: Final = 0.9
 _REGISTER_UNIT: Final = 8  # registers are given to threads by so many (CUDA Occupancy Calculator)
 _BLOCKS_PER_CORE: Final = 32  # where a description says nothing (compute capability 7.0 and newer)
@@ -115,7 +114,7 @@ class LoopTime:
     @property
     def more_launches_ns(self) -> float:
         """Of the launches beyond the first."""
-        return max(0.0, self.launch_ns - _XLA.launch_ns)
+        return max(0.0, self.launch_ns - LAUNCH_NS)
 
     @property
     def bound(self) -> str:
@@ -181,7 +180,7 @@ def loop_time(
     cycle = 1 / target.clock_ghz
     launched = launches or (2 if parallel.collected else 1)
     return LoopTime(
-        launched * _XLA.launch_ns,
+        launched * LAUNCH_NS,
         _ends(parallel, target, shape, latencies.memory, counted.count),
         (trip.chain + trip.apart) * cycle,
         latencies.issue(trip.work, shape.warps) * cycle,
@@ -362,7 +361,7 @@ def _again(way: Way, needs: Mapping[Node, float], target: Target) -> float:
         units = way.parallel.units
         if way.kind == "thread" and all(axis is None for axis in carried.axes):
             units = ceil(units / target.warp_size)
-        faster = _XLA.l2_speedup if size <= target.l2_size // 2 else 1.0
+        faster = L2_SPEEDUP if size <= target.l2_size // 2 else 1.0
         total += units * count * carried.shape.dtype.bits / 8 / (speed * faster)
     return total
 

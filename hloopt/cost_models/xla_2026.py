@@ -25,15 +25,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import floor, prod
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
-from hloopt.analysis.emitters.describe import EmitterOptions
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
-from hloopt.analysis.triton_config import BlockParameters, is_triton
+from hloopt.analysis.triton_config import is_triton
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
-from hloopt.cost_models.device_times import DeviceTimes, ModelOptions
+from hloopt.cost_models.device_times import DeviceTimes
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import RunTime
@@ -42,25 +41,10 @@ from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import TupleShape
 
-__all__ = ["BlockLevel", "ModelOptions", "Xla2026"]
+if TYPE_CHECKING:
+    from hloopt.cost_models.block_level import BlockLevelModel
 
-
-class BlockLevel(Protocol):
-    """A model of kernels that are written tile by tile (Triton); ``None`` where it has no answer."""
-
-    def run_time(self, instruction: Instruction) -> RunTime | None:
-        """Of an instruction, where its kernel is such a one."""
-
-    def fused_run_time(
-        self, producer: Instruction, consumer: Instruction, *, multi_output: bool
-    ) -> RunTime | None:
-        """Of both as one kernel, where that is such a one."""
-
-    def parameters(self, fusion: Instruction) -> BlockParameters | None:
-        """How such a kernel is tiled; None where it cannot be."""
-
-    def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
+__all__ = ["Xla2026"]
 
 
 class Xla2026(KeptTimes):
@@ -75,23 +59,17 @@ class Xla2026(KeptTimes):
         self,
         target: Target,
         usage: UsageAnalysis | None = None,
-        *,
-        options: ModelOptions | None = None,
-        emitters: EmitterOptions | None = None,
-        block_level: BlockLevel | None = None,
     ) -> None:
         super().__init__(target, usage or UsageAnalysis(Counting(cycles_of(target))))
-        self.options = options or ModelOptions()
-        self.launch_ns = self.options.launch_ns
-        self._block_level = block_level
-        self.kernels = Kernels(target, emitters, self.usage.opcodes)
-        self._times = DeviceTimes(target, self.options)
+        self._block_level: BlockLevelModel | None = None
+        self.kernels = Kernels(target, self.usage.opcodes)
+        self._times = DeviceTimes(target)
         self._coalescing = Coalescing(self.usage)
         self._reads: dict[Instruction, _Reads] = {}
 
     @property
-    def block_level(self) -> BlockLevel:
-        """Who prices Triton kernels; where none was given, hloopt's own, made when it is asked for."""
+    def block_level(self) -> BlockLevelModel:
+        """The model of Triton kernels, made when it is asked for."""
         if self._block_level is None:
             from hloopt.cost_models.block_level import BlockLevelModel
 

@@ -20,7 +20,12 @@ from hloopt.analysis.parallel_loop import Way, fused_loop
 from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.parallel_loop.host_way import host_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
-from hloopt.cost_models.device_times import ModelOptions
+from hloopt.cost_models.device_times import (
+    L1_SPEEDUP,
+    L2_SPEEDUP,
+    LAUNCH_NS,
+    PARALLELISM,
+)
 from hloopt.cost_models.host import Host
 from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.cost_models.loop_time import LoopTime, is_priced, loop_time
@@ -34,7 +39,6 @@ from hloopt.types import DTYPES, BufferShape, leaves
 
 __all__ = ["EFFICIENCIES", "LAUNCH_SECONDS", "Estimate", "estimate"]
 
-_XLA: Final = ModelOptions()
 
 LOOP_WAYS: Final[Mapping[str, Callable[[Instruction, Target], Way]]] = MappingProxyType(
     {
@@ -44,7 +48,7 @@ LOOP_WAYS: Final[Mapping[str, Callable[[Instruction, Target], Way]]] = MappingPr
 )
 """Of kernels that run whole loops."""
 
-LAUNCH_SECONDS: Final = _XLA.launch_ns / 1e9
+LAUNCH_SECONDS: Final = LAUNCH_NS / 1e9
 """What a launch costs however little it does."""
 
 _L1_BYTES = 2048  # XLA: of the first-level cache each core has so many for a kernel
@@ -126,7 +130,7 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
     memory = read / min(bandwidth, cap) + written / bandwidth
     again = read * max(0.0, efficiency.repeats - 1)
     memory += again / min(bandwidth * _cache_speedup(site, read), cap)
-    overlap = _XLA.parallelism * min(arithmetic, memory)
+    overlap = PARALLELISM * min(arithmetic, memory)
     launches = max(1, len(spec.steps))
     return Estimate(
         read,
@@ -212,8 +216,8 @@ def _cache_speedup(site: Site, read: int) -> float:
     """How much quicker than memory the cache is from which bytes come the second time."""
     target = site.target
     if read < _L1_BYTES * target.cores:
-        return _XLA.l2_speedup * _XLA.l1_speedup
-    return _XLA.l2_speedup if read < target.l2_size else 1.0
+        return L2_SPEEDUP * L1_SPEEDUP
+    return L2_SPEEDUP if read < target.l2_size else 1.0
 
 
 def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:

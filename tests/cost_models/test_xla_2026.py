@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 import hloopt
-from hloopt.analysis.emitters.describe import EmitterOptions
-from hloopt.analysis.emitters.unroll import UnrollOptions
 from hloopt.cost_models.block_level import BlockLevelModel
-from hloopt.cost_models.device_times import ModelOptions
 from hloopt.cost_models.model import Comparison, RunTime
 from hloopt.cost_models.registry import DEFAULT, find_model
 from hloopt.cost_models.xla_2026 import Xla2026
@@ -335,27 +332,6 @@ ROOT t = (f32[64,32]{1,0}, f32[64,32,4]{2,1,0}) tuple(n, w)""")
     assert model.kernels.pair(named["r"], named["w"]).kind == "loop"
 
 
-def test_constants_are_options() -> None:
-    """A launch of 5 us, no overlap and no caches."""
-    named = _named(_module(TRANSPOSED_SUM))
-    options = ModelOptions(launch_ns=5000, l2_speedup=1, l1_speedup=1, parallelism=0)
-    model = Xla2026(TEST_DEVICE, options=options)
-    found = model.run_time(named["r"])
-    assert found.exec_ns == found.compute_ns + found.read_ns + found.write_ns
-    assert model.compare(named["t"], [named["r"]]).unfused_us > 10
-    default = Xla2026(TEST_DEVICE).run_time(named["r"])
-    assert default.read_ns < found.read_ns
-
-
-def test_emitters_are_options() -> None:
-    """A B200 under CUDA 12.8 has memory accesses of 128 bits: 4 elements a thread, not 8."""
-    module = _module("p = f32[4194304]{0} parameter(0)\nROOT r = f32[4194304]{0} exponential(p)")
-    old = EmitterOptions(unroll=UnrollOptions(vector_bits=128))
-    model = Xla2026(target("b200"), emitters=old)
-    assert model.run_time(module.entry.root).blocks == 8192
-    assert Xla2026(target("b200")).run_time(module.entry.root).blocks == 4096
-
-
 class _Tiled(BlockLevelModel):
     """Believes that everything is tiled and takes a nanosecond."""
 
@@ -372,11 +348,12 @@ class _Tiled(BlockLevelModel):
         return self.TIME
 
 
-def test_a_block_level_model_answers_first() -> None:
+def test_a_block_level_model_answers_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answers are taken as they are."""
     named = _named(_module(TRANSPOSED_SUM))
-    plain = Xla2026(target("h200"))
-    model = Xla2026(target("h200"), block_level=_Tiled(target("h200"), plain.usage))
+    monkeypatch.setattr("hloopt.cost_models.block_level.BlockLevelModel", _Tiled)
+    model = Xla2026(target("h200"))
+    assert isinstance(model.block_level, _Tiled)
     assert model.compare(named["t"], [named["r"]]) == Comparison(2.002, 1.001)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from hloopt.analysis.emitters.launch import LaunchDimensions, LaunchOptions, loop_launch
-from hloopt.analysis.emitters.unroll import UnrollOptions, unroll_factor
+from hloopt.analysis.emitters.launch import LaunchDimensions, loop_launch
+from hloopt.analysis.emitters.unroll import unroll_factor
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -36,15 +36,13 @@ def concatenate_tiling(
     hero: Instruction,
     region: Region,
     target: Target,
-    unroll: UnrollOptions | None = None,
-    launch: LaunchOptions | None = None,
 ) -> ConcatenateTiling:
     """The tiling of the kernel of a concatenate."""
     (dimension,) = hero.dimensions
     sizes = [operand.array.dims[dimension] for operand in hero.operands]
     elements = max(operand.array.elements for operand in hero.operands)
-    most = unroll_factor(region, target, elements, kind="concatenate", options=unroll).factor
+    most = unroll_factor(region, target, elements, kind="concatenate").factor
     factor = gcd(most, *sizes)
-    grid = loop_launch(elements, factor, target, launch)
+    grid = loop_launch(elements, factor, target)
     offsets = tuple(sum(sizes[:number]) for number in range(len(sizes)))
     return ConcatenateTiling(dimension, offsets, elements, factor, grid)

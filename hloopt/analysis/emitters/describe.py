@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TypeAlias
 
 from hloopt.analysis.emitters.concat import ConcatenateTiling, concatenate_tiling
 from hloopt.analysis.emitters.groups import reduction_groups
 from hloopt.analysis.emitters.in_place import updates_in_place
-from hloopt.analysis.emitters.kind import Emission, Kind, KindOptions, emission
+from hloopt.analysis.emitters.kind import Emission, Kind, emission
 from hloopt.analysis.emitters.launch import (
     LaunchDimensions,
-    LaunchOptions,
     index_bits,
     loop_launch,
     tiled_launch,
 )
 from hloopt.analysis.emitters.reductions import (
-    ReductionOptions,
     ReductionTiling,
     reduction_tiling,
     reduction_widths,
 )
 from hloopt.analysis.emitters.registers import register_estimate
 from hloopt.analysis.emitters.scatter import (
-    ScatterOptions,
     ScatterTiling,
     is_simplified_scatter,
     scatter_tiling,
 )
-from hloopt.analysis.emitters.sort import SortOptions, SortPass, sort_passes
-from hloopt.analysis.emitters.transposes import TransposeOptions, TransposeTiling, transpose_tiling
-from hloopt.analysis.emitters.unroll import Unroll, UnrollOptions, loop_elements, unroll_factor
+from hloopt.analysis.emitters.sort import THREAD_ELEMENTS, SortPass, sort_passes
+from hloopt.analysis.emitters.transposes import TransposeTiling, transpose_tiling
+from hloopt.analysis.emitters.unroll import Unroll, loop_elements, unroll_factor
 from hloopt.analysis.hero import is_real_reduction_hero
 from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
@@ -40,24 +36,11 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["Emitter", "EmitterOptions", "Layout", "Tiling", "describe", "lay_out"]
+__all__ = ["Emitter", "Layout", "Tiling", "describe", "lay_out"]
 
 Tiling: TypeAlias = (
     ReductionTiling | TransposeTiling | ConcatenateTiling | ScatterTiling | tuple[SortPass, ...]
 )
-
-
-@dataclass(frozen=True)
-class EmitterOptions:
-    """The thresholds of all emitters, XLA's by default."""
-
-    kind: KindOptions = field(default_factory=KindOptions)
-    launch: LaunchOptions = field(default_factory=LaunchOptions)
-    unroll: UnrollOptions = field(default_factory=UnrollOptions)
-    reduction: ReductionOptions = field(default_factory=ReductionOptions)
-    transpose: TransposeOptions = field(default_factory=TransposeOptions)
-    scatter: ScatterOptions = field(default_factory=ScatterOptions)
-    sort: SortOptions = field(default_factory=SortOptions)
 
 
 @dataclass(frozen=True)
@@ -109,15 +92,14 @@ class Layout:
     copies: int = 1
 
 
-def describe(region: Region, target: Target, options: EmitterOptions | None = None) -> Emitter:
+def describe(region: Region, target: Target) -> Emitter:
     """How XLA would run a region on a GPU.
 
     Raises ``ValueError`` for an instruction that no kernel runs (tuples, control flow), and for a device that
     has no blocks and threads.
     """
-    options = options or EmitterOptions()
-    found = emission(region, options.kind)
-    layout = lay_out(region, found, target, options)
+    found = emission(region)
+    layout = lay_out(region, found, target)
     launch = layout.launch
     size = launch.threads * layout.unroll.factor if launch is not None else 0
     bits = index_bits(region, size)
@@ -137,48 +119,44 @@ def describe(region: Region, target: Target, options: EmitterOptions | None = No
     )
 
 
-def lay_out(
-    region: Region, found: Emission, target: Target, options: EmitterOptions | None = None
-) -> Layout:
+def lay_out(region: Region, found: Emission, target: Target) -> Layout:
     """How the emitter that was found spreads a region over threads.
 
     Raises ``ValueError`` for a device that has no blocks and threads.
     """
     if not (target.warp_size and target.cores and target.grid_limit[0]):
         raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
-    return _LAYOUTS[found.kind](region, found, target, options or EmitterOptions())
+    return _LAYOUTS[found.kind](region, found, target)
 
 
-def _nothing(_: Region, __: Emission, ___: Target, ____: EmitterOptions) -> Layout:
+def _nothing(_: Region, __: Emission, ___: Target) -> Layout:
     return Layout()
 
 
-def _loop(region: Region, _: Emission, target: Target, options: EmitterOptions) -> Layout:
-    return _over(region, loop_elements(region), target, options, "loop")
+def _loop(region: Region, _: Emission, target: Target) -> Layout:
+    return _over(region, loop_elements(region), target, "loop")
 
 
-def _over(
-    region: Region, elements: int, target: Target, options: EmitterOptions, kind: str
-) -> Layout:
-    unroll = unroll_factor(region, target, elements, kind=kind, options=options.unroll)
-    launch = loop_launch(elements, unroll.factor, target, options.launch)
+def _over(region: Region, elements: int, target: Target, kind: str) -> Layout:
+    unroll = unroll_factor(region, target, elements, kind=kind)
+    launch = loop_launch(elements, unroll.factor, target)
     return Layout(elements, unroll, launch, copies=unroll.factor)
 
 
-def _in_place(region: Region, _: Emission, target: Target, options: EmitterOptions) -> Layout:
+def _in_place(region: Region, _: Emission, target: Target) -> Layout:
     updates = updates_in_place(region)
     assert isinstance(updates, tuple)
     elements = updates[0].instruction.operands[1].array.elements
-    return _over(region, elements, target, options, "in-place")
+    return _over(region, elements, target, "in-place")
 
 
-def _reduction(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
+def _reduction(region: Region, found: Emission, target: Target) -> Layout:
     form = reduction_dims(found.hero)
     assert form is not None
     pairs = zip(found.roots, found.heroes, strict=True)
     heroes = list(dict.fromkeys(hero for root, hero in pairs if is_real_reduction_hero(root, hero)))
     widths = reduction_widths(region, heroes)
-    tiling = reduction_tiling(form, widths, target, options.reduction)
+    tiling = reduction_tiling(form, widths, target)
     groups = reduction_groups(region, found.roots, found.heroes)
     shared = sum(tiling.shared_bytes(_input_bits(hero)) for hero in heroes)
     elements = found.hero.operands[0].array.elements
@@ -190,44 +168,40 @@ def _input_bits(reduce: Instruction) -> list[int]:
     return [operand.array.dtype.bits for operand in reduce.fold_inputs]
 
 
-def _transpose(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
+def _transpose(region: Region, found: Emission, target: Target) -> Layout:
     heroes = list(dict.fromkeys(hero for hero in found.heroes if tiled_transpose(hero) is not None))
     form = tiled_transpose(heroes[0])
     assert form is not None
     bits = [hero.array.dtype.bits for hero in heroes]
-    tiling = transpose_tiling(form, bits, target, options.transpose)
+    tiling = transpose_tiling(form, bits, target)
     elements = heroes[0].array.elements
     launch, shared = tiling.launch(target), tiling.shared_bytes(bits)
     return Layout(elements, _SINGLE, launch, tiling, None, shared, tiling.vector)
 
 
-def _concatenate(
-    region: Region, found: Emission, target: Target, options: EmitterOptions
-) -> Layout:
-    tiling = concatenate_tiling(found.hero, region, target, options.unroll, options.launch)
+def _concatenate(region: Region, found: Emission, target: Target) -> Layout:
+    tiling = concatenate_tiling(found.hero, region, target)
     unroll = Unroll(tiling.unroll)
     return Layout(tiling.elements, unroll, tiling.launch, tiling, copies=tiling.unroll)
 
 
-def _scatter(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
+def _scatter(region: Region, found: Emission, target: Target) -> Layout:
     scatter = found.hero
     count = (len(scatter.operands) - 1) // 2
     elements = scatter.operands[count + 1].array.elements
     if not is_simplified_scatter(scatter):
-        return _over(region, elements, target, options, "scatter")
-    tiling = scatter_tiling(
-        scatter, region, target, options.scatter, options.unroll, options.launch
-    )
+        return _over(region, elements, target, "scatter")
+    tiling = scatter_tiling(scatter, region, target)
     return Layout(elements, Unroll(tiling.vector), tiling.launch, tiling, copies=tiling.vector)
 
 
-def _sort(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
+def _sort(region: Region, found: Emission, target: Target) -> Layout:
     sort = found.hero
     shape = sort.operands[0].array
     (dimension,) = sort.attributes.get("dimensions", (shape.rank - 1,))
     size = shape.dims[dimension] if shape.rank else 1
     bits = [operand.array.dtype.bits for operand in sort.operands]
-    passes = sort_passes(size, bits, target, options.sort)
+    passes = sort_passes(size, bits, target)
     if not passes or not shape.elements:
         return Layout(shape.elements, tiling=passes)
     lines = shape.elements // size
@@ -235,10 +209,10 @@ def _sort(region: Region, found: Emission, target: Target, options: EmitterOptio
     launch = (
         tiled_launch(first.blocks * lines, first.threads, target)
         if first.tile
-        else loop_launch(first.blocks * lines, 1, target, options.launch)
+        else loop_launch(first.blocks * lines, 1, target)
     )
     shared = max(entry.tile for entry in passes) * sum(-(-width // 8) for width in bits)
-    return Layout(shape.elements, _SINGLE, launch, passes, None, shared, options.sort.elements)
+    return Layout(shape.elements, _SINGLE, launch, passes, None, shared, THREAD_ELEMENTS)
 
 
 _LAYOUTS = {

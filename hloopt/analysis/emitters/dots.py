@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -11,7 +12,7 @@ from hloopt.targets import Target
 from hloopt.types import DTYPES, DotDims, DType
 
 __all__ = [
-    "DotOptions",
+    "TINY",
     "DotSizes",
     "SplitWeights",
     "accumulator_type",
@@ -39,18 +40,12 @@ _WEIGHTS: Mapping[int, SplitWeights] = {
 _ALGORITHM_FLOPS = (("X9", 28), ("X6", 20), ("X3", 12))
 
 
-@dataclass(frozen=True)
-class DotOptions:
-    """XLA's thresholds.
-
-    tiny       below this (M + N) * K a dot is a loop kernel
-    max_split  parts of a contraction, at most
-    tile       side of the tile that the cost of parts is estimated with
-    """
-
-    tiny: int = 100
-    max_split: int = 2048
-    tile: int = 128
+TINY: Final = 100
+"""Below this (M + N) * K a dot is a loop kernel."""
+_MAX_SPLIT: Final = 2048
+"""Parts of a contraction, at most."""
+_TILE: Final = 128
+"""Side of the tile that the cost of parts is estimated with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +74,16 @@ class DotSizes:
 
 
 def split_cost(
-    sizes: DotSizes,
-    split: int,
-    bits: tuple[int, int, int, int],
-    target: Target,
-    flops: int = 2,
-    options: DotOptions | None = None,
+    sizes: DotSizes, split: int, bits: tuple[int, int, int, int], target: Target, flops: int = 2
 ) -> float:
     """The estimated cost of a dot whose contraction is cut into ``split`` parts, in XLA's unit.
 
     ``bits`` are the widths of left, right, accumulator and result; ``flops`` those of one multiply-add.
     """
-    options = options or DotOptions()
     lhs, rhs, accumulator, result = bits
     weights = _weights(target)
     depth = -(-sizes.k // split)
-    side = options.tile
+    side = _TILE
     tiles = sizes.batch * split * -(-sizes.m // side) * -(-sizes.n // side)
     tile = min(sizes.m, side) * min(sizes.n, side)
     waves = max(1.0, tiles * tile / (target.cores * side * side))
@@ -112,18 +101,13 @@ def split_cost(
     return cost + weights.launch + reduced * weights.reduction
 
 
-def split_k(
-    dot: Instruction,
-    target: Target,
-    options: DotOptions | None = None,
-) -> tuple[int, int]:
+def split_k(dot: Instruction, target: Target) -> tuple[int, int]:
     """Into how many parts XLA cuts a contraction, and the zeros it is padded with to be cut.
 
     Dots with one contracted dimension and no s32 operand are cut, into 1, 2, 4 .. parts, where the estimate is
     least.  Operands count as wide as what elementwise ops of one operand make them of: these are fused.  The
     padding makes each part a multiple of 128 bits.
     """
-    options = options or DotOptions()
     dims = DotDims.of(dot.attributes)
     if len(dims.lhs_contracting) != 1:
         return 1, 0
@@ -136,8 +120,8 @@ def split_k(
     bits = (lhs, rhs, accumulator_type(dot).bits, dot.array.dtype.bits)
     algorithm = str(dot.attributes.get("algorithm", "")).upper()
     flops = next((count for word, count in _ALGORITHM_FLOPS if algorithm.endswith(word)), 2)
-    splits = [1 << power for power in range(options.max_split.bit_length())]
-    best = min(splits, key=lambda split: split_cost(sizes, split, bits, target, flops, options))
+    splits = [1 << power for power in range(_MAX_SPLIT.bit_length())]
+    best = min(splits, key=lambda split: split_cost(sizes, split, bits, target, flops))
     if best == 1:
         return 1, 0
     step = best * max(1, 128 // min(128, lhs, rhs))

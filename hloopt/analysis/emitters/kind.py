@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from hloopt.analysis.emitters.in_place import updates_in_place
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
@@ -16,7 +16,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["Emission", "Kind", "KindOptions", "emission", "has_kernel", "region_roots"]
+__all__ = ["CONCATENATE_OPERANDS", "Emission", "Kind", "emission", "has_kernel", "region_roots"]
 
 Kind: TypeAlias = Literal[
     "loop", "reduction", "transpose", "concatenate", "scatter", "sort", "memcpy", "in-place",
@@ -37,11 +37,8 @@ _HEROES = frozenset({"concatenate", "reduce", "transpose"})
 _NO_KERNEL = frozenset({"bitcast", "constant", "parameter"})
 
 
-@dataclass(frozen=True)
-class KindOptions:
-    """``concatenate_operands``: with more operands a concatenate is a loop kernel (XLA: 4)."""
-
-    concatenate_operands: int = 4
+CONCATENATE_OPERANDS: Final = 4
+"""With more operands a concatenate is a loop kernel."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +83,13 @@ def has_kernel(instruction: Instruction) -> bool:
     return opcode == "fusion" or not (opcode in _NO_KERNEL or family in _NO_KERNEL_FAMILIES)
 
 
-def emission(region: Region, options: KindOptions | None = None) -> Emission:
+def emission(region: Region) -> Emission:
     """The emitter of a region.
 
     In-place updates are reported wherever the kernel's form allows them; whether operand and result have one
     buffer is for buffer assignment to say.  Raises ``ValueError`` for an instruction that no kernel runs
     (tuples, bitcasts, control flow, collectives).
     """
-    options = options or KindOptions()
     opcode = region.instruction.opcode
     if not has_kernel(region.instruction):
         raise ValueError(f"{region.instruction.name}: no kernel runs a {opcode}")
@@ -107,7 +103,7 @@ def emission(region: Region, options: KindOptions | None = None) -> Emission:
     heroes = found
     if region.is_fusion and not region.opcodes.isdisjoint(_HEROES):
         heroes = tuple(map(find_hero, found))
-    decided = _tiled(found, heroes) or _single(region, found, heroes, options)
+    decided = _tiled(found, heroes) or _single(region, found, heroes)
     return decided or _loop(region, found)
 
 
@@ -176,10 +172,7 @@ def _lies_alike(shape: Shape, source: Shape) -> bool:
 
 
 def _single(
-    region: Region,
-    found: tuple[Instruction, ...],
-    heroes: tuple[Instruction, ...],
-    options: KindOptions,
+    region: Region, found: tuple[Instruction, ...], heroes: tuple[Instruction, ...]
 ) -> Emission | None:
     if len(found) > 1:
         return None
@@ -191,7 +184,7 @@ def _single(
     hero = heroes[0]
     if hero.opcode != "concatenate" or not isinstance(region.instruction.shape, ArrayShape):
         return None
-    count, most = len(hero.operands), options.concatenate_operands
+    count, most = len(hero.operands), CONCATENATE_OPERANDS
     if count > most:
         return None
     reason = f"{hero.name} has {count} operands, at most {most}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Final
 
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
@@ -11,7 +12,6 @@ from hloopt.types import ArrayShape, BufferShape, leaves
 
 __all__ = [
     "LaunchDimensions",
-    "LaunchOptions",
     "index_bits",
     "loop_launch",
     "split_grid",
@@ -21,11 +21,8 @@ __all__ = [
 _INT32_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
-    """``loop_threads`` are the threads of a loop kernel's block: 4 warp schedulers times 32 lanes."""
-
-    loop_threads: int = 128
+_LOOP_THREADS: Final = 128
+"""Of a loop kernel's block: 4 warp schedulers times 32 lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +52,12 @@ class LaunchDimensions:
         return self.blocks * self.threads_per_block
 
 
-def loop_launch(
-    elements: int, unroll: int, target: Target, options: LaunchOptions | None = None
-) -> LaunchDimensions:
+def loop_launch(elements: int, unroll: int, target: Target) -> LaunchDimensions:
     """The launch of a kernel whose threads compute ``unroll`` of ``elements`` elements each."""
-    options = options or LaunchOptions()
     if elements <= 1:
         return LaunchDimensions((1, 1, 1), (1, 1, 1))
     chunks = -(-elements // unroll)
-    threads = min(options.loop_threads, chunks)
+    threads = min(_LOOP_THREADS, chunks)
     return tiled_launch(-(-chunks // threads), threads, target)
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from hloopt.analysis.emitters.describe import EmitterOptions, Layout, lay_out
-from hloopt.analysis.emitters.kind import Emission, Kind, emission, has_kernel
+from hloopt.analysis.emitters.describe import Layout, lay_out
+from hloopt.analysis.emitters.kind import CONCATENATE_OPERANDS, Emission, Kind, emission, has_kernel
 from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.analysis.emitters.unroll import drops_when_unrolled
 from hloopt.analysis.hero import is_intermediate, only_intermediates_below
@@ -84,11 +84,9 @@ class Kernels:
     def __init__(
         self,
         target: Target,
-        options: EmitterOptions | None = None,
         opcodes: Callable[[Instruction], AbstractSet[str]] | None = None,
     ) -> None:
         self.target = target
-        self.options = options or EmitterOptions()
         self._opcodes = opcodes
         self._is_wide = target.kind == "cuda" and target.capability >= _WIDE
         self._known: dict[Instruction, _Facts] = {}
@@ -195,17 +193,17 @@ class Kernels:
         if not has_kernel(instruction):
             # Bitcasts, constants, tuples: no kernel of their own, but they may join one.
             return None, None
-        found = emission(region, self.options.kind)
+        found = emission(region)
         return found, self._layout(region, found)
 
     def _layout(self, region: Region, found: Emission) -> Layout:
         if not self.target.has_threads:
             return Layout()
-        return lay_out(region, found, self.target, self.options)
+        return lay_out(region, found, self.target)
 
     def _drops(self, facts: _Facts) -> bool:
         if facts.drops is None:
-            facts.drops = bool(drops_when_unrolled(facts.region, self.options.unroll))
+            facts.drops = bool(drops_when_unrolled(facts.region))
         return facts.drops
 
     def _may_change(
@@ -256,7 +254,7 @@ class Kernels:
         if len(seen) > 1:
             return Emission("loop", found.roots, found.roots, "several concatenates are behind it")
         (hero,) = seen
-        if len(hero.operands) > self.options.kind.concatenate_operands or _moves_below(other, hero):
+        if len(hero.operands) > CONCATENATE_OPERANDS or _moves_below(other, hero):
             return found
         if mine.region.is_fusion:
             body = consumer.calls

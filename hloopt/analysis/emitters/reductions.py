@@ -8,10 +8,10 @@ finishes each result.  Longer ones are split beforehand (``tree_split.py``).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hloopt.analysis.emitters.launch import LaunchDimensions, tiled_launch
-from hloopt.analysis.reduction import ReductionDims
+from hloopt.analysis.reduction import WARP_SIZE, ReductionDims
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -20,7 +20,6 @@ from hloopt.types import ArrayShape
 
 __all__ = [
     "ReductionForm",
-    "ReductionOptions",
     "ReductionTiling",
     "Widths",
     "column_tiling",
@@ -35,26 +34,19 @@ __all__ = [
 ReductionForm: TypeAlias = Literal["row", "multi-row", "column", "small-column"]
 
 
-@dataclass(frozen=True)
-class ReductionOptions:
-    """XLA's figures.
-
-    warp                  lanes that exchange values without shared memory
-    row_elements          elements of the minor dimension a thread of a row kernel reads, at most
-    row_threads           threads on one row, at most
-    row_block             threads of a block that short rows are gathered to fill
-    multi_row_bits        bits a thread of a multi-row kernel reads at once
-    multi_row_wide_bits   the same where inputs or outputs have 32 bits or more
-    small_column_threads  threads of a small-column kernel's block
-    """
-
-    warp: int = 32
-    row_elements: int = 16
-    row_threads: int = 1024
-    row_block: int = 256
-    multi_row_bits: int = 64
-    multi_row_wide_bits: int = 128
-    small_column_threads: int = 128
+# XLA's figures.
+_ROW_ELEMENTS: Final = 16
+"""Of the minor dimension a thread of a row kernel reads, at most."""
+_ROW_THREADS: Final = 1024
+"""On one row, at most."""
+_ROW_BLOCK: Final = 256
+"""Threads of a block that short rows are gathered to fill."""
+_MULTI_ROW_BITS: Final = 64
+"""That a thread of a multi-row kernel reads at once."""
+_MULTI_ROW_WIDE_BITS: Final = 128
+"""The same where inputs or outputs have 32 bits or more."""
+_SMALL_COLUMN_THREADS: Final = 128
+"""Of a small-column kernel's block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +141,23 @@ def reduction_widths(region: Region, heroes: Iterable[Instruction]) -> Widths:
     )
 
 
-def reduction_tiling(
-    form: ReductionDims, widths: Widths, target: Target, options: ReductionOptions | None = None
-) -> ReductionTiling:
+def reduction_tiling(form: ReductionDims, widths: Widths, target: Target) -> ReductionTiling:
     """The kernel XLA gives a reduce: several rows a warp before one, small columns before large ones.
 
     Reduces of several results have one row a warp at least.
     Raises ``ValueError`` for a dimension of size 0: there is nothing to reduce.
     """
-    options = options or ReductionOptions()
     if 0 in form.dims:
         raise ValueError(f"a reduction of {form.dims} has no elements")
     if form.is_row:
         if not widths.is_variadic:
-            several = multi_row_tiling(form.dims, widths, target, options)
+            several = multi_row_tiling(form.dims, widths, target)
             if several is not None:
                 return several
-        return row_tiling(form.dims, widths, options)
-    if options.warp % form.dims[2] == 0:
-        return small_column_tiling(form.dims, widths, options)
-    return column_tiling(form.dims, widths, options)
+        return row_tiling(form.dims, widths)
+    if WARP_SIZE % form.dims[2] == 0:
+        return small_column_tiling(form.dims, widths)
+    return column_tiling(form.dims, widths)
 
 
 def vector_size(minor: int, threads: int, widths: Widths) -> int:
@@ -184,100 +173,84 @@ def vector_size(minor: int, threads: int, widths: Widths) -> int:
     return 4 if minor % 4 == 0 else 2
 
 
-def row_tiling(
-    dims: tuple[int, int, int], widths: Widths, options: ReductionOptions | None = None
-) -> ReductionTiling:
+def row_tiling(dims: tuple[int, int, int], widths: Widths) -> ReductionTiling:
     """One or more warps a row; rows of few threads share a block."""
-    options = options or ReductionOptions()
     major, kept, minor = dims
-    warp = options.warp
-    reduced = min(options.row_threads, -(-minor // (options.row_elements * warp)) * warp)
-    rows = _rows_of_block(kept, reduced, options) if 2 * reduced <= options.row_block else 1
+    reduced = min(_ROW_THREADS, -(-minor // (_ROW_ELEMENTS * WARP_SIZE)) * WARP_SIZE)
+    rows = _rows_of_block(kept, reduced) if 2 * reduced <= _ROW_BLOCK else 1
     vector = vector_size(minor, reduced, widths)
     vectors = minor // vector
-    steps = min(options.row_elements // vector, -(-vectors // reduced))
-    warps = -(-reduced // warp)
-    shared = (rows, warps, int(warps % warp == 0)) if warps > 1 else (0, 0, 0)
+    steps = min(_ROW_ELEMENTS // vector, -(-vectors // reduced))
+    warps = -(-reduced // WARP_SIZE)
+    shared = (rows, warps, int(warps % WARP_SIZE == 0)) if warps > 1 else (0, 0, 0)
     blocks = (-(-kept // rows), -(-vectors // (steps * reduced)))
     return ReductionTiling(
-        "row", dims, (rows, reduced), blocks, (major, steps, vector), shared, warp // 2
+        "row", dims, (rows, reduced), blocks, (major, steps, vector), shared, WARP_SIZE // 2
     )
 
 
 def multi_row_tiling(
-    dims: tuple[int, int, int],
-    widths: Widths,
-    target: Target,
-    options: ReductionOptions | None = None,
+    dims: tuple[int, int, int], widths: Widths, target: Target
 ) -> ReductionTiling | None:
     """Several short rows a warp; None where a row is no power of two or does not fit into one."""
-    options = options or ReductionOptions()
     major, kept, minor = dims
     if minor < 1 or minor & (minor - 1):
         return None
     bits = [width for width in (widths.smallest_input, widths.smallest_output) if width is not None]
-    vector = min(minor, max(1, options.multi_row_bits // min(bits)))
+    vector = min(minor, max(1, _MULTI_ROW_BITS // min(bits)))
     if max(bits) >= 32:
-        vector = min(vector, max(1, options.multi_row_wide_bits // max(bits)))
-    if minor > options.warp * vector:
+        vector = min(vector, max(1, _MULTI_ROW_WIDE_BITS // max(bits)))
+    if minor > WARP_SIZE * vector:
         return None
-    while vector > 1 and -(-kept // _rows_of_block(kept, minor // vector, options)) < target.cores:
+    while vector > 1 and -(-kept // _rows_of_block(kept, minor // vector)) < target.cores:
         vector //= 2
-    if minor > options.warp * vector:
+    if minor > WARP_SIZE * vector:
         return None
     reduced = minor // vector
-    rows = _rows_of_block(kept, reduced, options)
+    rows = _rows_of_block(kept, reduced)
     blocks = (-(-kept // rows), 1)
     return ReductionTiling(
         "multi-row", dims, (rows, reduced), blocks, (major, 1, vector), (0, 0, 0), reduced // 2
     )
 
 
-def column_tiling(
-    dims: tuple[int, int, int], widths: Widths, options: ReductionOptions | None = None
-) -> ReductionTiling:
+def column_tiling(dims: tuple[int, int, int], widths: Widths) -> ReductionTiling:
     """A warp's lanes stand on neighbouring columns, its warps on rows; partial sums turn in shared memory."""
-    options = options or ReductionOptions()
     major, reduced, minor = dims
-    warp = options.warp
-    vector = vector_size(minor, warp, widths)
-    blocks = (major, -(-minor // (warp * vector)))
-    strip = -(-reduced // warp)
-    shared = (warp, warp * vector, 1)
+    vector = vector_size(minor, WARP_SIZE, widths)
+    blocks = (major, -(-minor // (WARP_SIZE * vector)))
+    strip = -(-reduced // WARP_SIZE)
+    shared = (WARP_SIZE, WARP_SIZE * vector, 1)
     return ReductionTiling(
-        "column", dims, (warp, warp), blocks, (1, strip, vector), shared, warp // 2
+        "column", dims, (WARP_SIZE, WARP_SIZE), blocks, (1, strip, vector), shared, WARP_SIZE // 2
     )
 
 
-def small_column_tiling(
-    dims: tuple[int, int, int], widths: Widths, options: ReductionOptions | None = None
-) -> ReductionTiling:
+def small_column_tiling(dims: tuple[int, int, int], widths: Widths) -> ReductionTiling:
     """A block reads the (reduced, minor kept) elements of one major index in order.
 
     As the minor dimension divides a warp, a thread sees the same columns in every step.  Raises ``ValueError``
     where it does not.
     """
-    options = options or ReductionOptions()
     major, reduced, minor = dims
-    warp = options.warp
-    if minor < 1 or warp % minor:
-        raise ValueError(f"a minor dimension of {minor} does not divide a warp of {warp}")
-    vector = vector_size(reduced * minor, warp, widths)
-    threads = options.small_column_threads
-    while vector > 1 and vector * threads // minor > warp:
+    if minor < 1 or WARP_SIZE % minor:
+        raise ValueError(f"a minor dimension of {minor} does not divide a warp of {WARP_SIZE}")
+    vector = vector_size(reduced * minor, WARP_SIZE, widths)
+    threads = _SMALL_COLUMN_THREADS
+    while vector > 1 and vector * threads // minor > WARP_SIZE:
         vector //= 2
-    threads = min(threads, warp * minor // vector)
+    threads = min(threads, WARP_SIZE * minor // vector)
     rows = vector * threads // minor
     loop = -(-reduced * minor // (vector * threads))
-    padding = 0 if threads == warp and vector == 1 else -(-minor // (threads * vector))
+    padding = 0 if threads == WARP_SIZE and vector == 1 else -(-minor // (threads * vector))
     shared = (rows, minor, padding)
     return ReductionTiling(
         "small-column", dims, (1, threads), (major, 1), (1, loop, vector), shared, rows // 2
     )
 
 
-def _rows_of_block(kept: int, reduced: int, options: ReductionOptions) -> int:
+def _rows_of_block(kept: int, reduced: int) -> int:
     """Rows that fill a block of ``row_block`` threads with ``reduced`` threads each."""
-    if kept * reduced <= options.row_block:
+    if kept * reduced <= _ROW_BLOCK:
         return kept
-    return max(1, options.row_block // reduced)
+    return max(1, _ROW_BLOCK // reduced)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from math import gcd, prod
-from typing import Literal
+from typing import Final, Literal
 
-from hloopt.analysis.emitters.launch import (
-    LaunchDimensions,
-    LaunchOptions,
-    loop_launch,
-    tiled_launch,
-)
-from hloopt.analysis.emitters.unroll import UnrollOptions, unroll_factor
+from hloopt.analysis.emitters.launch import LaunchDimensions, loop_launch, tiled_launch
+from hloopt.analysis.emitters.unroll import unroll_factor
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ScatterDims
 
-__all__ = ["ScatterOptions", "ScatterTiling", "is_simplified_scatter", "scatter_tiling"]
+__all__ = ["ScatterTiling", "is_simplified_scatter", "scatter_tiling"]
 
 
-@dataclass(frozen=True)
-class ScatterOptions:
-    """``warps`` of a block, and the most ``vector_bits`` a thread moves at once."""
-
-    warps: int = 4
-    vector_bits: int = 128
+_WARPS: Final = 4  # of a block
+_VECTOR_BITS: Final = 128  # that a thread moves at once, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +71,6 @@ def scatter_tiling(
     scatter: Instruction,
     region: Region,
     target: Target,
-    options: ScatterOptions | None = None,
-    unroll: UnrollOptions | None = None,
-    launch: LaunchOptions | None = None,
 ) -> ScatterTiling:
     """The kernel of a simplified scatter.
 
@@ -90,24 +78,21 @@ def scatter_tiling(
     """
     if not is_simplified_scatter(scatter):
         raise ValueError(f"{scatter.name} is no simplified scatter")
-    options = options or ScatterOptions()
     count = (len(scatter.operands) - 1) // 2
     updates = scatter.operands[count + 1].array
     slices, window = updates.dims[0], updates.dims[1:]
     unique = bool(scatter.attributes.get("unique_indices", False))
-    warps = options.warps * target.cores
+    warps = _WARPS * target.cores
     is_sorted = bool(scatter.attributes.get("indices_are_sorted", False))
     if count == 1 and is_sorted and not unique and slices > warps:
-        return _by_indices(scatter, warps, target, options)
-    factor = unroll_factor(region, target, updates.elements, kind="scatter", options=unroll).factor
+        return _by_indices(scatter, warps, target)
+    factor = unroll_factor(region, target, updates.elements, kind="scatter").factor
     vector = gcd(prod(window), factor)
-    grid = loop_launch(updates.elements, vector, target, launch)
+    grid = loop_launch(updates.elements, vector, target)
     return ScatterTiling("updates", slices, prod(window), vector, 1, 1, not unique, grid)
 
 
-def _by_indices(
-    scatter: Instruction, warps: int, target: Target, options: ScatterOptions
-) -> ScatterTiling:
+def _by_indices(scatter: Instruction, warps: int, target: Target) -> ScatterTiling:
     operand, indices, updates = (part.array for part in scatter.operands)
     slices, window = updates.dims[0], updates.dims[1:]
     length = indices.dims[1]
@@ -116,14 +101,14 @@ def _by_indices(
     )
     each = -(-slices // max(warps, places))
     indices_vector = 1
-    wide = max(1, options.vector_bits // indices.dtype.bits)
+    wide = max(1, _VECTOR_BITS // indices.dtype.bits)
     if length == 1 and each > wide:
         each, indices_vector = -(-each // wide) * wide, wide
     elements = prod(window)
-    vector = gcd(elements, max(1, options.vector_bits // updates.dtype.bits))
+    vector = gcd(elements, max(1, _VECTOR_BITS // updates.dtype.bits))
     while vector > 1 and target.warp_size * vector > elements:
         vector //= 2
     groups = -(-slices // each)
-    blocks = -(-groups // options.warps)
-    grid = tiled_launch(blocks, options.warps * target.warp_size, target)
+    blocks = -(-groups // _WARPS)
+    grid = tiled_launch(blocks, _WARPS * target.warp_size, target)
     return ScatterTiling("indices", slices, elements, vector, each, indices_vector, True, grid)

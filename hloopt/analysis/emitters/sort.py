@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 
-__all__ = ["SortOptions", "SortPass", "sort_masks", "sort_passes"]
+__all__ = ["THREAD_ELEMENTS", "SortPass", "sort_masks", "sort_passes"]
 
 
-@dataclass(frozen=True)
-class SortOptions:
-    """``elements`` adjacent ones that a thread of a kernel with shared memory has (XLA: 4)."""
-
-    elements: int = 4
+THREAD_ELEMENTS: Final = 4
+"""Adjacent ones that a thread of a kernel with shared memory has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +46,18 @@ def sort_masks(size: int) -> tuple[int, ...]:
     return tuple(masks)
 
 
-def sort_passes(
-    size: int, bits: Sequence[int], target: Target, options: SortOptions | None = None
-) -> tuple[SortPass, ...]:
+def sort_passes(size: int, bits: Sequence[int], target: Target) -> tuple[SortPass, ...]:
     """The launches that sort lines of ``size`` elements; ``bits`` are the widths of the operands' elements.
 
     Masks that stay within a tile follow one another in one kernel.
     """
-    options = options or SortOptions()
-    tile = _tile(size, bits, target, options)
+    tile = _tile(size, bits, target)
     passes: list[SortPass] = []
     within: list[int] = []
 
     def flush() -> None:
         if within:
-            threads = max(1, tile // options.elements)
+            threads = max(1, tile // THREAD_ELEMENTS)
             passes.append(SortPass(tuple(within), tile, threads, -(-size // tile)))
             within.clear()
 
@@ -81,11 +76,11 @@ def _stages(size: int) -> int:
     return max(0, size - 1).bit_length()
 
 
-def _tile(size: int, bits: Sequence[int], target: Target, options: SortOptions) -> int:
+def _tile(size: int, bits: Sequence[int], target: Target) -> int:
     """The largest power of two of elements that threads and shared memory of a block allow."""
     bytes_each = sum(-(-width // 8) for width in bits) or 1
     most = min(
-        target.threads_per_block * options.elements,
+        target.threads_per_block * THREAD_ELEMENTS,
         target.shared_per_block // bytes_each,
         1 << _stages(size),
     )

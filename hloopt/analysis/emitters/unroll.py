@@ -14,7 +14,6 @@ from hloopt.targets import Target
 
 __all__ = [
     "Unroll",
-    "UnrollOptions",
     "drops_when_unrolled",
     "loop_elements",
     "max_unroll",
@@ -26,28 +25,22 @@ _DROPPING: Final = REDUCING | {"concatenate", "dot", "sort"}
 """Ops that may keep a thread from computing several elements."""
 
 
-@dataclass(frozen=True)
-class UnrollOptions:
-    """XLA's thresholds.
-
-    max_unroll            elements of a thread, at most
-    window                a reduce-window over more elements than this is not unrolled
-    concatenate_operands  nor a concatenate of more operands
-    wide_max_unroll       at most so many on devices from Blackwell on, where results are narrow
-    wide_min_unroll       and at least so many
-    wide_pad_unroll       at most so many where a pad is in the kernel
-    vector_bits           the widest memory access of such a device (256 from CUDA 12.9 on)
-    output_bits           a thread writes at least so many bits at once, so that none shares a byte
-    """
-
-    max_unroll: int = 4
-    window: int = 8
-    concatenate_operands: int = 10
-    wide_max_unroll: int = 32
-    wide_min_unroll: int = 8
-    wide_pad_unroll: int = 8
-    vector_bits: int = 256
-    output_bits: int = 8
+# XLA's thresholds.
+_MAX_UNROLL: Final = 4
+"""Elements of a thread, at most."""
+_WINDOW: Final = 8
+"""A reduce-window over more elements than this is not unrolled."""
+_CONCATENATE_OPERANDS: Final = 10
+"""Nor is a concatenate of more operands."""
+_WIDE_MAX_UNROLL: Final = 32
+"""At most so many on devices from Blackwell on, where results are narrow."""
+_WIDE_MIN_UNROLL: Final = 8
+_WIDE_PAD_UNROLL: Final = 8
+"""At most so many where a pad is in the kernel."""
+_VECTOR_BITS: Final = 256
+"""The widest memory access of such a device (from CUDA 12.9 on)."""
+_OUTPUT_BITS: Final = 8
+"""A thread writes at least so many bits at once, so that none shares a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,100 +57,88 @@ def loop_elements(region: Region) -> int:
 
 
 def unroll_factor(
-    region: Region,
-    target: Target,
-    elements: int | None = None,
-    *,
-    kind: str = "loop",
-    options: UnrollOptions | None = None,
+    region: Region, target: Target, elements: int | None = None, *, kind: str = "loop"
 ) -> Unroll:
     """The unroll factor over ``elements`` (default: those of the first result), a power of two.
 
     It need not divide ``elements`` where results are narrower than a byte: kernels check bounds.  ``kind`` is
     the emitter's; wide factors are for ``loop``, ``transpose`` and ``concatenate``.
     """
-    options = options or UnrollOptions()
     count = loop_elements(region) if elements is None else elements
-    factor, reason = _factor(region, target, count, kind, options)
+    factor, reason = _factor(region, target, count, kind)
     widths = {result.shape.dtype.bits for result in region.results}
     narrow = min(widths - {0}, default=8)
-    least = _power_of_two(-(-options.output_bits // narrow))
+    least = _power_of_two(-(-_OUTPUT_BITS // narrow))
     if factor < least:
         return Unroll(least, f"elements of {narrow} bits are written a byte at a time")
     return Unroll(factor, reason)
 
 
-def _factor(
-    region: Region, target: Target, count: int, kind: str, options: UnrollOptions
-) -> tuple[int, str]:
+def _factor(region: Region, target: Target, count: int, kind: str) -> tuple[int, str]:
     threads = target.threads_per_core * target.cores
     if count < threads:
         return 1, f"{count} elements are fewer than the {threads} threads of the device"
-    drop = drops_when_unrolled(region, options)
+    drop = drops_when_unrolled(region)
     if drop:
         return 1, drop
-    most = max_unroll(region, target, kind, options)
+    most = max_unroll(region, target, kind)
     factor = gcd(count, most)
     return factor, "" if factor == most else f"{most} does not divide {count} elements"
 
 
-def drops_when_unrolled(region: Region, options: UnrollOptions | None = None) -> str:
+def drops_when_unrolled(region: Region) -> str:
     """Why a thread should compute one element only: what makes unrolled code slower; empty where nothing."""
-    options = options or UnrollOptions()
     if region.opcodes.isdisjoint(_DROPPING):
         return ""
     for instruction in region.body:
-        reason = _drop(instruction, options)
+        reason = _drop(instruction)
         if reason:
             return f"{instruction.name} is {reason}"
     return ""
 
 
-def _drop(instruction: Instruction, options: UnrollOptions) -> str:
+def _drop(instruction: Instruction) -> str:
     opcode = instruction.opcode
     if opcode in ("sort", "dot"):
         return f"a {opcode}"
     if opcode == "reduce-window":
         volume = instruction.window.size
-        if volume > options.window:
-            return f"a reduce-window over {volume} elements, more than {options.window}"
+        if volume > _WINDOW:
+            return f"a reduce-window over {volume} elements, more than {_WINDOW}"
     elif opcode == "concatenate":
         count = len(instruction.operands)
-        if count > options.concatenate_operands:
-            return f"a concatenate of {count} operands, more than {options.concatenate_operands}"
+        if count > _CONCATENATE_OPERANDS:
+            return f"a concatenate of {count} operands, more than {_CONCATENATE_OPERANDS}"
     elif opcode == "reduce" and len(instruction.operands) > 2:
         return f"a reduce of {len(instruction.operands) // 2} arrays"
     return ""
 
 
-def max_unroll(
-    region: Region, target: Target, kind: str = "loop", options: UnrollOptions | None = None
-) -> int:
+def max_unroll(region: Region, target: Target, kind: str = "loop") -> int:
     """The largest unroll factor: ``max_unroll``, or more for narrow results from Blackwell on."""
-    options = options or UnrollOptions()
-    if not _is_wide(region, target, kind, options):
-        return options.max_unroll
+    if not _is_wide(region, target, kind):
+        return _MAX_UNROLL
     widths = [shape.dtype.bits for shape in region.operands]
     widths += [result.shape.dtype.bits for result in region.results]
-    factor = min(options.wide_max_unroll, options.vector_bits // max(8, *widths))
+    factor = min(_WIDE_MAX_UNROLL, _VECTOR_BITS // max(8, *widths))
     factor = 1 << (max(1, factor).bit_length() - 1)
     if "pad" in region.opcodes and any(entry.opcode == "pad" for entry in region.body):
-        factor = min(factor, options.wide_pad_unroll)
+        factor = min(factor, _WIDE_PAD_UNROLL)
     for instruction in region.body if "transpose" in region.opcodes else ():
         minor = _moved_minor(instruction)
-        while minor and factor > options.max_unroll and minor < factor:
+        while minor and factor > _MAX_UNROLL and minor < factor:
             factor //= 2
-    return max(factor, options.wide_min_unroll)
+    return max(factor, _WIDE_MIN_UNROLL)
 
 
-def _is_wide(region: Region, target: Target, kind: str, options: UnrollOptions) -> bool:
+def _is_wide(region: Region, target: Target, kind: str) -> bool:
     if target.kind != "cuda" or target.capability < _BLACKWELL:
         return False
     if kind not in ("loop", "transpose", "concatenate") or len(region.results) != 1:
         return False
     if "reduce" in region.opcodes and any(entry.opcode == "reduce" for entry in region.body):
         return False
-    return region.results[0].shape.dtype.bits < options.vector_bits // 4
+    return region.results[0].shape.dtype.bits < _VECTOR_BITS // 4
 
 
 def _moved_minor(instruction: Instruction) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hloopt.analysis.emitters.concat import concatenate_tiling
-from hloopt.analysis.emitters.describe import EmitterOptions, describe
+from hloopt.analysis.emitters.describe import describe
 from hloopt.analysis.emitters.groups import reduction_groups
 from hloopt.analysis.emitters.kind import emission
-from hloopt.analysis.emitters.launch import LaunchOptions
-from hloopt.analysis.emitters.reductions import ReductionOptions, ReductionTiling
+from hloopt.analysis.emitters.reductions import ReductionTiling
 from hloopt.analysis.emitters.registers import register_estimate
 from hloopt.analysis.emitters.scatter import ScatterTiling
 from hloopt.analysis.emitters.transposes import TransposeTiling
@@ -40,10 +39,6 @@ def test_a_row_reduction(h200: Target) -> None:
     assert found.launch is not None
     assert (found.launch.grid, found.launch.block) == ((250, 1, 1), (256, 1, 1))
     assert found.shared_bytes == 4 * 2 * 4
-    wide = EmitterOptions(reduction=ReductionOptions(row_elements=32))
-    other = describe(fusion("f32[1000,1000]", body, "f32[1000]", "kInput"), h200, wide)
-    assert isinstance(other.tiling, ReductionTiling)
-    assert other.tiling.threads == (8, 32)
 
 
 def test_reductions_side_by_side_have_blocks_of_their_own(h200: Target) -> None:
@@ -220,15 +215,6 @@ def test_no_launch(h200: Target) -> None:
     ):
         found = describe(lone(body), h200)
         assert (found.launch, found.registers, found.elements) == (None, 0, 0)
-
-
-def test_options_reach_every_part(h200: Target) -> None:
-    """Blocks of 256 threads."""
-    region = fusion("f32[1024,1024]", "ROOT n = f32[1024,1024] negate(p0)", "f32[1024,1024]")
-    options = EmitterOptions(launch=LaunchOptions(loop_threads=256))
-    launch = describe(region, h200, options).launch
-    assert launch is not None
-    assert launch.block == (256, 1, 1)
 
 
 def test_a_device_without_blocks_is_refused() -> None:

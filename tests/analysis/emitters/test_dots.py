@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hloopt.analysis.emitters.dots import (
-    DotOptions,
     DotSizes,
     split_cost,
     split_k,
@@ -69,14 +68,6 @@ def test_parts_have_a_limit() -> None:
     """2048 by default."""
     long = _dot("f16[1,16777216]", "f16[16777216,1]", "f16[1,1]")
     assert split_k(long, target("h200"))[0] <= 2048
-    few = split_k(_dot("f16[64,65536]", "f16[65536,64]", "f16[64,64]"), target("h200"))
-    capped = split_k(
-        _dot("f16[64,65536]", "f16[65536,64]", "f16[64,64]"),
-        target("h200"),
-        options=DotOptions(max_split=4),
-    )
-    assert few[0] > 4
-    assert capped[0] == 4
 
 
 def test_memory_may_bound() -> None:

@@ -9,14 +9,12 @@ import pytest
 import hloopt
 from hloopt.analysis.emitters.launch import (
     LaunchDimensions,
-    LaunchOptions,
     index_bits,
     loop_launch,
     split_grid,
     tiled_launch,
 )
 from hloopt.analysis.emitters.unroll import (
-    UnrollOptions,
     drops_when_unrolled,
     max_unroll,
     unroll_factor,
@@ -89,7 +87,6 @@ def test_what_drops_when_unrolled(h200: Target) -> None:
     """Windows over more than 8 elements and concatenates of more than 10 operands, named with both figures."""
     assert drops_when_unrolled(_window(8)) == ""
     assert drops_when_unrolled(_window(9)) == "w is a reduce-window over 9 elements, more than 8"
-    assert drops_when_unrolled(_window(9), UnrollOptions(window=9)) == ""
     assert drops_when_unrolled(_concatenate(10)) == ""
     assert (
         drops_when_unrolled(_concatenate(11)) == "c is a concatenate of 11 operands, more than 10"
@@ -160,8 +157,6 @@ def test_wide_vectors_have_limits(h200: Target) -> None:
             f"s8[640,{minor}]",
         )
         assert max_unroll(turned, b200) == factor
-    assert max_unroll(negate(64, "s8"), b200, options=UnrollOptions(wide_max_unroll=8)) == 8
-    assert max_unroll(negate(64, "s8"), b200, options=UnrollOptions(vector_bits=128)) == 16
 
 
 @pytest.mark.parametrize(
@@ -183,11 +178,6 @@ def test_loop_launch(h200: Target, elements: int, unroll: int, grid: int, block:
     launch = loop_launch(elements, unroll, h200)
     assert launch == LaunchDimensions((grid, 1, 1), (block, 1, 1))
     assert launch.threads * unroll >= elements
-
-
-def test_loop_threads_are_an_option(h200: Target) -> None:
-    """Blocks of 256 threads instead."""
-    assert loop_launch(1024, 1, h200, LaunchOptions(loop_threads=256)).block == (256, 1, 1)
 
 
 @pytest.mark.parametrize(

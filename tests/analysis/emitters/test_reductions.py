@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from hloopt.analysis.emitters.reductions import (
-    ReductionOptions,
     ReductionTiling,
     Widths,
     column_tiling,
@@ -227,12 +226,6 @@ def test_a_group_has_its_own_z(h200: Target) -> None:
     launch = row_tiling((1, 1000, 1000), F32).launch(h200, groups=3)
     assert (launch.grid, launch.block) == ((250, 1, 3), (256, 1, 1))
     assert row_tiling((1, 1000, 1000), F32).launch(h200).grid == (250, 1, 1)
-
-
-def test_thresholds_are_options() -> None:
-    """Half the elements a thread, twice the threads."""
-    assert row_tiling((1, 100, 1024), F32).threads == (4, 64)
-    assert row_tiling((1, 100, 1024), F32, ReductionOptions(row_elements=8)).threads == (2, 128)
 
 
 # What the threads of each form read, as the docstring of ReductionTiling says it.

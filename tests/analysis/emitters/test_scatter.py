@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hloopt.analysis.emitters.scatter import (
-    ScatterOptions,
     ScatterTiling,
     is_simplified_scatter,
     scatter_tiling,
@@ -103,15 +102,6 @@ def test_indices_of_a_warp(
     assert tiling.vector == vector
     assert tiling.launch.grid == (-(-warps // 4), 1, 1)
     assert tiling.launch.block == (128, 1, 1)
-
-
-def test_warps_are_an_option(h200: Target) -> None:
-    """8 warps a block: more indices are needed, blocks are larger."""
-    region = _scatter(indices="s32[1000,1]", updates="f32[1000,1,64]", more=SORTED)
-    options = ScatterOptions(warps=8)
-    assert scatter_tiling(region.instruction, region, h200, options).form == "updates"
-    region = _scatter(more=SORTED)
-    assert scatter_tiling(region.instruction, region, h200, options).launch.block == (256, 1, 1)
 
 
 def _instruction(updates: str, indices: str, attributes: str) -> Instruction:

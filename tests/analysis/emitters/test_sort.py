@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hloopt.analysis.emitters.sort import SortOptions, sort_masks, sort_passes
+from hloopt.analysis.emitters.sort import sort_masks, sort_passes
 from hloopt.targets import Target
 
 
@@ -80,4 +80,3 @@ def test_masks_of_a_tile_share_a_kernel(h200: Target) -> None:
     assert sort_passes(1, [32], h200) == ()
     (only,) = sort_passes(2, [32], h200)
     assert (only.threads, only.blocks) == (1, 1)
-    assert sort_passes(4096, [32], h200, SortOptions(elements=2))[0].tile == 2048
