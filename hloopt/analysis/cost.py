@@ -11,13 +11,20 @@ from math import ceil, log2, prod
 
 from hloopt.analysis.library_calls import library_flops, result_bytes
 from hloopt.analysis.trip_count import counted_trips
-from hloopt.analysis.windows import valid_multiply_adds
+from hloopt.analysis.windows import convolution_flops
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import ALIASES, CONSTRAINTS, DEVICE_NUMBERS, MOVING, PLUMBING, op_table
 from hloopt.types import ArrayShape, DotDims, Shape, elements_of, leaves
 
-__all__ = ["Cost", "computation_cost", "instruction_cost", "loop_bytes_read", "module_cost"]
+__all__ = [
+    "Cost",
+    "computation_cost",
+    "dot_flops",
+    "instruction_cost",
+    "loop_bytes_read",
+    "module_cost",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +102,8 @@ class _Analysis:
         rule = _RULES.get(instruction.opcode)
         if rule is not None:
             return rule(self, instruction)
-        row = instruction.op
-        count = elements_of(instruction.shape)
-        return Cost(row.flops * count, row.transcendentals * count) + _all_bytes(instruction)
+        computed = _COMPUTED.get(instruction.opcode, _elementwise)
+        return computed(self, instruction) + _all_bytes(instruction)
 
     def arithmetic(self, computation: Computation) -> Cost:
         """The cost of a region applied to scalars, without the bytes, which stay in registers."""
@@ -115,8 +121,9 @@ def _nothing(_: _Analysis, __: Instruction) -> Cost:
     return Cost()
 
 
-def _moves(_: _Analysis, instruction: Instruction) -> Cost:
-    return _all_bytes(instruction)
+def _elementwise(_: _Analysis, instruction: Instruction) -> Cost:
+    row, count = instruction.op, elements_of(instruction.shape)
+    return Cost(row.flops * count, row.transcendentals * count)
 
 
 def _slice(_: _Analysis, instruction: Instruction) -> Cost:
@@ -148,27 +155,20 @@ def _scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
     return region * elements_of(updates[0].shape) + moved
 
 
+def dot_flops(dot: Instruction) -> int:
+    """Two (multiply and add) per result element and contracted element."""
+    lhs, dims = dot.operands[0].array, DotDims.of(dot.attributes)
+    return 2 * dot.array.elements * prod(lhs.dims[axis] for axis in dims.lhs_contracting)
+
+
 def _dot(_: _Analysis, instruction: Instruction) -> Cost:
-    """Two flops (multiply and add) per result element and contracted element."""
-    lhs = instruction.operands[0].array
-    dims = DotDims.of(instruction.attributes)
-    contracted = prod(lhs.dims[dimension] for dimension in dims.lhs_contracting)
-    return Cost(2 * elements_of(instruction.shape) * contracted) + _all_bytes(instruction)
+    return Cost(dot_flops(instruction))
 
 
 def _convolution(_: _Analysis, instruction: Instruction) -> Cost:
-    """Two flops per multiply-add that does not fall into padding or between dilated elements.
-
-    A sparse operand is a tuple of values and places: only the values are multiplied.
-    """
-    labels = instruction.attributes["dim_labels"]
+    """A sparse operand is a tuple of values and places: only the values are multiplied."""
     lhs, rhs = (_first_array(operand.shape) for operand in instruction.operands[:2])
-    groups = instruction.attributes.get("batch_group_count", 1)
-    spatial = valid_multiply_adds(instruction, lhs.dims, instruction.array.dims)
-    batch = lhs.dims[labels.input_batch] // groups
-    inputs = rhs.dims[labels.kernel_input_feature]
-    outputs = rhs.dims[labels.kernel_output_feature]
-    return Cost(2 * batch * inputs * outputs * spatial) + _all_bytes(instruction)
+    return Cost(convolution_flops(instruction, lhs, rhs, instruction.array))
 
 
 def _reduce(analysis: _Analysis, instruction: Instruction) -> Cost:
@@ -176,14 +176,14 @@ def _reduce(analysis: _Analysis, instruction: Instruction) -> Cost:
     source = elements_of(instruction.operands[0].shape)
     result = elements_of(next(leaves(instruction.shape)))
     region = analysis.arithmetic(instruction.to_apply)
-    return region * max(0, source - result) + _all_bytes(instruction)
+    return region * max(0, source - result)
 
 
 def _reduce_window(analysis: _Analysis, instruction: Instruction) -> Cost:
     window = instruction.window.size
     result = elements_of(next(leaves(instruction.shape)))
     region = analysis.arithmetic(instruction.to_apply)
-    return region * (max(0, window - 1) * result) + _all_bytes(instruction)
+    return region * (max(0, window - 1) * result)
 
 
 def _select_and_scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
@@ -191,12 +191,12 @@ def _select_and_scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
     source = elements_of(instruction.operands[1].shape)
     select = analysis.arithmetic(instruction.attributes["select"])
     scatter = analysis.arithmetic(instruction.attributes["scatter"])
-    return select * (max(0, window - 1) * source) + scatter * source + _all_bytes(instruction)
+    return select * (max(0, window - 1) * source) + scatter * source
 
 
 def _map(analysis: _Analysis, instruction: Instruction) -> Cost:
     region = analysis.arithmetic(instruction.to_apply)
-    return region * elements_of(instruction.shape) + _all_bytes(instruction)
+    return region * elements_of(instruction.shape)
 
 
 def _sort(analysis: _Analysis, instruction: Instruction) -> Cost:
@@ -207,25 +207,25 @@ def _sort(analysis: _Analysis, instruction: Instruction) -> Cost:
     lines = shape.elements // length if length else 0
     compares = lines * ceil(length * log2(length)) if length > 1 else 0
     region = analysis.arithmetic(instruction.to_apply)
-    return region * compares + _all_bytes(instruction)
+    return region * compares
 
 
 def _fft(_: _Analysis, instruction: Instruction) -> Cost:
     """8 flops per element and doubling of each transformed length."""
     lengths = instruction.attributes["fft_length"]
     levels = sum(log2(length) for length in lengths if length > 1)
-    return Cost(ceil(8 * levels * elements_of(instruction.shape))) + _all_bytes(instruction)
+    return Cost(ceil(8 * levels * elements_of(instruction.shape)))
 
 
 def _cholesky(_: _Analysis, instruction: Instruction) -> Cost:
     dims = instruction.array.dims
-    return Cost(prod(dims[:-2]) * dims[-1] ** 3 // 3) + _all_bytes(instruction)
+    return Cost(prod(dims[:-2]) * dims[-1] ** 3 // 3)
 
 
 def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
     """Batch times right-hand sides times half of the matrix's squared size."""
     size = instruction.operands[0].array.dims[-1]
-    return Cost(elements_of(instruction.shape) * size // 2) + _all_bytes(instruction)
+    return Cost(elements_of(instruction.shape) * size // 2)
 
 
 def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
@@ -349,31 +349,20 @@ def _first_array(shape: Shape) -> ArrayShape:
     return found
 
 
-_RULES: Mapping[str, Callable[[_Analysis, Instruction], Cost]] = op_table({
+_Rule = Callable[[_Analysis, Instruction], Cost]
+_RULES: Mapping[str, _Rule] = op_table({
     **dict.fromkeys(
         PLUMBING | ALIASES | CONSTRAINTS | DEVICE_NUMBERS | {"async-done", "async-update"}, _nothing
     ),
-    **dict.fromkeys(
-        MOVING - {"bitcast", "slice"} | {"iota"}, _moves
-    ),
     **dict.fromkeys(("slice", "dynamic-slice"), _slice),
-    "async-start": _async,
-    "call": _call,
-    "cholesky": _cholesky,
-    "conditional": _conditional,
-    "convolution": _convolution,
-    "custom-call": _custom_call,
-    "dot": _dot,
-    "dynamic-update-slice": _update,
-    "fft": _fft,
-    "fusion": _fusion,
-    "gather": _gather,
-    "map": _map,
-    "reduce": _reduce,
-    "reduce-window": _reduce_window,
-    "scatter": _scatter,
-    "select-and-scatter": _select_and_scatter,
-    "sort": _sort,
-    "triangular-solve": _triangular_solve,
+    "async-start": _async, "call": _call, "conditional": _conditional, "custom-call": _custom_call,
+    "dynamic-update-slice": _update, "fusion": _fusion, "gather": _gather, "scatter": _scatter,
     "while": _while,
+}, otherwise="all bytes of operands and results, and what ``_COMPUTED`` has")  # fmt: skip
+_COMPUTED: Mapping[str, _Rule] = op_table({
+    **dict.fromkeys(MOVING - {"bitcast", "slice"} | {"iota"}, _nothing),
+    "cholesky": _cholesky, "convolution": _convolution, "dot": _dot, "fft": _fft, "map": _map,
+    "reduce": _reduce, "reduce-window": _reduce_window, "select-and-scatter": _select_and_scatter,
+    "sort": _sort, "triangular-solve": _triangular_solve,
 }, otherwise="an elementwise op, or what talks to others: its row has its flops")  # fmt: skip
+"""What ops compute that read all of their operands and write all of their results."""

@@ -19,7 +19,8 @@ from hloopt.types import DType, rounded
 
 __all__ = ["FLOAT_RULES", "after_rounding", "rounded_to", "square"]
 
-Rule: TypeAlias = Callable[[DType, tuple[ValueRange, ...]], ValueRange]
+Rule: TypeAlias = Callable[..., ValueRange]
+"""Of the element type and the range of each operand."""
 
 
 def rounded_to(value: float, dtype: DType) -> float:
@@ -54,9 +55,8 @@ def _or_high(value: float) -> float:
     return inf if isnan(value) else value
 
 
-def _add(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _add(dtype: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     """-0.0 only of two; NaN of two infinities.  No sum is rounded to zero."""
-    a, b = operands
     opposite = (a.high == inf and b.low == -inf) or (a.low == -inf and b.high == inf)
     return ValueRange(
         _or_low(_computed(np.add, dtype, a.low, b.low)),
@@ -67,8 +67,8 @@ def _add(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
     )
 
 
-def _subtract(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    return _add(dtype, (operands[0], _negate(dtype, operands[1:])))
+def _subtract(dtype: DType, a: ValueRange, b: ValueRange) -> ValueRange:
+    return _add(dtype, a, _negate(dtype, b))
 
 
 def _mixed_signs(a: ValueRange, b: ValueRange) -> bool:
@@ -76,26 +76,19 @@ def _mixed_signs(a: ValueRange, b: ValueRange) -> bool:
     return (a.has_sign and b.has_no_sign) or (a.has_no_sign and b.has_sign)
 
 
-def _multiply(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    a, b = operands
+def _multiply(dtype: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     zero_by_infinity = (a.has_zero and b.may_be_infinite) or (a.may_be_infinite and b.has_zero)
-    low, high = _product_bounds(dtype, a, b)
-    return ValueRange(
-        low,
-        high,
-        a.nan or b.nan or zero_by_infinity,
-        _mixed_signs(a, b),
-        a.whole and b.whole,
-    )
-
-
-def _product_bounds(dtype: DType, a: ValueRange, b: ValueRange) -> tuple[float, float]:
-    corners = [
-        _computed(np.multiply, dtype, x, y) for x in (a.low, a.high) for y in (b.low, b.high)
-    ]
     # Zero by infinity is NaN there, and beside it are zeros: 0 bounds them.
-    values = [0.0 if isnan(value) else value for value in corners]
-    return min(values), max(values)
+    values = [0.0 if isnan(value) else value for value in _corners(np.multiply, dtype, a, b)]
+    nan = a.nan or b.nan or zero_by_infinity
+    return ValueRange(min(values), max(values), nan, _mixed_signs(a, b), a.whole and b.whole)
+
+
+def _corners(
+    function: Callable[..., object], dtype: DType, a: ValueRange, b: ValueRange
+) -> list[float]:
+    """Of a function that is monotone in each operand while the other stays."""
+    return [_computed(function, dtype, x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
 
 
 def square(dtype: DType, operand: ValueRange) -> ValueRange:
@@ -110,26 +103,22 @@ def square(dtype: DType, operand: ValueRange) -> ValueRange:
     )
 
 
-def _divide(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    a, b = operands
+def _divide(dtype: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     nan = a.nan or b.nan or (a.has_zero and b.has_zero) or (a.may_be_infinite and b.may_be_infinite)
     mixed = _mixed_signs(a, b)
     if b.low > 0:
-        corners = [
-            _computed(np.divide, dtype, x, y) for x in (a.low, a.high) for y in (b.low, b.high)
-        ]
+        corners = _corners(np.divide, dtype, a, b)
         low, high = min(map(_or_low, corners)), max(map(_or_high, corners))
         if a.low >= 0:
             low = max(low, 0.0)
         return ValueRange(low, high, nan, mixed)
-    if a.low >= 0 and not a.negative_zero and b.low >= 0 and not b.negative_zero:
+    if not (a.has_sign or b.has_sign):
         return ValueRange(0.0, inf, nan)
     return ValueRange(-inf, inf, nan, mixed)
 
 
-def _remainder(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _remainder(_: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     """Of the dividend's sign and no larger; exact."""
-    a, b = operands
     return ValueRange(
         min(a.low, 0.0),
         max(a.high, 0.0),
@@ -139,34 +128,29 @@ def _remainder(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
     )
 
 
-def _negate(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    (a,) = operands
+def _negate(_: DType, a: ValueRange) -> ValueRange:
     return ValueRange(-a.high, -a.low, a.nan, a.has_zero, a.whole)
 
 
-def _abs(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    (a,) = operands
+def _abs(_: DType, a: ValueRange) -> ValueRange:
     low = 0.0 if a.has_zero else min(abs(a.low), abs(a.high))
     return ValueRange(low, max(abs(a.low), abs(a.high)), a.nan, whole=a.whole)
 
 
-def _sign(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    (a,) = operands
+def _sign(_: DType, a: ValueRange) -> ValueRange:
     low = -1.0 if a.low < 0 else float(a.low > 0)
     high = 1.0 if a.high > 0 else -float(a.high < 0)
     return ValueRange(low, high, a.nan, a.negative_zero, whole=True)
 
 
-def _maximum(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    a, b = operands
+def _maximum(_: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     zero = (a.negative_zero and b.has_sign) or (b.negative_zero and a.has_sign)
     return ValueRange(
         max(a.low, b.low), max(a.high, b.high), a.nan or b.nan, zero, a.whole and b.whole
     )
 
 
-def _minimum(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    a, b = operands
+def _minimum(_: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     return ValueRange(
         min(a.low, b.low),
         min(a.high, b.high),
@@ -176,94 +160,76 @@ def _minimum(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
     )
 
 
-def _clamp(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    least, a, greatest = operands
-    return _minimum(dtype, (_maximum(dtype, (least, a)), greatest))
+def _clamp(dtype: DType, least: ValueRange, a: ValueRange, greatest: ValueRange) -> ValueRange:
+    return _minimum(dtype, _maximum(dtype, least, a), greatest)
 
 
 def _rounding(down: Callable[..., object], up: Callable[..., object]) -> Rule:
     """By functions that give no more, and no less, than the op."""
 
-    def rule(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-        (a,) = operands
+    def rule(dtype: DType, a: ValueRange) -> ValueRange:
         low, high = _computed(down, dtype, a.low), _computed(up, dtype, a.high)
         return ValueRange(low, high, a.nan, a.has_sign, whole=True)
 
     return rule
 
 
-def _exponential(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    return ValueRange(0.0, inf, operands[0].nan)
+def _within(low: float, high: float) -> Rule:
+    """Whatever the operand is; only a NaN gives NaN."""
+    return lambda _, a: ValueRange(low, high, a.nan)
 
 
-def _logistic(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    return ValueRange(0.0, 1.0, operands[0].nan)
-
-
-def _tanh(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    (a,) = operands
+def _tanh(_: DType, a: ValueRange) -> ValueRange:
     low = 0.0 if a.low >= 0 else -1.0
     return ValueRange(low, 1.0, a.nan, a.has_sign)
 
 
-def _growth(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _growth(_: DType, a: ValueRange) -> ValueRange:
     """``exp(x) - 1``: of the sign of x."""
-    (a,) = operands
     return ValueRange(0.0 if a.low >= 0 else -1.0, inf, a.nan, a.has_sign)
 
 
-def _log_plus_one(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _log_plus_one(_: DType, a: ValueRange) -> ValueRange:
     """Of the sign of x, and no larger."""
-    (a,) = operands
     low, high = (0.0 if a.low >= 0 else -inf), max(a.high, 0.0)
     return ValueRange(low, high, a.nan or a.low < -1, a.has_sign)
 
 
-def _hyperbolic_cosine(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    return ValueRange(1.0, inf, operands[0].nan)
-
-
-def _cube_root(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _cube_root(_: DType, a: ValueRange) -> ValueRange:
     """Of the sign of x, and not beyond both x and 1."""
-    (a,) = operands
     low = 0.0 if a.low >= 0 else min(a.low, -1.0)
     high = max(a.high, 1.0)
     return ValueRange(low, high, a.nan, a.has_sign)
 
 
-def _angle(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _angle(_: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     """Within half a turn either way, which is less than 4."""
-    return ValueRange(-4.0, 4.0, any(entry.nan for entry in operands), negative_zero=True)
+    return ValueRange(-4.0, 4.0, a.nan or b.nan, negative_zero=True)
 
 
-def _wave(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    (a,) = operands
+def _wave(_: DType, a: ValueRange) -> ValueRange:
     return ValueRange(-1.0, 1.0, a.nan or a.may_be_infinite, negative_zero=True)
 
 
-def _sqrt(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    (a,) = operands
+def _sqrt(_: DType, a: ValueRange) -> ValueRange:
     return ValueRange(0.0, max(a.high, 1.0), a.nan or a.low < 0, a.negative_zero)
 
 
-def _rsqrt(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _rsqrt(dtype: DType, a: ValueRange) -> ValueRange:
     """Twice the root of a positive lower bound's reciprocal is beyond any rounding."""
-    (a,) = operands
     if a.negative_zero:
         return ValueRange(-inf, inf, a.nan or a.low < 0)
     high = rounded_to(2.0 / float(np.sqrt(a.low)), dtype) if a.low > 0 else inf
     return ValueRange(0.0, high, a.nan or a.low < 0)
 
 
-def _log(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
-    (a,) = operands
+def _log(_: DType, a: ValueRange) -> ValueRange:
     return ValueRange(-inf, inf, a.nan or a.low < 0, negative_zero=True)
 
 
-def _power(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+def _power(_: DType, a: ValueRange, b: ValueRange) -> ValueRange:
     """A base without a sign gives a power without one; only a NaN gives NaN."""
-    a, b = operands
-    if a.low >= 0 and not a.negative_zero:
+    if not a.has_sign:
         return ValueRange(0.0, inf, a.nan or b.nan)
     return UNKNOWN
 
@@ -277,15 +243,15 @@ FLOAT_RULES: Final[Mapping[str, Rule]] = op_table(
         "cbrt": _cube_root,
         "ceil": _rounding(np.ceil, np.ceil),
         "clamp": _clamp,
-        "cosh": _hyperbolic_cosine,
+        "cosh": _within(1.0, inf),
         "divide": _divide,
         "erf": _tanh,
-        "exponential": _exponential,
+        "exponential": _within(0.0, inf),
         "exponential-minus-one": _growth,
         "floor": _rounding(np.floor, np.floor),
         "log": _log,
         "log-plus-one": _log_plus_one,
-        "logistic": _logistic,
+        "logistic": _within(0.0, 1.0),
         "maximum": _maximum,
         "minimum": _minimum,
         "multiply": _multiply,

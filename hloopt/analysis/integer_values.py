@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import mul, rshift
 from typing import Final, TypeAlias
 
 from hloopt.analysis.value_range import ValueRange, anything
@@ -12,7 +13,8 @@ from hloopt.types import DType
 
 __all__ = ["INTEGER_RULES", "integer_range"]
 
-Rule: TypeAlias = Callable[["_Bits", "tuple[_Span, ...]"], "_Span | None"]
+Rule: TypeAlias = Callable[..., "_Span | None"]
+"""Of the element type and the range of each operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def integer_range(opcode: str, dtype: DType, operands: tuple[ValueRange, ...]) -
         1 if dtype.is_pred else dtype.bits, low, high, dtype.kind == "signed", dtype.is_pred
     )
     spans = tuple(_Span(int(entry.low), int(entry.high)) for entry in operands)
-    found = INTEGER_RULES[opcode](bits, spans)
+    found = INTEGER_RULES[opcode](bits, *spans)
     if found is None or found.low < low or found.high > high:
         return anything(dtype)
     return ValueRange(found.low, found.high, whole=True)
@@ -57,20 +59,18 @@ def _corners(function: Callable[[int, int], int], a: _Span, b: _Span) -> _Span:
     return _Span(min(values), max(values))
 
 
-def _add(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _add(bits: _Bits, a: _Span, b: _Span) -> _Span | None:
     if bits.is_pred:  # or, which does not wrap
-        return _Span(max(a.low, b.low), max(a.high, b.high))
+        return _maximum(bits, a, b)
     return _Span(a.low + b.low, a.high + b.high)
 
 
-def _subtract(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _subtract(_: _Bits, a: _Span, b: _Span) -> _Span | None:
     return _Span(a.low - b.high, a.high - b.low)
 
 
-def _multiply(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    return _corners(lambda x, y: x * y, *spans)
+def _multiply(_: _Bits, a: _Span, b: _Span) -> _Span | None:
+    return _corners(mul, a, b)
 
 
 def _truncated(x: int, y: int) -> int:
@@ -78,14 +78,12 @@ def _truncated(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
-def _divide(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _divide(_: _Bits, a: _Span, b: _Span) -> _Span | None:
     return _corners(_truncated, a, b) if b.low > 0 else None
 
 
-def _remainder(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
+def _remainder(_: _Bits, a: _Span, b: _Span) -> _Span | None:
     """Of the dividend's sign and no larger; below the divisor where that is positive."""
-    a, b = spans
     if a.low >= 0 and a.high < b.low:
         return a
     low, high = min(a.low, 0), max(a.high, 0)
@@ -94,23 +92,20 @@ def _remainder(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
     return _Span(low, high)
 
 
-def _and(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _and(bits: _Bits, a: _Span, b: _Span) -> _Span | None:
     if bits.high == 1:
         return _Span(a.low & b.low, a.high & b.high)
-    limits = [span.high for span in spans if span.low >= 0]
+    limits = [span.high for span in (a, b) if span.low >= 0]
     return _Span(0, min(limits)) if limits else None
 
 
-def _or(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _or(_: _Bits, a: _Span, b: _Span) -> _Span | None:
     if a.low < 0 or b.low < 0:
         return None
     return _Span(max(a.low, b.low), (1 << max(a.high, b.high).bit_length()) - 1)
 
 
-def _xor(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _xor(_: _Bits, a: _Span, b: _Span) -> _Span | None:
     if a.low < 0 or b.low < 0:
         return None
     if a.low == a.high and b.low == b.high:
@@ -118,8 +113,7 @@ def _xor(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
     return _Span(0, (1 << max(a.high, b.high).bit_length()) - 1)
 
 
-def _not(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    (a,) = spans
+def _not(bits: _Bits, a: _Span) -> _Span | None:
     if bits.is_signed:
         return _Span(~a.high, ~a.low)
     return _Span(bits.top - a.high, bits.top - a.low)
@@ -132,15 +126,15 @@ def _amounts(bits: _Bits, amount: _Span) -> _Span:
     return _Span(min(amount.low, bits.bits), min(amount.high, bits.bits))
 
 
-def _shift_left(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, amount = spans[0], _amounts(bits, spans[1])
+def _shift_left(bits: _Bits, a: _Span, by: _Span) -> _Span | None:
+    amount = _amounts(bits, by)
     if a.low < 0 or a.high << amount.high > bits.high:
         return None
     return _Span(0 if amount.high == bits.bits else a.low << amount.low, a.high << amount.high)
 
 
-def _shift_right_logical(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, amount = spans[0], _amounts(bits, spans[1])
+def _shift_right_logical(bits: _Bits, a: _Span, by: _Span) -> _Span | None:
+    amount = _amounts(bits, by)
     if a.low < 0:
         if amount.low == 0:
             return None
@@ -148,47 +142,39 @@ def _shift_right_logical(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
     return _Span(a.low >> amount.high, a.high >> amount.low)
 
 
-def _shift_right_arithmetic(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, amount = spans[0], _amounts(bits, spans[1])
+def _shift_right_arithmetic(bits: _Bits, a: _Span, by: _Span) -> _Span | None:
     if a.high >= 1 << (bits.bits - 1):
         return None
-    return _corners(lambda x, y: x >> y, a, amount)
+    return _corners(rshift, a, _amounts(bits, by))
 
 
-def _count(bits: _Bits, _: tuple[_Span, ...]) -> _Span | None:
+def _count(bits: _Bits, _: _Span) -> _Span | None:
     return _Span(0, bits.bits)
 
 
-def _abs(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    (a,) = spans
+def _abs(_: _Bits, a: _Span) -> _Span | None:
     largest = max(abs(a.low), abs(a.high))
     return _Span(0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high)), largest)
 
 
-def _negate(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    (a,) = spans
+def _negate(_: _Bits, a: _Span) -> _Span | None:
     return _Span(-a.high, -a.low)
 
 
-def _sign(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    (a,) = spans
+def _sign(_: _Bits, a: _Span) -> _Span | None:
     return _Span((a.low > 0) - (a.low < 0), (a.high > 0) - (a.high < 0))
 
 
-def _maximum(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _maximum(_: _Bits, a: _Span, b: _Span) -> _Span:
     return _Span(max(a.low, b.low), max(a.high, b.high))
 
 
-def _minimum(_: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    a, b = spans
+def _minimum(_: _Bits, a: _Span, b: _Span) -> _Span:
     return _Span(min(a.low, b.low), min(a.high, b.high))
 
 
-def _clamp(bits: _Bits, spans: tuple[_Span, ...]) -> _Span | None:
-    least, a, greatest = spans
-    raised = _maximum(bits, (least, a))
-    return None if raised is None else _minimum(bits, (raised, greatest))
+def _clamp(bits: _Bits, least: _Span, a: _Span, greatest: _Span) -> _Span:
+    return _minimum(bits, _maximum(bits, least, a), greatest)
 
 
 INTEGER_RULES: Final[Mapping[str, Rule]] = op_table(

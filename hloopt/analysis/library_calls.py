@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from hloopt.analysis.windows import valid_multiply_adds
+from hloopt.analysis.windows import convolution_flops
 from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
@@ -81,14 +81,7 @@ def convolution_arrays(instruction: Instruction) -> tuple[ArrayShape, ArrayShape
 
 def _convolution(instruction: Instruction) -> int:
     """As many as the forward convolution has, whichever of its three arrays is the result."""
-    source, kernel, result = convolution_arrays(instruction)
-    labels = instruction.attributes["dim_labels"]
-    spatial = valid_multiply_adds(instruction, source.dims, result.dims)
-    batch = source.dims[labels.input_batch]
-    inputs = kernel.dims[labels.kernel_input_feature]
-    outputs = kernel.dims[labels.kernel_output_feature]
-    total: int = 2 * batch * inputs * outputs * spatial
-    return total
+    return convolution_flops(instruction, *convolution_arrays(instruction))
 
 
 _Roles = Callable[[ArrayShape, ArrayShape, ArrayShape], tuple[ArrayShape, ArrayShape, ArrayShape]]

@@ -154,7 +154,7 @@ def _combined(opcode: str, dtype: DType, ranges: tuple[ValueRange, ...]) -> Valu
     if (dtype.is_pred or dtype.is_integer) and opcode in INTEGER_RULES:
         return integer_range(opcode, dtype, ranges)
     if dtype.name in IEEE and opcode in FLOAT_RULES:
-        return FLOAT_RULES[opcode](dtype, ranges)
+        return FLOAT_RULES[opcode](dtype, *ranges)
     return anything(dtype)
 
 
@@ -197,21 +197,14 @@ def _move(values: Values, instruction: Instruction, dtype: DType) -> ValueRange:
 
 
 def _any_of_them(values: Values, instruction: Instruction, _: DType) -> ValueRange:
-    """Elements of all operands: concatenate, pad."""
-    return hull(map(values.of, instruction.operands))
-
-
-def _update(values: Values, instruction: Instruction, _: DType) -> ValueRange:
-    return hull(map(values.of, instruction.operands[:2]))
+    """Elements of all operands, or of an update's first two: concatenate, pad, dynamic-update-slice."""
+    count = 2 if instruction.opcode == "dynamic-update-slice" else None
+    return hull(map(values.of, instruction.operands[:count]))
 
 
 def _element(values: Values, instruction: Instruction, dtype: DType) -> ValueRange:
     sources = _sources(instruction)
     return values.of(sources[0]) if sources else anything(dtype)
-
-
-def _sorted(values: Values, instruction: Instruction, _: DType) -> ValueRange:
-    return values.of(instruction.operands[0])
 
 
 def _reduce(values: Values, instruction: Instruction, dtype: DType) -> ValueRange:
@@ -341,7 +334,7 @@ _RULES: Final[Mapping[str, Callable[[Values, Instruction, DType], ValueRange]]] 
         "concatenate": _any_of_them,
         "constant": _constant,
         "convert": _convert,
-        "dynamic-update-slice": _update,
+        "dynamic-update-slice": _any_of_them,
         "get-dimension-size": _size,
         "get-tuple-element": _element,
         "iota": _iota,
@@ -349,7 +342,7 @@ _RULES: Final[Mapping[str, Callable[[Values, Instruction, DType], ValueRange]]] 
         "pad": _any_of_them,
         "reduce": _reduce,
         "select": _select,
-        "sort": _sorted,
+        "sort": lambda values, instruction, _: values.of(instruction.operands[0]),
     },
     otherwise="arithmetic of ranges, or anything of its type",
 )

@@ -6,9 +6,22 @@ from collections.abc import Sequence
 from math import prod
 
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, WindowDim, dilated
+from hloopt.types import ArrayShape, ConvDims, ConvNumbers, WindowDim, dilated
 
-__all__ = ["valid_multiply_adds", "valid_products"]
+__all__ = ["convolution_flops", "valid_multiply_adds", "valid_products"]
+
+
+def convolution_flops(
+    convolution: Instruction, source: ArrayShape, kernel: ArrayShape, result: ArrayShape
+) -> int:
+    """Two flops per multiply-add that does not fall into padding or between dilated elements."""
+    numbers = ConvNumbers.of(convolution.attributes)
+    labels = numbers.labels
+    batch = source.dims[labels.input_batch] // numbers.batch_groups
+    inputs = kernel.dims[labels.kernel_input_feature]
+    outputs = kernel.dims[labels.kernel_output_feature]
+    spatial = valid_multiply_adds(convolution, source.dims, result.dims)
+    return 2 * batch * inputs * outputs * spatial
 
 
 def valid_multiply_adds(

@@ -12,10 +12,11 @@ from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from hloopt.analysis.cost import dot_flops
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import same_layout, transpose_is_bitcast
 from hloopt.analysis.library_calls import library_flops, result_bytes
-from hloopt.analysis.windows import valid_multiply_adds
+from hloopt.analysis.windows import convolution_flops
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import (
@@ -29,7 +30,7 @@ from hloopt.ops.traits import (
     REARRANGING,
     op_table,
 )
-from hloopt.types import ArrayShape, ConvNumbers, DotDims, elements_of, leaves
+from hloopt.types import ArrayShape, elements_of, leaves
 
 if TYPE_CHECKING:
     from hloopt.cost_models.usage import UsageAnalysis
@@ -249,21 +250,12 @@ def _map(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
 
 
 def _dot(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
-    lhs = instruction.operands[0].array
-    dims = DotDims.of(instruction.attributes)
-    contracted = prod(lhs.dims[dimension] for dimension in dims.lhs_contracting)
-    return _plain(instruction, 2 * elements_of(instruction.shape) * contracted)
+    return _plain(instruction, dot_flops(instruction))
 
 
 def _convolution(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
-    """Multiply-adds that fall neither into padding nor between dilated elements, two flops each."""
-    numbers = ConvNumbers.of(instruction.attributes)
-    labels, lhs, result = numbers.labels, instruction.operands[0].array, instruction.array
-    batch = lhs.dims[labels.input_batch] // numbers.batch_groups
-    features = lhs.dims[labels.input_feature] // numbers.feature_groups
-    spatial = valid_multiply_adds(instruction, lhs.dims, result.dims)
-    outputs = result.dims[labels.output_feature]
-    return _plain(instruction, 2 * features * outputs * batch * spatial)
+    lhs, rhs = (operand.array for operand in instruction.operands[:2])
+    return _plain(instruction, convolution_flops(instruction, lhs, rhs, instruction.array))
 
 
 def _sort(_: UsageAnalysis, instruction: Instruction) -> OpUsage:

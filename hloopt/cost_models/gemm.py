@@ -13,11 +13,11 @@ SXM are 691 and 693 TFLOP/s so, where cuBLAS was measured at 741 and 798 (public
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import ceil
 from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
-from hloopt.analysis.emitters.dots import TINY
+from hloopt.analysis.emitters.dots import TINY, DotSizes
 from hloopt.analysis.library_calls import (
     convolution_arrays,
     is_convolution_call,
@@ -93,13 +93,10 @@ def _dot(product: Instruction, dims: DotDims) -> Product | None:
     shapes = [operand.shape for operand in product.operands[:2]]
     if not all(isinstance(shape, ArrayShape) for shape in shapes):
         return None
-    lhs, rhs = (operand.array for operand in product.operands[:2])
-    batch = prod(lhs.dims[dim] for dim in dims.lhs_batch)
-    depth = prod(lhs.dims[dim] for dim in dims.lhs_contracting)
-    inner = batch * depth
-    if not inner or not lhs.elements or not rhs.elements:
+    sizes = DotSizes.of(product, dims)
+    if 0 in (sizes.batch, sizes.m, sizes.n, sizes.k):
         return None
-    return _made(product, batch, lhs.elements // inner, rhs.elements // inner, depth)
+    return _made(product, sizes.batch, sizes.m, sizes.n, sizes.k)
 
 
 def _convolution(

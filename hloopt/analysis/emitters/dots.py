@@ -58,18 +58,14 @@ class DotSizes:
     k: int
 
     @classmethod
-    def of(cls, dot: Instruction) -> DotSizes:
-        """Read from a dot."""
+    def of(cls, dot: Instruction, dims: DotDims | None = None) -> DotSizes:
+        """Read from a dot, or from something else that has such dimensions."""
         lhs, rhs = (operand.array for operand in dot.operands[:2])
-        dims = DotDims.of(dot.attributes)
+        dims = dims or DotDims.of(dot.attributes)
         batch = prod(lhs.dims[dimension] for dimension in dims.lhs_batch)
         depth = prod(lhs.dims[dimension] for dimension in dims.lhs_contracting)
-        left, right = (
-            (*dims.lhs_batch, *dims.lhs_contracting),
-            (*dims.rhs_batch, *dims.rhs_contracting),
-        )
-        rows = prod(size for at, size in enumerate(lhs.dims) if at not in left)
-        columns = prod(size for at, size in enumerate(rhs.dims) if at not in right)
+        rows = prod(lhs.dims[dimension] for dimension in dims.lhs_free(lhs.rank))
+        columns = prod(rhs.dims[dimension] for dimension in dims.rhs_free(rhs.rank))
         return cls(batch, rows, columns, depth)
 
 
