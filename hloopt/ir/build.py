@@ -23,6 +23,7 @@ __all__ = [
     "clone_module",
     "constant",
     "element",
+    "elements",
     "infer_shape",
     "make",
     "no_collection",
@@ -94,6 +95,15 @@ def element(
     """An element of a tuple."""
     attributes, shape = {"index": index}, whole.elements[index]
     return make(position, "get-tuple-element", (whole,), attributes, shape=shape, metadata=metadata)
+
+
+def elements(
+    position: Instruction | Computation, whole: Instruction, metadata: Metadata | None = None
+) -> tuple[Instruction, ...]:
+    """All elements of a tuple: the operands of the tuple op, or taken out of anything else."""
+    if whole.opcode == "tuple":
+        return whole.operands
+    return tuple(element(position, whole, at, metadata) for at in range(len(whole.elements)))
 
 
 def splat(position: Instruction | Computation, shape: ArrayShape, value: object) -> Instruction:

@@ -35,6 +35,7 @@ __all__ = [
     "rename_computation",
     "replace_instruction",
     "replace_many",
+    "replace_operand",
     "replace_uses",
     "set_attribute",
     "set_operand",
@@ -239,6 +240,11 @@ def set_operand(instruction: Instruction, index: int, value: Instruction) -> Non
     operands = list(instruction.operands)
     operands[index] = value
     set_operands(instruction, tuple(operands))
+
+
+def replace_operand(instruction: Instruction, old: Instruction, new: Instruction) -> None:
+    """Let one instruction use ``new`` wherever it uses ``old``; other users stay."""
+    set_operands(instruction, tuple(new if one is old else one for one in instruction.operands))
 
 
 def set_operands(instruction: Instruction, operands: tuple[Instruction, ...]) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "obstacle",
     "reads",
     "remove_unused",
+    "set_state_shape",
     "states",
     "tuple_of",
     "uses",
@@ -67,8 +68,7 @@ def reads(state: Instruction) -> dict[int, list[Instruction]]:
 
 def states(loop: Instruction) -> tuple[Instruction, Instruction, Instruction]:
     """The state in condition and body, and behind the loop."""
-    attributes = loop.attributes
-    return attributes["condition"].parameters[0], attributes["body"].parameters[0], loop
+    return loop.condition.parameters[0], loop.body.parameters[0], loop
 
 
 def uses(loop: Instruction) -> dict[int, list[Instruction]]:
@@ -87,12 +87,7 @@ def whole_uses(state: Instruction) -> list[Instruction]:
 
 def init_elements(loop: Instruction) -> tuple[Instruction, ...]:
     """The elements before the loop, taken out of their tuple right before it where that is needed."""
-    source = loop.operands[0]
-    return source.operands if source.opcode == "tuple" else _elements(source, loop)
-
-
-def _elements(source: Instruction, position: Instruction | Computation) -> tuple[Instruction, ...]:
-    return tuple(build.element(position, source, index) for index in range(len(source.elements)))
+    return build.elements(loop, loop.operands[0])
 
 
 class Carried:
@@ -163,21 +158,14 @@ class Carried:
         edit.set_operands(self.init, (*self.init.operands, *values))
         self.reshape(lambda shapes: [*shapes, *more])
         added = range(first, first + len(more))
-        handed = tuple(self.read(self.states[1], index, self.root) for index in added)
+        handed = tuple(build.element(self.root, self.states[1], index) for index in added)
         edit.set_operands(self.root, (*self.root.operands, *handed))
         return added
-
-    def read(self, state: Instruction, index: int, position: Instruction) -> Instruction:
-        """A get-tuple-element of the state, right before an instruction."""
-        return build.element(position, state, index)
 
     def reshape(self, change: _Change) -> None:
         """Change the shapes of the elements everywhere; what is told by element only is dropped."""
         for part in (self.init, self.root, *self.states, self.loop):
-            edit.set_shape(part, TupleShape(tuple(change(list(part.elements)))))
-            for name in _BY_ELEMENT:
-                if name in part.attributes:
-                    edit.set_attribute(part, name, None)
+            set_state_shape(part, TupleShape(tuple(change(list(part.elements)))))
 
     def renumber_config(self, renumbered: dict[int, int]) -> None:
         """Let the backend_config speak of elements by their new indices; those without one are gone."""
@@ -196,12 +184,16 @@ class Carried:
 
     def _own_root(self) -> None:
         root = self.body.root
-        if root.opcode == "tuple" and not root.users:
-            return
-        elements = root.operands if root.opcode == "tuple" else None
-        if elements is None:
-            elements = _elements(root, self.body)
-        edit.set_root(self.body, tuple_of(self.body, elements, root.shape))
+        if root.opcode != "tuple" or root.users:
+            elements = build.elements(self.body, root)
+            edit.set_root(self.body, tuple_of(self.body, elements, root.shape))
+
+
+def set_state_shape(part: Instruction, shape: Shape) -> None:
+    """Change what a loop carries in one place; what is said of the elements one by one is dropped."""
+    edit.set_shape(part, shape)
+    for name in _BY_ELEMENT:
+        edit.set_attribute(part, name, None)
 
 
 def _moved(config: Config, renumbered: dict[int, int]) -> Config:
@@ -242,12 +234,12 @@ def _only_read(state: Instruction) -> None:
     if not users and not state.is_root:
         return
     # Made before the state, then behind it: the graph has no other end to hold on to.
-    elements = _elements(state, state)
+    elements = tuple(build.element(state, state, at) for at in range(len(state.elements)))
     whole = tuple_of(state, elements, state.shape)
     edit.move_before(elements[0] if elements else whole, state)
     for user in users:
         if user is not whole:
-            edit.set_operands(user, tuple(whole if one is state else one for one in user.operands))
+            edit.replace_operand(user, state, whole)
     if state.is_root:
         edit.set_root(computation, whole)
 

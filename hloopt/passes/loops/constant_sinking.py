@@ -83,7 +83,7 @@ ENTRY main {
         if source.opcode != "tuple" or not loop.is_tuple:
             return False
         found, chosen = _inner_uses(loop), []
-        for index in range(elements.count(loop)):
+        for index in range(len(loop.elements)):
             value = source.operands[index]
             if not _is_constant(value) or not elements.is_handed_on(loop.body, index):
                 continue
@@ -117,7 +117,7 @@ def _is_constant(value: Instruction) -> bool:
 
 def _inner_uses(loop: Instruction) -> dict[int, list[Instruction]]:
     """What reads each element in condition and body and does more than hand it on."""
-    found: dict[int, list[Instruction]] = {index: [] for index in range(elements.count(loop))}
+    found: dict[int, list[Instruction]] = {index: [] for index in range(len(loop.elements))}
     for called in (loop.condition, loop.body):
         state, root = called.parameters[0], called.root
         if any(one is not root for one in whole_uses(state)):
@@ -158,8 +158,7 @@ def _replace(
             copies[read] = copy
             for user in list(read.users):
                 if user is not root:
-                    now = tuple(copy if one is read else one for one in user.operands)
-                    edit.set_operands(user, now)
+                    edit.replace_operand(user, read, copy)
     # All elements of the root at once: one by one, each would cost as much as the root is wide.
     now = tuple(
         one if one not in copies or one.tuple_index == index else copies[one]

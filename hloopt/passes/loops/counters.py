@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from hloopt.analysis.effects import Effects
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
@@ -13,11 +11,10 @@ from hloopt.analysis.progressions import wrapped
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
-from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, reads, states, uses
 from hloopt.passes.loops.elements import is_plain
 from hloopt.rewrite import PassLog
-from hloopt.types import ArrayShape, DType, Literal, array
+from hloopt.types import ArrayShape, Shape, array
 
 __all__ = ["asked", "constant_like", "counters", "final_values", "merge"]
 
@@ -27,33 +24,25 @@ def counters(loop: Instruction) -> dict[int, Affine]:
     found = Inductions(Loop(loop))
     variables = {
         index: found.variable(Slot(index))
-        for index in range(elements.count(loop))
-        if _is_integer(loop, index)
+        for index in range(len(loop.elements))
+        if _is_integer(loop.elements[index])
     }
     return {index: variable for index, variable in variables.items() if variable is not None}
 
 
-def _is_integer(loop: Instruction, index: int) -> bool:
-    shape = Loop(loop).shape(Slot(index))
-    return shape is not None and shape.dtype.is_integer and shape.elements > 0
+def _is_integer(shape: Shape) -> bool:
+    return isinstance(shape, ArrayShape) and shape.dtype.is_integer and shape.elements > 0
 
 
 def constant_like(position: Instruction, like: Instruction, value: int) -> Instruction:
     """An integer in every element of the shape of ``like``, with its metadata and frontend_attributes."""
     shape = like.shape
     assert isinstance(shape, ArrayShape)
-    made = _integer(position, shape.dtype, value)
-    if shape.dims:
-        made = build.make(position, "broadcast", (made,), {"dimensions": ()}, shape=shape)
+    made = build.splat(position, shape, wrapped(value, shape.dtype))
     made.metadata = like.metadata
     if "frontend_attributes" in like.attributes:
         edit.set_attribute(made, "frontend_attributes", like.attributes["frontend_attributes"])
     return made
-
-
-def _integer(position: Instruction, kind: DType, value: int) -> Instruction:
-    number = np.array(wrapped(value, kind)).astype(kind.numpy)
-    return build.constant(position, Literal(array(kind), number))
 
 
 def final_values(loop: Instruction, effects: Effects, log: PassLog) -> bool:
@@ -61,7 +50,7 @@ def final_values(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     name = "counter after the loop"
     read = [user for user in loop.users if user.opcode == "get-tuple-element"]
     used = [one for one in read if one.is_used]
-    if not any(_is_integer(loop, one.tuple_index) for one in used):
+    if not any(_is_integer(one.shape) for one in used):
         return False
     trips = trip_count(loop)
     known = counters(loop) if trips is not None else {}
@@ -105,18 +94,18 @@ def merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         found = uses(loop)
         for pair in chosen:
             for use in found[pair.follower]:
-                edit.replace_instruction(use, _computed(carried, use, pair))
+                edit.replace_instruction(use, _computed(use, pair))
         carried.drop([pair.follower for pair in chosen])
     return bool(chosen)
 
 
 def _pairs(loop: Instruction) -> Iterator[_Following]:
-    if sum(_is_integer(loop, index) for index in range(elements.count(loop))) < 2:
+    if sum(map(_is_integer, loop.elements)) < 2:
         return
     known = {
         index: variable
         for index, variable in counters(loop).items()
-        if variable.step and not _dims(loop, index)
+        if variable.step and isinstance(one := loop.elements[index], ArrayShape) and not one.dims
     }
     if len(known) < 2:
         return
@@ -144,11 +133,6 @@ def asked(loop: Instruction) -> set[int]:
     }
 
 
-def _dims(loop: Instruction, index: int) -> tuple[int, ...]:
-    shape = Loop(loop).shape(Slot(index))
-    return shape.dims if shape is not None else ()
-
-
 def _following(
     known: dict[int, Affine], leader: int, follower: int, trips: int | None
 ) -> _Following | None:
@@ -166,19 +150,17 @@ def _stays(variable: Affine, trips: int | None) -> bool:
     return trips is not None and low <= variable.first + trips * variable.step <= high
 
 
-def _computed(carried: Carried, use: Instruction, pair: _Following) -> Instruction:
-    value = carried.read(use.operands[0], pair.leader, use)
+def _computed(use: Instruction, pair: _Following) -> Instruction:
     kind = use.array.dtype
-    made = []
+    value = build.element(use, use.operands[0], pair.leader)
+    steps: list[tuple[str, int]] = []
     if value.array.dtype is not kind:
-        value = build.make(use, "convert", (value,), shape=use.shape)
-        made.append(value)
+        value = build.make(use, "convert", (value,), shape=use.shape, metadata=use.metadata)
     if pair.factor != 1:
-        value = build.make(use, "multiply", (value, _integer(use, kind, pair.factor)))
-        made.append(value)
+        steps.append(("multiply", pair.factor))
     if pair.offset:
-        value = build.make(use, "add", (value, _integer(use, kind, pair.offset)))
-        made.append(value)
-    for one in made:
-        one.metadata = use.metadata
+        steps.append(("add", pair.offset))
+    for opcode, number in steps:
+        other = build.splat(use, array(kind), wrapped(number, kind))
+        value = build.make(use, opcode, (value, other), metadata=use.metadata)
     return value

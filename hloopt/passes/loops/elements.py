@@ -13,7 +13,6 @@ from hloopt.rewrite.driver import same_layout
 from hloopt.types import ArrayShape, Literal, descending
 
 __all__ = [
-    "count",
     "duplicates",
     "following",
     "is_handed_on",
@@ -27,11 +26,6 @@ __all__ = [
 ]
 
 _MOST_ROUNDS = 16
-
-
-def count(loop: Instruction) -> int:
-    """The number of elements of the state."""
-    return len(loop.elements)
 
 
 def following(body: Computation, index: int) -> Instruction | None:
@@ -81,9 +75,8 @@ def is_plain(read: Instruction, sharding: object = None) -> bool:
 
 def needed(loop: Instruction, effects: Effects) -> set[int]:
     """Elements that the result, the condition or an effect needs, and those their next values need."""
-    everything = set(range(count(loop)))
     if whole_uses(loop) or loop.is_root:
-        return everything
+        return set(range(len(loop.elements)))
     return needed_for(
         loop,
         {user.tuple_index for user in loop.users if user.is_used or user.has_control_edges},
@@ -93,7 +86,7 @@ def needed(loop: Instruction, effects: Effects) -> set[int]:
 
 def needed_for(loop: Instruction, results: set[int], effects: Effects) -> set[int]:
     """Elements that these elements of the result, the condition or an effect need, directly or not."""
-    everything = set(range(count(loop)))
+    everything = set(range(len(loop.elements)))
     body, condition = loop.body, loop.condition
     search = _Backwards(body)
     found = set(results)

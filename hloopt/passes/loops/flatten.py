@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hloopt.analysis.effects import Effects
 from hloopt.ir import Instruction, build, edit
 from hloopt.ir.own_bodies import own_computation
-from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, tuple_of
+from hloopt.passes.loops.carried import (
+    Carried,
+    growth_obstacle,
+    reads,
+    set_state_shape,
+    states,
+    tuple_of,
+)
 from hloopt.passes.loops.elements import is_plain
 from hloopt.passes.loops.inline import elements_of
 from hloopt.rewrite import PassLog
-from hloopt.types import Shape, TupleShape, parts_of
+from hloopt.types import TupleShape, parts_of
 
 __all__ = ["flatten", "wrap"]
 
@@ -51,18 +56,14 @@ def wrap(loop: Instruction, log: PassLog) -> bool:
 def _carry_in_tuple(state: Instruction, shape: TupleShape) -> None:
     """Let an array be the element of a tuple, and its users read that."""
     computation, users, is_root = state.home, list(state.users), state.is_root
-    (element,) = shape.elements
-    edit.set_shape(state, shape)
-    for name in ("origin", "statistics"):
-        if name in state.attributes:
-            edit.set_attribute(state, name, None)
+    set_state_shape(state, shape)
     if not users and not is_root:
         return
     # Made before the state, then behind it: the graph has no other end to hold on to.
-    read = build.make(state, "get-tuple-element", (state,), {"index": 0}, shape=element)
+    read = build.element(state, state, 0)
     edit.move_before(read, state)
     for user in users:
-        edit.set_operands(user, tuple(read if one is state else one for one in user.operands))
+        edit.replace_operand(user, state, read)
     if is_root:
         edit.set_root(computation, read)
 
@@ -70,7 +71,7 @@ def _carry_in_tuple(state: Instruction, shape: TupleShape) -> None:
 def flatten(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Open tuples within the state, level by level."""
     changed = False
-    while any(isinstance(shape, TupleShape) for shape in _shapes(loop)):
+    while any(isinstance(shape, TupleShape) for shape in loop.elements):
         reason = growth_obstacle(loop) or _obstacle(loop)
         if reason:
             log.miss(NAME, loop, reason)
@@ -83,15 +84,10 @@ def flatten(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     return changed
 
 
-def _shapes(part: Instruction) -> tuple[Shape, ...]:
-    return part.elements
-
-
 def _obstacle(loop: Instruction) -> str:
     body = loop.body
-    states = (loop.condition.parameters[0], body.parameters[0], loop)
-    found = [reads(state) for state in states]
-    for index, shape in enumerate(_shapes(loop)):
+    found = list(map(reads, states(loop)))
+    for index, shape in enumerate(loop.elements):
         if isinstance(shape, TupleShape):
             for made in (loop.operands[0], body.root):
                 if made.opcode == "tuple" and _is_under_way(made.operands[index]):
@@ -112,7 +108,7 @@ def _is_under_way(instruction: Instruction) -> bool:
 
 def _open(carried: Carried) -> None:
     """Replace each tuple within the state by its elements."""
-    sizes = [len(_elements(shape)) for shape in carried.shapes]
+    sizes = [len(parts_of(shape)) for shape in carried.shapes]
     offsets = [sum(sizes[:index]) for index in range(len(sizes))]
     nested = [isinstance(shape, TupleShape) for shape in carried.shapes]
     for part in (carried.init, carried.root):
@@ -126,7 +122,7 @@ def _open(carried: Carried) -> None:
         state: list(map(reads(state).__getitem__, range(len(sizes))))
         for state in (*carried.states, carried.loop)
     }
-    carried.reshape(lambda shapes: [one for shape in shapes for one in _elements(shape)])
+    carried.reshape(lambda shapes: [one for shape in shapes for one in parts_of(shape)])
     for state, lists in found.items():
         for index, group in enumerate(lists):
             for read in group:
@@ -141,13 +137,9 @@ def _open(carried: Carried) -> None:
     )
 
 
-def _elements(shape: Shape) -> Sequence[Shape]:
-    return parts_of(shape)
-
-
 def _reread(carried: Carried, state: Instruction, read: Instruction, indices: range) -> None:
     """Let users of a tuple that was an element have the new elements."""
-    fresh = [carried.read(state, index, read) for index in indices]
+    fresh = [build.element(read, state, index) for index in indices]
     for user in list(read.users):
         if user.opcode == "get-tuple-element":
             edit.replace_instruction(user, fresh[user.tuple_index])

@@ -19,11 +19,7 @@ __all__ = ["Body", "elements_of", "removal_obstacle", "replace_loop"]
 
 def elements_of(value: Instruction, position: Instruction | Computation) -> list[Instruction]:
     """The elements of a tuple; a value that is no tuple is its own only element."""
-    if value.opcode == "tuple":
-        return list(value.operands)
-    if not value.is_tuple:
-        return [value]
-    return [build.element(position, value, index) for index in range(len(value.elements))]
+    return list(build.elements(position, value)) if value.is_tuple else [value]
 
 
 class Body:

@@ -239,8 +239,7 @@ class _Search:
                 mapped[instruction] = build.clone(instruction, carried.init, operands)
         added = carried.add([mapped[value] for value in leaving])
         for value, index in zip(leaving, added, strict=True):
-            read = carried.read(self.state, index, value)
-            edit.replace_instruction(value, read)
+            edit.replace_instruction(value, build.element(value, self.state, index))
         remove_unused(needed)
         own_fusion_bodies(mapped.values())
 

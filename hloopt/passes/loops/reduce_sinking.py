@@ -187,7 +187,7 @@ def _sink(carried: Carried, number: int, reduce: Instruction) -> None:
     assert value is not None, "a reduce that is moved begins with a constant"
     empty = build.splat(carried.init, parts.array, value.reshape(()))
     (at,) = carried.add([empty])
-    before = carried.read(carried.states[1], at, following)
+    before = build.element(following, carried.states[1], at)
     more = build.make(
         following, opcode, (before, parts), shape=parts.shape, metadata=following.metadata
     )
@@ -204,17 +204,10 @@ def _finish(loop: Instruction, number: int, at: int, reduce: Instruction, opcode
     literal = reduce.operands[1].literal
     assert literal is not None, "a reduce that is moved begins with a constant"
     for end in list(reads(loop)[number]):
-        first, parts = (
-            build.make(end, "get-tuple-element", (loop,), {"index": index}, shape=shape)
-            for index, shape in ((number, end.shape), (at, loop.elements[at]))
-        )
-        operands = (parts, build.constant(end, literal))
+        first, parts = build.element(end, loop, number), build.element(end, loop, at)
+        edit.set_shape(first, end.shape)
         whole = build.make(
-            end,
-            "reduce",
-            operands,
-            reduce.attributes,
-            shape=reduce.shape,
-            metadata=reduce.metadata,
-        )
+            end, "reduce", (parts, build.constant(end, literal)), reduce.attributes,
+            shape=reduce.shape, metadata=reduce.metadata,
+        )  # fmt: skip
         edit.replace_instruction(end, build.make(end, opcode, (first, whole), shape=end.shape))

@@ -129,13 +129,11 @@ def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 3, results: what the body hands on is what it was."""
     name = "element that the body hands on"
     body, source = loop.body, loop.operands[0]
-    handed_on = [
-        index for index in range(elements.count(loop)) if elements.is_handed_on(body, index)
-    ]
+    handed_on = [index for index in range(len(loop.elements)) if elements.is_handed_on(body, index)]
     unneeded = set[int]()
     if handed_on and (whole_uses(loop) or loop.is_root):
         # A tuple in place of the whole result is worth it for what can then be dropped.
-        others = set(range(elements.count(loop))).difference(handed_on)
+        others = set(range(len(loop.elements))).difference(handed_on)
         unneeded = set(handed_on) - elements.needed_for(loop, others, effects)
     found = reads(loop)
     chosen = []
@@ -161,7 +159,7 @@ def _constants(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     name = "element that is always the same constant"
     source, found = loop.operands[0], uses(loop)
     chosen: dict[int, Instruction] = {}
-    for index in range(elements.count(loop) if source.opcode == "tuple" else 0):
+    for index in range(len(loop.elements) if source.opcode == "tuple" else 0):
         value = source.operands[index]
         again = elements.following(loop.body, index)
         if again is None or not elements.same_constant(value, again) or not found[index]:
@@ -197,7 +195,7 @@ def _merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         for index, first in chosen.items():
             merge_lines(carried.root.operands[first], (carried.root.operands[index],))
             for use in found[index]:
-                edit.replace_instruction(use, carried.read(use.operands[0], first, use))
+                edit.replace_instruction(use, build.element(use, use.operands[0], first))
         carried.drop(chosen)
     return bool(chosen)
 
@@ -205,8 +203,8 @@ def _merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
 def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 6."""
     live = elements.needed(loop, effects)
-    dead = [index for index in range(elements.count(loop)) if index not in live]
-    if dead and len(dead) == elements.count(loop):
+    dead = [index for index in range(len(loop.elements)) if index not in live]
+    if dead and len(dead) == len(loop.elements):
         del dead[0]  # the state of an endless loop that nobody reads is not empty
     if not dead or not log.allows():
         return False

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from hloopt.analysis.effects import Effects, visit_loops
-from hloopt.analysis.induction import Affine
 from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.analysis.loop_values import constant_value
 from hloopt.analysis.trip_count import trip_count
@@ -157,18 +156,6 @@ def _obstacle(loop: Instruction, effects: Effects) -> str:
     return removal_obstacle(loop)
 
 
-_Numbers = Callable[[int], dict[int, int]]
-
-
-def _numbers(loop: Instruction, known: dict[int, Affine]) -> _Numbers:
-    """The counters of the state by their index, in an iteration."""
-    return lambda iteration: {index: one.at(iteration) for index, one in known.items()}
-
-
-def _known(loop: Instruction) -> dict[int, Affine]:
-    return counters(loop) if loop.is_tuple else {}
-
-
 def _copies(
     body: Body,
     loop: Instruction,
@@ -178,11 +165,12 @@ def _copies(
     word: str,
 ) -> list[Instruction]:
     """The state after the first ``trips`` iterations, computed before an instruction."""
-    numbers = _numbers(loop, _known(loop))
-    state = _counted(body, position, state, numbers(0))
-    for iteration in range(trips):
-        after = body.copy(position, state, _named(word, iteration), loop)
-        state = _counted(body, position, after, numbers(iteration + 1))
+    known = counters(loop) if loop.is_tuple else {}
+    for iteration in range(trips + 1):
+        if iteration:
+            state = body.copy(position, state, _named(word, iteration - 1), loop)
+        numbers = {index: variable.at(iteration) for index, variable in known.items()}
+        state = _counted(body, position, state, numbers)
     return list(state)
 
 
