@@ -1,11 +1,19 @@
-"""Whether an instruction computes each result element from the operands' elements at the same index."""
+"""Ops by elements: which compute each at the operands' index, and which a thread computes alone."""
 
 from __future__ import annotations
 
-from hloopt.ir import Instruction
+from collections.abc import Iterable
+from typing import Final
+
+from hloopt.ir import Computation, Instruction
+from hloopt.ir.walk import called_computations
+from hloopt.ops.traits import ELEMENTAL
 from hloopt.types import ArrayShape
 
-__all__ = ["is_elementwise", "keeps_width"]
+__all__ = ["first_not_elemental", "is_elementwise", "keeps_width", "plain_opcode"]
+
+_IN_LOOPS: Final = frozenset({"scatter", "while"})
+"""What a thread would take long for, where nothing else is worth a loop in one kernel."""
 
 
 def is_elementwise(instruction: Instruction) -> bool:
@@ -23,3 +31,34 @@ def keeps_width(instruction: Instruction) -> bool:
         and isinstance(result, ArrayShape)
         and source.dtype.bits == result.dtype.bits
     )
+
+
+def first_not_elemental(body: Iterable[Instruction], *, loops: bool = False) -> Instruction | None:
+    """The first instruction, of those given and of what they call, that no thread computes alone, or None.
+
+    With ``loops`` threads run every ``while`` and scatter, too.
+    """
+    pending = list(body)
+    while pending:
+        instruction = pending.pop()
+        known = instruction.opcode in ELEMENTAL or (loops and instruction.opcode in _IN_LOOPS)
+        if not (instruction.op.is_elementwise or known) or instruction.shape.is_dynamic:
+            return instruction
+        for computation in called_computations(instruction):
+            pending.extend(computation)
+    return None
+
+
+def plain_opcode(computation: Computation) -> str:
+    """The opcode of a computation that is one elementwise op of its two parameters, in any order.
+
+    Empty for every other one, and where the op takes other types than it gives.
+    """
+    root, parameters = computation.root, computation.parameters
+    if len(parameters) != 2 or not root.op.is_elementwise or len(root.operands) != 2:
+        return ""
+    if set(root.operands) != set(parameters) or root.shape != parameters[0].shape:
+        return ""
+    if root.operands[0] is not parameters[0] and not root.op.commutative:
+        return ""
+    return root.opcode

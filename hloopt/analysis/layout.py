@@ -1,6 +1,8 @@
-"""Physical order of dimensions: which reshapes, transposes and copies move no data."""
+"""Physical order of dimensions: which reshapes, transposes and copies move no data, and what becomes what."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape
@@ -10,8 +12,10 @@ __all__ = [
     "is_effective_scalar",
     "major_to_minor",
     "moves_minor_dimension",
+    "moves_nothing",
     "physical_dims",
     "reshape_is_bitcast",
+    "reshaped_groups",
     "same_layout",
     "transpose_is_bitcast",
     "true_rank",
@@ -76,3 +80,41 @@ def is_descending(shape: ArrayShape) -> bool:
     """Whether an array is row-major; dimensions of size 1 do not count."""
     order = _order(shape)
     return order == sorted(order)
+
+
+def moves_nothing(instruction: Instruction) -> bool:
+    """Whether the result is the operand's bytes under another shape."""
+    if instruction.opcode == "bitcast":
+        return True
+    if instruction.opcode != "reshape":
+        return False
+    shapes = (instruction.shape, instruction.operands[0].shape)
+    return all(
+        isinstance(shape, ArrayShape) and (shape.layout is None or shape.layout.is_descending)
+        for shape in shapes
+    )
+
+
+def reshaped_groups(
+    before: Sequence[int], after: Sequence[int]
+) -> list[tuple[list[int], list[int]]]:
+    """The finest groups of dimensions that a reshape turns into each other; sizes of 1 are in none.
+
+    No size is 0.
+    """
+    left = [dimension for dimension, size in enumerate(before) if size != 1]
+    right = [dimension for dimension, size in enumerate(after) if size != 1]
+    groups: list[tuple[list[int], list[int]]] = []
+    at_left = at_right = 0
+    while at_left < len(left):
+        start_left, start_right = at_left, at_right
+        product_left = product_right = 1
+        while product_left != product_right or product_left == 1:
+            if product_left <= product_right:
+                product_left *= before[left[at_left]]
+                at_left += 1
+            else:
+                product_right *= after[right[at_right]]
+                at_right += 1
+        groups.append((left[start_left:at_left], right[start_right:at_right]))
+    return groups

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
+from hloopt.analysis.layout import moves_nothing
 from hloopt.analysis.trees import Tree, leaves, mapped
-from hloopt.analysis.views import moves_nothing
 from hloopt.dataclass import dataclass
 from hloopt.graphs import post_order
 from hloopt.ir import Computation, Instruction, Module, walk

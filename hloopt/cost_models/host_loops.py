@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hloopt.analysis.emitters.kind import has_kernel
+from hloopt.analysis.layout import moves_nothing
 from hloopt.analysis.trip_count import counted_trips
-from hloopt.analysis.views import moves_nothing
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass

@@ -12,9 +12,9 @@ from typing import Final
 
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.hero import roots
+from hloopt.analysis.layout import moves_nothing
 from hloopt.analysis.parallel_loop import Way, ways
 from hloopt.analysis.trip_count import Trips, counted_trips
-from hloopt.analysis.views import moves_nothing
 from hloopt.cost_models.host_loops import HostTime, Inner, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel

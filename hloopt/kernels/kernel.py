@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from hloopt.analysis.elemental import first_not_elemental
+from hloopt.analysis.elementwise import first_not_elemental
 from hloopt.analysis.in_place import may_overwrite
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass

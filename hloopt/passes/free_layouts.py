@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.layout import major_to_minor
+from hloopt.analysis.layout import major_to_minor, reshaped_groups
 from hloopt.analysis.reduction import is_fast_row
-from hloopt.analysis.reshapes import factors
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
@@ -90,7 +89,7 @@ def _reshaped(source: Order, target: Order, order: Order) -> Order | None:
     """The order of ``target`` such that a reshape of a ``source`` in its order moves nothing."""
     if 0 in source:
         return None
-    groups = factors(source, target)
+    groups = reshaped_groups(source, target)
     home = {left[0]: (left, right) for left, right in groups}
     sequence = [dimension for dimension in order if source[dimension] != 1]
     found: list[int] = []

@@ -6,7 +6,7 @@ flow and changes of shape that move no byte are none.
 
 from __future__ import annotations
 
-from hloopt.analysis.views import moves_nothing
+from hloopt.analysis.layout import moves_nothing
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import CONTROL_FLOW, DEVICE_NUMBERS, FREE
 

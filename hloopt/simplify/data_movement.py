@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hloopt.analysis.reshapes import factors
+from hloopt.analysis.layout import reshaped_groups
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.rewrite import Match, op, own_attributes, same_layout, var
@@ -102,7 +102,7 @@ def common_factors(before: Dims, after: Dims) -> list[tuple[Dims, Dims]]:
     together are all dimensions, in order.  A dimension of one element goes with its left neighbour, or with
     the first.  No dimension may be 0.
     """
-    starts = [(0, 0), *((left[0], right[0]) for left, right in factors(before, after)[1:])]
+    starts = [(0, 0), *((left[0], right[0]) for left, right in reshaped_groups(before, after)[1:])]
     ends = [*starts[1:], (len(before), len(after))]
     bounds = zip(starts, ends, strict=True)
     groups = [(tuple(range(i, k)), tuple(range(j, m))) for (i, j), (k, m) in bounds]

@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
+from hloopt.analysis.elementwise import plain_opcode
 from hloopt.analysis.parallel_loop.edges import Graph, leaf_count, nodes_of, reached
 from hloopt.analysis.parallel_loop.model import Node
 from hloopt.analysis.parallel_loop.state import State
-from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE, BODIES, TUPLES

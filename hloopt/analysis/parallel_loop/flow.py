@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from hloopt.analysis.elemental import first_not_elemental
+from hloopt.analysis.elementwise import first_not_elemental
 from hloopt.analysis.parallel_loop.edges import Names, Value, leaf_count
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import Axes, Node, local_dims

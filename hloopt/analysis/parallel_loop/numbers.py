@@ -7,10 +7,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from hloopt.analysis.elementwise import plain_opcode
 from hloopt.analysis.parallel_loop.edges import leaf_count, nodes_of, regrouped, shape_of
 from hloopt.analysis.parallel_loop.model import Node
 from hloopt.analysis.parallel_loop.terms import Scalar, Term, Terms
-from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.normal import normal_attributes
 from hloopt.ops import ScalarArgs

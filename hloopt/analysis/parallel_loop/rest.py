@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
+from hloopt.analysis.elementwise import plain_opcode
 from hloopt.analysis.parallel_loop.model import Axes, Node
 from hloopt.analysis.parallel_loop.numbers import numbers
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.terms import Contradiction, Term, Terms
-from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import FORWARDING, MIRRORED

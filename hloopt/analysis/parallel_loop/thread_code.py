@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW, executed_instructions
-from hloopt.analysis.elemental import first_not_elemental
+from hloopt.analysis.elementwise import first_not_elemental
 from hloopt.analysis.index import Index, Indices
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop, local_dims

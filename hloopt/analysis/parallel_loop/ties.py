@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from hloopt.analysis.reshapes import factors
+from hloopt.analysis.layout import reshaped_groups
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
@@ -69,7 +69,7 @@ def _reshape(instruction: Instruction) -> Iterator[Relation]:
     before, after = instruction.operands[0].array.dims, instruction.array.dims
     if 0 in before:
         return
-    for left, right in factors(before, after):
+    for left, right in reshaped_groups(before, after):
         if len(left) == len(right) == 1:
             yield Relation(0, left[0], right[0])
         else:

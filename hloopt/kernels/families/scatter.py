@@ -11,9 +11,9 @@ from __future__ import annotations
 from math import prod
 from types import MappingProxyType
 
+from hloopt.analysis.elementwise import plain_opcode
 from hloopt.analysis.in_place import in_place_pairs
 from hloopt.analysis.region import Region
-from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem

@@ -11,8 +11,8 @@ from __future__ import annotations
 from math import prod
 from types import MappingProxyType
 
+from hloopt.analysis.elementwise import plain_opcode
 from hloopt.analysis.region import Region
-from hloopt.analysis.scalar_computations import plain_opcode
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads

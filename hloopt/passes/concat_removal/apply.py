@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction, build, edit
-from hloopt.passes.concat_removal.loops import Loop, Slot
+from hloopt.passes.concat_removal.loops import Slot
 from hloopt.passes.concat_removal.pieces import Pieces, cut_shape
 from hloopt.passes.concat_removal.region import Region
 from hloopt.passes.concat_removal.splits import Split
+from hloopt.passes.loops.carried import states
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["apply_region"]
@@ -22,20 +23,19 @@ class _Rewriter:
         self.region = region
         members = {n: s for n, s in region.nodes.items() if isinstance(n, Instruction)}
         self.pieces = Pieces(members, fast_math)
-        self.loops: dict[Loop, dict[int, Split]] = {}
+        self.loops: dict[Instruction, dict[int, Split]] = {}
         for node, split in region.nodes.items():
             if isinstance(node, Slot):
                 self.loops.setdefault(node.loop, {})[node.index] = split
-        self.places: dict[Loop, dict[int, list[int]]] = {}
-        self.shapes: dict[Loop, TupleShape] = {}
-        self.starts = {loop.instruction: loop for loop in self.loops}
+        self.places: dict[Instruction, dict[int, list[int]]] = {}
+        self.shapes: dict[Instruction, TupleShape] = {}
         self.roots = {loop.body.root: loop for loop in self.loops}
-        self.sources = {source: loop for loop in self.loops for source in loop.sources}
+        self.sources = {source: loop for loop in self.loops for source in states(loop)}
 
     def run(self) -> None:
         for loop, slots in self.loops.items():
             self.lay_out(loop, slots)
-        nodes = (*self.pieces.splits, *self.roots, *self.starts)
+        nodes = (*self.pieces.splits, *self.roots, *self.loops)
         touched = {node.computation: None for node in nodes if node.computation is not None}
         old: list[Instruction] = []
         for computation in touched:
@@ -59,20 +59,20 @@ class _Rewriter:
             old.append(instruction)
         elif instruction in self.region.readers:
             edit.replace_instruction(instruction, self.pieces.reader(instruction))
-        elif instruction in self.starts:
-            self.enter(instruction, self.starts[instruction])
+        elif instruction in self.loops:
+            self.enter(instruction)
         elif instruction in self.roots:
             loop = self.roots[instruction]
             state = self.state(instruction, instruction, loop)
             edit.set_root(loop.body, state)
             edit.replace_instruction(instruction, state)
 
-    def loop_of(self, node: Instruction) -> Loop | None:
+    def loop_of(self, node: Instruction) -> Instruction | None:
         return self.sources.get(node.operands[0]) if node.opcode == "get-tuple-element" else None
 
-    def lay_out(self, loop: Loop, slots: dict[int, Split]) -> None:
+    def lay_out(self, loop: Instruction, slots: dict[int, Split]) -> None:
         """The first piece keeps the place of the whole; the others go to the end."""
-        elements: list[Shape] = list(loop.instruction.elements)
+        elements: list[Shape] = list(loop.elements)
         places = self.places[loop] = {}
         for index, split in slots.items():
             whole = elements[index]
@@ -82,31 +82,30 @@ class _Rewriter:
             elements[index] = cut[0]
             elements += cut[1:]
         self.shapes[loop] = TupleShape(tuple(elements))
-        for source in loop.sources:
+        for source in states(loop):
             edit.set_shape(source, self.shapes[loop])
 
-    def take(self, node: Instruction, loop: Loop) -> None:
+    def take(self, node: Instruction, loop: Instruction) -> None:
         """The pieces of an element of a loop's state."""
-        index = node.tuple_index
         shapes = self.shapes[loop].elements
         self.pieces.made[node] = [
             build.make(
                 node, "get-tuple-element", node.operands, {**node.attributes, "index": place},
                 shape=shapes[place], name=node.name, metadata=node.metadata,
             )
-            for place in self.places[loop][index]
+            for place in self.places[loop][node.tuple_index]
         ]  # fmt: skip
 
-    def enter(self, instruction: Instruction, loop: Loop) -> None:
-        old = loop.start
-        state = self.state(instruction, old, loop)
-        edit.set_operands(instruction, (state,))
+    def enter(self, loop: Instruction) -> None:
+        (old,) = loop.operands
+        state = self.state(loop, old, loop)
+        edit.set_operands(loop, (state,))
         if old.opcode == "tuple" and not old.is_used:
             edit.replace_instruction(old, state)
 
-    def state(self, position: Instruction, old: Instruction, loop: Loop) -> Instruction:
+    def state(self, position: Instruction, old: Instruction, loop: Instruction) -> Instruction:
         """A tuple like ``old``, with pieces."""
-        elements = self.elements(position, old)
+        elements = list(build.elements(position, old, old.metadata))
         for index, split in self.loops[loop].items():
             whole = elements[index]
             cut = [
@@ -119,10 +118,3 @@ class _Rewriter:
             position, "tuple", tuple(elements), old.attributes if old.opcode == "tuple" else {},
             shape=self.shapes[loop], name=old.name, metadata=old.metadata,
         )  # fmt: skip
-
-    def elements(self, position: Instruction, old: Instruction) -> list[Instruction]:
-        if old.opcode == "tuple":
-            return list(old.operands)
-        return [
-            build.element(position, old, index, old.metadata) for index in range(len(old.elements))
-        ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
@@ -15,95 +13,66 @@ from hloopt.ir.walk import (
     wrapped_computations,
 )
 from hloopt.ops.traits import SEQUENTIAL
+from hloopt.passes.loops.carried import states, whole_uses
 from hloopt.types import ArrayShape
 
-__all__ = ["UNKNOWN_TRIPS", "Loop", "Slot", "loops_of", "weights"]
+__all__ = ["UNKNOWN_COUNT", "Slot", "loops_of", "weights"]
 
-UNKNOWN_TRIPS = 16
+UNKNOWN_COUNT = 16
 """How often a loop is taken to run where the module does not show it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Loop:
-    """A ``while`` whose state is only ever looked at element by element."""
-
-    instruction: Instruction
-
-    @property
-    def condition(self) -> Computation:
-        """The computation that says whether to go on."""
-        return self.instruction.condition
-
-    @property
-    def body(self) -> Computation:
-        """The computation of one iteration."""
-        return self.instruction.body
-
-    @property
-    def start(self) -> Instruction:
-        """The state before the loop."""
-        return self.instruction.operands[0]
-
-    @property
-    def sources(self) -> tuple[Instruction, Instruction, Instruction]:
-        """The three instructions whose elements are the state: the while and both parameters."""
-        return (self.instruction, self.body.parameters[0], self.condition.parameters[0])
-
-    def elements(self, index: int) -> Iterator[Instruction]:
-        """All instructions that read one element of the state."""
-        for source in self.sources:
-            for user in source.users:
-                if user.tuple_index == index:
-                    yield user
 
 
 @dataclass(frozen=True)
 class Slot:
     """One element of a loop's state."""
 
-    loop: Loop
+    loop: Instruction
     index: int
 
     @property
     def shape(self) -> ArrayShape:
         """The shape of the element."""
-        element = self.loop.instruction.elements[self.index]
+        element = self.loop.elements[self.index]
         assert isinstance(element, ArrayShape)
         return element
 
+    @property
+    def reads(self) -> list[Instruction]:
+        """All instructions that read the element, in the loop and after it."""
+        return [
+            user
+            for state in states(self.loop)[::-1]
+            for user in state.users
+            if user.tuple_index == self.index
+        ]
 
-def loops_of(module: Module) -> dict[Instruction, Loop]:
-    """The loops that may change, by what makes their state: the start and the body's result."""
-    found: dict[Instruction, Loop] = {}
-    for computation in open_computations(module, top_level_computations(module)):
-        for instruction in computation:
-            if instruction.opcode == "while" and _may_change(instruction):
-                found[instruction] = Loop(instruction)
-    return found
+
+def loops_of(module: Module) -> list[Instruction]:
+    """The loops that may change."""
+    return [
+        instruction
+        for computation in open_computations(module, top_level_computations(module))
+        for instruction in computation
+        if instruction.opcode == "while" and _may_change(instruction)
+    ]
 
 
-def _may_change(instruction: Instruction) -> bool:
-    loop = Loop(instruction)
+def _may_change(loop: Instruction) -> bool:
+    called, root = (loop.body, loop.condition), loop.body.root
     return (
-        instruction.is_tuple
-        and instruction.is_understood
-        and not instruction.is_root
-        and "sharding" not in instruction.attributes
-        and sum(loop.body.callers.values()) == 1
-        and sum(loop.condition.callers.values()) == 1
-        and loop.body.root.opcode == "tuple"
-        and not loop.body.root.users
-        and not loop.body.root.is_tied
-        and not any(source.is_tied for source in loop.sources[1:])
-        and not any(source.is_root for source in loop.sources)
-        and all(
-            user.opcode == "get-tuple-element" for source in loop.sources for user in source.users
-        )
+        loop.is_tuple
+        and loop.is_understood
+        and "sharding" not in loop.attributes
+        and all(sum(one.callers.values()) == 1 for one in called)
+        and root.opcode == "tuple"
+        and not root.users
+        and not any(one.is_tied for one in (root, *states(loop)[:2]))
+        and not any(state.is_root or whole_uses(state) for state in states(loop))
     )
 
 
 def weights(module: Module) -> dict[Computation, int]:
-    """How often each computation of the control flow runs, with a guess where nobody knows."""
+    """How often each computation of the control flow runs, with a guess where the module does not show it."""
     found: dict[Computation, int] = {module.entry: 1}
     wrapped = wrapped_computations(module)
     for computation in callers_first(module):
@@ -114,7 +83,7 @@ def weights(module: Module) -> dict[Computation, int]:
             times = weight
             if instruction.opcode == "while":
                 count = trip_count(instruction)
-                times = weight * max(1, UNKNOWN_TRIPS if count is None else count)
+                times = weight * max(1, UNKNOWN_COUNT if count is None else count)
             for called in called_computations(instruction):
                 found[called] = found.get(called, 0) + times
     return {

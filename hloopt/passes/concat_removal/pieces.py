@@ -146,14 +146,9 @@ def _make(
     if "frontend_attributes" in like.attributes:
         attributes["frontend_attributes"] = like.attributes["frontend_attributes"]
     return build.make(
-        position or like,
-        opcode,
-        operands,
-        attributes,
-        shape=shape,
-        name=like.name,
-        metadata=like.metadata,
-    )
+        position or like, opcode, operands, attributes,
+        shape=shape, name=like.name, metadata=like.metadata,
+    )  # fmt: skip
 
 
 def _again(

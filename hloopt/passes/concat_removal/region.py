@@ -11,16 +11,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import field
 from typing import TypeAlias
 
 from hloopt.analysis.layout import same_layout
 from hloopt.dataclass import dataclass
+from hloopt.graphs import UnionFind, reached
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import INDEXING, JOINING
 from hloopt.passes.concat_removal.edges import is_cut_inside, is_free, operand_dims
-from hloopt.passes.concat_removal.loops import Loop, Slot, loops_of, weights
+from hloopt.passes.concat_removal.loops import Slot, loops_of, weights
 from hloopt.passes.concat_removal.splits import READS, Answer, Split, follow, seed
+from hloopt.passes.loops.carried import states
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["Region", "find_regions"]
@@ -32,13 +35,14 @@ _MOVES = JOINING | INDEXING - {"gather"} | {"slice"}
 
 @dataclass
 class Region:
-    """Nodes that are cut together; ``whole`` are those of them that somebody needs in one piece, too."""
+    """Nodes that are cut together; ``whole`` are those of them that are needed in one piece, too."""
 
     nodes: dict[Node, Split] = field(default_factory=dict)
     readers: dict[Instruction, None] = field(default_factory=dict)
     whole: set[Instruction] = field(default_factory=set)
     saved: int = 0
     cost: int = 0
+    paid: set[tuple[Instruction, int]] = field(default_factory=set)
 
     def add(self, other: Region) -> None:
         """Take in another region, to be rewritten in one go."""
@@ -75,12 +79,12 @@ class _Search:
     def __init__(self, module: Module, pieces: int, fast_math: bool) -> None:
         self.pieces, self.fast_math = pieces, fast_math
         self.weights = weights(module)
-        self.loops = loops_of(module)
-        self.states: dict[Instruction, list[Loop]] = {}
-        for loop in self.loops.values():
-            self.states.setdefault(loop.body.root, []).append(loop)
-            self.states.setdefault(loop.start, []).append(loop)
-        self.sources = {source: loop for loop in self.loops.values() for source in loop.sources}
+        self.loops = dict.fromkeys(loops_of(module))
+        self.states: dict[Instruction, list[Instruction]] = {}
+        for loop in self.loops:
+            for state in (loop.body.root, loop.operands[0]):
+                self.states.setdefault(state, []).append(loop)
+        self.sources = {source: loop for loop in self.loops for source in states(loop)}
         self.splits: dict[Node, Split] = {}
         self.blocked: set[Node] = set()
         self.pending: deque[Node] = deque()
@@ -96,16 +100,18 @@ class _Search:
             split = self.splits.get(node)
             if split is None:
                 continue
-            if isinstance(node, Slot):
-                for element in node.loop.elements(node.index):
-                    self.propose(element, split)
-                continue
-            for user in node.users:
-                for state in self.slots(user, node):
-                    self.propose(state, split)
-                answer = self.answer(user, node, split)
+            for target, answer in self.reach(node, split):
                 if isinstance(answer, Split):
-                    self.propose(user, answer)
+                    self.propose(target, answer)
+
+    def reach(self, node: Node, split: Split) -> Iterator[tuple[Node, Answer]]:
+        """What reads a cut node, and what it makes of the cut."""
+        if isinstance(node, Slot):
+            yield from ((element, split) for element in node.reads)
+            return
+        for user in node.users:
+            yield from ((slot, split) for slot in self.slots(user, node))
+            yield user, self.answer(user, node, split)
 
     def propose(self, node: Node, split: Split | None) -> None:
         """Cut a node, also where it was cut before; not along two dimensions, nor into too many pieces."""
@@ -132,12 +138,8 @@ class _Search:
             node = pending.pop()
             if node not in self.splits or not self.is_orphan(node):
                 continue
-            del self.splits[node]
-            if isinstance(node, Slot):
-                pending += node.loop.elements(node.index)
-                continue
-            for user in node.users:
-                pending += [user, *self.slots(user, node)]
+            split = self.splits.pop(node)
+            pending += (target for target, _ in self.reach(node, split))
 
     def is_orphan(self, node: Node) -> bool:
         if isinstance(node, Slot) or node.opcode not in ("reshape", "get-tuple-element"):
@@ -151,8 +153,7 @@ class _Search:
 
     def may_cut(self, node: Node) -> bool:
         if isinstance(node, Slot):
-            elements = node.loop.elements(node.index)
-            return _slot_may_be_cut(node) and all(map(self.may_cut, elements))
+            return _slot_may_be_cut(node) and all(map(self.may_cut, node.reads))
         return (
             node.is_array
             and not node.shape.is_dynamic
@@ -205,7 +206,7 @@ class _Search:
         regions: dict[Node, Region] = {}
         for node in self.splits:
             if node in useful:
-                region = regions.setdefault(groups[node], Region())
+                region = regions.setdefault(groups.find(node), Region())
                 region.nodes[node] = self.splits[node]
                 region.readers.update(dict.fromkeys(edges.readers.get(node, ())))
                 if isinstance(node, Instruction) and self.is_needed_whole(node, edges, useful):
@@ -215,21 +216,11 @@ class _Search:
         return list(regions.values())
 
     def connect(self, node: Node, split: Split, edges: _Edges) -> None:
-        if isinstance(node, Slot):
-            for element in node.loop.elements(node.index):
-                if self.is_cut_alike(element, split):
-                    edges.add(node, element)
-            return
-        for user in node.users:
-            slots = self.slots(user, node)
-            for slot in slots:
-                if self.is_cut_alike(slot, split):
-                    edges.add(node, slot)
-            answer = self.answer(user, node, split)
-            if answer is READS:
-                edges.readers.setdefault(node, []).append(user)
-            elif isinstance(answer, Split) and self.is_cut_alike(user, answer):
-                edges.add(node, user)
+        for target, answer in self.reach(node, split):
+            if answer is READS and isinstance(target, Instruction):
+                edges.readers.setdefault(node, []).append(target)
+            elif isinstance(answer, Split) and self.is_cut_alike(target, answer):
+                edges.add(node, target)
 
     def is_cut_alike(self, node: Node, split: Split) -> bool:
         known = self.splits.get(node)
@@ -257,16 +248,15 @@ class _Search:
 
     def weigh(self, region: Region) -> None:
         """Fill in the bytes that the region saves and costs."""
-        asked: set[tuple[Instruction, int]] = set()
         for node, split in region.nodes.items():
             if isinstance(node, Slot):
-                region.cost += self.ends(node, region, asked)
+                region.cost += self.ends(node, region)
                 continue
             if node.opcode in _MOVES:
                 region.saved += _moved(node) * self.weight(node)
             if node in region.whole:
                 region.cost += 2 * node.array.byte_size * self.weight(node)
-            region.cost += self.inputs(node, split, region, asked)
+            region.cost += self.inputs(node, split, region)
         for reader in region.readers:
             operand = reader.operands[0]
             if reader.opcode in _MOVES and _is_a_piece(reader, region.nodes[operand]):
@@ -275,51 +265,39 @@ class _Search:
     def weight(self, node: Instruction) -> int:
         return self.weights[node.home]
 
-    def ends(self, slot: Slot, region: Region, asked: set[tuple[Instruction, int]]) -> int:
+    def ends(self, slot: Slot, region: Region) -> int:
         """What it costs to cut what goes into a loop, where that is not made of pieces."""
         total, split = 0, region.nodes[slot]
-        for state in (slot.loop.start, slot.loop.body.root):
+        for state in (slot.loop.operands[0], slot.loop.body.root):
             if state.opcode == "tuple":
-                total += self.edge(state.operands[slot.index], split.dim, region, asked)
+                total += self.edge(state.operands[slot.index], split.dim, region)
             else:
                 total += 2 * slot.shape.byte_size * self.weight(state)
         return total
 
-    def inputs(
-        self,
-        node: Instruction,
-        split: Split,
-        region: Region,
-        asked: set[tuple[Instruction, int]],
-    ) -> int:
+    def inputs(self, node: Instruction, split: Split, region: Region) -> int:
         """What it costs to cut the operands of a node that are not made of pieces."""
         if node.opcode == "get-tuple-element":
             return 0
         return sum(
-            self.edge(operand, dim, region, asked)
+            self.edge(operand, dim, region)
             for operand, dim in operand_dims(node, split.dim)
             if is_cut_inside(node, operand, split)
         )
 
-    def edge(
-        self,
-        operand: Instruction,
-        dim: int,
-        region: Region,
-        asked: set[tuple[Instruction, int]],
-    ) -> int:
+    def edge(self, operand: Instruction, dim: int, region: Region) -> int:
+        """What it costs to cut one operand; nothing where that is done already."""
         known = region.nodes.get(operand)
-        if known is not None and known.dim == dim:
+        is_cut = known is not None and known.dim == dim
+        if is_cut or (operand, dim) in region.paid or is_free(operand, dim):
             return 0
-        if (operand, dim) in asked or is_free(operand, dim):
-            return 0
-        asked.add((operand, dim))
+        region.paid.add((operand, dim))
         return 2 * operand.array.byte_size * self.weight(operand)
 
 
 @dataclass
 class _Edges:
-    """Which cut nodes feed which, and who reads their pieces."""
+    """Which cut nodes feed which, and what reads their pieces."""
 
     after: dict[Node, list[Node]] = field(default_factory=dict)
     before: dict[Node, list[Node]] = field(default_factory=dict)
@@ -330,43 +308,28 @@ class _Edges:
         self.before.setdefault(target, []).append(source)
 
     def useful(self) -> dict[Node, None]:
-        """Nodes from which the cut reaches somebody who reads a piece, and all readers of cut states."""
-        seen: dict[Node, None] = dict.fromkeys(self.readers)
-        pending = list(seen)
-        while pending:
-            node = pending.pop()
-            sources = self.before.get(node, [])
-            if isinstance(node, Slot):
-                sources = sources + self.after.get(node, [])
-            for source in sources:
-                if source not in seen:
-                    seen[source] = None
-                    pending.append(source)
-        return seen
+        """Nodes from which the cut reaches what reads a piece, and all reads of cut states."""
 
-    def groups(self, useful: dict[Node, None]) -> dict[Node, Node]:
-        """One representative for all that hang together."""
-        found: dict[Node, Node] = {}
-        for start in useful:
-            if start in found:
-                continue
-            found[start] = start
-            pending = [start]
-            while pending:
-                node = pending.pop()
-                for other in (*self.after.get(node, ()), *self.before.get(node, ())):
-                    if other in useful and other not in found:
-                        found[other] = start
-                        pending.append(other)
+        def sources(node: Node) -> list[Node]:
+            also = self.after.get(node, []) if isinstance(node, Slot) else []
+            return self.before.get(node, []) + also
+
+        return dict.fromkeys(reached(self.readers, sources))
+
+    def groups(self, useful: dict[Node, None]) -> UnionFind[Node]:
+        """What hangs together."""
+        found = UnionFind[Node]()
+        for node in useful:
+            found.join(node, *(other for other in self.after.get(node, ()) if other in useful))
         return found
 
 
 def _slot_may_be_cut(slot: Slot) -> bool:
     """Only arrays that have the same layout wherever the state is made."""
-    shape = slot.loop.instruction.elements[slot.index]
+    shape = slot.loop.elements[slot.index]
     if not isinstance(shape, ArrayShape) or shape.is_dynamic:
         return False
-    for source in (*slot.loop.sources, slot.loop.start, slot.loop.body.root):
+    for source in (*states(slot.loop), slot.loop.operands[0], slot.loop.body.root):
         other = source.shape
         if not isinstance(other, TupleShape) or not same_layout(other.elements[slot.index], shape):
             return False

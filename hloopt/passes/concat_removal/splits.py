@@ -12,12 +12,13 @@ from itertools import pairwise
 from math import prod
 from typing import Final
 
+from hloopt.analysis.elementwise import plain_opcode
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE, op_table
 from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
-__all__ = ["READS", "Reads", "Split", "combiner", "follow", "region_of", "seed", "start"]
+__all__ = ["READS", "Reads", "Split", "combiner", "follow", "seed", "start"]
 
 
 class Reads(Enum):
@@ -59,17 +60,9 @@ class Split:
 Answer = Split | Reads | None
 
 
-def region_of(user: Instruction) -> str:
-    """The opcode with which a ``reduce`` of one array combines its elements, or an empty string."""
-    region = user.to_apply
-    root = region.root
-    plain = len(region) == 3 and set(root.operands) == set(region.parameters)
-    return root.opcode if plain and len(user.operands) == 2 else ""
-
-
 def combiner(user: Instruction, fast_math: bool) -> str:
     """The opcode that may combine partial results of a ``reduce`` in any order, or an empty string."""
-    opcode = region_of(user)
+    opcode = plain_opcode(user.to_apply) if len(user.operands) == 2 else ""
     exact = user.array.dtype.is_integer or user.array.dtype.is_pred
     return opcode if opcode in ASSOCIATIVE and (exact or fast_math) else ""
 

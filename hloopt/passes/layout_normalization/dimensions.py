@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from hloopt.analysis.reshapes import factors
+from hloopt.analysis.layout import reshaped_groups
 from hloopt.passes.layout_normalization.rewriter import Order, positions
 from hloopt.rewrite.dimension_numbers import moved_labels
 from hloopt.types import ConvDims, Dims, GatherDims, ScatterDims, inverse_permutation
@@ -113,7 +113,7 @@ def regrouped(before: Order, after: Order, order: Order, declared: Order) -> Ord
     """
     if 0 in before or prod(before) != prod(after):
         return None
-    groups = factors(before, after)
+    groups = reshaped_groups(before, after)
     home = {dimension: number for number, (left, _) in enumerate(groups) for dimension in left}
     sequence = [dimension for dimension in order if before[dimension] != 1]
     found: list[int] = []

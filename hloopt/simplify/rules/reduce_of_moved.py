@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloopt.analysis.reshapes import factors
+from hloopt.analysis.layout import reshaped_groups
 from hloopt.ir import Instruction
 from hloopt.ops.traits import IDEMPOTENT
 from hloopt.rewrite import Match, Rule, op, variables
@@ -52,7 +52,7 @@ def _of_reshape(match: Match) -> Instruction | None:
         return None
     given = reduced_dims(root)
     reduced: list[int] = []
-    for before, after in factors(source.dims, root.operands[0].array.dims):
+    for before, after in reshaped_groups(source.dims, root.operands[0].array.dims):
         folded = [dim for dim in after if dim in given]
         if not folded:
             continue
