@@ -10,7 +10,7 @@ from dataclasses import field
 from math import ceil, log2, prod
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from hloopt.analysis.cost import dot_flops
 from hloopt.analysis.elementwise import is_elementwise
@@ -18,7 +18,7 @@ from hloopt.analysis.layout import same_layout, transpose_is_bitcast
 from hloopt.analysis.library_calls import library_flops, result_bytes
 from hloopt.analysis.windows import convolution_flops
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction
+from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import (
     ALIASES,
     CONSTRAINTS,
@@ -32,10 +32,7 @@ from hloopt.ops.traits import (
 )
 from hloopt.types import ArrayShape, elements_of, leaves
 
-if TYPE_CHECKING:
-    from hloopt.cost_models.usage import UsageAnalysis
-
-__all__ = ["Counting", "OpUsage", "count_op", "narrow"]
+__all__ = ["Counting", "OpUsage", "OpUsages", "narrow"]
 
 
 @dataclass(frozen=True)
@@ -81,22 +78,41 @@ _F32: Final = Struct("f")
 _pack, _unpack = _F32.pack, _F32.unpack
 _WARP: Final = 32
 _KEEP_INDICES: Final = frozenset({"copy", "get-tuple-element", "tuple"})
-_Rule: TypeAlias = Callable[["UsageAnalysis", Instruction], OpUsage]
+_Rule: TypeAlias = Callable[["OpUsages", Instruction], OpUsage]
 
 
-def count_op(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
-    """The usage of an op that is no fusion."""
-    opcode = instruction.opcode
-    rule = _RULES.get(opcode)
-    if rule is None:
-        return _elementwise(analysis, instruction)
-    usage = rule(analysis, instruction)
-    if opcode in _KEEP_INDICES or (opcode == "bitcast" and _keeps_dims(analysis, instruction)):
-        return usage._replace(keeps_indices=True)
-    return usage
+class OpUsages:
+    """Usages of ops by themselves, remembered until they are forgotten."""
+
+    def __init__(self, counting: Counting | None = None) -> None:
+        self.counting = counting or Counting()
+        self._ops: dict[Instruction, OpUsage] = {}
+        self._regions: dict[Computation, int] = {}
+
+    def op(self, instruction: Instruction) -> OpUsage:
+        """The usage of one instruction, whatever it is part of."""
+        known = self._ops.get(instruction)
+        if known is None:
+            known = self._ops[instruction] = self._count(instruction)
+        return known
+
+    def region_flops(self, region: Computation) -> int:
+        """The flops of a computation that is applied to single elements."""
+        known = self._regions.get(region)
+        if known is None:
+            known = sum(self.op(instruction).flops for instruction in region)
+            self._regions[region] = known
+        return known
+
+    def _count(self, instruction: Instruction) -> OpUsage:
+        opcode = instruction.opcode
+        usage = _RULES.get(opcode, _elementwise)(self, instruction)
+        if opcode in _KEEP_INDICES or (opcode == "bitcast" and _keeps_dims(self, instruction)):
+            return usage._replace(keeps_indices=True)
+        return usage
 
 
-def _elementwise(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _elementwise(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     shape = instruction.shape
     if not is_elementwise(instruction) or not isinstance(shape, ArrayShape):
         return _plain(instruction)
@@ -108,7 +124,7 @@ def _elementwise(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
     return _plain(instruction, each * shape.elements)._replace(keeps_indices=True)
 
 
-def _keeps_dims(analysis: UsageAnalysis, bitcast: Instruction) -> bool:
+def _keeps_dims(analysis: OpUsages, bitcast: Instruction) -> bool:
     """Whether a bitcast changes the element type at most."""
     source, shape = bitcast.operands[0].shape, bitcast.shape
     return (
@@ -132,22 +148,22 @@ def _plain(instruction: Instruction, flops: int = 0) -> OpUsage:
     return OpUsage(flops, instruction.shape.byte_size, read, (1.0,) * len(operands))
 
 
-def _moves(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _moves(_: OpUsages, instruction: Instruction) -> OpUsage:
     return _plain(instruction)
 
 
-def _nothing(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _nothing(_: OpUsages, instruction: Instruction) -> OpUsage:
     count = len(instruction.operands)
     return OpUsage(0, 0, (0,) * count, (1.0,) * count)
 
 
-def _transpose(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _transpose(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     if transpose_is_bitcast(instruction):
         return _nothing(analysis, instruction)
     return _plain(instruction)
 
 
-def _concatenate(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _concatenate(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     (dimension,) = instruction.dimensions
     counting = analysis.counting
     even = dimension == 0 or instruction.operands[0].array.dims[dimension] % _WARP == 0
@@ -165,14 +181,14 @@ def _first_operand(instruction: Instruction, read: int, used: float, flops: int 
     return plain._replace(read=(read, *plain.read[1:]), used=(used, *plain.used[1:]))
 
 
-def _part(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _part(_: OpUsages, instruction: Instruction) -> OpUsage:
     """Slices, gathers and broadcasts read as much of the first operand as the result has."""
     shape, source = instruction.shape, instruction.operands[0].shape
     used = _share(elements_of(shape), elements_of(source))
     return _first_operand(instruction, shape.byte_size, used)
 
 
-def _update(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _update(_: OpUsages, instruction: Instruction) -> OpUsage:
     """In place: what is under the update is not read, and only the update is written."""
     whole = elements_of(instruction.shape)
     update = instruction.operands[1].shape
@@ -180,7 +196,7 @@ def _update(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
     return _first_operand(instruction, 0, used)._replace(written=update.byte_size)
 
 
-def _scatter(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _scatter(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     count = (len(instruction.operands) - 1) // 2
     updates = instruction.operands[count + 1 :]
     sizes = tuple(update.shape.byte_size for update in updates)
@@ -191,7 +207,7 @@ def _scatter(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
     return OpUsage(flops, sum(sizes), (*sizes, indices, *sizes), used)
 
 
-def _reduce(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _reduce(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     """Initial values are read once for each result."""
     count = len(instruction.operands) // 2
     result = elements_of(next(leaves(instruction.shape)))
@@ -205,7 +221,7 @@ def _reduce(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
     return plain._replace(read=(*plain.read[:count], *inits), used=used)
 
 
-def _reduce_window(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _reduce_window(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     window = instruction.window.size
     result = elements_of(next(leaves(instruction.shape)))
     source = instruction.operands[0].array
@@ -236,7 +252,7 @@ def _spread_dimension(instruction: Instruction) -> int:
     return size if same and found.size == 2 * found.pad_low + 1 else 0
 
 
-def _select_and_scatter(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _select_and_scatter(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     source = elements_of(instruction.operands[1].shape)
     select = analysis.region_flops(instruction.attributes["select"])
     scatter = analysis.region_flops(instruction.attributes["scatter"])
@@ -244,42 +260,42 @@ def _select_and_scatter(analysis: UsageAnalysis, instruction: Instruction) -> Op
     return _plain(instruction, select * compares + scatter * source)
 
 
-def _map(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _map(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     region = analysis.region_flops(instruction.to_apply)
     return _plain(instruction, region * elements_of(instruction.shape))
 
 
-def _dot(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _dot(_: OpUsages, instruction: Instruction) -> OpUsage:
     return _plain(instruction, dot_flops(instruction))
 
 
-def _convolution(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _convolution(_: OpUsages, instruction: Instruction) -> OpUsage:
     lhs, rhs = (operand.array for operand in instruction.operands[:2])
     return _plain(instruction, convolution_flops(instruction, lhs, rhs, instruction.array))
 
 
-def _sort(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _sort(_: OpUsages, instruction: Instruction) -> OpUsage:
     count = elements_of(instruction.operands[0].shape)
     return _plain(instruction, count * ceil(log2(count)) if count > 1 else 0)
 
 
-def _fft(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _fft(_: OpUsages, instruction: Instruction) -> OpUsage:
     """8 flops (a complex multiply-add) for each element and doubling of each transformed length."""
     levels = sum(ceil(log2(length)) for length in instruction.attributes["fft_length"] if length)
     return _plain(instruction, 8 * levels * elements_of(instruction.shape))
 
 
-def _cholesky(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _cholesky(_: OpUsages, instruction: Instruction) -> OpUsage:
     dims = instruction.operands[0].array.dims
     return _plain(instruction, prod(dims) * dims[-1] // 3)
 
 
-def _triangular_solve(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _triangular_solve(_: OpUsages, instruction: Instruction) -> OpUsage:
     size = instruction.operands[0].array.dims[-1]
     return _plain(instruction, elements_of(instruction.shape) * size)
 
 
-def _custom_call(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+def _custom_call(_: OpUsages, instruction: Instruction) -> OpUsage:
     plain = _plain(instruction, library_flops(instruction))
     return plain._replace(written=result_bytes(instruction))
 

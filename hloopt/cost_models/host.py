@@ -54,8 +54,8 @@ class Host(KeptTimes):
     name: ClassVar[str] = "host"
     for_any_device: ClassVar[bool] = True
 
-    def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
-        super().__init__(target, usage or UsageAnalysis(counting(scalars=False)))
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, UsageAnalysis(counting(scalars=False)))
         costs = kernel_costs()
         self.launch_ns = costs["step_ns"]
         self._branching = costs["branching"]

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
-from hloopt.cost_models.usage import UsageAnalysis, slots_of
+from hloopt.cost_models.usage import slots_of
 from hloopt.ir import Instruction
 from hloopt.ops.traits import CONTRACTING
 from hloopt.targets.target import Target, Unit
@@ -33,8 +33,8 @@ class Roofline(PairCostModel):
     name: ClassVar[str] = "roofline"
     for_any_device: ClassVar[bool] = True
 
-    def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
-        super().__init__(target, usage)
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
         self._costs: dict[Instruction, Cost] = {}
 
     def run_time(self, instruction: Instruction) -> RunTime:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
-from hloopt.cost_models.counting import Counting, OpUsage, count_op
+from hloopt.cost_models.counting import Counting, OpUsage, OpUsages
 from hloopt.dataclass import dataclass
 from hloopt.graphs import reached
 from hloopt.ir import Computation, Instruction, walk
@@ -53,15 +53,13 @@ class Usage:
     operands: tuple[OperandUse, ...]
 
 
-class UsageAnalysis:
-    """Usages by instruction, remembered until they are forgotten."""
+class UsageAnalysis(OpUsages):
+    """Usages by instruction, fusions too, remembered until they are forgotten."""
 
     def __init__(self, counting: Counting | None = None) -> None:
-        self.counting = counting or Counting()
-        self._ops: dict[Instruction, OpUsage] = {}
+        super().__init__(counting)
         self._usages: dict[Instruction, Usage] = {}
         self._bodies: dict[Computation, BodyUsage] = {}
-        self._regions: dict[Computation, int] = {}
 
     def of(self, instruction: Instruction) -> Usage:
         """The usage of an op or fusion."""
@@ -72,17 +70,14 @@ class UsageAnalysis:
             self._usages[instruction] = known
         return known
 
-    def op(self, instruction: Instruction) -> OpUsage:
+    def _count(self, instruction: Instruction) -> OpUsage:
         """An op of a body by itself; of a fusion, what it does as a whole."""
-        known = self._ops.get(instruction)
-        if known is None:
-            if instruction.opcode == "fusion":
-                usage = self.of(instruction)
-                read = tuple(use.bytes for use in usage.operands)
-                used = tuple(use.utilization for use in usage.operands)
-                return OpUsage(usage.flops, usage.bytes_written, read, used)
-            known = self._ops[instruction] = count_op(self, instruction)
-        return known
+        if instruction.opcode != "fusion":
+            return super()._count(instruction)
+        usage = self.of(instruction)
+        read = tuple(use.bytes for use in usage.operands)
+        used = tuple(use.utilization for use in usage.operands)
+        return OpUsage(usage.flops, usage.bytes_written, read, used)
 
     def body(self, fusion: Instruction) -> BodyUsage:
         """The utilisations within a fusion."""
@@ -97,14 +92,6 @@ class UsageAnalysis:
         if instruction.opcode != "fusion":
             return {instruction.opcode}
         return self.body(instruction).opcodes
-
-    def region_flops(self, region: Computation) -> int:
-        """The flops of a computation that is applied to single elements."""
-        known = self._regions.get(region)
-        if known is None:
-            known = sum(self.op(instruction).flops for instruction in region)
-            self._regions[region] = known
-        return known
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone; its body is forgotten with it."""
@@ -136,6 +123,7 @@ class UsageAnalysis:
         As ``forget``, but what is known of the body's other instructions stays.
         """
         self._usages.pop(fusion, None)
+        self._ops.pop(fusion, None)
         body = fusion.calls
         known = self._bodies.get(body)
         if known is not None and not (known.grown() or known.continued()):

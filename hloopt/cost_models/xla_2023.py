@@ -72,8 +72,8 @@ class Xla2023(CostModel):
 
     name: ClassVar[str] = "xla-2023"
 
-    def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
-        super().__init__(target, usage if usage is not None else UsageAnalysis(COUNTING))
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, UsageAnalysis(COUNTING))
         self._bandwidth = narrow(target.memory_bandwidth)
 
     def run_time(self, instruction: Instruction) -> RunTime:

@@ -55,12 +55,8 @@ class Xla2026(KeptTimes):
 
     name: ClassVar[str] = "xla-2026"
 
-    def __init__(
-        self,
-        target: Target,
-        usage: UsageAnalysis | None = None,
-    ) -> None:
-        super().__init__(target, usage or UsageAnalysis(Counting(cycles_of(target))))
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, UsageAnalysis(Counting(cycles_of(target))))
         self._block_level: BlockLevelModel | None = None
         self.kernels = Kernels(target, self.usage.opcodes)
         self._times = DeviceTimes(target)
