@@ -14,8 +14,7 @@ from hloopt.backends.native.compile import plan_native
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.ir.build import clone_module
-from hloopt.ir.canonical import canonical
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import canonical, fingerprint
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import choose
 from hloopt.pipelines import PASSES, for_target, parse_pipeline

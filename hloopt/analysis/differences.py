@@ -14,8 +14,8 @@ import numpy as np
 from hloopt.analysis.pairing import Pairing, pair_modules
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ir.canonical import fingerprint
 from hloopt.ir.encode import encoded
-from hloopt.ir.fingerprint import fingerprint
 from hloopt.ir.normal import normal_attributes, normal_header, normal_shape, normal_thread
 from hloopt.text.numbers import array_text, literal_text
 from hloopt.text.printer import header_text, value_text

@@ -10,7 +10,7 @@ from hloopt.cli.files import Text, each_module
 from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 
 __all__ = ["command"]
 

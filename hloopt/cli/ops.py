@@ -15,7 +15,7 @@ from hloopt.report.columns import Column, records_table
 from hloopt.report.console import product
 from hloopt.report.coverage import coverage, coverage_json, show_coverage
 from hloopt.targets import find_gpu
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 __all__ = ["command"]
 

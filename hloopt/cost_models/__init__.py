@@ -6,7 +6,7 @@ xla_2023          the model FusionMerger and multi-output fusion asked in 2022 a
 usage             what ops and fusions compute and read, with utilisations: ``counting`` has the rules op by op,
                   ``body_usage`` the walk through a fusion's body, ``cycles`` the measured clock cycles
 roofline          bytes and flops over the device's rates, for any device
-coalescing, device_times, durations   parts of ``xla_2026``
+coalescing, device_times              parts of ``xla_2026``
 
 A model is asked for a run time (``run_time``) or a comparison (``compare``), and told of each change of the
 module (``forget``, ``grown``).  Kinds and launches of kernels come from ``hloopt.analysis.emitters.pairs``.

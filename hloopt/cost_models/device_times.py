@@ -1,18 +1,29 @@
 """How long a device takes to read, write and compute, as XLA's model of 2026 has it; see ``xla_2026``.
 
-Numbers are rounded to f32 where XLA's are floats.
+Numbers are rounded to f32 where XLA's are floats, and times to whole ticks of a quarter of a nanosecond:
+``absl::Duration`` rounds what it makes of a number of seconds, and each product of a time and a number, halves
+away from zero; the steps in between are rounded as doubles are, which decides about halves.
 """
 
 from __future__ import annotations
 
+from math import floor, isinf
 from typing import Final
 
 from hloopt.cost_models.counting import narrow
-from hloopt.cost_models.durations import of_seconds, scaled
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape
 
-__all__ = ["L1_SPEEDUP", "L2_SPEEDUP", "LAUNCH_NS", "PARALLELISM", "DeviceTimes"]
+__all__ = [
+    "L1_SPEEDUP",
+    "L2_SPEEDUP",
+    "LAUNCH_NS",
+    "PARALLELISM",
+    "DeviceTimes",
+    "of_seconds",
+    "scaled",
+]
+
 
 _TUPLE_ELEMENT_BYTES: Final = 4
 """What XLA takes for an element of something that is no array."""
@@ -103,3 +114,16 @@ def _element_bytes(shape: Shape) -> int:
     if not isinstance(shape, ArrayShape):
         return _TUPLE_ELEMENT_BYTES
     return shape.dtype.bytes
+
+
+_SECOND: Final = 4e9
+
+
+def of_seconds(seconds: float) -> float:
+    """Nanoseconds of a number of seconds; infinity stays."""
+    return seconds if isinf(seconds) else floor(seconds * _SECOND + 0.5) / 4
+
+
+def scaled(nanoseconds: float, factor: float) -> float:
+    """Nanoseconds of a time in whole ticks times a number; infinity stays."""
+    return of_seconds(nanoseconds * 4 * factor / _SECOND)

@@ -28,7 +28,7 @@ def fused_loop_time(fusion: Instruction, target: Target) -> tuple[Way, LoopTime]
     if inner is None:
         return None
     # Few modules have such a fusion, and what prices it is large.
-    from hloopt.analysis.custom_fusion import custom_name
+    from hloopt.analysis.fusion_config import custom_name
     from hloopt.analysis.parallel_loop import ways
     from hloopt.cost_models.loop_time import better_way, is_priced, loop_time
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import Counting, narrow
-from hloopt.cost_models.durations import of_seconds
+from hloopt.cost_models.device_times import of_seconds
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.model import NOTHING, Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, UsageAnalysis

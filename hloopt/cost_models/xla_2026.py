@@ -28,7 +28,7 @@ from math import floor, prod
 from typing import TYPE_CHECKING, ClassVar
 
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
-from hloopt.analysis.triton_config import is_triton
+from hloopt.analysis.fusion_config import is_triton
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
@@ -222,7 +222,7 @@ class _Reads:
     """What an op or fusion reads of each operand, by the number under which it first occurs, and how often.
 
     One that occurs several times is counted each time, with what XLA finds for its first use.  Numbers stay
-    when an operand becomes a fusion.  Times are whole quarters of a nanosecond (``durations``): their sums are
+    when an operand becomes a fusion.  Times are whole quarters of a nanosecond (``device_times``): their sums are
     exact in any order.
     """
 

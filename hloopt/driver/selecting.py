@@ -23,7 +23,7 @@ from hloopt.kernels.user import load_kernels
 from hloopt.kernels.verifier import verify_with
 from hloopt.rewrite.entries import select
 from hloopt.targets import find_gpu, find_target
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
+from hloopt.analysis.fusion_config import is_triton
 from hloopt.analysis.layout import (
     is_effective_scalar,
     moves_minor_dimension,
@@ -12,7 +13,6 @@ from hloopt.analysis.layout import (
     transpose_is_bitcast,
 )
 from hloopt.analysis.reduction import is_unnested
-from hloopt.analysis.triton_config import is_triton
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.ops.traits import (
     CHEAP,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.hero import roots
-from hloopt.analysis.same_place import is_same_place
+from hloopt.analysis.in_place import is_same_place
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Computation, Instruction

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from hloopt.analysis.custom_fusion import written_name
+from hloopt.analysis.fusion_config import written_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
@@ -32,7 +32,7 @@ from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.naming import ModuleNames
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 __all__ = ["LoopFusion"]
 

@@ -24,7 +24,7 @@ from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.loop_profit import best_host_trip, duration
 from hloopt.fusion.loop_verdict import LoopVerdict, refusal_of
 from hloopt.ir import Computation, Instruction
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 __all__ = ["KERNEL", "judge_host"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hloopt.analysis.fusion_config import TRITON, is_triton
 from hloopt.analysis.loop_config import config_text, loop_config
-from hloopt.analysis.triton_config import TRITON, is_triton
 from hloopt.dataclass import dataclass
 from hloopt.errors import FileError
 from hloopt.fusion import apply

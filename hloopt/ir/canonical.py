@@ -12,16 +12,18 @@ order they have: it is the one thing a form so quickly made may show of the writ
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import blake2b
 from typing import Any
 
 from hloopt.ir import edit
 from hloopt.ir.computation import Computation
+from hloopt.ir.encode import encoded, rows
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
 from hloopt.ir.normal import normal_attributes, normal_header, normal_shape, normal_thread
 from hloopt.ir.order import computation_orders
 
-__all__ = ["canonical"]
+__all__ = ["canonical", "fingerprint"]
 
 
 def canonical(module: Module) -> Module:
@@ -78,3 +80,30 @@ def _copied(value: Any, computations: dict[Computation, Computation]) -> Any:
     if isinstance(value, tuple) and value and isinstance(value[0], Computation):
         return tuple(computations[entry] for entry in value)
     return value
+
+
+_VERSION = b"hloopt module, version 1\n"
+"""Begins what is hashed: a change of the canonical form gives other digests."""
+
+
+def fingerprint(module: Module) -> str:
+    """A hexadecimal digest of the canonical form, 128 bits.
+
+    Equal modules have equal digests on every machine and in every version of Python; the values of
+    elided constants are not known and count as equal.
+    """
+    digest = blake2b(_VERSION, digest_size=16)
+    for name, value in normal_header(module).items():
+        digest.update(_bytes(f"{name}={encoded(value, {})}\n"))
+    numbers: dict[Computation, str] = {}
+    for computation, order in computation_orders(module):
+        digest.update(_bytes(f"computation {normal_thread(computation)}\n"))
+        for line in rows(computation, order, numbers):
+            digest.update(_bytes(line))
+        numbers[computation] = str(len(numbers))
+    digest.update(_bytes(f"entry {numbers[module.entry]}\n"))
+    return digest.hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

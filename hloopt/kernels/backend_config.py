@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hloopt.analysis.custom_fusion import custom_name
+from hloopt.analysis.fusion_config import custom_name
 from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.ir import Instruction, Module, edit
 

@@ -44,7 +44,7 @@ from typing import Any
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, SourceError, UsageError
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.kernels.arithmetic import evaluate
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.standalone import body_module, plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.kernels.backend_config import KernelConfig
 
 __all__ = ["body_module", "plain", "signature", "standalone"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from hloopt.analysis.cost import Cost, instruction_cost
-from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.executions import Execution, executions
+from hloopt.analysis.fusion_config import custom_name
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass

@@ -33,7 +33,7 @@ from hloopt.pipelines import optimize_module, parse_pipeline
 from hloopt.report.console import say, table
 from hloopt.rewrite import Pipeline
 from hloopt.targets import Target
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 from hloopt.text.parser import parse_module
 from hloopt.types import DTYPES, DType
 from hloopt.verifier import verify_module

@@ -10,7 +10,7 @@ from typing import Final
 from hloopt.dataclass import dataclass
 from hloopt.dumps import parse_name
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.types import without_layout
 
 __all__ = ["GivenModule", "match_modules"]

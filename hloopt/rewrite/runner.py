@@ -287,7 +287,7 @@ def _raised_at(error: BaseException) -> str:
 
 def _fingerprint(module: Module) -> str:
     # Hashes come with a library that most pipelines need not wait for.
-    from hloopt.ir.fingerprint import fingerprint
+    from hloopt.ir.canonical import fingerprint
 
     return fingerprint(module)
 

@@ -14,7 +14,7 @@ from hloopt.fusion.lock_file import decisions_text, head_text
 from hloopt.fusion.strategies import has_strategy
 from hloopt.fusion.user_rules import load_rule
 from hloopt.ir import Module, build
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.rewrite import Controls, Pipeline
 from hloopt.study.plan import Strategy

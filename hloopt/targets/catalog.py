@@ -10,8 +10,7 @@ from types import MappingProxyType
 from hloopt.errors import UsageError
 from hloopt.source import read_source
 from hloopt.spelling import nearest
-from hloopt.targets.host import HOST
-from hloopt.targets.target import Target
+from hloopt.targets.target import HOST, Target
 
 __all__ = [
     "find_gpu",

@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.analysis.differences import Difference, differences
 from hloopt.ir import Module, edit
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from tests.helpers.support import count_calls
 
 SAMPLES = Path(__file__).parents[2] / "samples"

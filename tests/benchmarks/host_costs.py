@@ -17,7 +17,7 @@ from hloopt.backends.native.compile import compile_native
 from hloopt.backends.options import NativeOptions
 from hloopt.ops import OPS
 from hloopt.runtime.inputs import generate
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -41,7 +41,7 @@ from hloopt.errors import (
 )
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.ops import OPS
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.proto import read_proto, write_module

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import hloopt
 from hloopt.errors import HlooptError, ParseError, VerifyError
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from tests.helpers.graphs import graph_difference
 
 __all__ = ["check_place", "judge", "round_trip"]

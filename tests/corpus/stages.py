@@ -39,7 +39,7 @@ from typing import Any
 import hloopt
 from hloopt.errors import HlooptError, ParseError, UnsupportedError
 from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.verifier import violations
 from tests.corpus.beside import FIGURES, MOST, ratios

@@ -18,7 +18,7 @@ from hloopt.ir import Module, edit
 from hloopt.ops import OPS
 from hloopt.pipelines import for_target, parse_pipeline
 from hloopt.targets import target
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 from tests.helpers.programs import programs, results
 
 TEXT = """HloModule m

@@ -11,7 +11,7 @@ from hloopt.fusion.decision import Decision
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.loop_host import judge_host
 from hloopt.ir import Instruction, Module
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 
 def loop(state: str, body: str, following: str, trips: int = 50) -> Module:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import hloopt
-from hloopt.analysis.triton_config import (
+from hloopt.analysis.fusion_config import (
     BlockParameters,
     backend_kind,
     block_parameters,

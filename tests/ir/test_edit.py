@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.types import Literal, array
 
 F32 = array("f32", (4,))

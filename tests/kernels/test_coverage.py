@@ -13,7 +13,7 @@ from hloopt.kernels.kernel import NO, YES
 from hloopt.ops import OPS
 from hloopt.report.coverage import coverage
 from hloopt.targets import find_target
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 from hloopt.types import DTYPES
 from tests.helpers.support import invoke
 from tests.kernels.selecting import made_up

@@ -25,7 +25,7 @@ from hloopt.kernels.registry import find_kernel
 from hloopt.report.plan import plan_text
 from hloopt.rewrite import Pipeline
 from hloopt.targets import find_gpu
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 TEXT = """HloModule m
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }

@@ -12,7 +12,7 @@ import hloopt
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.kernels import registry
 from hloopt.kernels.kernel import NO, YES
 from hloopt.kernels.selection import (

@@ -11,7 +11,7 @@ import pytest
 
 import hloopt
 from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.report.passes import describe
 from hloopt.rewrite import Controls, Pass, Pipeline

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.rewrite import PassLog
 from hloopt.simplify import Simplify
 from tests.helpers.support import invoke

@@ -11,7 +11,7 @@ import hloopt
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.rewrite import PassLog
 from hloopt.simplify import Simplify
 from tests.passes.expressions import Maker

@@ -12,7 +12,7 @@ import hloopt
 from hloopt.errors import ParseError, VerifyError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.passes import convert_pairs
 from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import hloopt
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination

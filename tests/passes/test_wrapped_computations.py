@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.ir.walk import wrapped_computations
 from hloopt.pipelines import optimize_module
 

@@ -12,7 +12,7 @@ from hloopt.backends.device_compile import prepare
 from hloopt.backends.native.compile import prepare_native
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from tests.campaigns.campaign_modules import OPCODES, campaign_module
 from tests.helpers.respell import FREEDOMS, respell
 from tests.passes.proof import identical

@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.errors import ParseError
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.proto import read_proto, write_module
 
 # Something in every field that is a text.

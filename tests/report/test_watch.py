@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.dumps import read_dump
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.pipelines import parse_pipeline
 from hloopt.report.diff import unified_diff
 from hloopt.report.dump_passes import DumpPasses

@@ -6,7 +6,7 @@ import pytest
 
 import hloopt
 from hloopt.ir import Instruction, build
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.proto import read_proto, write_module
 from hloopt.rewrite.source_lines import MOST_LINES, kernel_lines
 from tests.helpers.support import count_calls

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.canonical import canonical
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import canonical, fingerprint
 from hloopt.text.parser import parse_module
 from hloopt.types import ArrayShape, Literal, TupleShape, Verbatim
 from tests.helpers.support import count_calls
@@ -353,9 +352,7 @@ def test_the_digest_is_the_same_everywhere() -> None:
     """It does not change with the version of Python, its hash seed or the machine: it is pinned."""
     text = RICH.replace("%", "")
     assert fingerprint(parse_module(text)) == DIGEST
-    command = (
-        "import sys; from hloopt.ir.fingerprint import fingerprint; from hloopt import parse; "
-    )
+    command = "import sys; from hloopt.ir.canonical import fingerprint; from hloopt import parse; "
     command += "print(fingerprint(parse(sys.stdin.read())))"
     done = subprocess.run(
         [sys.executable, "-c", command], input=text, capture_output=True, text=True, check=True

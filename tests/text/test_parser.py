@@ -9,7 +9,7 @@ import pytest
 
 from hloopt.errors import ParseError
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.text.parser import parse_module
 from hloopt.types import (
     UNBOUNDED,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hloopt.ir import Module, build, edit
-from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.canonical import fingerprint
 from hloopt.text.parser import parse_module
 from hloopt.text.printer import (
     PrintOptions,

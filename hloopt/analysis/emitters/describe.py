@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from hloopt.analysis.emitters.concat import ConcatenateTiling, concatenate_tiling
-from hloopt.analysis.emitters.groups import reduction_groups
 from hloopt.analysis.emitters.in_place import updates_in_place
 from hloopt.analysis.emitters.kind import Emission, Kind, emission
 from hloopt.analysis.emitters.launch import (
     LaunchDimensions,
     index_bits,
     loop_launch,
+    register_estimate,
     tiled_launch,
 )
 from hloopt.analysis.emitters.reductions import (
     ReductionTiling,
+    reduction_groups,
     reduction_tiling,
     reduction_widths,
 )
-from hloopt.analysis.emitters.registers import register_estimate
 from hloopt.analysis.emitters.scatter import (
     ScatterTiling,
     is_simplified_scatter,
@@ -27,7 +26,13 @@ from hloopt.analysis.emitters.scatter import (
 )
 from hloopt.analysis.emitters.sort import THREAD_ELEMENTS, SortPass, sort_passes
 from hloopt.analysis.emitters.transposes import TransposeTiling, transpose_tiling
-from hloopt.analysis.emitters.unroll import Unroll, loop_elements, unroll_factor
+from hloopt.analysis.emitters.unroll import (
+    ConcatenateTiling,
+    Unroll,
+    concatenate_tiling,
+    loop_elements,
+    unroll_factor,
+)
 from hloopt.analysis.hero import is_real_reduction_hero
 from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region

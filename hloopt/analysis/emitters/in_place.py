@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.hero import roots
+from hloopt.analysis.in_place import is_same_place
 from hloopt.analysis.region import Region
-from hloopt.analysis.same_place import is_same_place
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 

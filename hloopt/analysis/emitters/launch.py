@@ -1,4 +1,4 @@
-"""Grids and blocks: how many threads run, and how wide their indices are."""
+"""Grids and blocks: how many threads run, how wide their indices are, and about how many registers they need."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, BufferShape, leaves
 
@@ -14,9 +15,11 @@ __all__ = [
     "LaunchDimensions",
     "index_bits",
     "loop_launch",
+    "register_estimate",
     "split_grid",
     "tiled_launch",
 ]
+
 
 _INT32_MAX = 2**31 - 1
 
@@ -86,3 +89,48 @@ def index_bits(region: Region, launch_size: int) -> int:
 
 def _elements(leaf: ArrayShape | BufferShape) -> int:
     return (leaf.element if isinstance(leaf, BufferShape) else leaf).elements
+
+
+# Thread and block numbers, the linear index and the two halves of an address in flight.
+_OVERHEAD = 10
+_POINTER = 2
+
+
+def register_estimate(region: Region, copies: int = 1, index_bits: int = 32) -> int:
+    """Registers of 32 bits a thread holds at most: an estimate of our own, the compiler's figure may differ.
+
+    Each value is alive from where it is computed to its last use, and has ``copies`` elements in a thread (the
+    unroll factor, or the vector of a tiling).  Constants and what has one element are held once; a pointer to
+    each array and an index of ``index_bits`` come on top.  Linear in the region's size.
+    """
+    body = region.body
+    last: dict[Instruction, int] = {}
+    for position, instruction in enumerate(body):
+        for operand in instruction.operands:
+            last[operand] = position
+    for result in region.results:
+        last[result.instruction] = len(body)
+    ends: dict[int, int] = {}
+    alive = most = 0
+    first_use: set[Instruction] = set()
+    for position, instruction in enumerate(body):
+        for operand in instruction.operands:
+            if operand in region.inputs and operand not in first_use:
+                first_use.add(operand)
+                alive += _words(operand, copies)
+                ends[last[operand]] = ends.get(last[operand], 0) + _words(operand, copies)
+        words = _words(instruction, copies)
+        alive += words
+        end = last.get(instruction, position)
+        ends[end] = ends.get(end, 0) + words
+        most = max(most, alive)
+        alive -= ends.pop(position, 0)
+    pointers = _POINTER * (len(region.read) + len(region.results))
+    return _OVERHEAD + pointers + index_bits // 32 + most
+
+
+def _words(instruction: Instruction, copies: int) -> int:
+    if not isinstance(instruction.shape, ArrayShape) or instruction.opcode == "constant":
+        return 0
+    words = -(-instruction.shape.dtype.bits // 32)
+    return words if instruction.shape.elements == 1 else words * copies

@@ -7,13 +7,15 @@ finishes each result.  Longer ones are split beforehand (``tree_split.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from hloopt.analysis.emitters.launch import LaunchDimensions, tiled_launch
+from hloopt.analysis.hero import is_real_reduction_hero
 from hloopt.analysis.reduction import WARP_SIZE, ReductionDims
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
+from hloopt.graphs import UnionFind
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape
@@ -24,12 +26,14 @@ __all__ = [
     "Widths",
     "column_tiling",
     "multi_row_tiling",
+    "reduction_groups",
     "reduction_tiling",
     "reduction_widths",
     "row_tiling",
     "small_column_tiling",
     "vector_size",
 ]
+
 
 ReductionForm: TypeAlias = Literal["row", "multi-row", "column", "small-column"]
 
@@ -254,3 +258,49 @@ def _rows_of_block(kept: int, reduced: int) -> int:
     if kept * reduced <= _ROW_BLOCK:
         return kept
     return max(1, _ROW_BLOCK // reduced)
+
+
+def reduction_groups(
+    region: Region, roots: Sequence[Instruction], heroes: Sequence[Instruction]
+) -> tuple[tuple[int, ...], ...]:
+    """The numbers of the roots, grouped; each group has its own z in the grid.
+
+    Roots that are computed from a common value are one group.  Values of one element, constants and their
+    broadcasts do not join reductions, as every group can have its own; all roots that are no reductions are in
+    one group.
+    """
+    classes = UnionFind[int]()
+    reductions = {
+        number
+        for number, pair in enumerate(zip(roots, heroes, strict=True))
+        if is_real_reduction_hero(*pair)
+    }
+    classes.join(*(number for number in range(len(roots)) if number not in reductions))
+    for instruction, reached in _reached(region, roots).items():
+        numbers = sorted(reached)
+        if _is_cheap(instruction):
+            first = [number for number in numbers if number in reductions][:1]
+            numbers = sorted([*first, *(number for number in numbers if number not in reductions)])
+        classes.join(*numbers)
+    groups: dict[int, list[int]] = {}
+    for number in range(len(roots)):
+        groups.setdefault(classes.find(number), []).append(number)
+    return tuple(map(tuple, groups.values()))
+
+
+def _reached(region: Region, roots: Sequence[Instruction]) -> dict[Instruction, set[int]]:
+    """For each value in the kernel, inputs too, the numbers of the roots computed from it."""
+    reached: dict[Instruction, set[int]] = {}
+    for number, root in enumerate(roots):
+        reached.setdefault(root, set()).add(number)
+    for instruction in reversed(region.body):
+        for operand in instruction.operands:
+            reached.setdefault(operand, set()).update(reached.get(instruction, ()))
+    return reached
+
+
+def _is_cheap(instruction: Instruction) -> bool:
+    """A constant, a value of rank 0, or a broadcast of either."""
+    if instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    return instruction.opcode == "constant" or getattr(instruction.shape, "dims", None) == ()

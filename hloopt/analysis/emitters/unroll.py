@@ -1,10 +1,11 @@
-"""How many neighbouring elements a thread of a loop kernel computes."""
+"""How many neighbouring elements a thread computes, of a loop kernel and of a concatenate."""
 
 from __future__ import annotations
 
 from math import gcd
 from typing import Final
 
+from hloopt.analysis.emitters.launch import LaunchDimensions, loop_launch
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import normal_form
 from hloopt.dataclass import dataclass
@@ -13,12 +14,15 @@ from hloopt.ops.traits import REDUCING
 from hloopt.targets import Target
 
 __all__ = [
+    "ConcatenateTiling",
     "Unroll",
+    "concatenate_tiling",
     "drops_when_unrolled",
     "loop_elements",
     "max_unroll",
     "unroll_factor",
 ]
+
 
 _BLACKWELL = (10, 0)
 _DROPPING: Final = REDUCING | {"concatenate", "dot", "sort"}
@@ -151,3 +155,37 @@ def _moved_minor(instruction: Instruction) -> int:
 
 def _power_of_two(least: int) -> int:
     return 1 << max(0, least - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatenateTiling:
+    """How threads share a concatenate.
+
+    dimension  the one along which operands are put together
+    offsets    where each operand begins along it
+    elements   of the largest operand: the grid is over it, each operand guards its own bounds
+    unroll     neighbouring elements a thread has; divides every operand's size along the dimension
+    launch     grid and block
+    """
+
+    dimension: int
+    offsets: tuple[int, ...]
+    elements: int
+    unroll: int
+    launch: LaunchDimensions
+
+
+def concatenate_tiling(
+    hero: Instruction,
+    region: Region,
+    target: Target,
+) -> ConcatenateTiling:
+    """The tiling of the kernel of a concatenate."""
+    (dimension,) = hero.dimensions
+    sizes = [operand.array.dims[dimension] for operand in hero.operands]
+    elements = max(operand.array.elements for operand in hero.operands)
+    most = unroll_factor(region, target, elements, kind="concatenate").factor
+    factor = gcd(most, *sizes)
+    grid = loop_launch(elements, factor, target)
+    offsets = tuple(sum(sizes[:number]) for number in range(len(sizes)))
+    return ConcatenateTiling(dimension, offsets, elements, factor, grid)

@@ -11,7 +11,7 @@ from hloopt.fusion.loop_host import judge_host
 from hloopt.ir import Computation, Module, build, edit
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.rewrite import Pass, PassLog
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 __all__ = ["NativeLoopFusion"]
 

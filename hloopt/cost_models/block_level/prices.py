@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from hloopt.analysis.fusion_config import BlockParameters
 from hloopt.analysis.layout import major_to_minor
-from hloopt.analysis.triton_config import BlockParameters
 from hloopt.cost_models.block_level.distinct import distinct
 from hloopt.cost_models.block_level.extents import Flags, Numbers
 from hloopt.cost_models.block_level.kernel import Kernel
@@ -112,13 +112,13 @@ def price(
 
 
 def _of_seconds(seconds: Reals) -> Reals:
-    """``durations.of_seconds`` of many."""
+    """``device_times.of_seconds`` of many."""
     rounded: Reals = np.floor(seconds * 4e9 + 0.5) / 4
     return rounded
 
 
 def _scaled(nanoseconds: Reals | float, factor: Reals | float) -> Reals:
-    """``durations.scaled`` of many."""
+    """``device_times.scaled`` of many."""
     return _of_seconds(np.multiply(np.multiply(nanoseconds, 4), factor) / 4e9)
 
 

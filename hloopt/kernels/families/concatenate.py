@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import gcd
 from types import MappingProxyType
 
-from hloopt.analysis.emitters.concat import concatenate_tiling
+from hloopt.analysis.emitters.unroll import concatenate_tiling
 from hloopt.analysis.layout import is_descending
 from hloopt.analysis.region import Region
 from hloopt.analysis.written_code import elements_of_thread

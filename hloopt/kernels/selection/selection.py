@@ -32,7 +32,7 @@ from hloopt.kernels.selection.sources import (
 from hloopt.kernels.spec import KernelSpec
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.targets import Target, find_gpu
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 __all__ = ["KernelSelection"]
 

@@ -10,13 +10,15 @@ from hloopt.analysis.loop_config import Config, config_text, loop_config
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.own_bodies import own_computation, remove_uncalled
 from hloopt.ir.walk import called_computations, has_side_effect
-from hloopt.passes.loops.shardings import by_element, element_shardings, keep_shardings
-from hloopt.types import Shape, TupleShape
+from hloopt.types import Shape, Sharding, TupleShape, Verbatim
 
 __all__ = [
     "Carried",
+    "by_element",
+    "element_shardings",
     "growth_obstacle",
     "init_elements",
+    "keep_shardings",
     "obstacle",
     "reads",
     "remove_unused",
@@ -26,6 +28,7 @@ __all__ = [
     "uses",
     "whole_uses",
 ]
+
 
 _BY_ELEMENT = ("origin", "statistics")
 _Change: TypeAlias = Callable[[list[Shape]], list[Shape]]
@@ -283,3 +286,29 @@ def _is_unused(instruction: Instruction) -> bool:
         or instruction.op.family in ("collective", "async", "host")
         or has_side_effect(instruction)
     )
+
+
+def by_element(instruction: Instruction) -> bool:
+    """Whether each element of a tuple has a sharding of its own, or may have one."""
+    sharding = Sharding.of(instruction.attributes)
+    return "sharding" in instruction.attributes if sharding is None else bool(sharding.elements)
+
+
+def element_shardings(instruction: Instruction) -> tuple[Sharding, ...] | None:
+    """The shardings of the elements; None where there is not one for each of them."""
+    sharding, shape = Sharding.of(instruction.attributes), instruction.shape
+    parts = sharding.elements if sharding is not None else None
+    if parts is None or not isinstance(shape, TupleShape) or len(parts) != len(shape.elements):
+        return None
+    if any(isinstance(element, TupleShape) for element in shape.elements):
+        return None
+    return parts
+
+
+def keep_shardings(instruction: Instruction, kept: Collection[int]) -> None:
+    """Leave out the shardings of all other elements; to be called while the shape still has them."""
+    if by_element(instruction):
+        parts = element_shardings(instruction) or ()
+        left = tuple(part for index, part in enumerate(parts) if index in kept)
+        sharding = Verbatim.of(Sharding(elements=left)) if left else None
+        edit.set_attribute(instruction, "sharding", sharding)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hloopt.analysis.emitters.concat import concatenate_tiling
 from hloopt.analysis.emitters.describe import describe
-from hloopt.analysis.emitters.groups import reduction_groups
 from hloopt.analysis.emitters.kind import emission
-from hloopt.analysis.emitters.reductions import ReductionTiling
-from hloopt.analysis.emitters.registers import register_estimate
+from hloopt.analysis.emitters.launch import register_estimate
+from hloopt.analysis.emitters.reductions import ReductionTiling, reduction_groups
 from hloopt.analysis.emitters.scatter import ScatterTiling
 from hloopt.analysis.emitters.transposes import TransposeTiling
+from hloopt.analysis.emitters.unroll import concatenate_tiling
 from hloopt.targets import Target, target
 from tests.analysis.emitters.regions import fusion, lone
 

@@ -14,7 +14,7 @@ from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 from tests.backends.native.natively import check_native_kernels
 from tests.codegen.reducing import Case, fusions, reduces
 from tests.helpers.kernel_code import KernelCode

@@ -17,7 +17,7 @@ from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
 from hloopt.kernels.plan import KernelStep, WhileStep
 from hloopt.runtime.inputs import generate
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 from tests.helpers.joined_modules import joined
 from tests.helpers.loop_programs import kernel_of, resized
 from tests.helpers.mixing_loops import mixing_loop

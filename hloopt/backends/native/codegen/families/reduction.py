@@ -29,7 +29,7 @@ from hloopt.kernels.families.reductions import ReductionGroup, reductions_of
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
-from hloopt.targets.host import HOST
+from hloopt.targets.target import HOST
 
 __all__ = ["EMITTERS"]
 

@@ -1,7 +1,9 @@
-"""What a fusion's backend_config says about its Triton kernel: kind, tiles of the results, warps.
+"""What a fusion's backend_config says about its kernel: its kind, tiles of a Triton kernel, a user-defined kernel.
 
 ``{"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"4","output_tiles":
-[{"sizes":["1","512"]}],"num_ctas":1,"num_stages":1,...}}}``, as XLA writes it: 64-bit numbers are strings.
+[{"sizes":["1","512"]}],"num_ctas":1,"num_stages":1,...}}}``, as XLA writes it: 64-bit numbers are strings; or
+``{"fusion_backend_config":{"kind":"__custom_fusion","custom_fusion_config":{"name":"while-per-thread"}}}``
+(``FusionBackendConfig`` and ``CustomFusionConfig`` of XLA's ``backend_configs.proto``).
 """
 
 from __future__ import annotations
@@ -14,15 +16,19 @@ from hloopt.ir import Instruction
 from hloopt.types import Verbatim
 
 __all__ = [
+    "CUSTOM",
     "TRITON",
     "TRITON_GEMM",
     "BlockParameters",
     "backend_kind",
     "block_parameters",
+    "custom_name",
     "is_triton",
     "written_kind",
+    "written_name",
     "written_parameters",
 ]
+
 
 TRITON: Final = "__triton"
 TRITON_GEMM: Final = "__triton_gemm"
@@ -130,6 +136,28 @@ def _fusion_config(instruction: Instruction) -> dict[str, Any]:
 
 
 def _text(instruction: Instruction, config: Config) -> Verbatim:
+    text = config_text(instruction, config)
+    assert text is not None, "a configuration with a kind is not empty"
+    return text
+
+
+CUSTOM: Final = "__custom_fusion"
+
+
+def custom_name(instruction: Instruction) -> str:
+    """The kernel a custom fusion names; empty where there is none."""
+    if backend_kind(instruction) != CUSTOM:
+        return ""
+    config = (loop_config(instruction) or {})["fusion_backend_config"]
+    entry = config.get("custom_fusion_config")
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def written_name(instruction: Instruction, name: str) -> Verbatim:
+    """A backend_config of the kind ``__custom_fusion`` that names a kernel; other parts stay as they are."""
+    written = {"kind": CUSTOM, "custom_fusion_config": {"name": name}}
+    config = {**(loop_config(instruction) or {}), "fusion_backend_config": written}
     text = config_text(instruction, config)
     assert text is not None, "a configuration with a kind is not empty"
     return text
