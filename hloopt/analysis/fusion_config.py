@@ -1,4 +1,4 @@
-"""What a fusion's backend_config says about its kernel: its kind, tiles of a Triton kernel, a user-defined kernel.
+"""What a fusion's backend_config says about its kernel: kind, tiles of a Triton kernel, a user-defined kernel.
 
 ``{"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"4","output_tiles":
 [{"sizes":["1","512"]}],"num_ctas":1,"num_stages":1,...}}}``, as XLA writes it: 64-bit numbers are strings; or

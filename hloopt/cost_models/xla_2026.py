@@ -222,7 +222,7 @@ class _Reads:
     """What an op or fusion reads of each operand, by the number under which it first occurs, and how often.
 
     One that occurs several times is counted each time, with what XLA finds for its first use.  Numbers stay
-    when an operand becomes a fusion.  Times are whole quarters of a nanosecond (``device_times``): their sums are
+    when an operand becomes a fusion.  Times are whole quarters of a nanosecond: their sums are
     exact in any order.
     """
 

@@ -1,4 +1,4 @@
-"""Grids and blocks: how many threads run, how wide their indices are, and about how many registers they need."""
+"""Grids and blocks: how many threads run, how wide their indices are, and the registers they need."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.ops.traits import op_table
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.passes.loops.carried import is_read_by_element
+from hloopt.types import ArrayShape, Shape
 
 __all__ = ["Carry", "Graph", "Node", "build_graph", "is_f32"]
 
@@ -125,24 +126,16 @@ def _node(instruction: Instruction, effects: Effects) -> Node | None:
 
 def _add_carries(graph: Graph, loop: Instruction, wrapped: set[Computation]) -> None:
     """Elements of a loop's state, if nothing but tuples and get-tuple-element hold the state."""
-    body = loop.body
-    condition = loop.condition
-    initial, shape = loop.operands[0], loop.shape
-    parameters = (body.parameters[0], condition.parameters[0])
-    if not isinstance(shape, TupleShape) or body in wrapped or condition in wrapped:
+    body, (initial,) = loop.body, loop.operands
+    if not is_read_by_element(loop) or not wrapped.isdisjoint((body, loop.condition)):
         return
-    if initial.opcode != "tuple" or initial.users != {loop: 1} or body.root.opcode != "tuple":
+    if initial.opcode != "tuple" or initial.users != {loop: 1} or initial.is_root:
         return
-    if initial.is_root or loop.is_root or body.root.users or body is condition:
+    if loop.is_tied or initial.is_tied:
         return
-    if len(body.callers) + len(condition.callers) != 2 or condition.root in parameters:
-        return
+    parameters = (body.parameters[0], loop.condition.parameters[0])
     readers = [user for holder in (loop, *parameters) for user in holder.users]
-    if any(user.opcode != "get-tuple-element" for user in readers):
-        return
-    if any(holder.is_tied for holder in (loop, initial, body.root, *parameters)):
-        return
-    for index, element in enumerate(shape.elements):
+    for index, element in enumerate(loop.elements):
         if not is_f32(element):
             continue
         own = [user for user in readers if user.tuple_index == index]

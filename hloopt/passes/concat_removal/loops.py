@@ -13,7 +13,7 @@ from hloopt.ir.walk import (
     wrapped_computations,
 )
 from hloopt.ops.traits import SEQUENTIAL
-from hloopt.passes.loops.carried import states, whole_uses
+from hloopt.passes.loops.carried import is_read_by_element, states
 from hloopt.types import ArrayShape
 
 __all__ = ["UNKNOWN_COUNT", "Slot", "loops_of", "weights"]
@@ -58,17 +58,7 @@ def loops_of(module: Module) -> list[Instruction]:
 
 
 def _may_change(loop: Instruction) -> bool:
-    called, root = (loop.body, loop.condition), loop.body.root
-    return (
-        loop.is_tuple
-        and loop.is_understood
-        and "sharding" not in loop.attributes
-        and all(sum(one.callers.values()) == 1 for one in called)
-        and root.opcode == "tuple"
-        and not root.users
-        and not any(one.is_tied for one in (root, *states(loop)[:2]))
-        and not any(state.is_root or whole_uses(state) for state in states(loop))
-    )
+    return is_read_by_element(loop) and loop.is_understood and "sharding" not in loop.attributes
 
 
 def weights(module: Module) -> dict[Computation, int]:

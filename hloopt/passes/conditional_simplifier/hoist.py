@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 from hloopt.analysis.layout import same_layout
+from hloopt.graphs import post_order
 from hloopt.ir import Instruction, build, edit
 from hloopt.passes.conditional_simplifier.branches import Branch, Key, is_movable, is_trivial
 from hloopt.rewrite import PassLog
@@ -24,22 +25,21 @@ class _Outside:
         self.conditional, self.branch = conditional, branch
         self.made: dict[Instruction, Instruction] = {}
 
-    def value(self, instruction: Instruction, position: Instruction | None = None) -> Instruction:
+    def value(self, instruction: Instruction) -> Instruction:
         """The instruction of the branch, of outer operands."""
-        stack = [instruction]
-        while stack:
-            top = stack[-1]
-            key = self.branch.keys[top]
-            if top in self.made:
-                stack.pop()
-            elif _is_outer(key):
-                self.made[top] = key[1]
-            elif missing := [entry for entry in top.operands if entry not in self.made]:
-                stack += missing
+        for one in post_order((instruction,), self.inner_operands, self.made):
+            key = self.branch.keys[one]
+            if _is_outer(key):
+                self.made[one] = key[1]
             else:
-                operands = tuple(self.made[entry] for entry in top.operands)
-                self.made[top] = build.clone(top, position or self.conditional, operands)
+                operands = tuple(self.made[entry] for entry in one.operands)
+                self.made[one] = build.clone(one, self.conditional, operands)
         return self.made[instruction]
+
+    def inner_operands(self, instruction: Instruction) -> Iterable[Instruction]:
+        """Operands that are made before an instruction is; none of what is outside."""
+        is_outer = _is_outer(self.branch.keys[instruction])
+        return () if is_outer else reversed(instruction.operands)
 
 
 def _is_outer(key: Key) -> TypeGuard[tuple[str, Instruction]]:
@@ -121,10 +121,8 @@ def _hand_in(conditional: Instruction, branches: list[Branch], keys: list[Key]) 
             if key in made:
                 merge_lines(made[key], (instruction,))
             if key in place:
-                element = build.make(
-                    instruction, "get-tuple-element", (parameter,), {"index": place[key]},
-                    shape=instruction.shape, metadata=instruction.metadata,
-                )  # fmt: skip
+                element = build.element(instruction, parameter, place[key], instruction.metadata)
+                edit.set_shape(element, instruction.shape)
                 edit.replace_instruction(instruction, element)
     _remove_unused(branch.operand for branch in branches)
 
@@ -260,10 +258,7 @@ def _hand_out(
             edit.remove(tail)
     edit.set_shape(conditional, shape)
     for taker in takers:
-        element = build.make(
-            taker, "get-tuple-element", (conditional,), {"index": index}, shape=given,
-            metadata=taker.metadata,
-        )  # fmt: skip
+        element = build.element(taker, conditional, index, taker.metadata)
         operands = tuple(others.get(k, element) for k in range(len(last.operands)))
         after = build.make(
             taker, last.opcode, operands, last.attributes, shape=taker.shape, name=last.name,

@@ -7,7 +7,7 @@ from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ops.traits import MOVING, PLUMBING, TUPLES
 from hloopt.passes.conditional_simplifier.branches import Branch, is_movable
 from hloopt.rewrite import PassLog
-from hloopt.types import ArrayShape, Literal, Shape, TupleShape, parts_of, scalar
+from hloopt.types import ArrayShape, Shape, TupleShape, parts_of, scalar
 
 __all__ = ["select_instead", "select_of_two"]
 
@@ -20,7 +20,7 @@ _CHEAP = _HANDED_ON | MOVING - {"bitcast", "reverse", "transpose"} | {"dynamic-s
 
 def select_of_two(conditional: Instruction, branches: list[Branch], log: PassLog) -> bool:
     """What XLA does: compute both branches of a pred where neither is empty and none of their ops dear."""
-    if "sharding" in conditional.attributes or not _is_array_or_tuple(conditional):
+    if not _is_array_or_tuple(conditional):
         return False
     if len(branches) != 2 or not conditional.operands[0].array.dtype.is_pred:
         return False
@@ -42,7 +42,7 @@ def select_instead(
     conditional: Instruction, branches: list[Branch], log: PassLog, ops: int, elements: int
 ) -> bool:
     """Compute every branch where all of them together do no more than ``ops`` on small arrays."""
-    if "sharding" in conditional.attributes or not _is_array_or_tuple(conditional):
+    if not _is_array_or_tuple(conditional):
         return False
     if not all(_is_plain(branch.computation) for branch in branches):
         return False
@@ -65,9 +65,9 @@ def _select(conditional: Instruction, branches: list[Branch], log: PassLog, rema
 
 
 def _is_array_or_tuple(conditional: Instruction) -> bool:
-    shape = conditional.shape
-    parts = parts_of(shape)
-    return bool(parts) and all(map(_is_selectable, parts))
+    parts = parts_of(conditional.shape)
+    free = "sharding" not in conditional.attributes
+    return free and bool(parts) and all(map(_is_selectable, parts))
 
 
 def _is_selectable(shape: Shape) -> bool:
@@ -140,8 +140,7 @@ def _conditions(conditional: Instruction, count: int) -> list[Instruction]:
         return [index]
     found = []
     for number in range(count - 1):
-        literal: Literal = scalar(index.array.dtype.name, number)
-        limit = build.constant(conditional, literal)
+        limit = build.constant(conditional, scalar(index.array.dtype.name, number))
         found.append(
             build.make(
                 conditional, "compare", (index, limit), {"direction": "EQ"},

@@ -78,9 +78,7 @@ ENTRY main {
         inserter = _Inserter(module, analyze_aliasing(module), log)
         inserter.entry()
         for reader, operand, copied in inserter.late:
-            edit.set_operands(
-                reader, tuple(copied if one is operand else one for one in reader.operands)
-            )
+            edit.replace_operand(reader, operand, copied)
         return changed or inserter.changed
 
 

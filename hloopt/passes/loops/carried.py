@@ -18,6 +18,7 @@ __all__ = [
     "element_shardings",
     "growth_obstacle",
     "init_elements",
+    "is_read_by_element",
     "keep_shardings",
     "obstacle",
     "reads",
@@ -86,6 +87,22 @@ def uses(loop: Instruction) -> dict[int, list[Instruction]]:
 def whole_uses(state: Instruction) -> list[Instruction]:
     """The users that take more than one element."""
     return [user for user in state.users if user.opcode != "get-tuple-element"]
+
+
+def is_read_by_element(loop: Instruction) -> bool:
+    """Whether a loop's state is a tuple, made for it in its body, of which all read single elements.
+
+    Its computations are its own, and no control edge or sharding ties the state inside of them.
+    """
+    root = loop.body.root
+    return (
+        loop.is_tuple
+        and root.opcode == "tuple"
+        and not root.users
+        and all(sum(one.callers.values()) == 1 for one in (loop.body, loop.condition))
+        and not any(one.is_tied for one in (root, *states(loop)[:2]))
+        and not any(state.is_root or whole_uses(state) for state in states(loop))
+    )
 
 
 def init_elements(loop: Instruction) -> tuple[Instruction, ...]:

@@ -123,8 +123,7 @@ ENTRY main {
         for instruction in computation:
             found = known[instruction] = describe(instruction, known, self.longest)
             form = None if found is None else _form(found)
-            last = instruction.opcode not in ("slice", "pad")
-            if found is not None and form is not None and last:
+            if found and form and instruction.opcode not in ("slice", "pad"):
                 result.append((instruction, found, form))
         return result
 
@@ -133,16 +132,14 @@ ENTRY main {
         length = len(found.low)
         if length < self.shortest or not is_replaceable(instruction) or not log.allows():
             return False
-        if not instruction.is_used:
-            return False
         dtype = instruction.array.dtype
-        exact = dtype.is_integer or dtype.is_pred
-        if exact or self.fast_math:
-            return True
+        if not instruction.is_used or dtype.is_integer or dtype.is_pred or self.fast_math:
+            return instruction.is_used
         if found.opcode not in EXTREMA:
             log.miss(_STEP, instruction, f"{found.opcode} of {dtype.name} needs fast_math")
             return False
-        return not found.zeros or _adds_zeros(instruction)
+        # Where the last op of a ladder adds arrays padded with 0, no result is -0.
+        return not found.zeros or instruction.opcode == "add"
 
 
 def _may_go(element: Instruction) -> bool:
@@ -165,11 +162,6 @@ def _remove_unused(operands: tuple[Instruction, ...], source: Instruction) -> No
         ):
             pending += instruction.operands
             edit.remove(instruction)
-
-
-def _adds_zeros(instruction: Instruction) -> bool:
-    """Whether the last op of a ladder adds arrays padded with 0, so that no result is -0."""
-    return instruction.opcode == "add"
 
 
 def _form(found: Description) -> Form | None:

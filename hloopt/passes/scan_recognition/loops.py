@@ -12,6 +12,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE
+from hloopt.passes.loops.carried import reads, whole_uses
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import identity
 from hloopt.types import ArrayShape
@@ -38,7 +39,7 @@ def loop_scans(loop: Instruction) -> list[LoopScan]:
     root = loop.body.root
     if root.opcode != "tuple" or start.opcode != "tuple" or not loop.is_tuple:
         return []
-    if any(user.opcode != "get-tuple-element" for user in (*loop.users, *state.users)):
+    if whole_uses(loop) or whole_uses(state):
         return []
     trips = trip_count(loop)
     body = _Body(state, root, start)
@@ -46,17 +47,11 @@ def loop_scans(loop: Instruction) -> list[LoopScan]:
     if counter is None:
         return []
     assert trips is not None
-    elements: dict[int, list[Instruction]] = {}
-    for user in loop.users:
-        if user.is_used:
-            elements.setdefault(user.tuple_index, []).append(user)
-    found = []
-    for index in range(len(root.operands)):
-        for user in elements.get(index, ())[:1]:
-            scan = body.scan(index, counter, trips, user, elements)
-            if scan is not None:
-                found.append(scan)
-    return found
+    elements = {
+        index: [one for one in found if one.is_used] for index, found in reads(loop).items()
+    }
+    scans = (body.scan(at, counter, trips, elements) for at in sorted(elements) if elements[at])
+    return [scan for scan in scans if scan is not None]
 
 
 @dataclass(frozen=True)
@@ -67,9 +62,7 @@ class _Body:
 
     def slot(self, instruction: Instruction) -> int | None:
         """The element of the state that an instruction is."""
-        if instruction.opcode != "get-tuple-element" or instruction.operands[0] is not self.state:
-            return None
-        return instruction.tuple_index
+        return instruction.tuple_index if instruction.is_element_of(self.state) else None
 
     def counter(self) -> int | None:
         """The element that counts 0, 1, 2 ..."""
@@ -103,10 +96,10 @@ class _Body:
         index: int,
         counter: int,
         trips: int,
-        user: Instruction,
         elements: dict[int, list[Instruction]],
     ) -> LoopScan | None:
-        update = self.root.operands[index]
+        """The scan that an element of the state becomes, where it is one."""
+        update, user = self.root.operands[index], elements[index][0]
         if update.opcode != "dynamic-update-slice" or self.slot(update.operands[0]) != index:
             return None
         written = _row(update.operands[1], update.array, trips)
