@@ -10,7 +10,7 @@ from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import ELEMENTAL
 from hloopt.types import ArrayShape
 
-__all__ = ["first_not_elemental", "is_elementwise", "keeps_width", "plain_opcode"]
+__all__ = ["first_not_elemental", "is_elementwise", "is_same_place", "keeps_width", "plain_opcode"]
 
 _IN_LOOPS: Final = frozenset({"scatter", "while"})
 """What a thread would take long for, where nothing else is worth a loop in one kernel."""
@@ -62,3 +62,41 @@ def plain_opcode(computation: Computation) -> str:
     if root.operands[0] is not parameters[0] and not root.op.commutative:
         return ""
     return root.opcode
+
+
+def is_same_place(
+    read: Instruction,
+    update: Instruction,
+    reader: Instruction | None = None,
+    writer: Instruction | None = None,
+) -> bool:
+    """Whether a slice, static or dynamic, takes what a dynamic-update-slice writes.
+
+    ``reader`` and ``writer`` are what the two stand in: parameters of a fusion are its operands.
+    """
+    if read.opcode not in ("slice", "dynamic-slice"):
+        return False
+    if read.array.dims != update.operands[1].array.dims:
+        return False
+    if read.opcode == "slice":
+        return all(
+            taken.stride == 1 and _outside(start, writer).constant_integer == taken.start
+            for taken, start in zip(read.attributes["slice"], update.operands[2:], strict=False)
+        ) and len(read.attributes["slice"]) + 2 == len(update.operands)
+    starts = zip(read.operands[1:], update.operands[2:], strict=False)
+    return len(read.operands) + 1 == len(update.operands) and all(
+        _is_same_number(_outside(taken, reader), _outside(written, writer))
+        for taken, written in starts
+    )
+
+
+def _is_same_number(left: Instruction, right: Instruction) -> bool:
+    value = left.constant_integer
+    return left is right or (value is not None and value == right.constant_integer)
+
+
+def _outside(value: Instruction, home: Instruction | None) -> Instruction:
+    """The operand of a fusion that one of its parameters stands for; other values as they are."""
+    if value.opcode == "parameter" and home is not None and home.opcode == "fusion":
+        return home.operands[value.parameter_number]
+    return value

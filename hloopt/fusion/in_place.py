@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.elementwise import is_elementwise, is_same_place
 from hloopt.analysis.hero import roots
-from hloopt.analysis.in_place import is_same_place
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Computation, Instruction

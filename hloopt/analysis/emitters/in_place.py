@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.elementwise import is_elementwise, is_same_place
 from hloopt.analysis.hero import roots
-from hloopt.analysis.in_place import is_same_place
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
