@@ -14,7 +14,7 @@ from hloopt.cache_folder import cache_folder, notes, own_folder
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
-from hloopt.report.columns import Column, records_table
+from hloopt.report.columns import TableColumn, records_table
 from hloopt.report.console import product
 from hloopt.report.numbers import byte_size
 
@@ -28,10 +28,10 @@ _KINDS = {
     "expression": "regular expressions of the parser",
 }
 _COLUMNS = (
-    Column("kind", "kind"),
-    Column("entries", "entries", "{:,}".format),
-    Column("bytes", "bytes", byte_size),
-    Column("what", "kind", _KINDS.__getitem__),
+    TableColumn("kind", "kind"),
+    TableColumn("entries", "entries", "{:,}".format),
+    TableColumn("bytes", "bytes", byte_size),
+    TableColumn("what", "kind", _KINDS.__getitem__),
 )
 # Names that hloopt gives: whatever else is in the folder stays there.
 _ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}(\.\w+)?|\.build-\w+")

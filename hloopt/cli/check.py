@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hloopt.cli.files import Text, open_texts, read_input
+from hloopt.cli.files import InputText, open_texts, read_input
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import each_error, error_json, show_errors
 from hloopt.cli.options import files_argument, json_option, strict_option
@@ -69,7 +69,7 @@ def _list_rules(*, as_json: bool) -> None:
     product().print(made)
 
 
-def _check(text: Text, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], int]:
+def _check(text: InputText, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], int]:
     """Check one text and tell about it, unless it is to be told in JSON; and the exit code."""
     row: dict[str, Any] = {"file": text.name, "warnings": [], "errors": []}
     with patience("checking", text.name, alone=alone):
@@ -88,7 +88,7 @@ def _check(text: Text, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], i
     return row, max((error.exit_code for error in errors), default=0)
 
 
-def _examine(text: Text, row: dict[str, Any]) -> tuple[list[HlooptError], bool, list[str]]:
+def _examine(text: InputText, row: dict[str, Any]) -> tuple[list[HlooptError], bool, list[str]]:
     """What is wrong with one text, whether there is more, and the warnings as lines.
 
     The name of the file that was read and the warnings as values are put into ``row``.

@@ -10,7 +10,7 @@ from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
-from hloopt.cli.outputs import PRINT, Product
+from hloopt.cli.outputs import PRINT, ModuleOutput
 from hloopt.pipelines import parse_pipeline
 
 __all__ = ["command"]
@@ -66,7 +66,7 @@ def command(
     """
     pipeline = parse_pipeline(f"defuse,{_SIMPLIFICATION}" if simplify else "defuse")
     texts = open_texts(files)
-    product = Product.of(output, texts, proto=emit == "proto", as_json=as_json)
+    product = ModuleOutput.of(output, texts, proto=emit == "proto", as_json=as_json)
 
     def step(found: Input) -> dict[str, Any]:
         module = found.module

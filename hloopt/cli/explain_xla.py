@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from hloopt.cli.files import Text, read_input
+from hloopt.cli.files import InputText, read_input
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
 from hloopt.cli.options import PICK, Function
@@ -157,14 +157,14 @@ def _is_of_cpu(path: Path | None, module: Module) -> bool:
 
 
 def _module(path: Path) -> Module:
-    found = read_input(Text(str(path), path))
+    found = read_input(InputText(str(path), path))
     show_warnings(found.module, found.name)
     verify_module(found.module)
     return found.module
 
 
 def _log(path: Path) -> XlaLog:
-    text = Text(str(path), path)
+    text = InputText(str(path), path)
     return read_log(Source(decode(text.name, text.read()), text.name))
 
 

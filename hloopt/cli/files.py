@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Input",
-    "Text",
+    "InputText",
     "each_input",
     "each_module",
     "modules_of",
@@ -49,7 +49,7 @@ _MOST_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class InputText:
     """Something to read; ``path`` is None for standard input.
 
     ``twin`` is a protocol buffer of the same module in the same stage.  ``content`` is what was read already,
@@ -100,7 +100,7 @@ class Input:
     snapshot: Snapshot | None = None
 
 
-def open_texts(arguments: Sequence[str]) -> list[Text]:
+def open_texts(arguments: Sequence[str]) -> list[InputText]:
     """What arguments name.
 
     A directory stands for the modules in it that ``--module`` and ``--stage`` pick.
@@ -117,7 +117,7 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
     return [text for texts in open_each(names, [stages] * len(names)) for text in texts]
 
 
-def open_each(arguments: Sequence[str], stages: Sequence[Sequence[str]]) -> list[list[Text]]:
+def open_each(arguments: Sequence[str], stages: Sequence[Sequence[str]]) -> list[list[InputText]]:
     """What each argument names, of a directory in the stages that are for it; else as ``open_texts``."""
     wanted = click.get_current_context().meta.get(PICK, {})
     if arguments.count("-") > 1:
@@ -134,20 +134,20 @@ def open_each(arguments: Sequence[str], stages: Sequence[Sequence[str]]) -> list
     return [_picked(texts, wanted.get("module")) for texts in found]
 
 
-def _open(argument: str, module: str | None, stages: Sequence[str]) -> list[Text]:
+def _open(argument: str, module: str | None, stages: Sequence[str]) -> list[InputText]:
     path = Path(argument)
     if not argument:
         raise UsageError("the name of a file is empty")
     if argument == "-":
-        return modules_of(Text(STDIN, None))
+        return modules_of(InputText(STDIN, None))
     if path.is_dir():
         return _from_dump(path, module, stages)
     if not path.exists():
         raise UsageError(f"{argument}: no such file or directory")
-    return modules_of(Text(argument, path))
+    return modules_of(InputText(argument, path))
 
 
-def modules_of(text: Text) -> list[Text]:
+def modules_of(text: InputText) -> list[InputText]:
     """The modules of a text that holds several, unless it is to be read as strictly as XLA does."""
     if click.get_current_context().meta.get(STRICT, False):
         return [text]
@@ -166,11 +166,11 @@ def modules_of(text: Text) -> list[Text]:
     return [_part(text, part) for part in parts] or [text]
 
 
-def _part(text: Text, part: JoinedModule) -> Text:
-    return Text(part.heading or f"{text.name}:{part.module}", None, part=part, whole=text.name)
+def _part(text: InputText, part: JoinedModule) -> InputText:
+    return InputText(part.heading or f"{text.name}:{part.module}", None, part=part, whole=text.name)
 
 
-def _picked(texts: list[Text], module: str | None) -> list[Text]:
+def _picked(texts: list[InputText], module: str | None) -> list[InputText]:
     """The texts without the modules of joined texts that ``--module`` does not want."""
     if module is None or all(text.part is None for text in texts):
         return texts
@@ -182,7 +182,7 @@ def _picked(texts: list[Text], module: str | None) -> list[Text]:
     return found
 
 
-def _from_dump(folder: Path, module: str | None, stages: Sequence[str]) -> list[Text]:
+def _from_dump(folder: Path, module: str | None, stages: Sequence[str]) -> list[InputText]:
     from hloopt.dumps import pick, read_dump
 
     try:
@@ -204,16 +204,16 @@ def _say_which(found: Sequence[tuple[DumpModule, Stage]]) -> None:
         )
 
 
-def _stage_text(stage: Stage) -> Text:
+def _stage_text(stage: Stage) -> InputText:
     """The text of a stage, unless it is empty; with what else holds the module."""
     text, other = stage.file("text"), stage.file("proto") or stage.file("snapshot")
     if text is not None and (text.size or other is None):
-        return Text(str(text.path), text.path, other.path if other else None)
+        return InputText(str(text.path), text.path, other.path if other else None)
     assert other is not None, "a stage has a file"
-    return Text(str(other.path), other.path)
+    return InputText(str(other.path), other.path)
 
 
-def one_text(texts: Sequence[Text], what: str) -> Text:
+def one_text(texts: Sequence[InputText], what: str) -> InputText:
     """The only text.  Raises ``UsageError`` with the candidates when there are several; ``what`` needs one."""
     if len(texts) == 1:
         return texts[0]
@@ -226,7 +226,7 @@ def one_text(texts: Sequence[Text], what: str) -> Text:
     )
 
 
-def read_input(text: Text) -> Input:
+def read_input(text: InputText) -> Input:
     """Read a module, as strictly as the command's ``--strict`` wants it.
 
     Where a text leaves out values that a protocol buffer of the same stage has, that is read instead, and
@@ -238,7 +238,7 @@ def read_input(text: Text) -> Input:
             click.echo(
                 f"note: {text.name} leaves out values; {text.twin} is read instead", err=True
             )
-            text = Text(str(text.twin), text.twin)
+            text = InputText(str(text.twin), text.twin)
             content = text.read()
         elif text.path is not None:
             _hint_at_twin(text.path)
@@ -259,7 +259,7 @@ def _hint_at_twin(path: Path) -> None:
             return
 
 
-def _may_be_proto(text: Text, content: bytes) -> bool:
+def _may_be_proto(text: InputText, content: bytes) -> bool:
     """Whether to read a protocol buffer: texts begin with a letter, a blank or a mark of their own."""
     if not content.strip():
         return False
@@ -294,18 +294,18 @@ def _refuse_unknown(found: Input) -> None:
 
 
 def each_module(
-    arguments: Sequence[str], step: Callable[[Text, Module], dict[str, Any]], doing: str = ""
+    arguments: Sequence[str], step: Callable[[InputText, Module], dict[str, Any]], doing: str = ""
 ) -> tuple[list[dict[str, Any]], int]:
     """What ``step`` makes of each module that arguments name; see ``each_input``."""
 
     def of_input(found: Input) -> dict[str, Any]:
-        return step(Text(found.name, None), found.module)
+        return step(InputText(found.name, None), found.module)
 
     return each_input(open_texts(arguments), of_input, doing)
 
 
 def each_input(
-    texts: Sequence[Text], step: Callable[[Input], dict[str, Any]], doing: str = ""
+    texts: Sequence[InputText], step: Callable[[Input], dict[str, Any]], doing: str = ""
 ) -> tuple[list[dict[str, Any]], int]:
     """What ``step`` makes of each module, in turn; and the exit code so far.
 
@@ -331,7 +331,7 @@ def each_input(
     return rows, code
 
 
-def _verified(text: Text, row: dict[str, Any], *, alone: bool) -> Input:
+def _verified(text: InputText, row: dict[str, Any], *, alone: bool) -> Input:
     """Read and verify a module; its warnings go to stderr, and the name of its file into ``row``."""
     with patience("reading", _called(text), alone=alone):
         found = read_input(text)
@@ -342,9 +342,9 @@ def _verified(text: Text, row: dict[str, Any], *, alone: bool) -> Input:
     return found
 
 
-def _called(text: Text) -> str:
+def _called(text: InputText) -> str:
     return Path(text.name).name if text.path or text.part else text.name
 
 
-def _out_of_memory(text: Text, error: MemoryError) -> HlooptError:
+def _out_of_memory(text: InputText, error: MemoryError) -> HlooptError:
     return UnsupportedError(f"out of memory: {error or 'no more can be had'}", name=text.name)

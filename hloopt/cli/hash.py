@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hloopt.cli.files import Text, each_module
+from hloopt.cli.files import InputText, each_module
 from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.ir import Module
@@ -39,7 +39,7 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
       hloopt hash dump/*.before_optimizations.txt | sort | uniq -w32 --all-repeated=separate
     """
 
-    def step(text: Text, module: Module) -> dict[str, Any]:
+    def step(text: InputText, module: Module) -> dict[str, Any]:
         digest = fingerprint(module)
         if not as_json:
             click.echo(f"{digest}  {text.name}")

@@ -11,7 +11,7 @@ from hloopt.cli.options import json_option
 from hloopt.cli.waiting import patience
 from hloopt.interpret import has_evaluation
 from hloopt.ops import MANY, OPS
-from hloopt.report.columns import Column, records_table
+from hloopt.report.columns import TableColumn, records_table
 from hloopt.report.console import product
 from hloopt.report.coverage import coverage, coverage_json, show_coverage
 from hloopt.targets import find_gpu
@@ -67,11 +67,11 @@ def _arity(operands: tuple[int, int | None]) -> str:
 
 
 _COLUMNS: Final = (
-    Column("opcode", "opcode"),
-    Column("family", "family"),
-    Column("operands", "operands", _arity),
-    Column("evaluation", "evaluation", lambda found: "yes" if found else "no"),
-    Column("attributes", "attributes", ", ".join),
+    TableColumn("opcode", "opcode"),
+    TableColumn("family", "family"),
+    TableColumn("operands", "operands", _arity),
+    TableColumn("evaluation", "evaluation", lambda found: "yes" if found else "no"),
+    TableColumn("attributes", "attributes", ", ".join),
 )
 
 

@@ -16,7 +16,7 @@ from hloopt.cli.options import (
     json_option,
     strict_option,
 )
-from hloopt.cli.outputs import PRINT, Product
+from hloopt.cli.outputs import PRINT, ModuleOutput
 from hloopt.cli.pipeline_options import PASSES, chosen_passes
 from hloopt.cli.watching import WATCH, Watching
 from hloopt.ir import Module
@@ -80,7 +80,7 @@ def command(
         choice = replace(choice, pipeline=selection.applied(choice.pipeline))
     watch.check(choice.pipeline)
     texts = open_texts(files)
-    product = Product.of(output, texts, proto=emit == "proto", as_json=as_json)
+    product = ModuleOutput.of(output, texts, proto=emit == "proto", as_json=as_json)
 
     def step(found: Input) -> dict[str, Any]:
         module, name = found.module, found.name

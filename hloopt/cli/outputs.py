@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hloopt.cli.files import Text
+from hloopt.cli.files import InputText
 from hloopt.cli.options import OptionGroup, option
 from hloopt.dataclass import dataclass
 from hloopt.driver.writing import file_name, is_folder, write_bytes, write_text
@@ -23,7 +23,7 @@ from hloopt.text.parser import parse_module
 if TYPE_CHECKING:
     from hloopt.ir import Module
 
-__all__ = ["PRINT", "Product", "check_output", "hlo_text", "proto_wanted"]
+__all__ = ["PRINT", "ModuleOutput", "check_output", "hlo_text", "proto_wanted"]
 
 PRINT = OptionGroup(
     "print",
@@ -56,7 +56,7 @@ def proto_wanted(output: str | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Product:
+class ModuleOutput:
     """The modules that a command prints, as HLO or as protocol buffers, or within its JSON.
 
     output   as ``write_text`` takes it; None with ``as_json`` puts the text into the JSON
@@ -70,8 +70,8 @@ class Product:
 
     @classmethod
     def of(
-        cls, output: str | None, texts: Sequence[Text], *, proto: bool, as_json: bool
-    ) -> Product:
+        cls, output: str | None, texts: Sequence[InputText], *, proto: bool, as_json: bool
+    ) -> ModuleOutput:
         """For the command's options; ``proto`` where it was asked for by more than the name of OUT.
 
         Raises ``UsageError`` where the output cannot be that.
@@ -112,7 +112,7 @@ def hlo_proto(module: Module) -> bytes:
     return write_module(module)
 
 
-def check_output(output: str | None, texts: Sequence[Text], *, proto: bool = False) -> None:
+def check_output(output: str | None, texts: Sequence[InputText], *, proto: bool = False) -> None:
     """Raise ``UsageError`` where several modules would be written into one file, or over an input.
 
     ``proto`` says that protocol buffers are to be written, which a terminal does not show.

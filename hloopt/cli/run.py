@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hloopt.cli.files import Input, Text, each_input, one_text, open_texts
+from hloopt.cli.files import Input, InputText, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.kernel_options import KERNELS, kernel_options
@@ -273,7 +273,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     ctx.exit(max([code, *(1 for _ in failed)]))
 
 
-def _texts(files: tuple[str, ...], options: RunOptions) -> list[Text]:
+def _texts(files: tuple[str, ...], options: RunOptions) -> list[InputText]:
     """What is to be run.  Raises ``UsageError`` for several modules where an option belongs to one."""
     texts = open_texts(files)
     if options.names_arrays:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.cli.files import Text, each_module
+from hloopt.cli.files import InputText, each_module
 from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
@@ -71,7 +71,7 @@ def command(
     """
     predicting = predictor(target, cost_model)
 
-    def step(text: Text, module: Module) -> dict[str, Any]:
+    def step(text: InputText, module: Module) -> dict[str, Any]:
         stats = module_stats(module, buffers=buffers)
         if predicting is not None:
             costs = kernel_costs(module, predicting)

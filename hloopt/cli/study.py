@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from hloopt import __version__
-from hloopt.cli.files import Input, Text, each_input
+from hloopt.cli.files import Input, InputText, each_input
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import files_argument, json_option, strict_option
@@ -208,7 +208,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
 
 
 def _read(
-    modules: Sequence[tuple[Text, ModuleRow]],
+    modules: Sequence[tuple[InputText, ModuleRow]],
 ) -> tuple[list[Studied], list[dict[str, Any]], int]:
     """The modules that could be read, what the JSON says of all, and the exit code so far."""
     found: list[Studied] = []

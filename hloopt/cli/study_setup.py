@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from hloopt.cli.files import Text, open_texts
+from hloopt.cli.files import InputText, open_texts
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import find_model, model_for
 from hloopt.dataclass import dataclass
 from hloopt.driver.options import PassOptions
 from hloopt.driver.passes import pass_files
 from hloopt.errors import UsageError
-from hloopt.report.study import Device
+from hloopt.report.study import StudyDevice
 from hloopt.report.study_gate import RatioGate
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.study.devices import check_name, way_of
@@ -84,7 +84,7 @@ def chosen_plan(options: StudyOptions) -> StudyPlan:
 
 def chosen_modules(
     files: Sequence[str], plan: StudyPlan, options: StudyOptions
-) -> list[tuple[Text, ModuleRow]]:
+) -> list[tuple[InputText, ModuleRow]]:
     """What to read, and what the study calls it; the tolerances take the place of the plan's.
 
     Files of the command line take the place of the plan's; one that the plan knows keeps its name there.
@@ -96,7 +96,7 @@ def chosen_modules(
 
     if not files and plan.modules:
         return [(open_texts([row.file])[0], given(row)) for row in plan.modules]
-    found: list[tuple[Text, ModuleRow]] = []
+    found: list[tuple[InputText, ModuleRow]] = []
     taken: set[str] = set()
     for text in open_texts(files):
         known = None if text.path is None else _row(text.path, plan.modules)
@@ -124,26 +124,26 @@ def _stem(name: str) -> str:
 
 def chosen_devices(
     options: StudyOptions, plan: StudyPlan
-) -> tuple[list[Device], dict[str, Predictor]]:
+) -> tuple[list[StudyDevice], dict[str, Predictor]]:
     """The devices by their names, and what predicts times on those that are predicted.
 
     Raises ``UsageError`` for names that nothing has, and for one that stands there twice.
     """
     cost_model = options.cost_model or plan.cost_model or _MODEL
     find_model(cost_model)
-    devices: list[Device] = []
+    devices: list[StudyDevice] = []
     predictors: dict[str, Predictor] = {}
     for name in options.device or plan.devices or ("cpu",):
         check_name(name)
         if any(one.name == name for one in devices):
             raise UsageError(f"--device {name} is given more than once")
         if way_of(name) != "predicted":
-            devices.append(Device(name, _TITLES[name]))
+            devices.append(StudyDevice(name, _TITLES[name]))
             continue
         target = find_target(name)
         model = model_for(cost_model, target, lambda note: click.echo(f"note: {note}", err=True))
         predictors[name] = Predictor(model)
-        devices.append(Device(name, target.title, model.name, target.calibrated))
+        devices.append(StudyDevice(name, target.title, model.name, target.calibrated))
     return devices, predictors
 
 

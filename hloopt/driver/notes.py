@@ -17,7 +17,7 @@ from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.driver.options import RunOptions
-    from hloopt.driver.reference import Results
+    from hloopt.driver.reference import Outputs
     from hloopt.report.run import RunReport
     from hloopt.runtime.program import Program
 
@@ -95,7 +95,7 @@ def on_differences(
     return []
 
 
-def on_not_finite(results: Results) -> list[str]:
+def on_not_finite(results: Outputs) -> list[str]:
     """What a reader should know who sees that all results agree."""
     counts = [not_finite(array) for arrays in results for array in arrays]
     broken = [number for number, count in enumerate(counts) if count]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from hloopt.interpret import Host
     from hloopt.runtime.program import Program
 
-__all__ = ["Reference", "Results", "TimedRun"]
+__all__ = ["Outputs", "Reference", "TimedRun"]
 
-Results: TypeAlias = "list[list[Any]]"
+Outputs: TypeAlias = "list[list[Any]]"
 """The arrays of each participant, flat and in order."""
 
 
@@ -37,10 +37,10 @@ class TimedRun:
     """
 
     name: str
-    run: Callable[[Host], Results]
+    run: Callable[[Host], Outputs]
     host: Host
     begin: Callable[[], None] = lambda: None
-    outputs: Results = field(default_factory=list)
+    outputs: Outputs = field(default_factory=list)
     said: Host | None = None
     peak: int | None = None
 
@@ -69,14 +69,14 @@ class Reference:
     def __init__(
         self,
         module: Module,
-        arrays: Results,
+        arrays: Outputs,
         host: Host,
         options: RunOptions,
         counts: tuple[int, int],
         enter: Callable[[str, Progress], None],
     ) -> None:
         self.name = ""
-        self.results: Results | None = None
+        self.results: Outputs | None = None
         self.heard: Host = host
         self.skipped = ""
         self.module, self._arrays, self._host, self._counts = module, arrays, host, counts
@@ -93,7 +93,7 @@ class Reference:
         end = None if seconds is None else monotonic() + seconds
         progress = Progress(end)
 
-        def run(own: Host) -> Results:
+        def run(own: Host) -> Outputs:
             return evaluate_participants(
                 self.module,
                 self._arrays,
@@ -144,7 +144,7 @@ class Reference:
         return {**self.against(run.outputs, self.results, self.name), "written": written}
 
     def against(
-        self, outputs: Results, expected: Sequence[Sequence[Any]] | None, name: str
+        self, outputs: Outputs, expected: Sequence[Sequence[Any]] | None, name: str
     ) -> dict[str, Any]:
         """What a row says of results beside others."""
         if expected is None:

@@ -26,7 +26,7 @@ from hloopt.driver.notes import (
 )
 from hloopt.driver.options import RunOptions
 from hloopt.driver.passes import Chosen, choose_passes
-from hloopt.driver.reference import Reference, Results, TimedRun
+from hloopt.driver.reference import Outputs, Reference, TimedRun
 from hloopt.driver.writing import write_bytes
 from hloopt.dumps import read_bytes
 from hloopt.errors import ParseError, UsageError
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hloopt.rewrite import Watcher
     from hloopt.runtime.program import Program
 
-__all__ = ["Runner", "Stage", "Task", "run_module"]
+__all__ = ["Activity", "Runner", "Task", "run_module"]
 
 _INTERPRETER_SECONDS = 1.0  # it defines the results; how long it takes matters less
 _REPEAT = 5
@@ -61,7 +61,7 @@ _PROGRAM_SECONDS = 10.0  # unless the options say how many runs there are
 
 
 @dataclass
-class Stage:
+class Activity:
     """What is being done just now, and how far it has come; read by another thread."""
 
     name: str = ""
@@ -110,7 +110,7 @@ class Runner:
     chosen: Chosen
     on_devices: OnDevices | None = None
     watchers: list[Watcher] = field(default_factory=list)
-    stage: Stage = field(default_factory=Stage)
+    stage: Activity = field(default_factory=Activity)
 
     @classmethod
     def of(
@@ -208,7 +208,7 @@ class Runner:
             ),
         )
 
-    def _profile(self, report: RunReport, program: Program, arrays: Results) -> None:
+    def _profile(self, report: RunReport, program: Program, arrays: Outputs) -> None:
         from hloopt.driver.gpu_profile import timed_kernels
 
         self.stage.enter("timing of kernels")
@@ -243,7 +243,7 @@ class Runner:
         assert self.on_devices is not None
         return self.on_devices.given(module) if is_given else self.on_devices.optimised(module)
 
-    def _inputs(self, task: Task, counts: tuple[int, int]) -> tuple[Results, str]:
+    def _inputs(self, task: Task, counts: tuple[int, int]) -> tuple[Outputs, str]:
         """The inputs of each participant and where they come from."""
         path, seed = self.options.inputs, self.options.seed
         if path:
@@ -259,7 +259,7 @@ class Runner:
             )
         return [list(task.snapshot.inputs)], "snapshot"
 
-    def _expected(self, task: Task, counts: tuple[int, int]) -> tuple[Results | None, str]:
+    def _expected(self, task: Task, counts: tuple[int, int]) -> tuple[Outputs | None, str]:
         """The results of each participant to compare with, if any, and what they are called.
 
         Those of a snapshot belong to its own inputs.
@@ -274,7 +274,7 @@ class Runner:
             return None, ""
         return [list(snapshot.results)], "snapshot"
 
-    def _interpreted(self, reference: Reference, arrays: Results) -> RunRow | None:
+    def _interpreted(self, reference: Reference, arrays: Outputs) -> RunRow | None:
         """The interpreter's row, or none; a snapshot where it is wanted."""
 
         def measure(run: TimedRun) -> RunRow:
@@ -293,9 +293,9 @@ class Runner:
         forms: Sequence[_Form],
         reference: Reference,
         report: RunReport,
-        arrays: Results,
+        arrays: Outputs,
         host: Host,
-    ) -> Results:
+    ) -> Outputs:
         """Rows of programs that are timed in turn; the results of the last."""
 
         def timed(form: _Form) -> TimedRun:
@@ -320,7 +320,7 @@ class Runner:
         return runs[-1].outputs
 
     def _measured(
-        self, runs: Sequence[TimedRun], arrays: Results, *, warm_up: bool, seconds: float
+        self, runs: Sequence[TimedRun], arrays: Outputs, *, warm_up: bool, seconds: float
     ) -> list[RunRow]:
         """Rows with times and peak memory, inputs among it."""
         repeat = self.options.repeat or _REPEAT

@@ -9,16 +9,16 @@ from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.fit import FittedTable
 
-__all__ = ["Column", "plain", "records_table"]
+__all__ = ["TableColumn", "plain_text", "records_table"]
 
 
-def plain(value: Any) -> str:
+def plain_text(value: Any) -> str:
     """A value as it is; empty for None."""
     return "" if value is None else str(value)
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """The figures of one key below a heading.
 
     ``text`` turns a value into a cell; without a ``key`` it gets the whole record.
@@ -26,11 +26,11 @@ class Column:
 
     heading: str
     key: str
-    text: Callable[[Any], str] = plain
+    text: Callable[[Any], str] = plain_text
 
 
 def records_table(
-    columns: Iterable[Column],
+    columns: Iterable[TableColumn],
     records: Iterable[Mapping[str, Any]],
     *,
     left: int = 1,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.dumps import Dump, DumpFile, DumpModule, Stage, counts
-from hloopt.report.columns import Column, plain, records_table
+from hloopt.report.columns import TableColumn, plain_text, records_table
 from hloopt.report.console import say
 from hloopt.report.numbers import byte_size
 
@@ -101,28 +101,28 @@ def _formats(stages: list[dict[str, Any]]) -> str:
 
 def _count(kinds: set[str], stages: list[dict[str, Any]]) -> str:
     numbers = [stage["instructions"] for stage in stages if stage["kind"] in kinds]
-    return plain(numbers[-1]) if numbers else ""
+    return plain_text(numbers[-1]) if numbers else ""
 
 
 _MODULES: Final = (
-    Column("module", "label"),
-    Column("stages", "stages", _summary),
-    Column("formats", "stages", _formats),
-    Column("instructions\nbefore", "stages", partial(_count, {"before", "given"})),
-    Column("\nafter", "stages", partial(_count, {"after"})),
-    Column(
+    TableColumn("module", "label"),
+    TableColumn("stages", "stages", _summary),
+    TableColumn("formats", "stages", _formats),
+    TableColumn("instructions\nbefore", "stages", partial(_count, {"before", "given"})),
+    TableColumn("\nafter", "stages", partial(_count, {"after"})),
+    TableColumn(
         "other\nfiles",
         "others",
         lambda kinds: str(sum(row["files"] for row in kinds.values()) or ""),
     ),
-    Column("size", "bytes", byte_size),
+    TableColumn("size", "bytes", byte_size),
 )
 _STAGES: Final = (
-    Column("stage", "label", lambda label: label or "(its name tells no stage)"),
-    Column("formats", "", lambda stage: _formats([stage])),
-    Column("computations", "computations"),
-    Column("instructions", "instructions"),
-    Column("size", "files", lambda files: byte_size(sum(file["bytes"] for file in files))),
+    TableColumn("stage", "label", lambda label: label or "(its name tells no stage)"),
+    TableColumn("formats", "", lambda stage: _formats([stage])),
+    TableColumn("computations", "computations"),
+    TableColumn("instructions", "instructions"),
+    TableColumn("size", "files", lambda files: byte_size(sum(file["bytes"] for file in files))),
 )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import ROOFLINE
-from hloopt.report.columns import Column, records_table
+from hloopt.report.columns import TableColumn, records_table
 from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost
 from hloopt.report.fit import FittedTable
@@ -162,11 +162,11 @@ def _sums(rows: Sequence[KernelCost], by: By, whole: float, top: int) -> FittedT
     if rest := groups[len(shown) :]:
         shown = [*shown, (f"{len(rest)} others", [row for _, group in rest for row in group])]
     columns = (
-        Column(by, "name"),
-        Column("kernels", "kernels"),
-        Column("launches", "launches"),
-        Column("time", "seconds", seconds),
-        Column("share", "share", "{:.1%}".format),
+        TableColumn(by, "name"),
+        TableColumn("kernels", "kernels"),
+        TableColumn("launches", "launches"),
+        TableColumn("time", "seconds", seconds),
+        TableColumn("share", "share", "{:.1%}".format),
     )
     return records_table(columns, (_sum_json(name, group, whole) for name, group in shown))
 

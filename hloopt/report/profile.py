@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from hloopt.report.columns import Column, records_table
+from hloopt.report.columns import TableColumn, records_table
 from hloopt.report.console import say
 from hloopt.report.numbers import amount, byte_size, seconds
 
@@ -28,17 +28,17 @@ def _time(row: dict[str, Any]) -> str:
 
 
 _COLUMNS: Final = (
-    Column("instruction", "", lambda row: row["instruction"] or f"({row['function']})"),
-    Column("kernel", "function"),
-    Column("runs", "launches"),
-    Column("time", "", _time),
-    Column("of all", "share", "{:.0%}".format),
-    Column("GB/s", "bytes_per_second", lambda rate: f"{rate / 1e9:,.0f}"),
-    Column("GFLOP/s", "flops_per_second", lambda rate: f"{rate / 1e9:,.0f}" if rate else ""),
-    Column("roofline", "roofline", "{:.0%}".format),
-    Column("registers", "registers"),
-    Column("spills", "spills", lambda size: byte_size(size) if size else ""),
-    Column("occupancy", "occupancy", lambda part: "" if part is None else f"{part:.0%}"),
+    TableColumn("instruction", "", lambda row: row["instruction"] or f"({row['function']})"),
+    TableColumn("kernel", "function"),
+    TableColumn("runs", "launches"),
+    TableColumn("time", "", _time),
+    TableColumn("of all", "share", "{:.0%}".format),
+    TableColumn("GB/s", "bytes_per_second", lambda rate: f"{rate / 1e9:,.0f}"),
+    TableColumn("GFLOP/s", "flops_per_second", lambda rate: f"{rate / 1e9:,.0f}" if rate else ""),
+    TableColumn("roofline", "roofline", "{:.0%}".format),
+    TableColumn("registers", "registers"),
+    TableColumn("spills", "spills", lambda size: byte_size(size) if size else ""),
+    TableColumn("occupancy", "occupancy", lambda part: "" if part is None else f"{part:.0%}"),
 )
 
 

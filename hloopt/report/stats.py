@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hloopt.analysis.liveness import largest_buffers, peak
 from hloopt.ir import Module
-from hloopt.report.columns import Column, records_table
+from hloopt.report.columns import TableColumn, records_table
 from hloopt.report.console import show_name, table
 from hloopt.report.cost import kernel_costs, totals
 from hloopt.report.numbers import amount, byte_size
@@ -95,9 +95,9 @@ def _buffer_name(entry: dict[str, Any]) -> str:
 
 
 _BUFFERS: Final = (
-    Column("buffer", "", _buffer_name),
-    Column("shape", "shape", lambda shape: shape if len(shape) < 40 else shape[:39] + "…"),
-    Column("kind", "kind"),
-    Column("from", "lines", lines_text),
-    Column("size", "bytes", byte_size),
+    TableColumn("buffer", "", _buffer_name),
+    TableColumn("shape", "shape", lambda shape: shape if len(shape) < 40 else shape[:39] + "…"),
+    TableColumn("kind", "kind"),
+    TableColumn("from", "lines", lines_text),
+    TableColumn("size", "bytes", byte_size),
 )

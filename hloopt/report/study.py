@@ -16,11 +16,11 @@ from hloopt.study.cells import Cell, Measured
 from hloopt.study.devices import way_of
 from hloopt.study.plan import ModuleRow, Strategy
 
-__all__ = ["Device", "Study", "launch_text", "result_text", "study_json", "time_text"]
+__all__ = ["Study", "StudyDevice", "launch_text", "result_text", "study_json", "time_text"]
 
 
 @dataclass(frozen=True)
-class Device:
+class StudyDevice:
     """A device of the study; ``title`` is the whole name, ``model`` predicts it, empty where none does."""
 
     name: str
@@ -43,7 +43,7 @@ class Study:
     baseline: str
     modules: Sequence[ModuleRow]
     strategies: Sequence[Strategy]
-    devices: Sequence[Device]
+    devices: Sequence[StudyDevice]
     cells: list[Cell] = field(default_factory=list)
 
     @cached_property

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from hloopt.report.numbers import seconds
-from hloopt.report.study import Device, Study, launch_text, result_text, time_text
+from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
 from hloopt.report.study_table import bought_text, notes, over_text
 from hloopt.study.cells import Cell, TimeParts
 from hloopt.study.plan import ModuleRow, Strategy
@@ -137,7 +137,7 @@ def _module(study: Study, row: ModuleRow, ids: dict[str, str]) -> str:
     )
 
 
-def _figure(study: Study, row: ModuleRow, device: Device) -> str:
+def _figure(study: Study, row: ModuleRow, device: StudyDevice) -> str:
     strategies = study.rows(row.name)
     cells = [study.cell(row.name, one.name, device.name) for one in strategies]
     found = [(one, cell) for one, cell in zip(strategies, cells, strict=True) if cell is not None]
@@ -227,7 +227,7 @@ def _key(found: Sequence[tuple[Strategy, Cell]]) -> str:
 
 
 def _figures_table(
-    study: Study, device: Device, found: Sequence[tuple[Strategy, Cell]], caption: str
+    study: Study, device: StudyDevice, found: Sequence[tuple[Strategy, Cell]], caption: str
 ) -> str:
     rows = []
     for strategy, cell in found:

@@ -11,7 +11,7 @@ from rich.text import Text
 from hloopt.cost_models.loop_time import MODEL as LOOP_MODEL
 from hloopt.dataclass import dataclass
 from hloopt.report.console import say, table
-from hloopt.report.study import Device, Study, launch_text, result_text, time_text
+from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
 from hloopt.study.cells import Cell
 from hloopt.study.plan import ModuleRow, Strategy
 
@@ -25,7 +25,7 @@ _WORST = ("differ", "not verified", "within tolerance", "equal")
 class _Block:
     """The columns of one device; ``rows`` are the cells of its strategies."""
 
-    device: Device
+    device: StudyDevice
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     counts: tuple[tuple[str, str, str], ...]
@@ -140,7 +140,7 @@ def _show_module(study: Study, row: ModuleRow, rows: Sequence[Strategy], console
         _print(group, labels, console)
 
 
-def _block(study: Study, module: str, rows: Sequence[Strategy], device: Device) -> _Block:
+def _block(study: Study, module: str, rows: Sequence[Strategy], device: StudyDevice) -> _Block:
     cells = [study.cell(module, one.name, device.name) for one in rows]
     is_timed = any(cell is not None and cell.way != "verified" for cell in cells)
     steps = any(one.before or one.whole for one in rows)

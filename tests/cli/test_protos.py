@@ -12,7 +12,7 @@ import pytest
 
 import hloopt
 from hloopt.cli import outputs
-from hloopt.cli.files import Text
+from hloopt.cli.files import InputText
 from hloopt.dumps import counts, read_dump
 from hloopt.errors import UsageError
 from hloopt.proto import is_proto, read_proto, read_snapshot, write_module, write_snapshot
@@ -104,7 +104,7 @@ def test_a_proto_is_printed_as_asked_for(tmp_path: Path) -> None:
 
 def test_a_terminal_gets_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does one stream get several protos."""
-    one = Text("<stdin>", None)
+    one = InputText("<stdin>", None)
     with pytest.raises(UsageError, match="several modules do not fit one protocol buffer"):
         outputs.check_output(None, [one, one], proto=True)
     terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hloopt.cli import streams, waiting
-from hloopt.driver.run import Stage
+from hloopt.driver.run import Activity
 from hloopt.interpret.progress import Progress
 
 
@@ -123,7 +123,7 @@ def test_of_several_items_it_is_told_which(terminal: Terminal) -> None:
 
 def test_what_is_done_may_change(terminal: Terminal) -> None:
     """A function is asked again each second."""
-    stage = Stage()
+    stage = Activity()
     progress = Progress()
     with waiting.patience("running", "m", lambda: str(stage)):
         stage.enter("inputs")

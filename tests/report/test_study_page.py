@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.report.study import Device, Study
+from hloopt.report.study import Study, StudyDevice
 from hloopt.report.study_page import study_page
 from hloopt.report.study_table import ratio_text
 from hloopt.rewrite import Pipeline
@@ -73,7 +73,11 @@ def made() -> Study:
         "base",
         [ModuleRow("m.hlo", "m"), ModuleRow("v.hlo", EVIL, variant_of="m")],
         list(strategies()),
-        [Device("h200", "NVIDIA H200", "xla-2026"), Device("cpu", "here"), Device("gpu", "there")],
+        [
+            StudyDevice("h200", "NVIDIA H200", "xla-2026"),
+            StudyDevice("cpu", "here"),
+            StudyDevice("gpu", "there"),
+        ],
     )
     right, wrong = Checked("equal", "cpu", ("interpreter",)), Checked("differ", "cpu", (), EVIL)
     counts = Counts(3, 30, False, 4096)
@@ -159,7 +163,7 @@ def test_only_times_that_part_are_coloured(
 ) -> None:
     """A step whose times overlap with those before it has bought nothing that anybody could see."""
     rungs = list(strategies())[1:]
-    study = Study("", rungs[0].name, [ModuleRow("m.hlo", "m")], rungs, [Device("cpu", "here")])
+    study = Study("", rungs[0].name, [ModuleRow("m.hlo", "m")], rungs, [StudyDevice("cpu", "here")])
     for one, taken in zip(rungs, ((0.0038, 0.004, 0.0041), seconds), strict=True):
         measured = Measured(Timing(taken), "here")
         study.cells.append(Cell("m", one.name, "cpu", "measured", measured=measured))
