@@ -14,8 +14,7 @@ from hloopt.cache_folder import cache_folder, notes, own_folder
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
-from hloopt.report.columns import TableColumn, records_table
-from hloopt.report.console import product
+from hloopt.report.console import TableColumn, product, records_table
 from hloopt.report.numbers import byte_size
 
 __all__ = ["command"]

@@ -11,8 +11,7 @@ from hloopt.cli.options import json_option
 from hloopt.cli.waiting import patience
 from hloopt.interpret import has_evaluation
 from hloopt.ops import MANY, OPS
-from hloopt.report.columns import TableColumn, records_table
-from hloopt.report.console import product
+from hloopt.report.console import TableColumn, product, records_table
 from hloopt.report.coverage import coverage, coverage_json, show_coverage
 from hloopt.targets import find_gpu
 from hloopt.targets.target import HOST

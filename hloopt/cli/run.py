@@ -22,7 +22,7 @@ from hloopt.driver.run import Runner, Task
 from hloopt.interpret.plugins import load
 from hloopt.ir.walk import custom_call_targets
 from hloopt.report.console import product
-from hloopt.report.run_summary import show_summary
+from hloopt.report.run import show_summary
 
 __all__ = ["command"]
 

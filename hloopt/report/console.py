@@ -1,20 +1,31 @@
-"""Where reports go: stdout is the product, stderr everything else."""
+"""Where reports go, stdout for the product and stderr for everything else; and the tables they consist of."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from hloopt.dataclass import dataclass
 from hloopt.report.fit import FittedTable
 from hloopt.source import visible
 
-__all__ = ["ONE_LINE", "messages", "product", "say", "show_name", "table"]
+__all__ = [
+    "ONE_LINE",
+    "TableColumn",
+    "messages",
+    "plain_text",
+    "product",
+    "records_table",
+    "say",
+    "show_name",
+    "table",
+]
 
 _PIPE_WIDTH = 120
 
@@ -97,3 +108,38 @@ def say(console: Console, *parts: str | tuple[str, str] | Text) -> None:
 def show_name(module: str, file: str, console: Console) -> None:
     """Print which module a report is about."""
     say(console, f"{file}  " if file else "", (module, "bold"))
+
+
+def plain_text(value: Any) -> str:
+    """A value as it is; empty for None."""
+    return "" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """The figures of one key below a heading.
+
+    ``text`` turns a value into a cell; without a ``key`` it gets the whole record.
+    """
+
+    heading: str
+    key: str
+    text: Callable[[Any], str] = plain_text
+
+
+def records_table(
+    columns: Iterable[TableColumn],
+    records: Iterable[Mapping[str, Any]],
+    *,
+    left: int = 1,
+    optional: Sequence[str] = (),
+    title: str | None = None,
+) -> FittedTable:
+    """A row for each record, which is what JSON has of it; the other arguments as ``table`` takes them."""
+    shown = [*columns]
+    headings = [column.heading for column in shown]
+    made = table(*headings, title=title, left=left, optional=optional)
+    for record in records:
+        cells = (record[column.key] if column.key else record for column in shown)
+        made.add_row(*(column.text(cell) for column, cell in zip(shown, cells, strict=True)))
+    return made

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from hloopt.report.columns import TableColumn, records_table
-from hloopt.report.console import say
+from hloopt.report.console import TableColumn, records_table, say
 from hloopt.report.numbers import amount, byte_size, seconds
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from hloopt.analysis.liveness import largest_buffers, peak
 from hloopt.ir import Module
-from hloopt.report.columns import TableColumn, records_table
-from hloopt.report.console import show_name, table
+from hloopt.report.console import TableColumn, records_table, show_name, table
 from hloopt.report.cost import kernel_costs, totals
 from hloopt.report.numbers import amount, byte_size
 from hloopt.rewrite.source_lines import lines_text
