@@ -16,7 +16,7 @@ from hloopt.study.cells import Cell, Measured
 from hloopt.study.devices import way_of
 from hloopt.study.plan import ModuleRow, Strategy
 
-__all__ = ["Study", "StudyDevice", "launch_text", "result_text", "study_json", "time_text"]
+__all__ = ["Ratio", "Study", "StudyDevice", "launch_text", "result_text", "study_json", "time_text"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,26 @@ class StudyDevice:
         """Measured, verified or predicted."""
         way = way_of(self.name)
         return f"{way} by {self.model}" if self.model else way
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast; None where there are no two times.
+
+    ``is_clear`` says whether the times are surely different; predictions always are.
+    """
+
+    value: float | None = None
+    is_clear: bool = True
+
+    def __str__(self) -> str:
+        """``2.31x``; a hundred and more without decimals; ``~`` unless it is clear."""
+        ratio = self.value
+        if ratio is None:
+            return "-"
+        if not self.is_clear:
+            return "~"
+        return f"{ratio:.{0 if ratio >= 99.95 else 1 if ratio >= 9.995 else 2}f}x"
 
 
 @dataclass
@@ -58,25 +78,13 @@ class Study:
         """The strategies that are for a module, in their order."""
         return [one for one in self.strategies if one.is_for(module)]
 
-    def over_baseline(self, cell: Cell) -> float | None:
+    def over(self, cell: Cell) -> Ratio:
         """How many times as fast as the baseline of its module, or of the one it is a variant of."""
-        pair = self._with_baseline(cell)
-        return None if pair is None else _ratio(*pair)
+        return _ratio(self._with_baseline(cell))
 
-    def bought(self, cell: Cell) -> float | None:
+    def bought(self, cell: Cell) -> Ratio:
         """What a step bought: on a ladder over the row before, of an ablation what is lost without it."""
-        pair = self._with_step(cell)
-        return None if pair is None else _ratio(*pair)
-
-    def is_over_clear(self, cell: Cell) -> bool:
-        """Whether the time is surely another than the baseline's; predictions always are."""
-        pair = self._with_baseline(cell)
-        return pair is None or _is_apart(*pair)
-
-    def is_bought_clear(self, cell: Cell) -> bool:
-        """Whether a step surely bought or lost something."""
-        pair = self._with_step(cell)
-        return pair is None or _is_apart(*pair)
+        return _ratio(self._with_step(cell))
 
     def _with_baseline(self, cell: Cell) -> tuple[Cell, Cell] | None:
         row = next(one for one in self.modules if one.name == cell.module)
@@ -135,20 +143,26 @@ _NAMES = "\0"
 """Stands for names in a line; no name holds it."""
 
 
-def _is_apart(slow: Cell, fast: Cell) -> bool:
-    if slow is fast or slow.measured is None or fast.measured is None:
-        return True
-    return slow.measured.timing.is_apart(fast.measured.timing)
+def _ratio(pair: tuple[Cell, Cell] | None) -> Ratio:
+    """Of a slow and a fast cell.
 
-
-def _ratio(slow: Cell, fast: Cell) -> float | None:
-    """None where one prediction has trips that another does not know: those count once."""
-    known = [one.counts is None or one.counts.known for one in (slow, fast)]
-    if slow.predicted is not None and not all(known):
-        same = slow.module == fast.module and not any(known)
-        if not same:
-            return None
-    return slow.seconds / fast.seconds if slow.seconds and fast.seconds else None
+    Without a value where one prediction has trip counts that another does not know: those loops count once.
+    """
+    if pair is None:
+        return Ratio()
+    slow, fast = pair
+    is_clear = (
+        slow is fast
+        or slow.measured is None
+        or fast.measured is None
+        or slow.measured.timing.is_apart(fast.measured.timing)
+    )
+    known = [one.counts is None or one.counts.known for one in pair]
+    same = slow.module == fast.module and not any(known)
+    if slow.predicted is not None and not all(known) and not same:
+        return Ratio(None, is_clear)
+    value = slow.seconds / fast.seconds if slow.seconds and fast.seconds else None
+    return Ratio(value, is_clear)
 
 
 def _problem(cell: Cell) -> tuple[str, str]:
@@ -251,6 +265,7 @@ def _strategy_json(one: Strategy) -> dict[str, Any]:
 
 def _cell_json(study: Study, cell: Cell) -> dict[str, Any]:
     counts, checked = cell.counts, cell.checked
+    over, bought = study.over(cell), study.bought(cell)
     return {
         "module": cell.module,
         "strategy": cell.strategy,
@@ -276,10 +291,10 @@ def _cell_json(study: Study, cell: Cell) -> dict[str, Any]:
         else None,
         "measured": _measured_json(cell.measured) if cell.measured else None,
         "predicted": _predicted_json(cell) if cell.predicted else None,
-        "over_baseline": _finite(study.over_baseline(cell)),
-        "over_baseline_clear": study.is_over_clear(cell),
-        "bought": _finite(study.bought(cell)),
-        "bought_clear": study.is_bought_clear(cell),
+        "over_baseline": _finite(over.value),
+        "over_baseline_clear": over.is_clear,
+        "bought": _finite(bought.value),
+        "bought_clear": bought.is_clear,
     }
 
 

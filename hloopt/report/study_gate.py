@@ -55,7 +55,7 @@ class RatioGate:
                 if not there or there[0].way == "verified":
                     continue
                 cell = there[0] if self.strategy else study.best(module.name, device.name)
-                ratio = None if cell is None or cell.wrong else study.over_baseline(cell)
+                ratio = None if cell is None or cell.wrong else study.over(cell).value
                 passed = ratio is not None and ratio >= self.ratio
                 found.append(Reached(module.name, device.name, ratio, passed))
         return found

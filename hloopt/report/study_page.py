@@ -9,7 +9,7 @@ from typing import Final
 
 from hloopt.report.numbers import seconds
 from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
-from hloopt.report.study_table import bought_text, notes, over_text
+from hloopt.report.study_table import bought_text, notes
 from hloopt.study.cells import Cell, TimeParts
 from hloopt.study.plan import ModuleRow, Strategy
 
@@ -114,9 +114,9 @@ def _summary(study: Study, modules: Sequence[ModuleRow], ids: dict[str, str]) ->
             if best is None:
                 cells.append("<td>-</td>")
                 continue
-            ratio = escape(over_text(study, best))
+            ratio = study.over(best)
             told = f"{escape(best.strategy)}, {escape(seconds(best.seconds or 0.0))}"
-            strong = f"<b>{ratio}</b>" if study.is_over_clear(best) else ratio
+            strong = f"<b>{ratio}</b>" if ratio.is_clear else ratio
             cells.append(f'<td>{strong}<br><span class="soft">{told}</span></td>')
         link = f'<a href="#{ids[row.name]}">{escape(row.name)}</a>'
         rows.append(f'<tr><th scope="row">{link}</th>{"".join(cells)}</tr>')
@@ -167,7 +167,7 @@ def _bar(study: Study, strategy: Strategy, cell: Cell, longest: float) -> str:
     marks = ["step"] if strategy.before or strategy.whole else []
     marks += ["base"] if strategy.name == study.baseline else []
     time = escape(time_text(cell))
-    over = escape(over_text(study, cell)) if cell.seconds else ""
+    over = study.over(cell) if cell.seconds else ""
     segments = "".join(
         f'<span class="{name}" style="width:{100 * part / longest:.3f}%"></span>'
         for name, part in _segments(cell)
@@ -209,11 +209,11 @@ def _chip(study: Study, cell: Cell) -> str:
     if cell.problem:
         return f'<span class="chip doubt" title="{escape(cell.problem)}">{escape(time_text(cell))}</span>'
     ratio = study.bought(cell)
-    if ratio is None:
+    if ratio.value is None:
         return ""
-    mark = " gain" if ratio > 1 + _ABOUT_EVEN else " loss" if ratio < 1 - _ABOUT_EVEN else ""
-    mark = mark if study.is_bought_clear(cell) else ""
-    return f'<span class="chip{mark}">bought {escape(bought_text(study, cell))}</span>'
+    change = ratio.value - 1 if ratio.is_clear else 0.0
+    mark = " gain" if change > _ABOUT_EVEN else " loss" if change < -_ABOUT_EVEN else ""
+    return f'<span class="chip{mark}">bought {ratio}</span>'
 
 
 def _key(found: Sequence[tuple[Strategy, Cell]]) -> str:
@@ -238,7 +238,7 @@ def _figures_table(
             launches,
             moved,
             time_text(cell),
-            over_text(study, cell) if cell.seconds else "-",
+            str(study.over(cell)) if cell.seconds else "-",
             bought_text(study, cell),
         ]
         mark = ' class="base"' if strategy.name == study.baseline else ""

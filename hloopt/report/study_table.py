@@ -15,7 +15,7 @@ from hloopt.report.study import Study, StudyDevice, launch_text, result_text, ti
 from hloopt.study.cells import Cell
 from hloopt.study.plan import ModuleRow, Strategy
 
-__all__ = ["bought_text", "over_text", "ratio_text", "show_study"]
+__all__ = ["bought_text", "show_study"]
 
 _GAP = 2  # columns between two columns of a table
 _WORST = ("differ", "not verified", "within tolerance", "equal")
@@ -38,30 +38,10 @@ class _Block:
         return sum(_GAP + max(map(_columns, column)) for column in columns)
 
 
-def over_text(study: Study, cell: Cell) -> str:
-    """How many times as fast as the baseline; ``~`` where both times may well be the same."""
-    return ratio_text(study.over_baseline(cell), clear=study.is_over_clear(cell))
-
-
 def bought_text(study: Study, cell: Cell) -> str:
     """What a step bought; empty for what is none."""
     ratio = study.bought(cell)
-    return "" if ratio is None else ratio_text(ratio, clear=study.is_bought_clear(cell))
-
-
-def ratio_text(ratio: float | None, *, clear: bool = True) -> str:
-    """``2.31x``; a hundred and more without decimals; ``~`` unless it is ``clear``."""
-    if ratio is None:
-        return "-"
-    if not clear:
-        return "~"
-    return (
-        f"{ratio:.0f}x"
-        if ratio >= 99.95
-        else f"{ratio:.1f}x"
-        if ratio >= 9.995
-        else f"{ratio:.2f}x"
-    )
+    return "" if ratio.value is None else str(ratio)
 
 
 def show_study(study: Study, console: Console) -> None:
@@ -118,7 +98,7 @@ def _about_times(cells: Sequence[Cell]) -> list[str]:
 
 def _about_ratios(study: Study) -> list[str]:
     line = f"over: times as fast as '{study.baseline}' on the same device"
-    if not all(study.is_over_clear(cell) and study.is_bought_clear(cell) for cell in study.cells):
+    if not all(study.over(cell).is_clear and study.bought(cell).is_clear for cell in study.cells):
         line += ", ~ where times overlap, or runs are fewer than three"
     if any(one.before for one in study.strategies):
         line += "; bought: over the row before"
@@ -152,7 +132,7 @@ def _block(study: Study, module: str, rows: Sequence[Strategy], device: StudyDev
         assert cell is not None, "a strategy that is for the module has a cell for each device"
         texts: tuple[str, ...] = (time_text(cell) if is_timed else result_text(cell),)
         if is_timed:
-            texts += (over_text(study, cell),)
+            texts += (str(study.over(cell)),)
             texts += (bought_text(study, cell),) if steps else ()
         shown.append(texts)
     found = [cell for cell in cells if cell is not None]

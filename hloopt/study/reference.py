@@ -133,7 +133,7 @@ def reference(
     if seed is None and beside is not None:
         inputs, origin = load_all_inputs(beside, module, prod(counts)), str(beside)
         if any(name.startswith("out_") for name in stored(beside)):
-            recorded = _recorded(module, beside, prod(counts))
+            recorded = load_all_expected(beside, module, prod(counts))
     elif seed is None and snapshot is not None and prod(counts) == 1:
         inputs, origin = [list(snapshot.inputs)], "snapshot"
         recorded = [list(snapshot.results)] if snapshot.results else None
@@ -156,10 +156,6 @@ def reference(
         module, inputs, found.interpreted, counts=counts, host=host, written=found.written
     )
     return found
-
-
-def _recorded(module: Module, path: Path, participants: int) -> list[list[Any]]:
-    return load_all_expected(path, module, participants)
 
 
 def _participants(module: Module) -> tuple[int, int]:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.report.study import Study, StudyDevice
+from hloopt.report.study import Ratio, Study, StudyDevice
 from hloopt.report.study_page import study_page
-from hloopt.report.study_table import ratio_text
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.timing import Timing
 from hloopt.study.cells import Cell, Checked, Counts, Measured, Predicted, TimeParts
@@ -208,4 +207,4 @@ def test_the_command_writes_it_whole(tmp_path: Path) -> None:
 )
 def test_ratios(ratio: float | None, text: str) -> None:
     """Three digits."""
-    assert ratio_text(ratio) == text
+    assert str(Ratio(ratio)) == text
