@@ -23,7 +23,7 @@ from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.runtime.kernels import is_kernel
 
-__all__ = ["Ours", "XlaDump", "kernel_facts", "module_of"]
+__all__ = ["Ours", "XlaDump", "kernel_facts"]
 
 _NUMBER = re.compile(r"\.\d+$")
 
@@ -190,10 +190,10 @@ def _sum(rows: Iterable[KernelCost]) -> float:
 
 
 def kernel_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
-    """A kernel after priority fusion, with its name and line in the end."""
+    """A kernel after priority fusion, or without a log in the end, with its name and line in the end."""
     keys = _keys(dump.digests_fused, kernel) if dump.digests_fused is not None else []
-    final = dump.names_after.of(keys)
-    lines = kernel_lines(module_of(kernel), kernel)
+    final = dump.names_after.of(keys) if dump.history is not None else [kernel]
+    lines = kernel_lines(_module_of(kernel), kernel)
     return {
         "name": kernel.name,
         "computes": computes(kernel),
@@ -203,7 +203,7 @@ def kernel_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
     }
 
 
-def module_of(instruction: Instruction) -> Module:
+def _module_of(instruction: Instruction) -> Module:
     home = instruction.home
     assert home.module is not None, "of a module"
     return home.module

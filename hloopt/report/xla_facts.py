@@ -11,8 +11,7 @@ from hloopt.fusion.xla_history import Border, XlaDecision, readers
 from hloopt.ir import Instruction
 from hloopt.report.cost import kernel_costs
 from hloopt.report.fusion_diff import computes
-from hloopt.report.xla_dump import XlaDump, kernel_facts, module_of
-from hloopt.rewrite.source_lines import kernel_lines
+from hloopt.report.xla_dump import XlaDump, kernel_facts
 
 __all__ = ["instruction_facts", "pair_facts", "summary_facts", "unknown"]
 
@@ -92,7 +91,7 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
         homes = dump.names_after.named(name)
         return {
             "name": name,
-            "kernels": [_after_facts(dump, one) for one in homes],
+            "kernels": [kernel_facts(dump, one) for one in homes],
             "steps": None,
             "unknown": unknown(dump),
         }
@@ -108,17 +107,6 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
         "kernels": [kernel_facts(dump, home) for home in homes],
         "steps": [_moment_facts(step) for step in steps],
         "last": [_moment_facts(history.last_word(home.name)) for home in homes],
-    }
-
-
-def _after_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
-    lines = kernel_lines(module_of(kernel), kernel)
-    return {
-        "name": kernel.name,
-        "computes": computes(kernel),
-        "line": next(iter(lines), ""),
-        "lines": list(lines),
-        "after": [kernel.name],
     }
 
 
@@ -207,10 +195,10 @@ def _pair_after(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
     return {
         "first": first,
         "second": second,
-        "together": [_after_facts(dump, kernel) for kernel in together],
+        "together": [kernel_facts(dump, kernel) for kernel in together],
         "joined": None,
         "price": None,
-        "path": [_after_facts(dump, kernel) for kernel in path],
+        "path": [kernel_facts(dump, kernel) for kernel in path],
         "reverse": reverse and bool(path),
         "borders": [],
         "joined_later": [],
