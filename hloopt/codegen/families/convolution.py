@@ -10,18 +10,12 @@ from hloopt.analysis.contraction import Axis, AxisPosition, Contraction
 from hloopt.analysis.index import Index, Indices, delinearize
 from hloopt.codegen.families.dot_index import operand_place
 from hloopt.codegen.families.dot_tiled import emit_tiles
-from hloopt.codegen.families.dot_values import (
-    multiply_add,
-    named_factor,
-    store_sums,
-    sum_type,
-    zero,
-)
+from hloopt.codegen.families.dot_values import ProductWriter
 from hloopt.codegen.families.loop import bounded
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Element, Expr
-from hloopt.kernels.families.dot_region import ProductRegion, product_of
+from hloopt.kernels.families.dot_region import product_of
 
 __all__ = ["EMITTERS"]
 
@@ -33,11 +27,7 @@ def emit_direct(f: FunctionWriter) -> None:
 
 
 @dataclass
-class _Direct:
-    f: FunctionWriter
-    product: ProductRegion
-    contraction: Contraction
-
+class _Direct(ProductWriter):
     def emit(self) -> None:
         f, contraction = self.f, self.contraction
         outputs = f.tile["outputs"]
@@ -47,10 +37,10 @@ class _Direct:
             delinearize(run * outputs + lane, contraction.hero_dims) for lane in range(outputs)
         ]
         places = [self._named(place) for place in places]
-        array = f.scope.array(sum_type(f, contraction), (outputs,), "sums", [zero(contraction)])
+        array = f.scope.array(self.kind, (outputs,), "sums", [self.zero])
         sums = [array[lane] for lane in range(outputs)]
         self._windows([_axes(contraction, place) for place in places], sums)
-        store_sums(f, self.product, places, sums)
+        self.store(places, sums)
 
     def _named(self, place: Indices) -> Indices:
         e, dims = self.f.elements, self.contraction.hero_dims
@@ -93,9 +83,9 @@ class _Direct:
         factors = []
         for side in (self.contraction.lhs, self.contraction.rhs):
             _, place = operand_place(side, axes)
-            factors.append(named_factor(self.f, self.contraction, side, place))
+            factors.append(self.named_factor(side, place))
         left, right = factors
-        multiply_add(self.f, self.contraction, total, left, right)
+        self.multiply_add(total, left, right)
 
 
 def _axes(contraction: Contraction, place: Indices) -> dict[Axis, Index]:

@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from math import prod
 
-from hloopt.analysis.contraction import AxisGroup, Contraction, Side
+from hloopt.analysis.contraction import AxisGroup, Side
 from hloopt.analysis.index import Index, delinearize, narrowed
-from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
-from hloopt.codegen.families.dot_values import (
-    add,
-    multiply_add,
-    read_factor,
-    store_sums,
-    sum_type,
-    zero,
-)
+from hloopt.codegen.families.dot_values import ProductWriter
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Var, below, eq
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.dot_region import ProductRegion, product_of
+from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.dot_small import block_threads
 from hloopt.kernels.families.dot_tiling import oriented
 
@@ -37,27 +29,22 @@ def emit(f: FunctionWriter) -> None:
 
 
 @dataclass
-class _Small:
-    f: FunctionWriter
-    product: ProductRegion
-    contraction: Contraction
-
+class _Small(ProductWriter):
     def __post_init__(self) -> None:
         tile = self.f.tile
         self.batches, self.depth, self.slices = tile["batches"], tile["k"], tile["slices"]
         self.size = {group: self.contraction.size(group) for group in self.contraction.axes}
         self.threads = self.f.launch.block[0]
-        self.type = sum_type(self.f, self.contraction)
         self.blocks = self.f.launch.grid[0]
 
     def emit(self) -> None:
         f, e, size = self.f, self.f.elements, self.size
-        lhs = f.shared(self.type, (self.batches * size["m"], self.depth + 1), "lhs_tile")
-        rhs = f.shared(self.type, (self.batches * self.depth, size["n"]), "rhs_tile")
+        lhs = f.shared(self.kind, (self.batches * size["m"], self.depth + 1), "lhs_tile")
+        rhs = f.shared(self.kind, (self.batches * self.depth, size["n"]), "rhs_tile")
         parts = None
         if self.slices > 1:
             sums = (self.batches * size["m"], self.slices * size["n"])
-            parts = f.shared(self.type, sums, "parts")
+            parts = f.shared(self.kind, sums, "parts")
         self.first = e.symbol(
             f.block() * self.batches, "first_b", 0, (self.blocks - 1) * self.batches
         )
@@ -69,7 +56,7 @@ class _Small:
             e.symbol(index, hint, 0, extent - 1)
             for index, hint, extent in zip(places, ("batch", "m", "part", "n"), dims, strict=True)
         )
-        total = f.scope.variable(self.type, "total", zero(self.contraction))
+        total = f.scope.variable(self.kind, "total", self.zero)
         self.is_busy = below(f.thread(), busy)
         steps = -(-size["k"] // self.depth)
         with e.counting(0, steps, "step") as step:
@@ -98,8 +85,8 @@ class _Small:
             for group, index in bounds.items():
                 tests += below(index, self.size[group])
                 counts[group] = narrowed(index, self.size[group])
-            _, place = operand_place(side, split_axes(contraction, counts))
-            value = read_factor(f, contraction, side, tests, place, "element")
+            _, place = self.operand_place(side, counts)
+            value = self.read_factor(side, tests, place, "element")
             if own == "m":
                 e.scope.set(tile[batch * self.size["m"] + at, k], value)
             else:
@@ -114,10 +101,10 @@ class _Small:
             left = tiles[0][batch * self.size["m"] + m, k]
             right = tiles[1][batch * self.depth + k, n]
             a, b = (
-                e.scope.declare(self.type, value, hint)
+                e.scope.declare(self.kind, value, hint)
                 for value, hint in ((left, "a"), (right, "b"))
             )
-            multiply_add(self.f, self.contraction, total, a, b)
+            self.multiply_add(total, a, b)
 
     def _store(
         self, total: Var, parts: Array | None, place: tuple[Index, Index, Index, Index]
@@ -137,10 +124,9 @@ class _Small:
             if parts is not None:
                 with e.counting(0, self.slices - 1, "other") as other:
                     at = (other + 1) * self.size["n"] + n
-                    add(f, self.contraction, total, parts[row, at])
+                    self.add(total, parts[row, at])
             counts: dict[AxisGroup, Index] = {"b": narrowed(b, self.size["b"]), "m": m, "n": n}
-            axes = split_axes(self.contraction, counts)
-            store_sums(f, self.product, [result_place(self.contraction, axes)], [total])
+            self.store([self.result_place(counts)], [total])
 
 
 EMITTERS = {"dot-small": emit}

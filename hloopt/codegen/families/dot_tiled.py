@@ -13,24 +13,16 @@ from dataclasses import field
 from functools import partial
 from typing import TypeAlias
 
-from hloopt.analysis.contraction import AxisGroup, Contraction, Side
+from hloopt.analysis.contraction import AxisGroup, Side
 from hloopt.analysis.index import Index, Indices, delinearize, linearize, narrowed
-from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
-from hloopt.codegen.families.dot_partial import emit_sum
-from hloopt.codegen.families.dot_values import (
-    factor,
-    multiply_add,
-    store_run,
-    store_sums,
-    sum_type,
-    zero,
-)
+from hloopt.codegen.families.dot_values import ProductWriter, store_run
+from hloopt.codegen.families.loop import bounded
 from hloopt.codegen.families.sweeping import guarded
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Element, Expr, as_expr
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.dot_region import ProductRegion, product_of
+from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.dot_tiling import Tiling, oriented, tiling_of
 
 __all__ = ["EMITTERS", "emit_tiles"]
@@ -44,19 +36,29 @@ def emit_tiles(f: FunctionWriter) -> None:
     product = product_of(f.region)
     contraction = oriented(product, f.region)
     tiling = tiling_of(contraction, f.tile, f.spec.kernel)
+    tiles = _Tiles(f, product, contraction, tiling)
     if f.launch.function == "_sum":
-        emit_sum(f, product, contraction, tiling.split)
+        tiles.emit_sum()
     else:
-        _Tiles(f, product, contraction, tiling).emit()
+        tiles.emit()
 
 
 @dataclass
-class _Tiles:
-    f: FunctionWriter
-    product: ProductRegion
-    contraction: Contraction
+class _Tiles(ProductWriter):
     tiling: Tiling
     counts: dict[AxisGroup, Index] = field(default_factory=dict)
+
+    def emit_sum(self) -> None:
+        """A thread for each result: the sum of its parts, in their order."""
+        f, e, elements = self.f, self.f.elements, self.contraction.hero_elements
+        thread = bounded(f, f.global_thread("i"), elements)
+        partial = f.scratch(0).memory
+        total = f.scope.variable(self.kind, "total", partial[thread])
+        if self.tiling.split > 1:
+            with e.counting(0, self.tiling.split - 1, "part") as part:
+                other = partial[thread + (part + 1) * elements]
+                self.add(total, e.scope.declare(self.kind, other, "next"))
+        self.store([delinearize(thread, self.contraction.hero_dims)], [total])
 
     def emit(self) -> None:
         f, tiling = self.f, self.tiling
@@ -72,7 +74,7 @@ class _Tiles:
             load.declare()
         self._place()
         shape = (tiling.thread_m, tiling.thread_n)
-        sums = f.scope.array(sum_type(f, self.contraction), shape, "sums", [zero(self.contraction)])
+        sums = f.scope.array(self.kind, shape, "sums", [self.zero])
         for load in tiles.values():
             load.declare_staged()
         self._along_k(tiles, sums)
@@ -126,8 +128,7 @@ class _Tiles:
             f.barrier()
 
     def _multiply(self, tiles: Mapping[str, _Load], sums: Array) -> None:
-        e, tiling = self.f.elements, self.tiling
-        kind = sum_type(self.f, self.contraction)
+        e, tiling, kind = self.f.elements, self.tiling, self.kind
         # Unrolled, the factors of several k would leave room for one block only.
         unroll = 1 if self._is_large else 0
         with e.counting(0, tiling.k, "k", type=INT, unroll=unroll) as k:
@@ -139,7 +140,7 @@ class _Tiles:
                 e.counting(0, tiling.thread_m, "i", type=INT, unroll=0) as i,
                 e.counting(0, tiling.thread_n, "j", type=INT, unroll=0) as j,
             ):
-                multiply_add(self.f, self.contraction, sums[i, j], a[i], b[j])
+                self.multiply_add(sums[i, j], a[i], b[j])
 
     def _take(self, tile: Array, k: Index, into: Array, start: Index, group: str) -> None:
         """Factors of this thread's rows or columns."""
@@ -176,15 +177,14 @@ class _Tiles:
                     places, values = [], []
                     for lane in range(lanes):
                         counts = {**self.counts, "n": self.counts["n"] + lane}
-                        axes = split_axes(self.contraction, counts)
-                        places.append(result_place(self.contraction, axes))
+                        places.append(self.result_place(counts))
                         values.append(sums[row, j * run + at + lane])
                     self._sums(places, values)
 
     def _sums(self, places: list[Indices], values: Sequence[Expr]) -> None:
         f = self.f
         if f.launch.function != "_partial":
-            store_sums(f, self.product, places, values)
+            self.store(places, values)
             return
         elements = self.contraction.hero_elements
         stores = [
@@ -229,18 +229,17 @@ class _Load:
 
     def declare(self) -> None:
         """The tile in shared memory: k first."""
-        f, tiling = self.tiles.f, self.tiles.tiling
+        tiling = self.tiles.tiling
         # Runs along k are stored across rows: shifted against each other they meet fewer banks.
         pad = max(1, 16 // tiling.element_bytes) if self.along_k else 0
-        kind = sum_type(f, self.tiles.contraction)
-        self.tile = f.shared(kind, (tiling.k, self.rows + pad), f"{self.name}_tile", aligned=True)
+        shape, hint = (tiling.k, self.rows + pad), f"{self.name}_tile"
+        self.tile = self.tiles.f.shared(self.tiles.kind, shape, hint, aligned=True)
 
     def declare_staged(self) -> None:
         """Registers for what is read while the tile before is multiplied."""
-        f = self.tiles.f
         if self.tiles.tiling.prefetch:
-            kind = sum_type(f, self.tiles.contraction)
-            self.staged = f.scope.array(kind, (self.each, self.run), f"{self.name}_next")
+            shape, hint = (self.each, self.run), f"{self.name}_next"
+            self.staged = self.tiles.f.scope.array(self.tiles.kind, shape, hint)
 
     def direct(self, step: Index) -> None:
         """Read into shared memory."""
@@ -300,7 +299,7 @@ class _Load:
             lanes = [([], place) for _, place in lanes]
         if tests:
             for target in targets:
-                e.scope.set(target, zero(tiles.contraction))
+                e.scope.set(target, tiles.zero)
         with e.when(*tests):
             self._set_all(lanes, targets)
 
@@ -325,22 +324,21 @@ class _Load:
 
     def _lanes(self, symbols: Mapping[AxisGroup, Index]) -> list[_Lane]:
         """The tests and the place of each element of a run."""
-        tiles, contraction = self.tiles, self.tiles.contraction
+        tiles = self.tiles
         along: AxisGroup = "k" if self.along_k else self.group
         found = []
         for lane in range(self.run):
             counts = {"b": tiles.counts["b"], **symbols, along: symbols[along] + lane}
-            found.append(operand_place(self.side, split_axes(contraction, counts)))
+            found.append(tiles.operand_place(self.side, counts))
         return found
 
     def _set_all(self, lanes: Sequence[_Lane], targets: Sequence[Element]) -> None:
-        f, contraction = self.tiles.f, self.tiles.contraction
-        scope = f.elements.scope
+        e = self.tiles.f.elements
         for (tests, place), target in zip(lanes, targets, strict=True):
             if tests:
-                scope.set(target, zero(contraction))
-            with f.elements.when(*tests) as inner:
-                inner.set(target, factor(f, contraction, self.side, place))
+                e.scope.set(target, self.tiles.zero)
+            with e.when(*tests) as inner:
+                inner.set(target, self.tiles.factor(self.side, place))
 
 
 EMITTERS = {"dot-tiled": emit_tiles, "dot-split-k": emit_tiles}

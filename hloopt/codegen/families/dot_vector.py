@@ -9,25 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hloopt.analysis.contraction import AxisGroup, Contraction
+from hloopt.analysis.contraction import AxisGroup
 from hloopt.analysis.index import Index, delinearize, narrowed
-from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
-from hloopt.codegen.families.dot_values import (
-    add,
-    multiply_add,
-    named_factor,
-    store_sums,
-    sum_type,
-    zero,
-)
+from hloopt.codegen.families.dot_values import ProductWriter
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Element, Expr, Var, as_expr, below, eq
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.dot_region import ProductRegion, product_of
+from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.dot_vector import along_rows, with_vector
 
-__all__ = ["EMITTERS", "add_lanes"]
+__all__ = ["EMITTERS"]
 
 _WARP = 32
 
@@ -43,27 +35,13 @@ def emit(f: FunctionWriter) -> None:
         writer.down()
 
 
-def add_lanes(f: FunctionWriter, contraction: Contraction, total: Var) -> None:
-    """Make a variable of each lane the sum over its warp."""
-    e, kind = f.elements, sum_type(f, contraction)
-    loop, distance = e.scope.loop(_WARP // 2, 0, "distance", INT, 2, test=">", change="/=")
-    with e.within(loop):
-        exchanged = f.uses.call("shuffle_xor", total, distance, type=kind)
-        add(f, contraction, total, e.scope.declare(kind, exchanged, "other"))
-
-
 @dataclass
-class _Rows:
-    f: FunctionWriter
-    product: ProductRegion
-    contraction: Contraction
-
+class _Rows(ProductWriter):
     def __post_init__(self) -> None:
         tile = self.f.tile
         self.rows, self.sharing, self.vector = tile["rows"], tile["threads_k"], tile["vector"]
         self.count = self.contraction.size("m")
         self.blocks = -(-self.count // self.rows)
-        self.kind = sum_type(self.f, self.contraction)
 
     def _place(self) -> tuple[Index, Index]:
         """The batch index and the first row of this block."""
@@ -81,7 +59,7 @@ class _Rows:
         local, lane = delinearize(f.thread(), (self.rows, self.sharing))
         lane = e.symbol(lane, "lane", 0, self.sharing - 1)
         row = e.symbol(first + local, "row", 0, self.blocks * self.rows - 1)
-        total = f.scope.variable(self.kind, "total", zero(self.contraction))
+        total = f.scope.variable(self.kind, "total", self.zero)
         inside = narrowed(row, self.count)
         tests, vector = below(row, self.count), self.vector
         with (
@@ -90,7 +68,7 @@ class _Rows:
         ):
             for step in range(vector):
                 self._multiply(total, {"b": b, "m": inside, "k": start + step})
-        add_lanes(f, self.contraction, total)
+        self._add_lanes(total)
         if parts is not None:
             with e.when(eq(lane % _WARP, 0)):
                 e.scope.set(parts[local, lane // _WARP], total)
@@ -99,8 +77,16 @@ class _Rows:
             if parts is not None:
                 with e.counting(0, warps - 1, "warp") as warp:
                     part = e.scope.declare(self.kind, parts[local, warp + 1], "part")
-                    add(f, self.contraction, total, part)
+                    self.add(total, part)
             self._store(b, [inside], [total])
+
+    def _add_lanes(self, total: Var) -> None:
+        """Make a variable of each lane the sum over its warp."""
+        e = self.f.elements
+        loop, distance = e.scope.loop(_WARP // 2, 0, "distance", INT, 2, test=">", change="/=")
+        with e.within(loop):
+            exchanged = self.f.uses.call("shuffle_xor", total, distance, type=self.kind)
+            self.add(total, e.scope.declare(self.kind, exchanged, "other"))
 
     def down(self) -> None:
         """Neighbouring rows to neighbouring threads; ``threads_k`` of them share a row."""
@@ -113,7 +99,7 @@ class _Rows:
         local = e.symbol(local * vector, "local", 0, self.rows - vector)
         row = e.symbol(first + local, "row", 0, self.blocks * self.rows - vector)
         inside = narrowed(row, self.count - vector + 1)
-        array = f.scope.array(self.kind, (vector,), "sums", [zero(self.contraction)])
+        array = f.scope.array(self.kind, (vector,), "sums", [self.zero])
         sums = [array[step] for step in range(vector)]
         tests = [as_expr(row) < self.count] if row.high + vector > self.count else []
         with e.when(*tests), e.counting(part, k, "k", self.sharing) as at:
@@ -128,7 +114,7 @@ class _Rows:
             if parts is not None:
                 with e.counting(0, self.sharing - 1, "other") as other:
                     for step, total in enumerate(sums):
-                        add(f, self.contraction, total, parts[other + 1, local + step])
+                        self.add(total, parts[other + 1, local + step])
             self._store(b, [inside + step for step in range(vector)], sums)
 
     def _multiply(self, total: Var | Element, counts: Mapping[AxisGroup, Index]) -> None:
@@ -136,17 +122,17 @@ class _Rows:
         for side, own in ((self.contraction.lhs, "m"), (self.contraction.rhs, "n")):
             wanted: dict[AxisGroup, Index] = {"b": counts["b"], "k": counts["k"]}
             wanted["m" if own == "m" else "n"] = counts["m"] if own == "m" else Index(0)
-            _, place = operand_place(side, split_axes(self.contraction, wanted))
-            factors.append(named_factor(self.f, self.contraction, side, place))
+            _, place = self.operand_place(side, wanted)
+            factors.append(self.named_factor(side, place))
         left, right = factors
-        multiply_add(self.f, self.contraction, total, left, right)
+        self.multiply_add(total, left, right)
 
     def _store(self, b: Index, rows: list[Index], sums: Sequence[Expr]) -> None:
         places = []
         for row in rows:
             counts: dict[AxisGroup, Index] = {"b": b, "m": row, "n": Index(0)}
-            places.append(result_place(self.contraction, split_axes(self.contraction, counts)))
-        store_sums(self.f, self.product, places, sums)
+            places.append(self.result_place(counts))
+        self.store(places, sums)
 
 
 EMITTERS = {"dot-matrix-vector": emit}

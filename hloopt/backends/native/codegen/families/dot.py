@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from hloopt.analysis.contraction import Axis, AxisGroup, Contraction, Side
+from hloopt.analysis.contraction import Axis, AxisGroup, Side
 from hloopt.analysis.index import Index, Symbol
 from hloopt.backends.native.codegen.families.gemm import (
     Lying,
@@ -17,7 +17,7 @@ from hloopt.backends.native.codegen.families.gemm import (
 from hloopt.backends.native.codegen.nest import loop
 from hloopt.backends.native.kernels.dot import along_columns, small_product
 from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
-from hloopt.codegen.families.dot_values import read_factor, store_sums, sum_type
+from hloopt.codegen.families.dot_values import ProductWriter
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Element, Expr, as_expr
@@ -44,12 +44,13 @@ def _emit(f: FunctionWriter) -> None:
             some = counted(first, rows, m)
             count = f.elements.scope.declare(f.loads.index_type, some, "rows")
         block = _Rows(first, rows, count)
-        left = _left(f, contraction, batch, block)
-        right = _right(f, contraction, batch)
-        sums = _array(f, contraction, rows * n, "sums")
+        writer = ProductWriter(f, product, contraction)
+        left = _left(writer, batch, block)
+        right = _right(writer, batch)
+        sums = _array(writer, rows * n, "sums")
         given = left.row(first), left.rows, left.columns, right.row(Index(0)), right.rows
         multiply(f, "product", contraction, (count, n, k, *given, ArrayValue(sums), n))
-        _store(f, product, batch, block, sums)
+        _store(writer, batch, block, sums)
 
 
 @dataclass(frozen=True)
@@ -69,77 +70,72 @@ class _Rows:
 
 
 @contextmanager
-def _counted(
-    f: FunctionWriter, contraction: Contraction, group: AxisGroup
-) -> Iterator[tuple[dict[Axis, Index], Index]]:
+def _counted(writer: ProductWriter, group: AxisGroup) -> Iterator[tuple[dict[Axis, Index], Index]]:
     """A loop for each axis of a group; gives their counters, and what they count to together."""
     with ExitStack() as blocks:
         axes: dict[Axis, Index] = {}
         total = Index(0)
-        for at, size in enumerate(contraction.axes[group]):
+        e = writer.f.elements
+        for at, size in enumerate(writer.contraction.axes[group]):
             counter = Index(0)
             if size != 1:
-                block, counter = f.elements.loop(size, group)
-                blocks.enter_context(f.elements.within(block))
+                block, counter = e.loop(size, group)
+                blocks.enter_context(e.within(block))
             axes[group, at] = counter
             total = total * size + counter
         yield axes, total
 
 
-def _array(f: FunctionWriter, contraction: Contraction, elements: int, hint: str) -> Array:
-    return f.elements.scope.array(sum_type(f, contraction), (elements,), hint, align=64)
+def _array(writer: ProductWriter, elements: int, hint: str) -> Array:
+    return writer.f.elements.scope.array(writer.kind, (elements,), hint, align=64)
 
 
-def _left(f: FunctionWriter, contraction: Contraction, batch: Index, rows: _Rows) -> Lying:
+def _left(writer: ProductWriter, batch: Index, rows: _Rows) -> Lying:
     """Where the rows of the left side lie."""
-    side = contraction.lhs
+    f, contraction, side = writer.f, writer.contraction, writer.contraction.lhs
     found = in_memory(f, contraction, side, batch, ("m", "k"))
     if found is not None:
         return found
     columns = contraction.size("k")
-    packed = _array(f, contraction, rows.most * columns, "left")
+    packed = _array(writer, rows.most * columns, "left")
     with rows.loop(f) as (at, row):
         known = split_axes(contraction, {"b": batch, "m": row})
-        with _counted(f, contraction, "k") as (axes, column):
-            _pack(f, contraction, side, {**known, **axes}, packed[at * columns + column])
+        with _counted(writer, "k") as (axes, column):
+            _pack(writer, side, {**known, **axes}, packed[at * columns + column])
     # The task's first row is the array's.
     return Lying(packed, rows.first * -columns, columns, 1)
 
 
-def _right(f: FunctionWriter, contraction: Contraction, batch: Index) -> Lying:
+def _right(writer: ProductWriter, batch: Index) -> Lying:
     """Where the right side lies with neighbours along n."""
+    contraction = writer.contraction
     side, columns = contraction.rhs, contraction.size("n")
-    found = in_memory(f, contraction, side, batch, ("k", "n"))
+    found = in_memory(writer.f, contraction, side, batch, ("k", "n"))
     if found is not None and (columns == 1 or found.columns == 1):
         return found
-    packed = _array(f, contraction, contraction.size("k") * columns, "right")
+    packed = _array(writer, contraction.size("k") * columns, "right")
     known = split_axes(contraction, {"b": batch})
     with (
-        _counted(f, contraction, "k") as (rows, row),
-        _counted(f, contraction, "n") as (axes, column),
+        _counted(writer, "k") as (rows, row),
+        _counted(writer, "n") as (axes, column),
     ):
         place = packed[row * columns + column]
-        _pack(f, contraction, side, {**known, **rows, **axes}, place)
+        _pack(writer, side, {**known, **rows, **axes}, place)
     return Lying(packed, Index(0), columns, 1)
 
 
-def _pack(
-    f: FunctionWriter, contraction: Contraction, side: Side, axes: Mapping[Axis, Index], to: Element
-) -> None:
-    tests, place = operand_place(side, axes)
-    f.elements.scope.set(to, read_factor(f, contraction, side, tests, place, "factor"))
+def _pack(writer: ProductWriter, side: Side, axes: Mapping[Axis, Index], to: Element) -> None:
+    factor = writer.read_factor(side, *operand_place(side, axes), "factor")
+    writer.f.elements.scope.set(to, factor)
 
 
-def _store(
-    f: FunctionWriter, product: ProductRegion, batch: Index, rows: _Rows, sums: Array
-) -> None:
-    contraction = product.contraction
-    with rows.loop(f) as (at, row):
+def _store(writer: ProductWriter, batch: Index, rows: _Rows, sums: Array) -> None:
+    contraction = writer.contraction
+    with rows.loop(writer.f) as (at, row):
         known = split_axes(contraction, {"b": batch, "m": row})
-        with _counted(f, contraction, "n") as (axes, column):
+        with _counted(writer, "n") as (axes, column):
             place = result_place(contraction, {**known, **axes})
-            total = sums[at * contraction.size("n") + column]
-            store_sums(f, product, [place], [total])
+            writer.store([place], [sums[at * contraction.size("n") + column]])
 
 
 EMITTERS = {"native-dot": _emit}

@@ -10,7 +10,6 @@ from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.backends.native.codegen.nest import BEGIN, END
 from hloopt.backends.native.kernels.gemm import large_product
 from hloopt.codegen.families.dot_index import operand_place, split_axes
-from hloopt.codegen.families.dot_values import sum_type
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
@@ -71,7 +70,7 @@ def multiply(
     f: FunctionWriter, function: str, contraction: Contraction, given: Sequence[Operand]
 ) -> None:
     """Call a product of products.h."""
-    name = f"hloopt::{function}<{sum_type(f, contraction)}>"
+    name = f"hloopt::{function}<{f.uses.type(contraction.accumulator)}>"
     f.elements.scope.do(Call(name, tuple(map(as_expr, given)), VOID))
 
 
