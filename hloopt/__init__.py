@@ -139,7 +139,7 @@ def compile(
     A program of several participants is run by ``program.run_participants`` with a list of inputs for each.
     """
     from hloopt.backends import check_device, compile_module, options_for
-    from hloopt.backends.options import NumpyOptions
+    from hloopt.runtime.program import NumpyOptions
 
     check_device(device)
     selection = None

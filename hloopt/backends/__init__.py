@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hloopt.backends.options import DeviceOptions, NativeOptions, NumpyOptions, Options
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from hloopt.runtime.program import Program
+from hloopt.runtime.program import DeviceOptions, NativeOptions, NumpyOptions, Options, Program
 from hloopt.spelling import nearest
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hloopt.backends.options import DeviceOptions
 from hloopt.codegen.program import KernelProgram, render, text_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
@@ -14,11 +13,12 @@ from hloopt.kernels.lock import LockEntry, entry_of
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import Choice, KernelSelection
-from hloopt.kernels.verifier import verify_with
+from hloopt.kernels.user import verify_with
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
 from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.program import DeviceOptions
 
 __all__ = [
     "CompiledProgram",

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import cache
 from math import prod
 
 from hloopt.analysis.code_size import WRITTEN_ANEW, executed_instructions
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.region import Region, region_of
 from hloopt.codegen.device import Uses
+from hloopt.codegen.device.library import names
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.loads import Loads
-from hloopt.codegen.reserved import reserved
 from hloopt.codegen.scalars import store
 from hloopt.codegen.types import stored_elements
 from hloopt.dataclass import dataclass
@@ -29,7 +30,13 @@ from hloopt.kernels.plan import KernelStep
 from hloopt.kernels.spec import KernelSpec, Launch, LeafPlace
 from hloopt.types import ArrayShape, dtype
 
-__all__ = ["EmitFunction", "FunctionWriter", "Pointee", "write_function"]
+__all__ = [
+    "EmitFunction",
+    "FunctionWriter",
+    "Pointee",
+    "reserved",
+    "write_function",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,3 +286,25 @@ def _index_type(region: Region) -> Type:
     inner = [leaf for item in region.body for leaf in region.arrays_of(item)]
     most = max((shape.elements for shape in (*shapes, *inner)), default=0)
     return INT if most < 2**31 - 2**22 else LONG
+
+
+# Words of C++ and of CUDA that an instruction's name could be; what begins with an underscore it cannot.
+_WORDS = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class
+compl const const_cast constexpr continue decltype default defined delete do double dynamic_cast else enum
+explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+nullptr operator or or_eq private protected public register reinterpret_cast return short signed sizeof static
+static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union
+unsigned using virtual void volatile wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize
+dynamic_shared min max abs atomicAdd atomicCAS memcpy main"""
+
+
+_MATH = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor
+fma fmax fmin fmod hypot isfinite isinf isnan ldexp log log10 log1p log2 nearbyint nextafter pow remainder rint
+round rsqrt sin sincos sinh sqrt tan tanh trunc"""
+
+
+@cache
+def reserved() -> frozenset[str]:
+    """Words of the language, and whatever a kernel may call."""
+    math = {name + suffix for name in _MATH.split() for suffix in ("", "f")}
+    return frozenset({*_WORDS.split(), *math, *names()})

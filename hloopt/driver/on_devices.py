@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from hloopt.backends.device_compile import CompiledProgram, compile_for_device
 from hloopt.backends.native.compile import CompiledNative, compile_native
-from hloopt.backends.options import DeviceOptions, EmulatorMode, NativeOptions
 from hloopt.dataclass import dataclass
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UsageError
 from hloopt.kernels.selection import KernelSelection
+from hloopt.runtime.program import DeviceOptions, EmulatorMode, NativeOptions
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from hloopt.backends import check_device_takes, compile_module
 from hloopt.backends.numpy.threads import thread_count
-from hloopt.backends.options import NumpyOptions
 from hloopt.dataclass import dataclass
 from hloopt.driver.notes import (
     bytes_alive,
@@ -37,6 +36,7 @@ from hloopt.report.run import RunReport, RunRow
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs
+from hloopt.runtime.program import NumpyOptions
 from hloopt.runtime.streams import load_host, npz
 from hloopt.runtime.timing import measure_in_turn
 from hloopt.spelling import first_of

@@ -19,8 +19,7 @@ from hloopt.kernels.lock import lock_text
 from hloopt.kernels.registry import registered
 from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.selection.selectors import load_rule
-from hloopt.kernels.user import load_kernels
-from hloopt.kernels.verifier import verify_with
+from hloopt.kernels.user import load_kernels, verify_with
 from hloopt.rewrite.entries import select
 from hloopt.targets import find_gpu, find_target
 from hloopt.targets.target import HOST

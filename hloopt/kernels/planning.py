@@ -5,7 +5,7 @@
 2. Values that must share memory get one slot (``buffers/slots``), steps are drafted over slots
    (``drafting``); where a kernel asks for an operand and a result apart that must lie together, the result
    is made beside and copied.
-3. Slots live from the first step that touches them to the last (``buffers/timeline``), and are packed into
+3. Slots live from the first step that touches them to the last (``Timeline``), and are packed into
    one arena (``buffers/packing``).
 """
 
@@ -20,9 +20,8 @@ from hloopt.analysis.in_place import InPlace, in_place_pairs
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.assignment import Assignment, assign_kernels
 from hloopt.kernels.buffers.joined import joined_in_place
-from hloopt.kernels.buffers.packing import Packing, pack
+from hloopt.kernels.buffers.packing import Packing, Timeline, pack
 from hloopt.kernels.buffers.slots import NOTHING, BufferSlots, Spot
-from hloopt.kernels.buffers.timeline import Timeline
 from hloopt.kernels.drafting import (
     Draft,
     HostDraft,

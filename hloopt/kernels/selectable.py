@@ -1,14 +1,25 @@
-"""Which instructions need a kernel, and where they stand."""
+"""Which instructions need a kernel of a device, and which count as one.
+
+On a GPU every top-level instruction that reads and writes memory is one launch; bookkeeping, control flow and
+changes of shape that move no byte are none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hloopt.analysis.layout import moves_nothing
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.ops.traits import CONTROL_FLOW, FREE
+from hloopt.ops.traits import CONTROL_FLOW, DEVICE_NUMBERS, FREE
 from hloopt.types import BufferShape, leaves
 
-__all__ = ["needs_kernel", "selectable"]
+__all__ = [
+    "computation_kernels",
+    "is_kernel",
+    "module_kernels",
+    "needs_kernel",
+    "selectable",
+]
 
 _ZERO_COST = FREE | CONTROL_FLOW | {"copy-start"}
 """Values that are there already, other names for the same bytes, control flow, and plain copies."""
@@ -34,3 +45,24 @@ def selectable(module: Module) -> Iterator[tuple[Computation, Instruction]]:
         for instruction in computation:
             if needs_kernel(instruction):
                 yield computation, instruction
+
+
+_NO_LAUNCH = FREE | CONTROL_FLOW | DEVICE_NUMBERS | {"get-dimension-size"}
+
+
+def is_kernel(instruction: Instruction) -> bool:
+    """Whether an instruction of a top-level computation is a launch of its own.
+
+    A reshape between row-major layouts and a bitcast are other names for the same bytes.
+    """
+    return instruction.opcode not in _NO_LAUNCH and not moves_nothing(instruction)
+
+
+def computation_kernels(computation: Computation) -> int:
+    """Kernels that stand in a computation itself; those it calls are not counted."""
+    return sum(map(is_kernel, computation))
+
+
+def module_kernels(module: Module) -> int:
+    """Kernels of the whole program: the entry and what it reaches through control flow."""
+    return sum(map(computation_kernels, walk.top_level_computations(module)))

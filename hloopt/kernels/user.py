@@ -43,18 +43,26 @@ it has computed what the interpreter computes, on random inputs, on the emulator
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hloopt.errors import HlooptError, UsageError
 from hloopt.kernels.kernel import NO, YES, Disproved, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, LeafPlace, Tile
 from hloopt.kernels.standalone import signature
-from hloopt.kernels.verifier import verifier
 from hloopt.rewrite.plugins import line_in, run_file
 
-__all__ = ["GROUP", "installed", "load_kernels", "of_object", "renamed"]
+__all__ = [
+    "GROUP",
+    "Verifier",
+    "installed",
+    "load_kernels",
+    "of_object",
+    "renamed",
+    "verifier",
+    "verify_with",
+]
 
 GROUP: Final = "hloopt.kernels"
 """The entry point group: each entry point is named like the kernel that it gives."""
@@ -253,3 +261,19 @@ def renamed(source: str, function: str, name: str) -> str:
             names[own] = f"{function}_{own}"
     pattern = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
     return pattern.sub(lambda match: names[match[1]], source)
+
+
+Verifier: TypeAlias = "Callable[[Site, Kernel, KernelSpec], str]"
+"""Runs a site by a kernel beside the interpreter; says what differs, nothing where all is well."""
+
+_STATE: dict[str, Verifier] = {}
+
+
+def verify_with(verifier: Verifier) -> None:
+    """From now on kernels of one's own are verified by this; before, none of them fits anything."""
+    _STATE["verifier"] = verifier
+
+
+def verifier() -> Verifier | None:
+    """What kernels of one's own are verified by; None before there is anything."""
+    return _STATE.get("verifier")

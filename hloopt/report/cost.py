@@ -14,8 +14,8 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import KERNELS
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.buffers.joined import joined_in_place
+from hloopt.kernels.selectable import is_kernel
 from hloopt.rewrite.source_lines import MOST_LINES, kernel_lines
-from hloopt.runtime.kernels import is_kernel
 
 __all__ = [
     "KernelCost",

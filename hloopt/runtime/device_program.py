@@ -31,8 +31,15 @@ from hloopt.kernels.plan import (
 )
 from hloopt.kernels.spec import Copy, Fill, Launch, LeafPlace
 from hloopt.runtime import library_numpy
-from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
-from hloopt.runtime.device import Device, Pointer, PointerArgument
+from hloopt.runtime.device import (
+    Device,
+    Pointer,
+    PointerArgument,
+    array_of_bytes,
+    bytes_of_array,
+    empty,
+    value_of_leaves,
+)
 from hloopt.runtime.planned_program import PlannedProgram
 from hloopt.runtime.segments import PlanPart, PlanSegment, grouped
 from hloopt.types import Array, Literal

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.backends import compile_module, options_for
 from hloopt.backends.device_compile import CompiledProgram, choices_of, lock_entries
-from hloopt.backends.options import NumpyOptions
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.kernels.lock import lock_text
 from hloopt.kernels.selection import KernelSelection
+from hloopt.runtime.program import NumpyOptions
 from hloopt.runtime.timing import measure
 from hloopt.study.cells import Checked, Measured
 from hloopt.study.devices import EMULATOR, machine

@@ -33,12 +33,12 @@ from hloopt.analysis.cost import module_cost
 from hloopt.backends.device_compile import Prepared, prepare
 from hloopt.backends.native.compile import prepare_native
 from hloopt.backends.nvrtc import CompilationError, compile_cuda
-from hloopt.backends.options import DeviceOptions
 from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.kernels.selection import KernelSelection
 from hloopt.report.plan import plan_text
 from hloopt.runtime.inputs import generate_all, load_all_inputs
+from hloopt.runtime.program import DeviceOptions
 from tests.baseline.machine_code import instruction_counts
 from tests.corpus.compile_kernels import written
 from tests.corpus.native_stages import MOST_SOURCE, MOST_WORK

@@ -89,7 +89,7 @@ def our_seconds(name: str, environments: int, repeat: int) -> float:
     from hloopt.backends.cuda.profile import profile
     from hloopt.backends.device_compile import prepare
     from hloopt.backends.nvrtc import TIMED
-    from hloopt.backends.options import DeviceOptions
+    from hloopt.runtime.program import DeviceOptions
 
     module = program(name, environments)
     prepared = prepare(hloopt.optimize(module, "O3"), DeviceOptions())

@@ -12,9 +12,9 @@ import hloopt
 from hloopt.backends.numpy import block_limits
 from hloopt.backends.numpy.block_limits import Limits
 from hloopt.backends.numpy.program import NumpyProgram
-from hloopt.backends.options import NumpyOptions
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.program import NumpyOptions
 
 __all__ = ["BLOCKING", "blocking"]
 

@@ -82,8 +82,8 @@ def ours(module: hloopt.Module, inputs: list[Any], repeat: int) -> Any:
     from hloopt.backends.cuda.profile import profile
     from hloopt.backends.device_compile import prepare
     from hloopt.backends.nvrtc import TIMED
-    from hloopt.backends.options import DeviceOptions
     from hloopt.kernels.selection import KernelSelection
+    from hloopt.runtime.program import DeviceOptions
 
     with closing(CudaDevice(flags=TIMED)) as device:
         target = describe_gpu(device)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import hloopt
 from hloopt.backends.native.compile import compile_native
-from hloopt.backends.options import NativeOptions
 from hloopt.ops import OPS
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.program import NativeOptions
 from hloopt.targets.target import HOST
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import numpy as np
 
 import hloopt
 from hloopt.backends.native.compile import compile_native
-from hloopt.backends.options import NativeOptions
+from hloopt.runtime.program import NativeOptions
 
 __all__ = ["NATIVE_KERNELS", "native_kernels"]
 

@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 
 from hloopt.codegen.device import names
-from hloopt.codegen.reserved import reserved
+from hloopt.codegen.writer import reserved
 from hloopt.kernel_ir.scope import Names, identifier
 
 _CALLED = re.compile(r"([A-Za-z_]\w*)(?:<[^<>]*>)?\(")

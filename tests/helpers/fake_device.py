@@ -27,8 +27,14 @@ from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Argument, Copy, Dim3, KernelSpec, Launch, LeafPlace
 from hloopt.passes.copy_insertion.tuples import indices
-from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
-from hloopt.runtime.device import Pointer, PointerArgument
+from hloopt.runtime.device import (
+    Pointer,
+    PointerArgument,
+    array_of_bytes,
+    bytes_of_array,
+    empty,
+    value_of_leaves,
+)
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.types import ArrayShape
 

@@ -15,9 +15,9 @@ import numpy as np
 import hloopt
 from hloopt.backends.device_compile import prepare
 from hloopt.backends.emulator import EmulatorDevice
-from hloopt.backends.options import DeviceOptions
 from hloopt.kernels.plan import KernelStep, PlanStep
 from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.program import DeviceOptions
 
 Array = np.ndarray[Any, Any]
 

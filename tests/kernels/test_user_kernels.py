@@ -12,7 +12,7 @@ import pytest
 import hloopt
 from hloopt.analysis.region import region_of
 from hloopt.errors import UsageError
-from hloopt.kernels import registry, user, verifier
+from hloopt.kernels import registry, user
 from hloopt.kernels.arithmetic import evaluate
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
@@ -86,7 +86,7 @@ extern "C" __global__ void row_max(
 @pytest.fixture(autouse=True)
 def _verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a verifier at first, and nothing remembered."""
-    monkeypatch.setattr(verifier, "_STATE", {})
+    monkeypatch.setattr(user, "_STATE", {})
     monkeypatch.setattr(user, "_VERIFIED", {})
 
 
@@ -107,7 +107,7 @@ def write(folder: Path, name: str, text: str) -> str:
 def test_a_python_file_gives_its_kernels(tmp_path: Path) -> None:
     """The row has the object's name and the first line of its docstring; launch and arguments are its own."""
     (kernel,) = load_kernels(write(tmp_path, "my.py", ADD))
-    verifier.verify_with(trust)
+    user.verify_with(trust)
     assert (kernel.name, kernel.summary) == ("my-add", "Adds vectors of floats.")
     assert kernel.owner == str(tmp_path / "my.py")
     site = site_of(TEXT, "sum")
@@ -124,7 +124,7 @@ def test_a_python_file_gives_its_kernels(tmp_path: Path) -> None:
 def test_reasons_of_a_refusal(tmp_path: Path) -> None:
     """False is a refusal without words, a text one with its reason."""
     (kernel,) = load_kernels(write(tmp_path, "my.py", ADD))
-    verifier.verify_with(trust)
+    user.verify_with(trust)
     assert kernel.fits(site_of(TEXT, "minus")).reason == "my-add does not match it"
     assert kernel.fits(site_of(TEXT.replace("f32", "f64"), "sum")).reason == "f64 is not f32"
 
@@ -140,7 +140,7 @@ def test_nothing_is_chosen_that_is_not_verified(tmp_path: Path) -> None:
         asked.append((where.region.instruction.name, row.name, len(spec.steps)))
         return "it gives 3 where the interpreter gives 4"
 
-    verifier.verify_with(doubt)
+    user.verify_with(doubt)
     for text in (TEXT, TEXT.replace("minus", "other")):
         verdict = kernel.fits(site_of(text, "sum"))
         assert verdict.reason == "it gives 3 where the interpreter gives 4"
@@ -233,7 +233,7 @@ def test_a_file_that_is_not_there() -> None:
 @pytest.fixture
 def row_max(tmp_path: Path) -> Kernel:
     """The kernel of a CUDA file with its HLO beside it."""
-    verifier.verify_with(trust)
+    user.verify_with(trust)
     write(tmp_path, "row_max.hlo", SOFTMAX_HLO)
     (kernel,) = load_kernels(write(tmp_path, "row_max.cu", SOFTMAX_CU))
     return kernel
@@ -278,7 +278,7 @@ def test_what_only_looks_alike_does_not_match(
 
 def test_a_single_instruction_matches_as_well(tmp_path: Path) -> None:
     """Without any fusion around it; the HLO may stand in the comment."""
-    verifier.verify_with(trust)
+    user.verify_with(trust)
     hlo = "HloModule add\nENTRY e { a = f32[$n] parameter(0)\n b = f32[$n] parameter(1)\n ROOT c = f32[$n] add(a, b) }"
     text = f"/*\nname = \"cu-add\"\nhlo = '''\n{hlo}\n'''\ngrid = [\"ceil_div(n, 64)\"]\nblock = [\"64\"]\n*/\n"
     text += (

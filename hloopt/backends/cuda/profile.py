@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from math import prod
 from statistics import median
+from types import MappingProxyType
 
 from hloopt.analysis.region import region_of
 from hloopt.backends.cuda.device import CudaDevice
 from hloopt.backends.cuda.recorder import RecordedEvent, Recorder
 from hloopt.backends.cuda.timing import KernelTime, Stopwatch
-from hloopt.backends.cuda.trace import TimedLaunch, chrome_trace
 from hloopt.backends.device_compile import Prepared
 from hloopt.backends.nvrtc import CompilerFlags, Resources
 from hloopt.dataclass import dataclass
@@ -31,7 +31,12 @@ from hloopt.runtime.timing import Timing
 from hloopt.targets import Target
 from hloopt.types import Array
 
-__all__ = ["Profile", "profile"]
+__all__ = [
+    "Profile",
+    "TimedLaunch",
+    "chrome_trace",
+    "profile",
+]
 
 _WARM_UP = 3
 
@@ -197,3 +202,52 @@ def _bar(entry: RecordedEvent, kernel: KernelTime | None) -> TimedLaunch:
     elif entry.bytes:
         arguments = {"bytes": entry.bytes}
     return TimedLaunch(entry.name, entry.start, entry.seconds, entry.kind, arguments=arguments)
+
+
+_Argument = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class TimedLaunch:
+    """Something that ran: ``start`` and ``seconds`` from the beginning of the run.
+
+    name       what the bar is called
+    category   what it is coloured by: the kernel's family, ``copy``, ``library`` ...
+    row        the line it stands in: one a stream, or ``host``
+    arguments  what a click on it shows
+    """
+
+    name: str
+    start: float
+    seconds: float
+    category: str = "kernel"
+    row: str = "GPU"
+    arguments: Mapping[str, _Argument] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def chrome_trace(launches: Sequence[TimedLaunch], title: str) -> dict[str, object]:
+    """The trace's JSON object; times are in microseconds, to the nanosecond.
+
+    Rows stand in the order in which they first occur; ``title`` is what the process is called.
+    """
+    rows = {name: number for number, name in enumerate(dict.fromkeys(one.row for one in launches))}
+    events: list[dict[str, object]] = [_named("process_name", 0, title)]
+    events += [_named("thread_name", number, name) for name, number in rows.items()]
+    events += [
+        {
+            "ph": "X",
+            "name": one.name,
+            "cat": one.category,
+            "pid": 0,
+            "tid": rows[one.row],
+            "ts": round(one.start * 1e6, 3),
+            "dur": round(one.seconds * 1e6, 3),
+            "args": dict(one.arguments),
+        }
+        for one in launches
+    ]
+    return {"displayTimeUnit": "ns", "traceEvents": events}
+
+
+def _named(what: str, row: int, name: str) -> dict[str, object]:
+    return {"ph": "M", "name": what, "pid": 0, "tid": row, "args": {"name": name}}

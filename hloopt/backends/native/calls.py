@@ -17,7 +17,7 @@ from hloopt.backends.numpy.single import SingleInstructions
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import blas_problem
 from hloopt.kernels.plan import HostStep, KernelStep, PlanBuffer
-from hloopt.runtime.borders import bytes_of_array
+from hloopt.runtime.device import bytes_of_array
 from hloopt.types import Array, DotDims, DType
 
 __all__ = ["NumpyCall", "call_of"]

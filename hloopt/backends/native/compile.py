@@ -8,7 +8,6 @@ from hloopt.backends.device_compile import Prepared, choices_of, lower
 from hloopt.backends.native.codegen import render
 from hloopt.backends.native.program import NativeProgram
 from hloopt.backends.native.toolchain import check_native
-from hloopt.backends.options import NativeOptions
 from hloopt.interpret import supported
 from hloopt.ir import Module
 from hloopt.kernels.kernel import ChooseKernel, unsupported
@@ -16,6 +15,7 @@ from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection
 from hloopt.kernels.selection.candidate import packing_problem
+from hloopt.runtime.program import NativeOptions
 from hloopt.types import ArrayShape, leaves
 
 __all__ = ["CompiledNative", "compile_native", "plan_native", "plan_ready", "prepare_native"]

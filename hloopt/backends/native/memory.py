@@ -24,7 +24,7 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.values import parameter_values
 from hloopt.ir import Module
 from hloopt.kernels.plan import Allocation, KernelStep, Plan, PlanBuffer, PlanStep, walk_steps
-from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty
+from hloopt.runtime.device import array_of_bytes, bytes_of_array, empty
 from hloopt.types import Array, ArrayShape, DType, Literal, Shape, leaves
 
 __all__ = ["BufferView", "Placed", "PlanMemory", "address_of", "as_array", "is_plain"]

@@ -25,8 +25,8 @@ from hloopt.interpret.progress import Progress
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, execution_order, has_side_effect
+from hloopt.kernels.selectable import is_kernel
 from hloopt.ops.traits import LIBRARY, SEQUENTIAL
-from hloopt.runtime.kernels import is_kernel
 from hloopt.types import TupleShape
 
 if TYPE_CHECKING:

@@ -11,16 +11,15 @@ import numpy as np
 from hloopt.backends.numpy.compiler import LineCompiler
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.backends.numpy.values import unpack
-from hloopt.backends.options import NumpyOptions
 from hloopt.errors import EvaluationError
 from hloopt.interpret import Host, check_inputs, supported
 from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Module
+from hloopt.kernels.selectable import module_kernels
 from hloopt.runtime.blas import blas_threads
-from hloopt.runtime.kernels import module_kernels
-from hloopt.runtime.program import Program
+from hloopt.runtime.program import NumpyOptions, Program
 from hloopt.types import Array, ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:

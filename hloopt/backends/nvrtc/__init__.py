@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from hloopt.backends.nvrtc.compilation import CompilationError, Compiled, compile_cuda, compile_ptx
-from hloopt.backends.nvrtc.flags import FAST_MATH, FLAGS, TIMED, VERIFY, CompilerFlags
+from hloopt.backends.nvrtc.compilation import (
+    FAST_MATH,
+    FLAGS,
+    TIMED,
+    VERIFY,
+    CompilationError,
+    Compiled,
+    CompilerFlags,
+    compile_cuda,
+    compile_ptx,
+)
 from hloopt.backends.nvrtc.library import INSTALL, Nvrtc, architecture, nvrtc_for, nvrtc_for_device
 from hloopt.backends.nvrtc.resources import Resources, read_resources
 

@@ -14,15 +14,23 @@ Of more than 8,192 buffers the largest are placed by 2 and the others, above the
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["ALIGNMENT", "Packing", "aligned", "live_bound", "pack"]
+__all__ = [
+    "ALIGNMENT",
+    "Packing",
+    "Timeline",
+    "aligned",
+    "live_bound",
+    "pack",
+]
 
 ALIGNMENT: Final = 256
 
@@ -234,3 +242,51 @@ class _Placed:
         self._rows[:, at] = offset, offset + life.size, life.start, life.end
         self._count = count + 1
         self.top = max(self.top, offset + life.size)
+
+
+class Timeline:
+    """Records which buffers (numbers from 0) each step touches.
+
+    ``starts`` and ``ends`` are the first and the last moment of each, both included; -1 and -2 for what nobody
+    has touched.
+    """
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.now = 0
+        self._loops: list[int] = []
+        self._lasting: list[list[int]] = []
+
+    def add(self) -> int:
+        """The number of a new buffer."""
+        self.starts.append(-1)
+        self.ends.append(-2)
+        return len(self.starts) - 1
+
+    def step(self, buffers: Iterable[int]) -> int:
+        """A step that touches buffers; its moment."""
+        for buffer in buffers:
+            self._touch(buffer)
+        self.now += 1
+        return self.now - 1
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """Steps that may run again."""
+        self._loops.append(self.now)
+        self._lasting.append([])
+        self.now += 1
+        yield
+        self._loops.pop()
+        for buffer in self._lasting.pop():
+            self.ends[buffer] = self.now
+        self.now += 1
+
+    def _touch(self, buffer: int) -> None:
+        if self.starts[buffer] < 0:
+            self.starts[buffer] = self.now
+        self.ends[buffer] = max(self.ends[buffer], self.now)
+        outermost = bisect_right(self._loops, self.starts[buffer])
+        if outermost < len(self._loops):
+            self._lasting[outermost].append(buffer)

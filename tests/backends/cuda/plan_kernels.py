@@ -10,7 +10,7 @@ from hloopt.analysis.region import region_of
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.spec import Launch
 from hloopt.runtime import library_numpy
-from hloopt.runtime.borders import array_of_bytes, bytes_of_array
+from hloopt.runtime.device import array_of_bytes, bytes_of_array
 from tests.backends.cuda.fake_cupy import FakeCupy, view
 
 __all__ = ["evaluated", "slowed"]

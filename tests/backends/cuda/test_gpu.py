@@ -21,11 +21,11 @@ from hloopt.backends.cuda.profile import profile
 from hloopt.backends.cuda.timing import Stopwatch
 from hloopt.backends.device_compile import prepare
 from hloopt.backends.nvrtc import TIMED
-from hloopt.backends.options import DeviceOptions
 from hloopt.runtime import library_numpy
 from hloopt.runtime.device import Pointer, PointerArgument
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.inputs import generate, load_inputs
+from hloopt.runtime.program import DeviceOptions
 from tests.backends.cuda.library_cases import (
     DOTS,
     FFTS,

@@ -9,9 +9,9 @@ import hloopt
 from hloopt.backends.cuda import CudaDevice
 from hloopt.backends.cuda.profile import profile
 from hloopt.backends.device_compile import prepare
-from hloopt.backends.options import DeviceOptions
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.program import DeviceOptions
 from hloopt.runtime.timing import Timing
 from hloopt.targets import target
 from tests.backends.cuda.fake_cupy import FakeCupy

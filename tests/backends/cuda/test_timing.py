@@ -7,8 +7,8 @@ import json
 import pytest
 
 from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.profile import TimedLaunch, chrome_trace
 from hloopt.backends.cuda.timing import KernelTime, StepSpan, Stopwatch
-from hloopt.backends.cuda.trace import TimedLaunch, chrome_trace
 from hloopt.backends.nvrtc import Resources
 from hloopt.runtime.timing import Timing
 from hloopt.targets import target

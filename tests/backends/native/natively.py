@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import hloopt
 from hloopt.backends.native.codegen import parts
 from hloopt.backends.native.compile import compile_native
-from hloopt.backends.options import NativeOptions
 from hloopt.codegen.program import kernel_steps
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge
+from hloopt.runtime.program import NativeOptions
 from tests.helpers.kernel_code import KernelCode
 from tests.helpers.support import Array
 from tests.helpers.verified import verify_native

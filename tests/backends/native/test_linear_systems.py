@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.backends.native.compile import CompiledNative, compile_native, plan_native
 from hloopt.backends.native.kernels.linear_systems import Routine, apart, routine_of
-from hloopt.backends.options import NativeOptions
 from hloopt.errors import UsageError
 from hloopt.interpret import linalg, plugins
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.judge import Judge
+from hloopt.runtime.program import NativeOptions
 from tests.helpers.joined_modules import joined
 from tests.helpers.support import Array
 

@@ -11,12 +11,12 @@ import pytest
 import hloopt
 from hloopt.backends.native.compile import compile_native
 from hloopt.backends.native.program import NativeProgram
-from hloopt.backends.options import NativeOptions
 from hloopt.fusion.decision import ALLOWED
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
 from hloopt.kernels.plan import KernelStep, WhileStep
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.program import NativeOptions
 from hloopt.targets.target import HOST
 from tests.helpers.joined_modules import joined
 from tests.helpers.loop_programs import kernel_of, resized

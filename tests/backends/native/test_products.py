@@ -9,11 +9,11 @@ import pytest
 
 import hloopt
 from hloopt.backends.native.compile import CompiledNative, compile_native
-from hloopt.backends.options import NativeOptions
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.spec import Launch
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
+from hloopt.runtime.program import NativeOptions
 from tests.helpers.joined_modules import joined
 
 

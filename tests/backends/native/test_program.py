@@ -19,10 +19,10 @@ from hloopt.backends.native import program as native
 from hloopt.backends.native.calls import NumpyCall, call_of
 from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.backends.native.memory import Placed
-from hloopt.backends.options import NativeOptions
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import Host
 from hloopt.kernels.plan import KernelStep, walk_steps
+from hloopt.runtime.program import NativeOptions
 
 ADD = """HloModule m, entry_computation_layout={(f32[3,4]{1,0}, f32[3,4]{0,1})->(f32[3,4]{0,1}, s4[3], f32[3,4]{1,0})}
 ENTRY e {
@@ -236,7 +236,7 @@ _INTERRUPTED = """
 import os, signal, sys, threading, time
 import hloopt
 from hloopt.backends.native.compile import compile_native
-from hloopt.backends.options import NativeOptions
+from hloopt.runtime.program import NativeOptions
 from hloopt.runtime.inputs import generate
 
 module = hloopt.parse(sys.stdin.read())

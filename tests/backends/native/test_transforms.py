@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.backends.native.kernels.fft import LARGEST_RADIX, working
-from hloopt.backends.options import NativeOptions
 from hloopt.errors import UsageError
 from hloopt.kernels.families.fft import radices, whole_transforms
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.judge import judged
+from hloopt.runtime.program import NativeOptions
 from tests.helpers.joined_modules import joined
 from tests.helpers.support import Array
 

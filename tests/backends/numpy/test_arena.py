@@ -12,7 +12,7 @@ from hloopt.backends.numpy import arena, source
 from hloopt.backends.numpy.arena import Arena
 from hloopt.backends.numpy.plan import Line
 from hloopt.backends.numpy.program import NumpyProgram
-from hloopt.backends.options import NumpyOptions
+from hloopt.runtime.program import NumpyOptions
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 16  # elements of f32: large

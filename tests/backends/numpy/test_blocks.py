@@ -16,8 +16,8 @@ import hloopt
 from hloopt.backends.numpy import block_limits, block_plan, blocks
 from hloopt.backends.numpy.block_limits import Limits
 from hloopt.backends.numpy.program import NumpyProgram
-from hloopt.backends.options import NumpyOptions
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.program import NumpyOptions
 
 Array = np.ndarray[Any, Any]
 

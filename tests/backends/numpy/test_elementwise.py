@@ -11,9 +11,9 @@ import pytest
 import hloopt
 from hloopt.backends.numpy.elementwise import _UFUNCS, lower
 from hloopt.backends.numpy.program import NumpyProgram
-from hloopt.backends.options import NumpyOptions
 from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ops import OPS, ScalarArgs
+from hloopt.runtime.program import NumpyOptions
 from hloopt.types import DTYPES, DType
 from tests.helpers.edge_values import edges
 

@@ -13,8 +13,8 @@ import hloopt
 from hloopt.backends.numpy.loop_blocks import BlockedLoop
 from hloopt.backends.numpy.loop_plan import Blocking
 from hloopt.backends.numpy.program import NumpyProgram
-from hloopt.backends.options import NumpyOptions
 from hloopt.errors import EvaluationError
+from hloopt.runtime.program import NumpyOptions
 from tests.helpers.support import Array
 
 REGIONS = """HloModule m

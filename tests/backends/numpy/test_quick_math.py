@@ -14,8 +14,8 @@ import hloopt
 from hloopt.backends.numpy.elementwise import lower
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.backends.numpy.quick_math import MOST_ULP, QUICK
-from hloopt.backends.options import NumpyOptions
 from hloopt.ops import OPS, ScalarArgs
+from hloopt.runtime.program import NumpyOptions
 from hloopt.types import DTYPES
 
 Array = np.ndarray[Any, Any]

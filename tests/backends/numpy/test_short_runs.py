@@ -14,8 +14,8 @@ from hloopt.backends.numpy import block_limits, block_plan, short_runs
 from hloopt.backends.numpy.block_limits import Limits
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.backends.numpy.short_runs import fold, stretched_from
-from hloopt.backends.options import NumpyOptions
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.program import NumpyOptions
 
 
 @st.composite

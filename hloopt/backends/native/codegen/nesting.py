@@ -25,9 +25,8 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.loads import Loads
 from hloopt.codegen.positions import index_at
-from hloopt.codegen.reserved import reserved
 from hloopt.codegen.types import is_packed
-from hloopt.codegen.writer import FunctionWriter
+from hloopt.codegen.writer import FunctionWriter, reserved
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import (
     Array,
