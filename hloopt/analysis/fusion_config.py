@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hloopt.analysis.loop_config import Config, config_text, loop_config
+from hloopt.analysis.loop_config import LoopConfig, config_text, loop_config
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import Verbatim
@@ -54,7 +54,7 @@ class BlockParameters:
     waves_per_eu: int = 0
 
     @property
-    def config(self) -> Config:
+    def config(self) -> LoopConfig:
         """The JSON object XLA writes, keys in its order."""
         return {
             "num_warps": str(self.num_warps),
@@ -119,7 +119,7 @@ def written_parameters(instruction: Instruction, parameters: BlockParameters) ->
     return _text(instruction, {**config, "fusion_backend_config": written})
 
 
-_FRESH: Final[Config] = {
+_FRESH: Final[LoopConfig] = {
     "operation_queue_id": "0",
     "fusion_backend_config": {},
     "force_earliest_schedule": False,
@@ -135,7 +135,7 @@ def _fusion_config(instruction: Instruction) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _text(instruction: Instruction, config: Config) -> Verbatim:
+def _text(instruction: Instruction, config: LoopConfig) -> Verbatim:
     text = config_text(instruction, config)
     assert text is not None, "a configuration with a kind is not empty"
     return text

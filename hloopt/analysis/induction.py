@@ -1,7 +1,7 @@
 """Induction variables: elements of a loop's state that are ``first + t * step`` in iteration t.
 
 1. Every integer of the body is written as ``constant + sum of coefficients * state elements``, right in its
-   lowest bits (``Form``): add, subtract, multiply by a known number, negate and convert keep that.
+   lowest bits (``LinearForm``): add, subtract, multiply by a known number, negate and convert keep that.
 2. An element whose next value is itself plus known numbers is an induction variable; so is one that follows
    another of them one iteration late.
 3. Arithmetic goes round as the type does.  A converted variable stays one of the narrower type, ``inner``.
@@ -14,16 +14,22 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.loop_reader import Frame, Loop, Slot
-from hloopt.analysis.loop_values import Answers, Scalar, Values, constant_value, is_counted
+from hloopt.analysis.loop_reader import CallFrame, StateSlot, WhileLoop
+from hloopt.analysis.loop_values import (
+    Answers,
+    KnownValues,
+    ScalarArray,
+    constant_value,
+    is_counted,
+)
 from hloopt.analysis.progressions import wrapped
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import DType, of_numpy
 
-__all__ = ["Affine", "Form", "Inductions"]
+__all__ = ["Affine", "Inductions", "LinearForm"]
 
-_NONE: Final = MappingProxyType[Slot, int]({})
+_NONE: Final = MappingProxyType[StateSlot, int]({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Form:
+class LinearForm:
     """``constant + sum of terms``, modulo the range of ``inner``.
 
     ``exact``: the value is that number of type ``inner``, converted to ``dtype`` without a change; otherwise
@@ -52,7 +58,7 @@ class Form:
     inner: DType
     exact: bool
     constant: int
-    terms: MappingProxyType[Slot, int]
+    terms: MappingProxyType[StateSlot, int]
 
     @property
     def number(self) -> int | None:
@@ -62,32 +68,32 @@ class Form:
         return wrapped(wrapped(self.constant, self.inner), self.dtype)
 
 
-class Inductions(Answers[Form]):
+class Inductions(Answers[LinearForm]):
     """The induction variables of one loop, found when they are asked for.
 
     The answer for an instruction is its form by the state elements at the start of its iteration.
     """
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: WhileLoop) -> None:
         super().__init__(loop.inside)
         self.loop = loop
-        self._initial: dict[Slot, int | None] = {}
-        self._slots: dict[Slot, Affine | None] = {}
-        self._values = Values(loop.inside, {})
+        self._initial: dict[StateSlot, int | None] = {}
+        self._slots: dict[StateSlot, Affine | None] = {}
+        self._values = KnownValues(loop.inside, {})
 
-    def initial_value(self, slot: Slot) -> Scalar | None:
+    def initial_value(self, slot: StateSlot) -> ScalarArray | None:
         """The integer or pred in all elements of a state element before the loop."""
         place = self.loop.initial(slot)
-        return None if place is None else Values(self.loop.outside, {}).of(*place)
+        return None if place is None else KnownValues(self.loop.outside, {}).of(*place)
 
-    def variable(self, slot: Slot) -> Affine | None:
+    def variable(self, slot: StateSlot) -> Affine | None:
         """The state element as an induction variable of a known first value (the step may be 0)."""
         if slot not in self._slots:
             self._slots[slot] = None
             self._slots[slot] = self._variable(slot)
         return self._slots[slot]
 
-    def step(self, slot: Slot) -> int | None:
+    def step(self, slot: StateSlot) -> int | None:
         """What one iteration adds to a state element, whatever its first value is."""
         shape, form = self.loop.shape(slot), self._next(slot)
         if shape is None or form is None or form.inner.bits != shape.dtype.bits:
@@ -95,12 +101,12 @@ class Inductions(Answers[Form]):
         rest = self._without(form, slot)
         return None if rest is None else _signed(rest, shape.dtype)
 
-    def affine(self, instruction: Instruction, frame: Frame | None = None) -> Affine | None:
+    def affine(self, instruction: Instruction, frame: CallFrame | None = None) -> Affine | None:
         """An instruction of condition or body as a number of the iteration."""
         form = self.of(instruction, frame)
         return None if form is None or not form.exact else self._resolved(form)
 
-    def _variable(self, slot: Slot) -> Affine | None:
+    def _variable(self, slot: StateSlot) -> Affine | None:
         shape, value = self.loop.shape(slot), self.initial_value(slot)
         if shape is None or value is None or not shape.dtype.is_integer:
             return None
@@ -118,10 +124,10 @@ class Inductions(Answers[Form]):
             else None
         )
 
-    def _next(self, slot: Slot) -> Form | None:
+    def _next(self, slot: StateSlot) -> LinearForm | None:
         return self.at(self.loop.following(slot))
 
-    def _without(self, form: Form, slot: Slot) -> int | None:
+    def _without(self, form: LinearForm, slot: StateSlot) -> int | None:
         """What a form adds to a state element: known numbers only."""
         if form.terms.get(slot) != 1:
             return None
@@ -134,14 +140,14 @@ class Inductions(Answers[Form]):
                 total += coefficient * value
         return total
 
-    def _steady(self, slot: Slot) -> int | None:
+    def _steady(self, slot: StateSlot) -> int | None:
         """The value of an element that the body hands on unchanged."""
         if slot not in self._initial:
             value = self.initial_value(slot) if self.loop.is_passed_on(slot) else None
             self._initial[slot] = None if value is None else int(value)
         return self._initial[slot]
 
-    def _resolved(self, form: Form) -> Affine | None:
+    def _resolved(self, form: LinearForm) -> Affine | None:
         """A form with all state elements replaced by what they are in iteration t."""
         first, step = form.constant, 0
         for slot, coefficient in form.terms.items():
@@ -153,13 +159,15 @@ class Inductions(Answers[Form]):
         inner = form.inner
         return Affine(form.dtype, inner, wrapped(first, inner), _signed(step, inner))
 
-    def _of_slot(self, slot: Slot) -> Form | None:
+    def _of_slot(self, slot: StateSlot) -> LinearForm | None:
         shape = self.loop.shape(slot)
         if shape is None or not shape.dtype.is_integer or shape.is_dynamic or not shape.elements:
             return None
-        return Form(shape.dtype, shape.dtype, True, 0, MappingProxyType({slot: 1}))
+        return LinearForm(shape.dtype, shape.dtype, True, 0, MappingProxyType({slot: 1}))
 
-    def _compute(self, instruction: Instruction, frame: Frame | None, depth: int) -> Form | None:
+    def _compute(
+        self, instruction: Instruction, frame: CallFrame | None, depth: int
+    ) -> LinearForm | None:
         if not is_counted(instruction) or not instruction.array.dtype.is_integer:
             return None
         if instruction.opcode == "constant":
@@ -170,7 +178,7 @@ class Inductions(Answers[Form]):
         value = self._values.of(instruction, frame)
         if value is not None:
             return _number(value)
-        operands: list[Form] = []
+        operands: list[LinearForm] = []
         for operand in instruction.operands:
             form = self.of(operand, frame, depth) if is_counted(operand) else None
             if form is None:
@@ -185,14 +193,14 @@ def _signed(step: int, kind: DType) -> int:
     return step - (1 << kind.bits) if step > 1 << (kind.bits - 1) else step
 
 
-def _number(value: Scalar | None) -> Form | None:
+def _number(value: ScalarArray | None) -> LinearForm | None:
     if value is None or value.dtype.kind == "b":
         return None
     kind = of_numpy(value.dtype)
-    return Form(kind, kind, True, int(value), _NONE)
+    return LinearForm(kind, kind, True, int(value), _NONE)
 
 
-def _combined(instruction: Instruction, operands: list[Form]) -> Form | None:
+def _combined(instruction: Instruction, operands: list[LinearForm]) -> LinearForm | None:
     kind = instruction.array.dtype
     opcode, first = instruction.opcode, operands[0]
     if opcode == "convert" or (opcode == "bitcast-convert" and first.dtype.bits == kind.bits):
@@ -213,11 +221,13 @@ def _combined(instruction: Instruction, operands: list[Form]) -> Form | None:
     return None
 
 
-def _sum(kind: DType, left: Form, right: Form, by_left: int, by_right: int) -> Form:
+def _sum(
+    kind: DType, left: LinearForm, right: LinearForm, by_left: int, by_right: int
+) -> LinearForm:
     """``by_left * left + by_right * right``, right in the bits that both are right in."""
     narrow = min(left.inner, right.inner, key=lambda inner: inner.bits)
     whole = narrow.bits == kind.bits
-    terms: dict[Slot, int] = {}
+    terms: dict[StateSlot, int] = {}
     for form, factor in ((left, by_left), (right, by_right)):
         for slot, coefficient in form.terms.items():
             terms[slot] = terms.get(slot, 0) + factor * coefficient
@@ -225,20 +235,22 @@ def _sum(kind: DType, left: Form, right: Form, by_left: int, by_right: int) -> F
     kept = {slot: value for slot, one in terms.items() if (value := one % modulus)}
     constant = by_left * left.constant + by_right * right.constant
     inner = kind if whole else narrow
-    return Form(kind, inner, whole, wrapped(constant, inner), MappingProxyType(kept))
+    return LinearForm(kind, inner, whole, wrapped(constant, inner), MappingProxyType(kept))
 
 
-def _converted(form: Form, target: DType) -> Form | None:
+def _converted(form: LinearForm, target: DType) -> LinearForm | None:
     """To another integer type: narrower keeps the lowest bits, wider the value, if it is all known."""
     inner = form.inner
     if target.bits <= inner.bits:
         terms = {
             slot: value for slot, one in form.terms.items() if (value := one % (1 << target.bits))
         }
-        return Form(target, target, True, wrapped(form.constant, target), MappingProxyType(terms))
+        return LinearForm(
+            target, target, True, wrapped(form.constant, target), MappingProxyType(terms)
+        )
     # -1 of s8 is 65535 in u16 and stays that in s32: it is no longer a converted s8.
     turned = inner.bits < form.dtype.bits and (inner.kind, form.dtype.kind) == (
         "signed",
         "unsigned",
     )
-    return Form(target, inner, form.exact and not turned, form.constant, form.terms)
+    return LinearForm(target, inner, form.exact and not turned, form.constant, form.terms)

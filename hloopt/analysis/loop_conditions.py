@@ -12,8 +12,8 @@ from math import inf
 from typing import Final
 
 from hloopt.analysis.induction import Affine, Inductions
-from hloopt.analysis.loop_reader import Frame, Loop, Place, Slot
-from hloopt.analysis.loop_values import Values, is_counted
+from hloopt.analysis.loop_reader import CallFrame, FramedInstruction, StateSlot, WhileLoop
+from hloopt.analysis.loop_values import KnownValues, is_counted
 from hloopt.analysis.progressions import first_within_any
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -51,18 +51,18 @@ _NEVER: Final = First(inf, inf)
 class Conditions:
     """When the pred values of one loop are first true or first false."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: WhileLoop) -> None:
         self.loop = loop
         self.inductions = Inductions(loop)
-        self._values = Values(loop.inside, {})
-        self._active: set[Slot] = set()
+        self._values = KnownValues(loop.inside, {})
+        self._active: set[StateSlot] = set()
 
     def first(
-        self, wanted: bool, instruction: Instruction, frame: Frame | None = None, depth: int = 0
+        self, wanted: bool, instruction: Instruction, frame: CallFrame | None = None, depth: int = 0
     ) -> First:
         """The first iteration (from 0) in which an instruction of the loop is ``wanted``."""
         place = self.loop.inside.find(instruction, frame)
-        if isinstance(place, Slot):
+        if isinstance(place, StateSlot):
             return self._slot(wanted, place, depth)
         if place is None or depth > _DEEPEST or not is_counted(place[0]):
             return _UNKNOWN
@@ -78,7 +78,7 @@ class Conditions:
             return self._compared(wanted, place)
         return _UNKNOWN
 
-    def _joined(self, wanted: bool, place: Place, depth: int) -> First:
+    def _joined(self, wanted: bool, place: FramedInstruction, depth: int) -> First:
         """Of ``and``, false as soon as either is; true once both are in the same iteration."""
         instruction, frame = place
         found = [self.first(wanted, one, frame, depth) for one in instruction.operands]
@@ -90,10 +90,12 @@ class Conditions:
         both = all(self.at(int(least), *self._operand(place, index)) is wanted for index in (0, 1))
         return First(least, least if both else inf)
 
-    def _operand(self, place: Place, index: int) -> tuple[Instruction, Frame | None]:
+    def _operand(
+        self, place: FramedInstruction, index: int
+    ) -> tuple[Instruction, CallFrame | None]:
         return place[0].operands[index], place[1]
 
-    def _slot(self, wanted: bool, slot: Slot, depth: int) -> First:
+    def _slot(self, wanted: bool, slot: StateSlot, depth: int) -> First:
         """An element that the body computes for the next iteration."""
         shape = self.loop.shape(slot)
         if shape is None or not shape.dtype.is_pred or slot in self._active or depth > _DEEPEST:
@@ -105,7 +107,7 @@ class Conditions:
         if following == slot:
             return _NEVER if initial is not None else _UNKNOWN
         self._active.add(slot)
-        if isinstance(following, Slot):
+        if isinstance(following, StateSlot):
             late = self._slot(wanted, following, depth + 1)
         elif following is not None:
             late = self.first(wanted, *following, depth + 1)
@@ -114,10 +116,10 @@ class Conditions:
         self._active.discard(slot)
         return First(late.least + 1 if initial is not None else 0, late.most + 1)
 
-    def at(self, iteration: int, instruction: Instruction, frame: Frame | None) -> bool | None:
+    def at(self, iteration: int, instruction: Instruction, frame: CallFrame | None) -> bool | None:
         """The value of a comparison of induction variables in an iteration, or None."""
         place = self.loop.inside.find(instruction, frame)
-        if place is None or isinstance(place, Slot):
+        if place is None or isinstance(place, StateSlot):
             return None
         value = self._values.of(*place)
         if value is not None:
@@ -133,12 +135,12 @@ class Conditions:
                 return _holds(instruction.direction, difference)
         return None
 
-    def _affine(self, instruction: Instruction, frame: Frame | None) -> Affine | None:
+    def _affine(self, instruction: Instruction, frame: CallFrame | None) -> Affine | None:
         if not is_counted(instruction) or not instruction.array.dtype.is_integer:
             return None
         return self.inductions.affine(instruction, frame)
 
-    def _compared(self, wanted: bool, place: Place) -> First:
+    def _compared(self, wanted: bool, place: FramedInstruction) -> First:
         instruction, frame = place
         left, right = instruction.operands
         if not is_counted(left) or not left.array.dtype.is_integer:
@@ -156,7 +158,7 @@ class Conditions:
         return _UNKNOWN
 
     def _range(
-        self, instruction: Instruction, frame: Frame | None, depth: int = 0
+        self, instruction: Instruction, frame: CallFrame | None, depth: int = 0
     ) -> tuple[int, int]:
         """The least and greatest value an integer may have, in whatever iteration."""
         kind = instruction.array.dtype
@@ -165,7 +167,7 @@ class Conditions:
             return affine.at(0), affine.at(0)
         place = self.loop.inside.find(instruction, frame)
         low, high = kind.limits
-        if place is None or isinstance(place, Slot) or depth > _DEEPEST:
+        if place is None or isinstance(place, StateSlot) or depth > _DEEPEST:
             return low, high
         instruction, frame = place
         operands = instruction.operands

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 from hloopt.ir import Instruction
 from hloopt.types import Verbatim
 
-__all__ = ["Config", "config_text", "known_trip_count", "loop_config"]
+__all__ = ["LoopConfig", "config_text", "known_trip_count", "loop_config"]
 
-Config: TypeAlias = dict[str, Any]
+LoopConfig: TypeAlias = dict[str, Any]
 
 
-def loop_config(loop: Instruction) -> Config | None:
+def loop_config(loop: Instruction) -> LoopConfig | None:
     """The backend_config as a dictionary, empty where there is none; None where it is no JSON object."""
     text = str(loop.attributes.get("backend_config", "{}"))
     try:
@@ -25,7 +25,7 @@ def loop_config(loop: Instruction) -> Config | None:
     return value if isinstance(value, dict) else None
 
 
-def config_text(loop: Instruction, config: Config) -> Verbatim | None:
+def config_text(loop: Instruction, config: LoopConfig) -> Verbatim | None:
     """The attribute's new value, in a string where it was one; None, which is no attribute, if empty."""
     if not config:
         return None

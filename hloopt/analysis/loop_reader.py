@@ -1,7 +1,7 @@
 """Reading a loop: what an instruction stands for, through tuples, copies, views, calls and fusions.
 
-A ``Place`` is an instruction together with the calls it was reached through; a ``Slot`` is an element of the
-loop's state (None where the state is no tuple).
+A ``FramedInstruction`` is an instruction together with the calls it was reached through; a ``StateSlot`` is an
+element of the loop's state (None where the state is no tuple).
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import FORWARDING, VIEWS
 from hloopt.types import ArrayShape, TupleShape
 
-__all__ = ["Frame", "Loop", "Place", "Reader", "Slot", "is_splat_view"]
+__all__ = ["CallFrame", "FramedInstruction", "Reader", "StateSlot", "WhileLoop", "is_splat_view"]
 
 MAX_STEPS = 4096
 """So many steps from instruction to operand are followed before one is given up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class CallFrame:
     """One call that is being looked into."""
 
     call: Instruction
-    outer: Frame | None
+    outer: CallFrame | None
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class StateSlot:
     """An element of the state, by its index; None is the whole state, which is no tuple."""
 
     index: int | None
 
 
-Place: TypeAlias = "tuple[Instruction, Frame | None]"
+FramedInstruction: TypeAlias = "tuple[Instruction, CallFrame | None]"
 
 
 class Reader:
@@ -48,11 +48,11 @@ class Reader:
 
     def __init__(self, states: tuple[Instruction, ...] = ()) -> None:
         self._states = states
-        self._frames: dict[tuple[Instruction, Frame | None], Frame] = {}
+        self._frames: dict[tuple[Instruction, CallFrame | None], CallFrame] = {}
 
     def find(
-        self, instruction: Instruction, frame: Frame | None = None, path: tuple[int, ...] = ()
-    ) -> Place | Slot | None:
+        self, instruction: Instruction, frame: CallFrame | None = None, path: tuple[int, ...] = ()
+    ) -> FramedInstruction | StateSlot | None:
         """What an instruction, or the element of it at ``path``, stands for; None where nobody can say."""
         pending = list(reversed(path))
         for _ in range(MAX_STEPS):
@@ -81,8 +81,8 @@ class Reader:
                 instruction = outer
         return None
 
-    def _frame(self, call: Instruction, outer: Frame | None) -> Frame:
-        return self._frames.setdefault((call, outer), Frame(call, outer))
+    def _frame(self, call: Instruction, outer: CallFrame | None) -> CallFrame:
+        return self._frames.setdefault((call, outer), CallFrame(call, outer))
 
 
 _CALLS = {"call": "to_apply", "fusion": "calls"}
@@ -115,10 +115,10 @@ def _joined_part(instruction: Instruction) -> Instruction | None:
     return None
 
 
-def _slot(state: Instruction, pending: list[int]) -> Slot | None:
+def _slot(state: Instruction, pending: list[int]) -> StateSlot | None:
     if not isinstance(state.shape, TupleShape):
-        return Slot(None)
-    return Slot(pending[0]) if len(pending) == 1 else None
+        return StateSlot(None)
+    return StateSlot(pending[0]) if len(pending) == 1 else None
 
 
 def _passes(loop: Instruction, index: int) -> bool:
@@ -161,7 +161,7 @@ def _branches(conditional: Instruction) -> tuple[Computation, ...]:
     return attributes["true_computation"], attributes["false_computation"]
 
 
-class Loop:
+class WhileLoop:
     """A while by elements of its state."""
 
     def __init__(self, loop: Instruction) -> None:
@@ -171,34 +171,34 @@ class Loop:
         self.inside = Reader((self.condition.parameters[0], self.body.parameters[0]))
         self.outside = Reader()
 
-    def slots(self) -> Iterator[Slot]:
+    def slots(self) -> Iterator[StateSlot]:
         """All elements of the state."""
         shape = self.instruction.shape
         if isinstance(shape, TupleShape):
-            yield from map(Slot, range(len(shape.elements)))
+            yield from map(StateSlot, range(len(shape.elements)))
         else:
-            yield Slot(None)
+            yield StateSlot(None)
 
-    def shape(self, slot: Slot) -> ArrayShape | None:
+    def shape(self, slot: StateSlot) -> ArrayShape | None:
         """The element's shape, where it is an array."""
         shape = self.instruction.shape
         if slot.index is not None and isinstance(shape, TupleShape):
             shape = shape.elements[slot.index]
         return shape if isinstance(shape, ArrayShape) else None
 
-    def initial(self, slot: Slot) -> Place | None:
+    def initial(self, slot: StateSlot) -> FramedInstruction | None:
         """What the element is before the loop."""
         found = self.outside.find(self.instruction.operands[0], None, _path(slot))
         return found if isinstance(found, tuple) else None
 
-    def following(self, slot: Slot) -> Place | Slot | None:
+    def following(self, slot: StateSlot) -> FramedInstruction | StateSlot | None:
         """What the body makes the element's next value."""
         return self.inside.find(self.body.root, None, _path(slot))
 
-    def is_passed_on(self, slot: Slot) -> bool:
+    def is_passed_on(self, slot: StateSlot) -> bool:
         """Whether the body hands the element on unchanged."""
         return self.following(slot) == slot
 
 
-def _path(slot: Slot) -> tuple[int, ...]:
+def _path(slot: StateSlot) -> tuple[int, ...]:
     return () if slot.index is None else (slot.index,)

@@ -13,16 +13,16 @@ from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from hloopt.analysis.loop_reader import Frame, Place, Reader, Slot
+from hloopt.analysis.loop_reader import CallFrame, FramedInstruction, Reader, StateSlot
 from hloopt.analysis.progressions import wrapped
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.traits import BITWISE, MODULAR, PICKING
 from hloopt.types import Array, ArrayShape, rounded
 
-__all__ = ["Answers", "Scalar", "Values", "constant_value"]
+__all__ = ["Answers", "KnownValues", "ScalarArray", "constant_value"]
 
-Scalar: TypeAlias = Array
+ScalarArray: TypeAlias = Array
 """A 0-d array of the element type's storage."""
 
 MAX_REGION = 256
@@ -38,17 +38,17 @@ class Answers(ABC, Generic[_Known]):
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._found: dict[Place, _Known | None] = {}
+        self._found: dict[FramedInstruction, _Known | None] = {}
 
     def of(
-        self, instruction: Instruction, frame: Frame | None = None, depth: int = 0
+        self, instruction: Instruction, frame: CallFrame | None = None, depth: int = 0
     ) -> _Known | None:
         """The answer for what an instruction stands for."""
         return self.at(self._reader.find(instruction, frame), depth)
 
-    def at(self, place: Place | Slot | None, depth: int = 0) -> _Known | None:
+    def at(self, place: FramedInstruction | StateSlot | None, depth: int = 0) -> _Known | None:
         """The answer for an instruction, or for an element of the state."""
-        if isinstance(place, Slot):
+        if isinstance(place, StateSlot):
             return self._of_slot(place)
         if place is None or depth > _DEEPEST:
             return None
@@ -60,25 +60,29 @@ class Answers(ABC, Generic[_Known]):
         return self._found[place]
 
     @abstractmethod
-    def _of_slot(self, slot: Slot) -> _Known | None:
+    def _of_slot(self, slot: StateSlot) -> _Known | None:
         """The answer for an element of the state."""
 
     @abstractmethod
-    def _compute(self, instruction: Instruction, frame: Frame | None, depth: int) -> _Known | None:
+    def _compute(
+        self, instruction: Instruction, frame: CallFrame | None, depth: int
+    ) -> _Known | None:
         """The answer for an instruction, from those of its operands."""
 
 
-class Values(Answers[Scalar]):
+class KnownValues(Answers[ScalarArray]):
     """The value in every element, given those of state elements."""
 
-    def __init__(self, reader: Reader, known: Mapping[Slot, Scalar | None]) -> None:
+    def __init__(self, reader: Reader, known: Mapping[StateSlot, ScalarArray | None]) -> None:
         super().__init__(reader)
         self._known = known
 
-    def _of_slot(self, slot: Slot) -> Scalar | None:
+    def _of_slot(self, slot: StateSlot) -> ScalarArray | None:
         return self._known.get(slot)
 
-    def _compute(self, instruction: Instruction, frame: Frame | None, depth: int) -> Scalar | None:
+    def _compute(
+        self, instruction: Instruction, frame: CallFrame | None, depth: int
+    ) -> ScalarArray | None:
         if not _may_count(instruction):
             return None
         if instruction.opcode == "constant":
@@ -89,7 +93,7 @@ class Values(Answers[Scalar]):
         function = instruction.op.numpy
         if function is None or not instruction.is_understood:
             return None
-        operands: list[Scalar] = []
+        operands: list[ScalarArray] = []
         for operand in instruction.operands:
             value = self.of(operand, frame, depth) if _is_number(operand) else None
             if value is None:
@@ -101,8 +105,8 @@ class Values(Answers[Scalar]):
         return _whole(rounded(np.asarray(function(args, *operands)), result.numpy))
 
     def _same_bits(
-        self, instruction: Instruction, frame: Frame | None, depth: int
-    ) -> Scalar | None:
+        self, instruction: Instruction, frame: CallFrame | None, depth: int
+    ) -> ScalarArray | None:
         """An integer as another type of as many bits."""
         kind, (source,) = instruction.array.dtype, instruction.operands
         value = self.of(source, frame, depth) if is_counted(source) else None
@@ -131,7 +135,7 @@ def _is_number(instruction: Instruction) -> bool:
     return is_counted(instruction)
 
 
-def _whole(value: Scalar | None) -> Scalar | None:
+def _whole(value: ScalarArray | None) -> ScalarArray | None:
     """A value, but of a float only a whole number that the type holds exactly."""
     if value is None or value.dtype.kind != "f":
         return value
@@ -139,7 +143,7 @@ def _whole(value: Scalar | None) -> Scalar | None:
     return value if abs(value) <= limit and value == np.rint(value) else None
 
 
-def constant_value(instruction: Instruction) -> Scalar | None:
+def constant_value(instruction: Instruction) -> ScalarArray | None:
     """The integer or pred in all elements of a constant."""
     literal = instruction.literal
     return literal.splat if literal is not None and is_counted(instruction) else None

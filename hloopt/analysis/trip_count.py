@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 from hloopt.analysis.loop_conditions import Conditions
 from hloopt.analysis.loop_config import known_trip_count
-from hloopt.analysis.loop_reader import Loop, Place, Slot
-from hloopt.analysis.loop_values import Scalar, Values
+from hloopt.analysis.loop_reader import FramedInstruction, StateSlot, WhileLoop
+from hloopt.analysis.loop_values import KnownValues, ScalarArray
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
@@ -103,7 +103,7 @@ def trip_bounds(loop: Instruction, limit: int = MAX_EVALUATED_TRIPS) -> TripBoun
 
 
 def _bounds(instruction: Instruction, limit: int, *, only_exact: bool) -> TripBounds:
-    loop = Loop(instruction)
+    loop = WhileLoop(instruction)
     conditions = Conditions(loop)
     first = conditions.first(False, loop.condition.root)
     if first.least == inf:
@@ -121,12 +121,12 @@ def _by_hand(
     loop = conditions.loop
     root = loop.condition.root
     slots = _needed(loop)
-    state: dict[Slot, Scalar | None] = {
+    state: dict[StateSlot, ScalarArray | None] = {
         slot: conditions.inductions.initial_value(slot) for slot in slots
     }
     least, unbroken = 0, True
     for trips in range(limit + 1):
-        values = Values(loop.inside, state)
+        values = KnownValues(loop.inside, state)
         again = values.of(root)
         unbroken = unbroken and again is not None
         if again is not None and not again:
@@ -143,14 +143,14 @@ def _by_hand(
     return TripBounds(max(least, bounds.least), bounds.most)
 
 
-def _needed(loop: Loop) -> list[Slot]:
+def _needed(loop: WhileLoop) -> list[StateSlot]:
     """The elements of the state that the condition depends on, directly or through the body."""
-    found: dict[Slot, None] = {}
-    seen: set[Place] = set()
+    found: dict[StateSlot, None] = {}
+    seen: set[FramedInstruction] = set()
     pending = [loop.inside.find(loop.condition.root)]
     while pending:
         place = pending.pop()
-        if isinstance(place, Slot):
+        if isinstance(place, StateSlot):
             if place not in found:
                 found[place] = None
                 pending.append(loop.following(place))
@@ -162,7 +162,9 @@ def _needed(loop: Loop) -> list[Slot]:
     return list(found)
 
 
-def _same(left: Mapping[Slot, Scalar | None], right: Mapping[Slot, Scalar | None]) -> bool:
+def _same(
+    left: Mapping[StateSlot, ScalarArray | None], right: Mapping[StateSlot, ScalarArray | None]
+) -> bool:
     return all(
         (one is None) == (other is None) and (one is None or other is None or one == other)
         for one, other in ((value, right[slot]) for slot, value in left.items())

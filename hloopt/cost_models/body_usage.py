@@ -17,7 +17,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import JOINING, REDUCING
 from hloopt.types import elements_of
 
-__all__ = ["BodyUsage", "Group"]
+__all__ = ["BodyUsage", "UsageGroup"]
 
 _Roots: TypeAlias = frozenset[object]
 _UPDATES: Final = frozenset({"dynamic-update-slice", "scatter", "tuple"})
@@ -30,7 +30,7 @@ SPLITTING: Final = JOINING | REDUCING | {"dot", "dynamic-update-slice"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class UsageGroup:
     """Some element-wise use roots, and the sums of their utilisations and of how often they are written."""
 
     roots: _Roots
@@ -55,8 +55,8 @@ class BodyUsage:
         self._count = count
         self._utilization: dict[object, float] = {}
         self._emitted: dict[object, int] = {}
-        self._groups: dict[Instruction, Group] = {}
-        self._known: dict[_Roots, Group] = {}
+        self._groups: dict[Instruction, UsageGroup] = {}
+        self._known: dict[_Roots, UsageGroup] = {}
         self._flops = 0.0
         self._size = 0
         self._splits = 0
@@ -97,7 +97,7 @@ class BodyUsage:
         self._results = len(results)
         return self._written
 
-    def group(self, instruction: Instruction) -> Group:
+    def group(self, instruction: Instruction) -> UsageGroup:
         """Of an instruction of the body."""
         return self._groups[instruction]
 
@@ -242,7 +242,7 @@ class BodyUsage:
             if instruction.opcode in SPLITTING:
                 self._splits += group.emitted
 
-    def _settle(self, instruction: Instruction) -> Group:
+    def _settle(self, instruction: Instruction) -> UsageGroup:
         """The roots that users hand on, and the instruction itself where a user needs other indices.
 
         Users of a parameter stay, and more come behind them: of those seen before the sums are known.
@@ -279,13 +279,13 @@ class BodyUsage:
             roots = own if roots is None else roots | own
         return self._group(roots or frozenset(), instruction.opcode != "parameter")
 
-    def _group(self, roots: _Roots, stays: bool) -> Group:
+    def _group(self, roots: _Roots, stays: bool) -> UsageGroup:
         """One object for equal sets, but for those of parameters, which change while others join."""
         known = self._known.get(roots)
         if known is None:
             utilization = sum(map(self._utilization.__getitem__, roots))
             emitted = sum(map(self._emitted.__getitem__, roots))
-            known = Group(roots, narrow(utilization), emitted)
+            known = UsageGroup(roots, narrow(utilization), emitted)
             if stays:
                 self._known[roots] = known
         return known

@@ -11,7 +11,7 @@ from hloopt.ir import Instruction
 from hloopt.targets import Target
 
 if TYPE_CHECKING:
-    from hloopt.analysis.parallel_loop import Way
+    from hloopt.analysis.parallel_loop import LoopMapping
     from hloopt.cost_models.loop_time import LoopTime
 
 __all__ = ["fused_loop_run_time", "fused_loop_time", "loop_run_time"]
@@ -19,7 +19,7 @@ __all__ = ["fused_loop_run_time", "fused_loop_time", "loop_run_time"]
 _KINDS = {"while-per-thread": "thread", "while-per-block": "block"}
 
 
-def fused_loop_time(fusion: Instruction, target: Target) -> tuple[Way, LoopTime] | None:
+def fused_loop_time(fusion: Instruction, target: Target) -> tuple[LoopMapping, LoopTime] | None:
     """The time of a fusion that is a loop, by the kernel its backend_config names, else by the better one.
 
     None for every other instruction, and on devices whose instructions nobody has measured (all but NVIDIA's).

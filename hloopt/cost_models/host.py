@@ -39,13 +39,13 @@ from hloopt.ops import OPS
 from hloopt.targets import Target
 from hloopt.types import DTYPES, ArrayShape, TupleShape
 
-__all__ = ["Host", "additions", "counting", "kernel_costs"]
+__all__ = ["HostModel", "additions", "counting", "kernel_costs"]
 
 _LANE_BITS: Final = 32
 _FILE: Final = Path(__file__).parent / "host.toml"
 
 
-class Host(KeptTimes):
+class HostModel(KeptTimes):
     """A core of the host's processor: vectors, two caches, launches that cost a function call.
 
     Flops are additions that take as long.  For the target host; any description with lanes and a clock does.

@@ -18,7 +18,7 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["NOTHING", "HostTime", "Inner", "host_trip"]
+__all__ = ["NO_TIME", "HostTime", "Inner", "host_trip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class HostTime:
         return self.launches * launch_ns + self.exec_ns
 
 
-NOTHING: Final = HostTime()
+NO_TIME: Final = HostTime()
 
 Inner = Callable[[Instruction], HostTime | None]
 """What a loop within the loop takes where it is a kernel; None where it is none, or nobody knows."""
@@ -54,7 +54,7 @@ def host_trip(
     count as ``counted_trips`` has them.  Of a conditional the longest branch counts.
     """
     run = _Run(model, inner)
-    return sum(map(run.computation, called), NOTHING)
+    return sum(map(run.computation, called), NO_TIME)
 
 
 class _Run:
@@ -64,7 +64,7 @@ class _Run:
         self.prices = Predictor(model)
 
     def computation(self, computation: Computation) -> HostTime:
-        total = NOTHING
+        total = NO_TIME
         for entry in computation:
             total = total + self.instruction(entry)
         return total
@@ -79,7 +79,7 @@ class _Run:
         if opcode == "call":
             return self.computation(attributes["to_apply"])
         if not has_kernel(entry) or moves_nothing(entry):
-            return NOTHING
+            return NO_TIME
         return HostTime(1.0, self.prices.run_time(entry)[0].exec_ns)
 
     def loop(self, loop: Instruction) -> HostTime:

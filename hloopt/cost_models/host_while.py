@@ -18,12 +18,12 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
-from hloopt.analysis.parallel_loop import ParallelLoop, Way, local_dims
+from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import entered
 from hloopt.analysis.parallel_loop.host_way import LANES, block_units
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.analysis.trip_count import counted_trips
-from hloopt.cost_models.body_usage import BodyUsage, Group
+from hloopt.cost_models.body_usage import BodyUsage, UsageGroup
 from hloopt.cost_models.counting import OpUsage
 from hloopt.cost_models.host import counting
 from hloopt.cost_models.usage import UsageAnalysis
@@ -42,7 +42,7 @@ _GIVEN: Final = ("constant", "get-tuple-element", "parameter")
 _READS: Final = MOVING - {"copy"} | {"dynamic-slice"}
 
 
-def whole_loop_ns(way: Way, target: Target) -> float:
+def whole_loop_ns(way: LoopMapping, target: Target) -> float:
     """Nanoseconds of a loop in one kernel on one core, without its launches."""
     parallel = way.parallel
     units = block_units(parallel)
@@ -169,13 +169,13 @@ class _Evaluations(BodyUsage):
         self._kept = kept
         super().__init__(body, count)
 
-    def _settle(self, instruction: Instruction) -> Group:
+    def _settle(self, instruction: Instruction) -> UsageGroup:
         group = super()._settle(instruction)
         if instruction not in self._kept or group.utilization <= 1:
             return group
         roots = frozenset((instruction,))
         self._utilization[instruction], self._emitted[instruction] = 1.0, 1
-        self._known[roots] = once = Group(roots, 1.0, 1)
+        self._known[roots] = once = UsageGroup(roots, 1.0, 1)
         return once
 
 

@@ -7,7 +7,7 @@ from math import ceil, log2
 from typing import Final, TypeAlias
 
 from hloopt.analysis.cost import instruction_cost
-from hloopt.analysis.parallel_loop import Node, Way
+from hloopt.analysis.parallel_loop import LoopMapping, LoopNode
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneSplit, LaneValues
 from hloopt.cost_models.instructions import NOTHING, UNITS, Latencies, Work, work_of
@@ -27,7 +27,7 @@ from hloopt.ops.traits import (
 )
 from hloopt.targets import Target
 
-__all__ = ["AHEAD_ELEMENTS", "REGISTER_ELEMENTS", "Costs"]
+__all__ = ["AHEAD_ELEMENTS", "REGISTER_ELEMENTS", "IterationCosts"]
 
 REGISTER_ELEMENTS: Final = 32
 """Numbers of an array that does not change, so many a thread at most, are read once and stay in registers."""
@@ -57,7 +57,7 @@ _ADDRESS: Final = Work(10.0, _units(alu=1, imad=1))
 
 
 @dataclass
-class Costs:
+class IterationCosts:
     """Of one loop, run one way.
 
     way      how it is run
@@ -66,8 +66,8 @@ class Costs:
     lanes    threads that run a unit together, each with all of the state
     """
 
-    way: Way
-    needs: Mapping[Node, float]
+    way: LoopMapping
+    needs: Mapping[LoopNode, float]
     latencies: Latencies
     target: Target
     threads: int = 1
@@ -115,7 +115,7 @@ class Costs:
         """Whether threads share the work of a unit."""
         return self.way.kind == "block"
 
-    def elements(self, node: Node) -> float:
+    def elements(self, node: LoopNode) -> float:
         """Elements that one thread computes of a value."""
         return float(ceil(self.needs.get(node, 0.0) / self.threads))
 
@@ -217,10 +217,10 @@ class Costs:
         return self.latencies.memory
 
 
-_Rule: TypeAlias = Callable[[Costs, Instruction, float], Work]
+_Rule: TypeAlias = Callable[[IterationCosts, Instruction, float], Work]
 
 
-def _dynamic_slice(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _dynamic_slice(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     """From memory where the array does not change; else out of registers, or of shared memory."""
     number = costs.reads_state(instruction, 0)
     if number is not None:
@@ -233,7 +233,7 @@ def _dynamic_slice(costs: Costs, instruction: Instruction, count: float) -> Work
     return _picked(costs, instruction, count)
 
 
-def _picked(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _picked(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     if costs.is_block:
         return Work(costs.latencies.shared, _units(memory=count)).after(_ADDRESS)
     local = costs.needs.get((instruction.operands[0], 0), 1.0)
@@ -242,7 +242,7 @@ def _picked(costs: Costs, instruction: Instruction, count: float) -> Work:
     return Work(choose.chain * max(1.0, ceil(log2(local + 1))), choose.units) * (local * count)
 
 
-def _dynamic_update_slice(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _dynamic_update_slice(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     update = costs.elements((instruction.operands[1], 0))
     if instruction in costs.streamed:
         # Nobody waits for what is written.
@@ -254,7 +254,7 @@ def _dynamic_update_slice(costs: Costs, instruction: Instruction, count: float) 
     return choose * count
 
 
-def _region(costs: Costs, region: Computation) -> Work:
+def _region(costs: IterationCosts, region: Computation) -> Work:
     """Of a computation of single numbers: its longest way, and all its instructions."""
     ends: dict[Instruction, float] = {}
     total = NOTHING
@@ -266,7 +266,7 @@ def _region(costs: Costs, region: Computation) -> Work:
     return Work(ends[region.root], total.units)
 
 
-def _reduce(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _reduce(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     """One thread goes along; of a block each along its part, and then threads hand on what they have."""
     source = costs.needs.get((instruction.operands[0], 0), 1.0)
     results = max(1.0, costs.needs.get((instruction, 0), 1.0))
@@ -284,7 +284,7 @@ def _reduce(costs: Costs, instruction: Instruction, count: float) -> Work:
     return Work(wait, units).after(Work(0.0, _units(memory=min(steps, 5) + each, control=1)))
 
 
-def _dot(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _dot(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     """A multiply-add at a time for each element of the result.
 
     Of floats it is one instruction; operands come out of registers, or of shared memory.
@@ -313,13 +313,13 @@ def _dot(costs: Costs, instruction: Instruction, count: float) -> Work:
     return found.after(Work(wait, _units(memory=loads)))
 
 
-def _gather(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _gather(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     if costs.reads_state(instruction, 0) is not None or costs.is_block:
         return _dynamic_slice(costs, instruction, count)
     return _picked(costs, instruction, count)
 
 
-def _scatter(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _scatter(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     updates = instruction.operands[len(instruction.operands) // 2 + 1]
     number = max(1.0, costs.needs.get((updates, 0), 1.0))
     combine = _region(costs, instruction.to_apply)
@@ -327,11 +327,11 @@ def _scatter(costs: Costs, instruction: Instruction, count: float) -> Work:
     return Work(step.chain * number, step.units) * number
 
 
-def _map(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _map(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     return _region(costs, instruction.to_apply) * count
 
 
-def _sort(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _sort(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     """A network: log2(n) (log2(n) + 1) / 2 rounds of comparisons."""
     size = max(2, instruction.operands[0].array.dims[instruction.attributes["dimensions"][0]])
     levels = ceil(log2(size))
@@ -344,7 +344,7 @@ def _sort(costs: Costs, instruction: Instruction, count: float) -> Work:
     return Work(wait * rounds, (each * (rounds * count)).units)
 
 
-def _random(costs: Costs, instruction: Instruction, count: float) -> Work:
+def _random(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     """Twenty rounds of Threefry for two words: an addition, a rotation and an exclusive or each."""
     add, xor = costs.latencies.works["add", "u32"], costs.latencies.works["xor", "u32"]
     return Work(20 * (add.chain + xor.chain), _units(alu=3 * 20 + 15)) * max(1.0, count / 2)

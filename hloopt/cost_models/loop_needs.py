@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
-from hloopt.analysis.parallel_loop import Node, ParallelLoop, local_dims
+from hloopt.analysis.parallel_loop import LoopNode, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import entered, leaf_count, regrouped, shape_of
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
@@ -22,7 +22,7 @@ _AS_MANY: Final = MOVING | {"bitcast-convert", "map"}
 """An element of the result takes one of each operand at most."""
 
 
-def elements_needed(parallel: ParallelLoop) -> Mapping[Node, float]:
+def elements_needed(parallel: ParallelLoop) -> Mapping[LoopNode, float]:
     """Elements a unit computes in a trip, of each array of body, condition and what they call."""
     needs = _Needs(parallel)
     loop = parallel.loop
@@ -38,22 +38,22 @@ def elements_needed(parallel: ParallelLoop) -> Mapping[Node, float]:
 class _Needs:
     def __init__(self, parallel: ParallelLoop) -> None:
         self.parallel = parallel
-        self.parts: dict[Instruction, dict[Node, float]] = {}
-        self.found: dict[Node, float] = {}
+        self.parts: dict[Instruction, dict[LoopNode, float]] = {}
+        self.found: dict[LoopNode, float] = {}
         self.streamed = {
             one.update: one for one in parallel.carried if one.role == "streamed" and one.update
         }
 
-    def local(self, node: Node) -> float:
+    def local(self, node: LoopNode) -> float:
         """Elements a unit may have of a value at most."""
         return float(prod(local_dims(shape_of(node), self.parallel.owned.get(node))))
 
-    def ask(self, node: Node, count: float) -> None:
+    def ask(self, node: LoopNode, count: float) -> None:
         """Somebody needs so many elements of a value."""
         count = min(count, self.local(node))
         self.found[node] = max(self.found.get(node, 0.0), count)
 
-    def ask_part(self, node: Node, reader: Instruction, count: float) -> None:
+    def ask_part(self, node: LoopNode, reader: Instruction, count: float) -> None:
         """A reader needs so many elements, others than other readers do."""
         parts = self.parts.setdefault(reader, {})
         parts[node] = max(parts.get(node, 0.0), count)

@@ -28,12 +28,12 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Final
 
-from hloopt.analysis.parallel_loop import Node, ParallelLoop, Way
+from hloopt.analysis.parallel_loop import LoopMapping, LoopNode, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
 from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS
 from hloopt.cost_models.instructions import latencies_of
-from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
+from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, IterationCosts
 from hloopt.cost_models.loop_needs import elements_needed
 from hloopt.cost_models.loop_trip import trip_of
 from hloopt.dataclass import dataclass
@@ -146,7 +146,7 @@ class LoopTime:
 
 
 def loop_time(
-    way: Way,
+    way: LoopMapping,
     target: Target,
     *,
     trips: Trips | None = None,
@@ -174,7 +174,7 @@ def loop_time(
     shape = _Launch.of(way, target, threads, blocks, registers, lanes)
     needs = elements_needed(parallel)
     sharing = shape.threads if way.kind == "block" else 1
-    costs = Costs(way, needs, latencies, target, sharing, lanes)
+    costs = IterationCosts(way, needs, latencies, target, sharing, lanes)
     trip = trip_of(costs, unrolled or (2 if costs.ahead else 1))
     counted = counted_trips(parallel.loop) if trips is None else trips
     cycle = 1 / target.clock_ghz
@@ -199,7 +199,7 @@ def loop_time(
     )
 
 
-def best_lanes(way: Way, target: Target) -> int:
+def best_lanes(way: LoopMapping, target: Target) -> int:
     """How many threads should run a unit together: twice as many where that takes a tenth less.
 
     No model is nearer.  One where nothing can be shared, where warps fold what units add to a reduce, and on
@@ -218,7 +218,9 @@ def best_lanes(way: Way, target: Target) -> int:
     return best if shortest < _CLEARLY * loop_time(way, target, lanes=1).ns else 1
 
 
-def better_way(ways: tuple[Way, ...], target: Target) -> tuple[Way, LoopTime] | None:
+def better_way(
+    ways: tuple[LoopMapping, ...], target: Target
+) -> tuple[LoopMapping, LoopTime] | None:
     """Of the ways that fit the one whose kernel takes less, with its time.
 
     An earlier one is taken where a later one is not clearly better.  None where none fits, and on devices
@@ -234,9 +236,11 @@ def is_priced(target: Target) -> bool:
     return target.kind == "cuda" and target.has_threads
 
 
-def clearly_best(timed: Sequence[tuple[Way, LoopTime]]) -> tuple[Way, LoopTime] | None:
+def clearly_best(
+    timed: Sequence[tuple[LoopMapping, LoopTime]],
+) -> tuple[LoopMapping, LoopTime] | None:
     """The one of several that takes least; an earlier one unless it takes a tenth more: no model is nearer."""
-    best: tuple[Way, LoopTime] | None = None
+    best: tuple[LoopMapping, LoopTime] | None = None
     for way, time in timed:
         if best is None or time.ns < _CLEARLY * best[1].ns:
             best = way, time
@@ -264,7 +268,7 @@ class _Launch:
 
     @staticmethod
     def of(
-        way: Way, target: Target, threads: int, blocks: int, registers: int, lanes: int
+        way: LoopMapping, target: Target, threads: int, blocks: int, registers: int, lanes: int
     ) -> _Launch:
         units = max(1, way.parallel.units) * lanes
         threads = threads or way.threads or _usual_threads(way, target, units)
@@ -283,7 +287,7 @@ class _Launch:
         )
 
 
-def _usual_threads(way: Way, target: Target, units: int) -> int:
+def _usual_threads(way: LoopMapping, target: Target, units: int) -> int:
     """As few as keep every core busy, a warp at least, 128 at most; of a block that shares work, 256."""
     if way.kind == "block":
         return min(256, target.threads_per_block)
@@ -291,7 +295,7 @@ def _usual_threads(way: Way, target: Target, units: int) -> int:
     return min(128, max(target.warp_size, ceil(each / target.warp_size) * target.warp_size))
 
 
-def _registers(way: Way) -> int:
+def _registers(way: LoopMapping) -> int:
     """The state's words and what else a thread holds; a block has its arrays in shared memory."""
     words = sum(
         one.local_elements * max(1, one.shape.dtype.bits // 32)
@@ -336,7 +340,7 @@ def _traffic(parallel: ParallelLoop) -> float:
     return float(written + read)
 
 
-def _again(way: Way, needs: Mapping[Node, float], target: Target) -> float:
+def _again(way: LoopMapping, needs: Mapping[LoopNode, float], target: Target) -> float:
     """Nanoseconds of a trip in which all units read what does not change and what no core can keep.
 
     Arrays of more than half of a core's first-level cache come out of the second level, those of more than half

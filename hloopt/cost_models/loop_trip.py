@@ -17,16 +17,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from math import ceil
 
-from hloopt.analysis.parallel_loop import Node
+from hloopt.analysis.parallel_loop import LoopNode
 from hloopt.analysis.parallel_loop.edges import entered, leaf_count, regrouped
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.instructions import NOTHING, UNITS, Work
-from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
+from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, IterationCosts
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["Trip", "trip_of"]
+__all__ = ["IterationTime", "trip_of"]
 
 _CONTROL = UNITS.index("control")
 _SHOWN = 3
@@ -34,7 +34,7 @@ _LONG = 8  # trips after which the longest way of the state to itself decides ho
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class IterationTime:
     """Cycles and instructions of a trip.
 
     chain       cycles of one warp alone
@@ -51,7 +51,7 @@ class Trip:
     slowest: tuple[tuple[str, float], ...] = ()
 
 
-def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
+def trip_of(costs: IterationCosts, unrolled: int = 1) -> IterationTime:
     """The trip of a loop; ``unrolled`` trips are written one behind the other."""
     loop = costs.way.parallel.loop
     body = loop.body
@@ -87,7 +87,7 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
         apart = latencies.issue(work, 1) - latencies.issue(path.work, 1) / unrolled
         apart = max(0.0, apart) + _waited_for(costs, body, path)
     shared, before = _group(costs, body)
-    return Trip(
+    return IterationTime(
         max(chain, recurrence) + before,
         max(0.0, apart),
         recurrence + before,
@@ -96,7 +96,7 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     )
 
 
-def _group(costs: Costs, body: Computation) -> tuple[Work, float]:
+def _group(costs: IterationCosts, body: Computation) -> tuple[Work, float]:
     """What lanes compute for as many trips at once, before the first of them: a trip's part, and its cycles."""
     if not costs.split.grouped:
         return NOTHING, 0.0
@@ -108,7 +108,9 @@ def _group(costs: Costs, body: Computation) -> tuple[Work, float]:
     return shared.after(advancing), cycles * groups / count + step
 
 
-def _part(costs: Costs, body: Computation, part: frozenset[Instruction]) -> tuple[Work, float]:
+def _part(
+    costs: IterationCosts, body: Computation, part: frozenset[Instruction]
+) -> tuple[Work, float]:
     """Some values of a trip alone, and how long they take."""
     if not part:
         return NOTHING, 0.0
@@ -124,7 +126,7 @@ def _part(costs: Costs, body: Computation, part: frozenset[Instruction]) -> tupl
     return work, max(timeline.latest, issue) + costs.latencies.branch
 
 
-def _waited_for(costs: Costs, body: Computation, path: _Path) -> float:
+def _waited_for(costs: IterationCosts, body: Computation, path: _Path) -> float:
     """Cycles of loads beside the chain: of each piece between branches the longest.
 
     Parts of what is loaded are loaded where they are used.
@@ -180,14 +182,14 @@ class _Timeline:
     ``grouping`` where it is that of a lane for its own trip, before the first one of a group.
     """
 
-    costs: Costs
+    costs: IterationCosts
     grouping: bool = False
-    times: dict[Node, float] = field(default_factory=dict)
-    via: dict[Node, tuple[Node | None, float]] = field(default_factory=dict)
+    times: dict[LoopNode, float] = field(default_factory=dict)
+    via: dict[LoopNode, tuple[LoopNode | None, float]] = field(default_factory=dict)
     works: dict[Instruction, Work] = field(default_factory=dict)
     work: Work = NOTHING
     latest: float = 0.0
-    last: Node | None = None
+    last: LoopNode | None = None
 
     def run(self, computation: Computation, arguments: Sequence[Sequence[float]]) -> list[float]:
         """The times of the leaves of the root, given those of the parameters' leaves."""
@@ -214,7 +216,7 @@ class _Timeline:
     def of(self, instruction: Instruction) -> list[float]:
         return [self.times[instruction, leaf] for leaf in range(leaf_count(instruction))]
 
-    def put(self, node: Node, time: float, source: Node | None, cycles: float) -> None:
+    def put(self, node: LoopNode, time: float, source: LoopNode | None, cycles: float) -> None:
         self.times[node] = time
         self.via[node] = source, cycles
         if time > self.latest:
@@ -237,7 +239,7 @@ class _Timeline:
         else:
             self.compute(instruction)
 
-    def same(self, source: Node, target: Node) -> None:
+    def same(self, source: LoopNode, target: LoopNode) -> None:
         self.put(target, self.times[source], source, 0.0)
 
     def compute(self, instruction: Instruction) -> None:
@@ -261,8 +263,8 @@ class _Timeline:
         for leaf in range(leaf_count(instruction)):
             self.put((instruction, leaf), start + work.chain, source, work.chain)
 
-    def latest_of(self, operands: Sequence[Instruction]) -> tuple[float, Node | None]:
-        found: tuple[float, Node | None] = (0.0, None)
+    def latest_of(self, operands: Sequence[Instruction]) -> tuple[float, LoopNode | None]:
+        found: tuple[float, LoopNode | None] = (0.0, None)
         for operand in operands:
             for leaf in range(leaf_count(operand)):
                 time = self.times[operand, leaf]

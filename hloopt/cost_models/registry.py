@@ -30,7 +30,7 @@ _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "xla-2023": ("hloopt.cost_models.xla_2023", "Xla2023"),
     "xla-2026": ("hloopt.cost_models.xla_2026", "Xla2026"),
     "roofline": ("hloopt.cost_models.roofline", "Roofline"),
-    "host": ("hloopt.cost_models.host", "Host"),
+    "host": ("hloopt.cost_models.host", "HostModel"),
 })  # fmt: skip
 
 

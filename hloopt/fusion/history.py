@@ -30,10 +30,10 @@ __all__ = [
     "FusionStep",
     "Histories",
     "LoopFacts",
+    "MappingFacts",
     "Membership",
     "PairSide",
     "Refusal",
-    "WayFacts",
     "describe",
     "describe_loop",
     "root_opcode",
@@ -141,7 +141,7 @@ class Refusal(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class WayFacts:
+class MappingFacts:
     """One mapping of a loop to a kernel.
 
     kernel        its name: while-per-thread, while-per-block
@@ -179,7 +179,7 @@ class LoopFacts:
 
     computation: str
     loop: str
-    ways: tuple[WayFacts, ...]
+    ways: tuple[MappingFacts, ...]
     trips: str
     fusion: str = ""
     kernel: str = ""

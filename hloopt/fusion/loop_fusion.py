@@ -19,12 +19,12 @@ from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.history import FusionPlan, LoopFacts, WayFacts, describe_loop
+from hloopt.fusion.history import FusionPlan, LoopFacts, MappingFacts, describe_loop
 from hloopt.fusion.limits import check_counts
 from hloopt.fusion.loop_host import KERNEL, judge_host
 from hloopt.fusion.loop_opened import CALLED, Opened, opened
 from hloopt.fusion.loop_profit import LoopProfit, loop_profit
-from hloopt.fusion.loop_verdict import KERNELS, LoopVerdict, judge, trips_text
+from hloopt.fusion.loop_verdict import LOOP_KERNELS, LoopVerdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
 from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
@@ -154,7 +154,7 @@ class _Run:
                 verdict = judge(loop, self.model.target)
                 profit = loop_profit(loop, verdict.ways, self.model, priced=self.options.priced)
             decision = self.decide(inside, verdict, profit)
-            names = KERNELS if self.model.target is not HOST else {"thread": KERNEL}
+            names = LOOP_KERNELS if self.model.target is not HOST else {"thread": KERNEL}
             facts = _facts(loop, verdict, profit, names)
             if decision:
                 self.recorder.plan.loops.append(self.fuse(inside, verdict, decision, facts, profit))
@@ -200,7 +200,7 @@ class _Run:
         name = self.names.fresh("loop_fusion")
         names = set(only) if only is not None else None
         fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue, names)
-        kernel = KERNEL if self.model.target is HOST else KERNELS[way.kind]
+        kernel = KERNEL if self.model.target is HOST else LOOP_KERNELS[way.kind]
         edit.set_attribute(fusion, "backend_config", written_name(fusion, kernel))
         self.recorder.looped(facts, fusion, sunk, decision.comparison)
         inner = fused_loop(fusion)
@@ -226,7 +226,7 @@ def _facts(
         home.name if home is not None else "",
         loop.name,
         tuple(
-            WayFacts(
+            MappingFacts(
                 names[way.kind],
                 way.parallel.units if way.parallel.obstacle is None else 0,
                 way.problem,

@@ -13,10 +13,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from hloopt.analysis.parallel_loop import Way
+from hloopt.analysis.parallel_loop import LoopMapping
 from hloopt.analysis.parallel_loop.host_way import host_way
 from hloopt.analysis.trip_count import counted_trips
-from hloopt.cost_models.host import Host
+from hloopt.cost_models.host import HostModel
 from hloopt.cost_models.host_loops import HostTime, host_trip
 from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.cost_models.model import Comparison
@@ -47,7 +47,7 @@ def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] =
     return LoopVerdict((way,), ALLOWED if always else _gain(way, fused))
 
 
-def _gain(way: Way, fused: Collection[Computation]) -> Decision:
+def _gain(way: LoopMapping, fused: Collection[Computation]) -> Decision:
     """Whether a loop gains anything by being one kernel."""
     loop, bounds = way.parallel.loop, way.parallel.trips
     size = len(loop.body)
@@ -56,7 +56,7 @@ def _gain(way: Way, fused: Collection[Computation]) -> Decision:
         words = f"it may go on for {most} trips, and between those of a driver a run can be stopped"
         return forbid("loop-slower", words=words)
     trips = counted_trips(loop).count
-    model = Host(HOST)
+    model = HostModel(HOST)
     whole = whole_loop_ns(way, HOST) + model.launch_ns
     trip = host_trip(fused, model, _as_kernel) if fused else best_host_trip(loop, model, _as_kernel)
     driven = trips * trip.ns(model.launch_ns)

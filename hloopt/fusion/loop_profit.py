@@ -13,7 +13,7 @@ from typing import Final
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.hero import roots
 from hloopt.analysis.layout import moves_nothing
-from hloopt.analysis.parallel_loop import Way, ways
+from hloopt.analysis.parallel_loop import LoopMapping, ways
 from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.cost_models.host_loops import HostTime, Inner, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
@@ -43,9 +43,9 @@ class LoopProfit:
     at_least  whether ``host`` is no plan but the launches that any plan has
     """
 
-    way: Way
+    way: LoopMapping
     time: LoopTime
-    others: tuple[tuple[Way, LoopTime], ...]
+    others: tuple[tuple[LoopMapping, LoopTime], ...]
     host: HostTime
     launch_ns: float
     at_least: bool = False
@@ -78,7 +78,7 @@ class LoopProfit:
 
 
 def loop_profit(
-    loop: Instruction, found: tuple[Way, ...], model: CostModel, *, priced: bool = False
+    loop: Instruction, found: tuple[LoopMapping, ...], model: CostModel, *, priced: bool = False
 ) -> LoopProfit | None:
     """What the best of the ways that fit would gain; ``priced``: by the host's whole plan in any case.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
+from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, ways
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
@@ -12,9 +12,9 @@ from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["KERNELS", "LoopVerdict", "judge", "refusal_of", "trips_text"]
+__all__ = ["LOOP_KERNELS", "LoopVerdict", "judge", "refusal_of", "trips_text"]
 
-KERNELS: Final = {"thread": "while-per-thread", "block": "while-per-block"}
+LOOP_KERNELS: Final = {"thread": "while-per-thread", "block": "while-per-block"}
 """The kernel of each way."""
 
 
@@ -22,11 +22,11 @@ KERNELS: Final = {"thread": "while-per-thread", "block": "while-per-block"}
 class LoopVerdict:
     """The two ways that were considered, and the answer: allowed with the ways that fit, or why none does."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[LoopMapping, ...]
     decision: Decision
 
     @property
-    def fitting(self) -> tuple[Way, ...]:
+    def fitting(self) -> tuple[LoopMapping, ...]:
         """The ways that fit, in order of preference."""
         return tuple(way for way in self.ways if not way.problem)
 
@@ -68,12 +68,12 @@ _TRIPS: Final = {
 }
 
 
-def refusal_of(way: Way) -> Decision:
+def refusal_of(way: LoopMapping) -> Decision:
     """Why a way does not fit."""
     return forbid(f"loop-{_code(way)}", limit=way.limit, actual=way.actual, words=way.problem)
 
 
-def _code(way: Way) -> str:
+def _code(way: LoopMapping) -> str:
     obstacle, loop = way.parallel.obstacle, way.parallel.loop
     if obstacle is not None:
         is_flat = obstacle.instruction is not loop or any(map(_is_token, leaves(loop.shape)))

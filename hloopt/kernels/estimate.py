@@ -16,7 +16,7 @@ from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.layout import moves_minor_dimension
-from hloopt.analysis.parallel_loop import Way, fused_loop
+from hloopt.analysis.parallel_loop import LoopMapping, fused_loop
 from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.parallel_loop.host_way import host_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
@@ -26,7 +26,7 @@ from hloopt.cost_models.device_times import (
     LAUNCH_NS,
     PARALLELISM,
 )
-from hloopt.cost_models.host import Host
+from hloopt.cost_models.host import HostModel
 from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.cost_models.loop_time import LoopTime, is_priced, loop_time
 from hloopt.cost_models.roofline import product_of
@@ -40,7 +40,7 @@ from hloopt.types import DTYPES, BufferShape, leaves
 __all__ = ["EFFICIENCIES", "LAUNCH_SECONDS", "Estimate", "estimate"]
 
 
-LOOP_WAYS: Final[Mapping[str, Callable[[Instruction, Target], Way]]] = MappingProxyType(
+LOOP_WAYS: Final[Mapping[str, Callable[[Instruction, Target], LoopMapping]]] = MappingProxyType(
     {
         "while-per-thread": thread_way,
         "while-per-block": block_way,
@@ -194,7 +194,7 @@ def _on_host(
 ) -> Estimate:
     """Of a native kernel; products at the rate of the lanes."""
     instruction, target = site.region.instruction, site.target
-    model, note = Host(target), ""
+    model, note = HostModel(target), ""
     looped = fused_loop(instruction)
     if looped is not None:
         whole = whole_loop_ns(host_way(looped.loop), target)

@@ -11,7 +11,7 @@ from hloopt.analysis.fusion_config import custom_name
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass
-from hloopt.fusion.loop_verdict import KERNELS
+from hloopt.fusion.loop_verdict import LOOP_KERNELS
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.kernels.selectable import is_kernel
@@ -173,7 +173,7 @@ def costs_by_place(module: Module, predictor: Predictor) -> KernelCosts:
 
 def _steps(kernel: Instruction) -> int:
     """Launches of one run, as the kernel that the instruction names has them; one for all others."""
-    loop = fused_loop(kernel) if custom_name(kernel) == KERNELS["thread"] else None
+    loop = fused_loop(kernel) if custom_name(kernel) == LOOP_KERNELS["thread"] else None
     if loop is None:
         return 1
     parallel = parallel_loop(loop.loop)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from hloopt.fusion.explanation import ExplainedRefusal
-from hloopt.fusion.history import LoopFacts, WayFacts
+from hloopt.fusion.history import LoopFacts, MappingFacts
 from hloopt.fusion.provenance import FusionNode
 from hloopt.report.console import say, table
 
@@ -53,7 +53,7 @@ def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
             say(console, f"{way.kernel} does not fit: {way.problem}")
 
 
-def _figures(way: WayFacts) -> tuple[str, ...]:
+def _figures(way: MappingFacts) -> tuple[str, ...]:
     """Of a way that does not fit, what there is: nobody asks on after the first problem."""
     numbers = (way.units, way.threads, way.registers, way.shared_bytes)
     shown = tuple(f"{number:,}" if number else "" for number in numbers)

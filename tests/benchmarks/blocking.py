@@ -10,7 +10,7 @@ from typing import Any
 
 import hloopt
 from hloopt.backends.numpy import block_limits
-from hloopt.backends.numpy.block_limits import Limits
+from hloopt.backends.numpy.block_limits import BlockLimits
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate
@@ -110,9 +110,9 @@ def blocking(count: int) -> list[dict[str, Any]]:
 def _best(module: Module, count: int) -> dict[str, float]:
     inputs = generate(module, 0)
     # As if everything were worth while: from which size on it is, the table is to tell.
-    with _limits(Limits(least=1 << 60)):
+    with _limits(BlockLimits(least=1 << 60)):
         programs = {"whole": NumpyProgram(module, NumpyOptions(threads=1))}
-    with _limits(Limits(least=1)):
+    with _limits(BlockLimits(least=1)):
         programs |= {
             "1 thread": NumpyProgram(module, NumpyOptions(threads=1)),
             "2 threads": NumpyProgram(module, NumpyOptions(threads=2)),
@@ -131,7 +131,7 @@ def _best(module: Module, count: int) -> dict[str, float]:
 
 
 @contextmanager
-def _limits(limits: Limits) -> Iterator[None]:
+def _limits(limits: BlockLimits) -> Iterator[None]:
     before, block_limits.DEFAULT = block_limits.DEFAULT, limits
     try:
         yield

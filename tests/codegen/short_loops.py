@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 import hloopt
-from hloopt.analysis.parallel_loop import Way
+from hloopt.analysis.parallel_loop import LoopMapping
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction
@@ -85,7 +85,7 @@ def only_loop(module: hloopt.Module) -> Instruction:
     return next(one for one in module.entry if one.opcode == "while")
 
 
-def way_of(text: str) -> Way:
+def way_of(text: str) -> LoopMapping:
     """How a thread would run the units of a module's loop."""
     return thread_way(only_loop(hloopt.parse(text)), TARGET)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import hloopt
-from hloopt.cost_models.host import Host, additions, kernel_costs
+from hloopt.cost_models.host import HostModel, additions, kernel_costs
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import find_model, model_for
 from hloopt.fusion.apply import fuse
@@ -54,19 +54,19 @@ def _module() -> Module:
 def _compare(producer: str, *consumers: str, multi_output: bool = False) -> Comparison:
     by_name = _module().entry.by_name
     users = [by_name[name] for name in consumers]
-    return Host(HOST).compare(by_name[producer], users, multi_output=multi_output)
+    return HostModel(HOST).compare(by_name[producer], users, multi_output=multi_output)
 
 
 def test_the_host_is_a_target_with_a_model_of_its_own() -> None:
     """By its name, whatever model of GPUs is asked for; the roofline stays where it is asked for."""
     assert target("HOST") is HOST
     told: list[str] = []
-    assert type(model_for("xla-2026", HOST, told.append)) is Host
-    assert type(model_for("xla-2023", HOST, told.append)) is Host
+    assert type(model_for("xla-2026", HOST, told.append)) is HostModel
+    assert type(model_for("xla-2023", HOST, told.append)) is HostModel
     assert told == []
     assert model_for("roofline", HOST).name == "roofline"
-    assert find_model("host") is Host
-    assert issubclass(Host, CostModel)
+    assert find_model("host") is HostModel
+    assert issubclass(HostModel, CostModel)
 
 
 def test_every_elementwise_op_has_a_cost() -> None:
@@ -81,7 +81,7 @@ def test_every_elementwise_op_has_a_cost() -> None:
 
 def test_a_kernel_computes_and_moves_its_bytes() -> None:
     """One after the other; twice the bytes that a cache holds come from the next."""
-    model, by_name = Host(HOST), _module().entry.by_name
+    model, by_name = HostModel(HOST), _module().entry.by_name
     found = model.run_time(by_name["s"])
     assert found.flops == additions()["sine", "f32"] * 64 * 32
     assert (found.bytes_read, found.bytes_written) == (BYTES, BYTES)
@@ -106,7 +106,7 @@ def test_what_is_cheap_is_computed_again_and_what_is_dear_is_kept() -> None:
 def test_a_loop_that_branches_is_no_vector_code() -> None:
     """One that pads rows takes longer for each sine; one that pads by rows does not."""
     assert _compare("s", "wide").gain_us < _compare("s", "tall").gain_us
-    model, by_name = Host(HOST), _module().entry.by_name
+    model, by_name = HostModel(HOST), _module().entry.by_name
     wide = model.fused_run_time(by_name["s"], by_name["wide"])
     tall = model.fused_run_time(by_name["s"], by_name["tall"])
     assert wide.compute_ns == pytest.approx(kernel_costs()["branching"] * tall.compute_ns)
@@ -115,7 +115,7 @@ def test_a_loop_that_branches_is_no_vector_code() -> None:
 def test_a_scalar_is_computed_once_for_all_elements() -> None:
     """However many use it: loops do so before they begin."""
     assert _compare("k", "ks").gain_us > 0
-    assert Host(HOST).run_time(_module().entry.by_name["k"]).compute_ns == 0
+    assert HostModel(HOST).run_time(_module().entry.by_name["k"]).compute_ns == 0
 
 
 def test_a_reduction_is_not_repeated_for_each_element() -> None:
@@ -127,13 +127,13 @@ def test_a_consumer_has_to_use_the_producer() -> None:
     """Otherwise nothing can be said."""
     by_name = _module().entry.by_name
     with pytest.raises(ValueError, match="one does not use s"):
-        Host(HOST).fused_run_time(by_name["s"], by_name["one"])
+        HostModel(HOST).fused_run_time(by_name["s"], by_name["one"])
 
 
 def test_figures_follow_what_becomes_of_instructions() -> None:
     """What has been fused is priced as the fusion that it is, and as the pair was."""
     module = _module()
-    by_name, model = module.entry.by_name, Host(HOST)
+    by_name, model = module.entry.by_name, HostModel(HOST)
     expected = model.fused_run_time(by_name["n"], by_name["one"])
     fusion = fuse(by_name["n"], by_name["one"])
     model.grown(fusion)
@@ -142,7 +142,7 @@ def test_figures_follow_what_becomes_of_instructions() -> None:
 
 def test_once_is_less_than_again_and_again() -> None:
     """What a kernel for rows does once, a loop over elements does for each of them."""
-    by_name, model = _module().entry.by_name, Host(HOST)
+    by_name, model = _module().entry.by_name, HostModel(HOST)
     fusion = fuse(by_name["r"], by_name["rb"])
     assert model.run_once(fusion).exec_ns < model.run_time(fusion).exec_ns
 
@@ -176,7 +176,7 @@ def test_random_programs_keep_every_bit(text: str) -> None:
     for_target(parse_pipeline("priority-fusion,cse,dce,multi-output-fusion"), "host").run(module)
     hloopt.verify(module)
     assert results(module) == before
-    model = Host(HOST)
+    model = HostModel(HOST)
     for instruction in module.entry:
         time = model.run_time(instruction)
         assert isfinite(time.exec_ns)
@@ -187,7 +187,7 @@ def test_random_programs_keep_every_bit(text: str) -> None:
 @given(text=programs())
 def test_what_is_remembered_is_what_is_counted_anew(text: str) -> None:
     """A model that followed all fusions says of each kernel what a new one says."""
-    module, model = hloopt.parse(text), Host(HOST)
+    module, model = hloopt.parse(text), HostModel(HOST)
     fused = True
     while fused:
         fused = False
@@ -204,4 +204,4 @@ def test_what_is_remembered_is_what_is_counted_anew(text: str) -> None:
                 fused = True
                 break
     for instruction in module.entry:
-        assert model.run_time(instruction) == Host(HOST).run_time(instruction)
+        assert model.run_time(instruction) == HostModel(HOST).run_time(instruction)

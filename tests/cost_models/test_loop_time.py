@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import hloopt
-from hloopt.analysis.parallel_loop import Way, parallel_loop
+from hloopt.analysis.parallel_loop import LoopMapping, parallel_loop
 from hloopt.analysis.trip_count import Trips
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_time import LoopTime, better_way, loop_time
@@ -47,11 +47,11 @@ ENTRY main {{
 """
 
 
-def way_of(text: str, kind: str = "thread") -> Way:
+def way_of(text: str, kind: str = "thread") -> LoopMapping:
     """The loop of a module by a thread for each unit, or by a block."""
     module = hloopt.parse(text)
     found: Instruction = next(one for one in module.instructions() if one.opcode == "while")
-    return Way("thread" if kind == "thread" else "block", parallel_loop(found))
+    return LoopMapping("thread" if kind == "thread" else "block", parallel_loop(found))
 
 
 def timed(text: str, kind: str = "thread", target: str = "h200", **options: int) -> LoopTime:

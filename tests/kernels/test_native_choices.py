@@ -14,7 +14,7 @@ from hloopt.analysis.region import region_of
 from hloopt.backends.device_compile import Prepared, prepare
 from hloopt.backends.native.compile import prepare_native
 from hloopt.cli.main import cli
-from hloopt.cost_models.host import Host, kernel_costs
+from hloopt.cost_models.host import HostModel, kernel_costs
 from hloopt.errors import UsageError
 from hloopt.kernels.backend_config import KernelConfig, read_choice
 from hloopt.kernels.drop_kernels import DropKernels
@@ -128,7 +128,7 @@ def test_estimates_are_those_of_the_model() -> None:
         site = Site(region_of(by_name[name]), HOST, Limits())
         kernel = find_kernel("native-loop", "native")
         found = estimate(site, kernel, kernel.spec(site, kernel.tile(site)))
-        expected = Host(HOST).run_time(by_name[name]).exec_ns * 1e-9
+        expected = HostModel(HOST).run_time(by_name[name]).exec_ns * 1e-9
         assert found.seconds == pytest.approx(expected + step)
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from hloopt.analysis.parallel_loop.classes import Classes, Dim
+from hloopt.analysis.parallel_loop.classes import Dim, DimensionClasses
 from hloopt.analysis.parallel_loop.edges import shape_of
-from hloopt.analysis.parallel_loop.model import Mixing, Sharing
-from hloopt.analysis.parallel_loop.state import State
-from hloopt.analysis.parallel_loop.work import Shared, Work
+from hloopt.analysis.parallel_loop.model import Dependence, Sharing
+from hloopt.analysis.parallel_loop.state import LoopState
+from hloopt.analysis.parallel_loop.work import LoopWork, SharedWork
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
-__all__ = ["Axis", "Choice", "Chooser"]
+__all__ = ["AxisChooser", "ChosenAxes", "ParallelAxis"]
 
 _FEW: Final = 0.75
 """Of few units, so much of what they could gain is enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ParallelAxis:
     """A class of dimensions that is a parallel axis."""
 
     key: Dim
@@ -32,17 +32,19 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenAxes:
     """The axes in the order in which they lie in the state, and sets that were weighed and left."""
 
-    axes: tuple[Axis, ...]
-    left: Mapping[Dim, Mixing]
+    axes: tuple[ParallelAxis, ...]
+    left: Mapping[Dim, Dependence]
 
 
-class Chooser:
+class AxisChooser:
     """Answers for one loop."""
 
-    def __init__(self, state: State, classes: Classes, work: Work, sharing: Sharing) -> None:
+    def __init__(
+        self, state: LoopState, classes: DimensionClasses, work: LoopWork, sharing: Sharing
+    ) -> None:
         self.state = state
         self.classes = classes
         self.work = work
@@ -51,21 +53,21 @@ class Chooser:
             number for number in range(state.count) if (state.parameter, number) in classes.owned
         ]
 
-    def choose(self, mixed: Collection[Dim], after: Collection[Instruction]) -> Choice:
+    def choose(self, mixed: Collection[Dim], after: Collection[Instruction]) -> ChosenAxes:
         """The best of the sets that are worth it."""
-        left: dict[Dim, Mixing] = {}
-        best: tuple[float, tuple[Axis, ...]] = (0.0, ())
+        left: dict[Dim, Dependence] = {}
+        best: tuple[float, tuple[ParallelAxis, ...]] = (0.0, ())
         for axes in self._sets(mixed):
             shared = self.work.shared({one.key: one.size for one in axes}, after)
             words = self._refusal(axes, shared)
             if words:
                 assert shared.most is not None
-                left.update((one.key, Mixing(shared.most, words)) for one in axes)
+                left.update((one.key, Dependence(shared.most, words)) for one in axes)
             elif shared.gain > best[0]:
                 best = shared.gain, axes
-        return Choice(best[1], left)
+        return ChosenAxes(best[1], left)
 
-    def _sets(self, mixed: Collection[Dim]) -> Iterator[tuple[Axis, ...]]:
+    def _sets(self, mixed: Collection[Dim]) -> Iterator[tuple[ParallelAxis, ...]]:
         along = {number: self._along(number, mixed) for number in self.changing}
         # Dimensions of what is kept come first: what is streamed may lie otherwise.
         order = sorted(self.changing, key=lambda number: number in self.state.updates)
@@ -81,7 +83,9 @@ class Chooser:
                 continue
             seen.add(common)
             if all(common <= found.keys() or common.isdisjoint(found) for found in along.values()):
-                yield tuple(Axis(one, size) for one, size in classes.items() if one in common)
+                yield tuple(
+                    ParallelAxis(one, size) for one, size in classes.items() if one in common
+                )
 
     def _along(self, number: int, mixed: Collection[Dim]) -> dict[Dim, int]:
         """The classes of an element of the state that may be axes, with their sizes."""
@@ -89,7 +93,7 @@ class Chooser:
         keys = ((self.classes.of(node, dim), size) for dim, size in enumerate(shape_of(node).dims))
         return {key: size for key, size in keys if size > 1 and key not in mixed}
 
-    def _refusal(self, axes: tuple[Axis, ...], shared: Shared) -> str:
+    def _refusal(self, axes: tuple[ParallelAxis, ...], shared: SharedWork) -> str:
         """Why units would repeat too much, in words; empty where they do not."""
         sharing = self.sharing
         number, dim = self._place(axes[0])
@@ -108,7 +112,7 @@ class Chooser:
             f" {shared.most.opcode} {shared.most.name}"
         )
 
-    def _place(self, axis: Axis) -> tuple[int, int]:
+    def _place(self, axis: ParallelAxis) -> tuple[int, int]:
         """An element of the state along an axis, if possible one that is read, and its dimension."""
         for number in sorted(self.changing, key=lambda number: number in self.state.updates):
             node = self.state.parameter, number

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from hloopt.analysis.code_size import WRITTEN_ANEW
-from hloopt.analysis.parallel_loop.edges import Value
+from hloopt.analysis.parallel_loop.edges import LoopValue
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.ops.traits import SOURCES, VIEWS
 
@@ -30,19 +30,22 @@ _MOST_ELEMENTS: Final = 256
 
 _FREE: Final = VIEWS | SOURCES | {"while"}
 
-_Place: TypeAlias = "Value | tuple[Value, int]"
+_Place: TypeAlias = "LoopValue | tuple[LoopValue, int]"
 
 
 def written_often(
-    flow: Flow, order: Sequence[Value], stored: Collection[Value], sinks: Iterable[Value]
-) -> tuple[frozenset[Value], int]:
+    flow: Flow,
+    order: Sequence[LoopValue],
+    stored: Collection[LoopValue],
+    sinks: Iterable[LoopValue],
+) -> tuple[frozenset[LoopValue], int]:
     """What is to be stored so that the code of a trip stays linear in its values; nothing where it is short.
 
     ``order`` has operands first; ``sinks`` are what the trip is there for.  Linear in both.  The number is the
     bytes of the code then, about.
     """
     ends = list(sinks)
-    found: frozenset[Value] = frozenset()
+    found: frozenset[LoopValue] = frozenset()
     lines, _ = _written(flow, order, stored, ends, ())
     if lines * _LINE_BYTES > WRITTEN_ANEW.of(len(order)):
         lines, found = _written(flow, order, stored, ends, frozenset(order))
@@ -51,13 +54,13 @@ def written_often(
 
 def _written(
     flow: Flow,
-    order: Sequence[Value],
-    stored: Collection[Value],
-    sinks: Iterable[Value],
-    storable: Collection[Value],
-) -> tuple[int, frozenset[Value]]:
+    order: Sequence[LoopValue],
+    stored: Collection[LoopValue],
+    sinks: Iterable[LoopValue],
+    storable: Collection[LoopValue],
+) -> tuple[int, frozenset[LoopValue]]:
     """How many values are written, one counted as often as it is, where those found are stored, too."""
-    places: dict[Value, set[_Place]] = {sink: {sink} for sink in sinks}
+    places: dict[LoopValue, set[_Place]] = {sink: {sink} for sink in sinks}
     counts: dict[_Place, int] = dict.fromkeys(places, 1)
     total = 0
     found = set()
@@ -87,6 +90,6 @@ def _written(
 _MOST_SETS: Final = 64
 
 
-def _may_be_stored(flow: Flow, value: Value) -> bool:
+def _may_be_stored(flow: Flow, value: LoopValue) -> bool:
     opcode = value.instruction.opcode
     return bool(value.path) and opcode not in _FREE and flow.elements(value) <= _MOST_ELEMENTS

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloopt.analysis.parallel_loop.edges import Value
+from hloopt.analysis.parallel_loop.edges import LoopValue
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.trip_count import trip_bounds
 from hloopt.ops.traits import TRANSCENDENTAL, VIEWS
 from hloopt.types import DType
 
-__all__ = ["Costs"]
+__all__ = ["StepCosts"]
 
 _LOAD: Final = 5
 _BARRIER: Final = 8
@@ -33,26 +33,26 @@ _FUNCTIONS = TRANSCENDENTAL | {"divide", "remainder"}
 _FREE = VIEWS | {"constant", "iota"}
 
 
-class Costs:
+class StepCosts:
     """Of the values of a loop in a block of ``threads``."""
 
     def __init__(self, flow: Flow, threads: int) -> None:
         self.flow = flow
         self.threads = threads
-        self._stored: set[Value] = set()
-        self._of: dict[Value, float] = {}
+        self._stored: set[LoopValue] = set()
+        self._of: dict[LoopValue, float] = {}
 
-    def store(self, value: Value) -> None:
+    def store(self, value: LoopValue) -> None:
         """From now on reading an element of a value is a read of shared memory."""
         self._stored.add(value)
 
-    def read(self, value: Value) -> float:
+    def read(self, value: LoopValue) -> float:
         """Steps to have an element of a value."""
         if value in self._stored or not value.path or value.instruction.opcode == "parameter":
             return _LOAD
         return self.of(value)
 
-    def of(self, value: Value) -> float:
+    def of(self, value: LoopValue) -> float:
         """Steps to compute an element, asked for in an order with operands first."""
         found = self._of.get(value)
         if found is None:
@@ -62,7 +62,7 @@ class Costs:
             self._of[value] = found
         return found
 
-    def _own(self, value: Value) -> float:
+    def _own(self, value: LoopValue) -> float:
         instruction = value.instruction
         if instruction.opcode in _FREE:
             return 0
@@ -72,16 +72,16 @@ class Costs:
         each = _FUNCTION if instruction.opcode in _FUNCTIONS else 1
         return each * max((read.count for read in self.flow.reads(value)), default=1)
 
-    def again(self, value: Value, wanted: float) -> float:
+    def again(self, value: LoopValue, wanted: float) -> float:
         """Steps of a thread if every user computes the elements it wants; ``wanted`` of all users."""
         return self._share(wanted) * self.of(value)
 
-    def stored(self, value: Value, wanted: float) -> float:
+    def stored(self, value: LoopValue, wanted: float) -> float:
         """Steps of a thread if each element is computed once and read from shared memory."""
         once = self._share(self.flow.elements(value)) * self.of(value)
         return once + _BARRIER + self._share(wanted) * _LOAD
 
-    def fold(self, value: Value, wanted: float, kinds: Sequence[DType]) -> tuple[int, float]:
+    def fold(self, value: LoopValue, wanted: float, kinds: Sequence[DType]) -> tuple[int, float]:
         """The best number of threads for each result of a reduce or dot (0: all of them), and its steps."""
         elements = self.flow.elements(value)
         reads = [read for read in self.flow.reads(value) if read.count > 1]

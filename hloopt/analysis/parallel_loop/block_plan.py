@@ -13,19 +13,19 @@ from typing import Final
 
 from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.parallel_loop.block_code import written_often
-from hloopt.analysis.parallel_loop.block_costs import Costs
+from hloopt.analysis.parallel_loop.block_costs import StepCosts
 from hloopt.analysis.parallel_loop.block_stages import (
     MOST_SLOTS,
     BlockPlan,
     Item,
-    State,
-    Trip,
+    StagedIteration,
+    StagedState,
     barriers_in,
     has_followers,
     is_array,
     shared_sizes,
 )
-from hloopt.analysis.parallel_loop.edges import BODY, CONDITION, Path, Value, leaf_count
+from hloopt.analysis.parallel_loop.edges import BODY, CONDITION, CallPath, LoopValue, leaf_count
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
@@ -55,10 +55,10 @@ class _Planner:
         self.parallel = parallel
         self.flow = flow
         self.threads = threads
-        self.costs = Costs(flow, threads)
-        self.stored: dict[Value, Item] = {}
+        self.costs = StepCosts(flow, threads)
+        self.stored: dict[LoopValue, Item] = {}
         self.code_bytes = 0
-        self.trips: dict[tuple[Path, Instruction], Trip] = {}
+        self.trips: dict[tuple[CallPath, Instruction], StagedIteration] = {}
         self.streamed = {
             carried.number: carried.update
             for carried in parallel.carried
@@ -67,13 +67,13 @@ class _Planner:
 
     # ---- a loop -------------------------------------------------------------------------------------
 
-    def trip(self, path: Path, loop: Instruction) -> Trip:
+    def trip(self, path: CallPath, loop: Instruction) -> StagedIteration:
         """Plan a loop and those inside it."""
         flow = self.flow
         decides = loop.condition.root
         if not path and self.parallel.trips.own is not None:
             decides = self.parallel.trips.own
-        trip = Trip(path, loop, flow.resolve((*path, (loop, CONDITION)), decides))
+        trip = StagedIteration(path, loop, flow.resolve((*path, (loop, CONDITION)), decides))
         self._states(trip)
         order = self._order(trip)
         self._store(trip, order)
@@ -83,7 +83,7 @@ class _Planner:
         self.trips[path, loop] = trip
         return trip
 
-    def _states(self, trip: Trip) -> None:
+    def _states(self, trip: StagedIteration) -> None:
         loop, flow = trip.loop, self.flow
         body = loop.body
         inner = (*trip.path, (loop, BODY))
@@ -91,8 +91,8 @@ class _Planner:
         for number in range(leaf_count(loop)):
             if number in fixed:
                 continue
-            value = Value(inner, body.parameters[0], number)
-            state = State(number, value, flow.resolve(inner, body.root, number))
+            value = LoopValue(inner, body.parameters[0], number)
+            state = StagedState(number, value, flow.resolve(inner, body.root, number))
             update = self.streamed.get(number) if not trip.path else None
             if update is not None:
                 state.kind = "streamed"
@@ -101,7 +101,7 @@ class _Planner:
                 state.kind = "scalar"
             trip.states.append(state)
 
-    def sinks(self, trip: Trip) -> Iterator[Value]:
+    def sinks(self, trip: StagedIteration) -> Iterator[LoopValue]:
         """What a trip is there for: the condition, the next state, where updates go."""
         yield trip.condition
         for state in trip.states:
@@ -109,7 +109,7 @@ class _Planner:
             if state.kind == "streamed":
                 yield from self._starts(state)
 
-    def _starts(self, state: State) -> Iterator[Value]:
+    def _starts(self, state: StagedState) -> Iterator[LoopValue]:
         update = self.streamed[state.number]
         assert update is not None
         for operand in update.operands[2:]:
@@ -117,10 +117,10 @@ class _Planner:
 
     # ---- values, operands first ---------------------------------------------------------------------
 
-    def _order(self, trip: Trip) -> list[Value]:
+    def _order(self, trip: StagedIteration) -> list[LoopValue]:
         """The values of this loop and not of one inside it, operands first; others go to ``outer``."""
-        order: dict[Value, None] = {}
-        pending: list[tuple[Value, bool]] = [(sink, False) for sink in self.sinks(trip)]
+        order: dict[LoopValue, None] = {}
+        pending: list[tuple[LoopValue, bool]] = [(sink, False) for sink in self.sinks(trip)]
         pending.reverse()
         while pending:
             value, is_done = pending.pop()
@@ -136,7 +136,7 @@ class _Planner:
             pending += [(source, False) for source in reversed(list(self._sources(value)))]
         return list(order)
 
-    def _belongs(self, trip: Trip, value: Value) -> bool:
+    def _belongs(self, trip: StagedIteration, value: LoopValue) -> bool:
         depth = len(trip.path)
         return (
             value.path[:depth] == trip.path
@@ -144,7 +144,7 @@ class _Planner:
             and (value.path[depth][0] is trip.loop)
         )
 
-    def _sources(self, value: Value) -> Iterator[Value]:
+    def _sources(self, value: LoopValue) -> Iterator[LoopValue]:
         for guard, _, _ in self.flow.guards(value):
             yield guard
         if self._is_inside(value):
@@ -153,7 +153,7 @@ class _Planner:
             for read in self.flow.reads(value):
                 yield read.value
 
-    def _is_inside(self, value: Value) -> bool:
+    def _is_inside(self, value: LoopValue) -> bool:
         """Whether it is a leaf of a loop that the block runs together."""
         instruction = value.instruction
         return (
@@ -162,25 +162,25 @@ class _Planner:
             and not self.flow.is_alone(instruction)
         )
 
-    def _loop_sources(self, value: Value) -> Iterator[Value]:
+    def _loop_sources(self, value: LoopValue) -> Iterator[LoopValue]:
         """What a loop inside begins with, and what it reads of this one."""
         inner = self.inner(value)
         yield from self.firsts(inner)
         yield from inner.outer
 
-    def inner(self, value: Value) -> Trip:
+    def inner(self, value: LoopValue) -> StagedIteration:
         """The plan of a loop inside."""
         found = self.trips.get((value.path, value.instruction))
         return found if found is not None else self.trip(value.path, value.instruction)
 
-    def firsts(self, trip: Trip) -> Iterator[Value]:
+    def firsts(self, trip: StagedIteration) -> Iterator[LoopValue]:
         """The first state of a loop inside."""
         for state in trip.states:
             yield self.flow.resolve(trip.path, trip.loop.operands[0], state.number)
 
     # ---- what is stored -----------------------------------------------------------------------------
 
-    def _store(self, trip: Trip, order: list[Value]) -> None:
+    def _store(self, trip: StagedIteration, order: list[LoopValue]) -> None:
         """Decide for each value whether threads compute it again or store it."""
         wanted = self._wanted(trip, order)
         known = frozenset(order)
@@ -200,19 +200,19 @@ class _Planner:
         position = {value: at for at, value in enumerate(order)}
         trip.items.sort(key=lambda item: min(position.get(one, 0) for one in item.values))
 
-    def _keep(self, trip: Trip, item: Item | None) -> None:
+    def _keep(self, trip: StagedIteration, item: Item | None) -> None:
         if item is not None:
             trip.items.append(item)
             for leaf in item.values:
                 self.stored[leaf] = item
                 self.costs.store(leaf)
 
-    def _wanted(self, trip: Trip, order: list[Value]) -> dict[Value, float]:
+    def _wanted(self, trip: StagedIteration, order: list[LoopValue]) -> dict[LoopValue, float]:
         """How many elements of each value are asked for, by users that ask for each of theirs once."""
-        flow, wanted = self.flow, dict[Value, float]()
-        same: set[Value] = set()
+        flow, wanted = self.flow, dict[LoopValue, float]()
+        same: set[LoopValue] = set()
 
-        def want(value: Value, count: float) -> None:
+        def want(value: LoopValue, count: float) -> None:
             wanted[value] = wanted.get(value, 0) + count
 
         for value in order:
@@ -233,7 +233,7 @@ class _Planner:
                 want(sink, self.threads if flow.elements(sink) == 1 else flow.elements(sink))
         return wanted
 
-    def _item(self, value: Value, wanted: float, known: AbstractSet[Value]) -> Item | None:
+    def _item(self, value: LoopValue, wanted: float, known: AbstractSet[LoopValue]) -> Item | None:
         opcode = value.instruction.opcode
         if not value.path or opcode in SOURCES:
             return None
@@ -251,7 +251,7 @@ class _Planner:
             return self._map(value, known)
         return None
 
-    def _map(self, value: Value, known: AbstractSet[Value]) -> Item:
+    def _map(self, value: LoopValue, known: AbstractSet[LoopValue]) -> Item:
         """A thread computes each element of a value, and of those that are computed with it."""
         opcode = value.instruction.opcode
         if opcode not in _SEVERAL:
@@ -262,22 +262,22 @@ class _Planner:
             leaves = tuple(leaf for leaf in leaves if leaf in known)
         return Item("map", leaves)
 
-    def _leaves(self, value: Value) -> tuple[Value, ...]:
+    def _leaves(self, value: LoopValue) -> tuple[LoopValue, ...]:
         instruction = value.instruction
         fixed = self.flow.invariant(instruction) if instruction.opcode == "while" else frozenset()
         return tuple(
-            Value(value.path, instruction, leaf)
+            LoopValue(value.path, instruction, leaf)
             for leaf in range(leaf_count(instruction))
             if leaf not in fixed
         )
 
     # ---- stages -------------------------------------------------------------------------------------
 
-    def _reached(self, order: list[Value]) -> dict[Value, dict[Value, bool]]:
+    def _reached(self, order: list[LoopValue]) -> dict[LoopValue, dict[LoopValue, bool]]:
         """The stored values, and states, that a value is computed from; whether only at its own index."""
-        flow, found = self.flow, dict[Value, dict[Value, bool]]()
+        flow, found = self.flow, dict[LoopValue, dict[LoopValue, bool]]()
         for value in order:
-            reached: dict[Value, bool] = {}
+            reached: dict[LoopValue, bool] = {}
             if self._is_inside(value):
                 reads = [(source, False) for source in self._sources(value)]
             else:
@@ -293,7 +293,10 @@ class _Planner:
         return found
 
     def _stages(
-        self, trip: Trip, order: list[Value], reached: dict[Value, dict[Value, bool]]
+        self,
+        trip: StagedIteration,
+        order: list[LoopValue],
+        reached: dict[LoopValue, dict[LoopValue, bool]],
     ) -> None:
         mine = {item: self._item_reads(item, reached) for item in trip.items}
         for item in trip.items:
@@ -309,7 +312,7 @@ class _Planner:
                 item.stage = self._behind(mine[item], trip.decides)
         trip.items.sort(key=lambda item: item.stage)
 
-    def _guard(self, item: Item, reads: dict[Value, bool]) -> None:
+    def _guard(self, item: Item, reads: dict[LoopValue, bool]) -> None:
         if not self.flow.guards(item.values[0]):
             return
         item.guarded = item.kind == "loop" or any(
@@ -318,8 +321,10 @@ class _Planner:
         if item.guarded and item.kind == "fold" and not item.lanes:
             item.lanes = WARP_SIZE  # all threads would have the result, or none
 
-    def _item_reads(self, item: Item, reached: dict[Value, dict[Value, bool]]) -> dict[Value, bool]:
-        found: dict[Value, bool] = {}
+    def _item_reads(
+        self, item: Item, reached: dict[LoopValue, dict[LoopValue, bool]]
+    ) -> dict[LoopValue, bool]:
+        found: dict[LoopValue, bool] = {}
         for value in item.values:
             for source, same in reached.get(value, {}).items():
                 found[source] = found.get(source, True) and same and item.kind == "map"
@@ -327,27 +332,31 @@ class _Planner:
             found.update(dict.fromkeys(self._reads_of(guard, reached), False))
         return found
 
-    def _reads_of(self, value: Value, reached: dict[Value, dict[Value, bool]]) -> dict[Value, bool]:
+    def _reads_of(
+        self, value: LoopValue, reached: dict[LoopValue, dict[LoopValue, bool]]
+    ) -> dict[LoopValue, bool]:
         """What computing a value here and now reads."""
         if value in self.stored or self.flow.is_state(value):
             return {value: True}
         return reached.get(value, {})
 
-    def _behind(self, reads: Iterable[Value], least: int) -> int:
+    def _behind(self, reads: Iterable[LoopValue], least: int) -> int:
         """The first stage at which everything read is there."""
         return max([least, *(self.stored[one].stage + 1 for one in reads if one in self.stored)])
 
     # ---- places -------------------------------------------------------------------------------------
 
-    def _places(self, trip: Trip, reached: dict[Value, dict[Value, bool]]) -> None:
+    def _places(
+        self, trip: StagedIteration, reached: dict[LoopValue, dict[LoopValue, bool]]
+    ) -> None:
         """Where each element of the state is kept.  The next ones are computed in the last stage."""
         last = max([trip.decides, *(item.stage for item in trip.items)])
         reads = {state: self._next_reads(state, reached) for state in trip.states}
         for found in reads.values():
             last = max(last, self._behind(found, trip.decides))
-        readers: dict[Value, list[tuple[int, bool]]] = {}
+        readers: dict[LoopValue, list[tuple[int, bool]]] = {}
 
-        def reader(stage: int, found: dict[Value, bool]) -> None:
+        def reader(stage: int, found: dict[LoopValue, bool]) -> None:
             for value, same in found.items():
                 readers.setdefault(value, []).append((stage, same))
 
@@ -365,8 +374,8 @@ class _Planner:
         trip.closes = self._closes(trip, readers)
 
     def _next_reads(
-        self, state: State, reached: dict[Value, dict[Value, bool]]
-    ) -> dict[Value, bool]:
+        self, state: StagedState, reached: dict[LoopValue, dict[LoopValue, bool]]
+    ) -> dict[LoopValue, bool]:
         """What the next element of the state is computed from; the same index is that of this state."""
         flow = self.flow
         found = dict(self._reads_of(state.next, reached))
@@ -378,7 +387,9 @@ class _Planner:
             found = dict.fromkeys(found, False)
         return found
 
-    def _place(self, trip: Trip, state: State, reads: list[tuple[int, bool]]) -> None:
+    def _place(
+        self, trip: StagedIteration, state: StagedState, reads: list[tuple[int, bool]]
+    ) -> None:
         flow = self.flow
         slots = -(-flow.elements(state.value) // self.threads)
         if all(same for _, same in reads) and slots <= MOST_SLOTS and not trip.path:
@@ -400,10 +411,12 @@ class _Planner:
         if state.alias and kept is not None:
             state.stage = kept.stage
 
-    def _closes(self, trip: Trip, readers: dict[Value, list[tuple[int, bool]]]) -> bool:
+    def _closes(
+        self, trip: StagedIteration, readers: dict[LoopValue, list[tuple[int, bool]]]
+    ) -> bool:
         """Whether the last stage and the first one of the next trip touch the same shared memory."""
         last = trip.stages - 1
-        written: list[tuple[int, Value, bool]] = []
+        written: list[tuple[int, LoopValue, bool]] = []
         for item in trip.items:
             if item.kind == "loop":
                 return True
@@ -425,7 +438,7 @@ class _Planner:
                 return True
         return False
 
-    def _apart(self, state: State) -> bool:
+    def _apart(self, state: StagedState) -> bool:
         """Whether each trip writes the same places as another one, element by element, or none of them."""
         update = self.streamed[state.number]
         assert update is not None

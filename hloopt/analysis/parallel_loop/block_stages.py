@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final, Literal
 
-from hloopt.analysis.parallel_loop.edges import Path, Value
+from hloopt.analysis.parallel_loop.edges import CallPath, LoopValue
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
@@ -20,8 +20,8 @@ __all__ = [
     "MOST_SLOTS",
     "BlockPlan",
     "Item",
-    "State",
-    "Trip",
+    "StagedIteration",
+    "StagedState",
     "barriers_in",
     "has_followers",
     "is_array",
@@ -49,10 +49,10 @@ class Item:
     """
 
     kind: Literal["map", "fold", "sort", "loop"]
-    values: tuple[Value, ...]
+    values: tuple[LoopValue, ...]
     stage: int = 0
     lanes: int = 1
-    inner: Trip | None = None
+    inner: StagedIteration | None = None
     guarded: bool = False
 
     @property
@@ -62,7 +62,7 @@ class Item:
 
 
 @dataclass(eq=False)
-class State:
+class StagedState:
     """A leaf of a loop's state that changes.
 
     number  of the leaf
@@ -76,15 +76,15 @@ class State:
     """
 
     number: int
-    value: Value
-    next: Value
+    value: LoopValue
+    next: LoopValue
     kind: Kind = "double"
     stage: int = 0
     alias: bool = False
 
 
 @dataclass(eq=False)
-class Trip:
+class StagedIteration:
     """A loop as the block runs it.
 
     path       where the ``while`` stands
@@ -95,15 +95,15 @@ class Trip:
     closes     whether a barrier ends a trip
     """
 
-    path: Path
+    path: CallPath
     loop: Instruction
-    condition: Value
-    states: list[State] = field(default_factory=list)
+    condition: LoopValue
+    states: list[StagedState] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     decides: int = 0
     stages: int = 1
     closes: bool = True
-    outer: dict[Value, None] = field(default_factory=dict)
+    outer: dict[LoopValue, None] = field(default_factory=dict)
 
     def at(self, stage: int) -> list[Item]:
         """The items of a stage."""
@@ -119,12 +119,12 @@ class BlockPlan:
 
     parallel: ParallelLoop
     flow: Flow
-    trip: Trip
+    trip: StagedIteration
     threads: int
-    stored: frozenset[Value]
+    stored: frozenset[LoopValue]
     shared_bytes: int
     barriers: int
-    largest: Value | None
+    largest: LoopValue | None
     code_bytes: int
 
 
@@ -136,14 +136,16 @@ def has_followers(elements: int, threads: int) -> bool:
     return threads - WARP_SIZE < elements < threads
 
 
-def is_array(flow: Flow, item: Item, value: Value) -> bool:
+def is_array(flow: Flow, item: Item, value: LoopValue) -> bool:
     """Whether a stored value lies in shared memory: not where every thread has it in a variable."""
     if item.kind == "fold" and item.lanes == 0:
         return False
     return not (item.kind == "loop" and flow.elements(value) == 1)
 
 
-def shared_sizes(flow: Flow, trip: Trip, threads: int) -> Iterator[tuple[Value, int]]:
+def shared_sizes(
+    flow: Flow, trip: StagedIteration, threads: int
+) -> Iterator[tuple[LoopValue, int]]:
     """The bytes of shared memory of each value that has some, where a block has so many threads."""
     for state in trip.states:
         copies = {"single": 1, "double": 2}.get(state.kind, 0)
@@ -164,7 +166,7 @@ def shared_sizes(flow: Flow, trip: Trip, threads: int) -> Iterator[tuple[Value, 
             yield from shared_sizes(flow, item.inner, threads)
 
 
-def barriers_in(trip: Trip) -> int:
+def barriers_in(trip: StagedIteration) -> int:
     """How many a trip has, those of a trip of each loop inside with them."""
     inside = sum(barriers_in(item.inner) for item in trip.items if item.inner is not None)
     return trip.stages - 1 + trip.closes + inside

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop.block_plan import block_plan
-from hloopt.analysis.parallel_loop.block_stages import BlockPlan, Trip
-from hloopt.analysis.parallel_loop.edges import Value, graph_of
+from hloopt.analysis.parallel_loop.block_stages import BlockPlan, StagedIteration
+from hloopt.analysis.parallel_loop.edges import LoopValue, graph_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.flow import Flow
-from hloopt.analysis.parallel_loop.model import Axes, ParallelLoop, Trips, Way
+from hloopt.analysis.parallel_loop.model import Axes, LoopMapping, ParallelLoop, Termination
 from hloopt.analysis.parallel_loop.thread_code import kernel_problem, too_long
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
@@ -29,18 +29,20 @@ _LONG_BODY: Final = 500
 _UNABLE = LIBRARY | {"scan", "topk"}
 
 
-def block_way(loop: Instruction, target: Target) -> Way:
+def block_way(loop: Instruction, target: Target) -> LoopMapping:
     """How a ``while`` would run by a block for each unit."""
     parallel = block_loop(loop)
     problem = kernel_problem(parallel, _op_problem, ", a block has one")
     if problem:
-        return Way("block", parallel, **problem)
+        return LoopMapping("block", parallel, **problem)
     if target.threads_per_block < WARP_SIZE:
-        return Way("block", parallel, f"{target.name} has no blocks of threads", code="op")
+        return LoopMapping("block", parallel, f"{target.name} has no blocks of threads", code="op")
     threads = block_threads(parallel, target)
     plan = block_plan(parallel, threads)
     stored = tuple((value.instruction, value.leaf) for item in _items(plan.trip) for value in item)
-    way = Way("block", parallel, shared_bytes=plan.shared_bytes, threads=threads, stored=stored)
+    way = LoopMapping(
+        "block", parallel, shared_bytes=plan.shared_bytes, threads=threads, stored=stored
+    )
     limit = shared_limit(target)
     if plan.shared_bytes <= limit:
         return replace(way, **too_long(loop, plan.code_bytes))
@@ -64,7 +66,7 @@ def block_loop(loop: Instruction) -> ParallelLoop:
         carried.append(replace(one, axes=nowhere))
     trips = parallel.trips
     if trips.kind == "element":
-        trips = Trips("scalar", trips.count, trips.most)
+        trips = Termination("scalar", trips.count, trips.most)
     return replace(parallel, sizes=(), owned={}, carried=tuple(carried), trips=trips)
 
 
@@ -110,7 +112,7 @@ def _op_problem(loop: Instruction) -> str:
     return ""
 
 
-def _items(trip: Trip) -> Iterator[tuple[Value, ...]]:
+def _items(trip: StagedIteration) -> Iterator[tuple[LoopValue, ...]]:
     for item in trip.items:
         yield item.values
         if item.inner is not None:

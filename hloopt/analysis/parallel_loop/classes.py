@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Final, TypeAlias, TypeVar
 
 from hloopt.analysis.parallel_loop.edges import nodes_of, shape_of
-from hloopt.analysis.parallel_loop.model import Mixing, Node
+from hloopt.analysis.parallel_loop.model import Dependence, LoopNode
 from hloopt.analysis.parallel_loop.ties import relations
 from hloopt.ir import Instruction
 from hloopt.ops.traits import TUPLES
 
-__all__ = ["Classes", "Dim", "Mixed"]
+__all__ = ["Dim", "DimensionClasses", "Mixed"]
 
 _NAMES: Final = TUPLES | {"parameter", "while"}
 
@@ -25,39 +25,39 @@ Dim: TypeAlias = "tuple[Instruction, int, int]"
 """A dimension of a node; one stands for its class."""
 
 
-class Classes:
+class DimensionClasses:
     """Dimensions of ``owned`` nodes, tied together by links and relations.
 
     Nodes of which each dimension is tied to the same one of the other (elementwise ops, other names) are one
     **head**: most of a body is, and asks nothing of its own then.  Tie first, then ask.
     """
 
-    def __init__(self, owned: Collection[Node]) -> None:
+    def __init__(self, owned: Collection[LoopNode]) -> None:
         self.owned = owned
-        self._heads: dict[Node, Node] = {}
+        self._heads: dict[LoopNode, LoopNode] = {}
         self._parents: dict[Dim, Dim] = {}
-        self._ties: list[tuple[Node, int, Node, int]] = []
+        self._ties: list[tuple[LoopNode, int, LoopNode, int]] = []
         self._mixing: list[tuple[Instruction, Instruction, int]] = []
 
-    def of(self, node: Node, dim: int) -> Dim:
+    def of(self, node: LoopNode, dim: int) -> Dim:
         """The class of a dimension."""
         return _root(self._parents, (*self.head(node), dim))
 
-    def head(self, node: Node) -> Node:
+    def head(self, node: LoopNode) -> LoopNode:
         """One of all nodes whose dimensions are in the same classes."""
         return _root(self._heads, node)
 
     @cached_property
-    def groups(self) -> dict[Node, Node]:
+    def groups(self) -> dict[LoopNode, LoopNode]:
         """The heads of owned nodes, each with the first of its nodes that is computed, if one is."""
-        found: dict[Node, Node] = {}
+        found: dict[LoopNode, LoopNode] = {}
         for node in self.owned:
             head = self.head(node)
             if head not in found or found[head][0].opcode in _NAMES:
                 found[head] = node
         return found
 
-    def link(self, pairs: Iterable[tuple[Node, Node]]) -> None:
+    def link(self, pairs: Iterable[tuple[LoopNode, LoopNode]]) -> None:
         """Tie all dimensions of nodes that are the same."""
         for source, target in pairs:
             if source in self.owned and target in self.owned:
@@ -101,7 +101,7 @@ class Classes:
                 found.setdefault(key, _pairs(node[0], size))
         return found
 
-    def pair(self, nodes: Iterable[Node], mixed: Mixed) -> None:
+    def pair(self, nodes: Iterable[LoopNode], mixed: Mixed) -> None:
         """Tie dimensions of ``nodes`` that have one size and nothing to do with each other.
 
         A unit may own an index of both: neither is mixed, and no value lies along the two.
@@ -126,7 +126,7 @@ class Classes:
                     together[one].add(other)
                     together[other].add(one)
 
-    def _twice(self, node: Node) -> Iterator[tuple[Dim, int]]:
+    def _twice(self, node: LoopNode) -> Iterator[tuple[Dim, int]]:
         """Classes that are two dimensions of a value: no unit has what lies off the diagonal."""
         seen: set[Dim] = set()
         for dim, size in enumerate(shape_of(node).dims):
@@ -161,18 +161,18 @@ def _are_alike(instruction: Instruction, operands: Iterable[Instruction]) -> boo
     return all(operand.array.dims == dims for operand in operands)
 
 
-Mixed: TypeAlias = "dict[Dim, Mixing]"
+Mixed: TypeAlias = "dict[Dim, Dependence]"
 """For each class that is mixed the first instruction that does it."""
 
 
-def _mixes(instruction: Instruction, operand: Instruction, dim: int) -> Mixing:
+def _mixes(instruction: Instruction, operand: Instruction, dim: int) -> Dependence:
     words = (
         f"{instruction.opcode} {instruction.name} mixes the {operand.array.dims[dim]} elements of"
         f" dimension {dim} of {operand.name}"
     )
-    return Mixing(instruction, words)
+    return Dependence(instruction, words)
 
 
-def _pairs(instruction: Instruction, size: int) -> Mixing:
+def _pairs(instruction: Instruction, size: int) -> Dependence:
     words = f"{instruction.opcode} {instruction.name} pairs each of {size} elements with each other"
-    return Mixing(instruction, words)
+    return Dependence(instruction, words)

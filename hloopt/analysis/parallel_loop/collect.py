@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Final
 
 from hloopt.analysis.elementwise import plain_opcode
-from hloopt.analysis.parallel_loop.edges import Graph, leaf_count, nodes_of, reached
-from hloopt.analysis.parallel_loop.model import Node
-from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.edges import LoopGraph, leaf_count, nodes_of, reached
+from hloopt.analysis.parallel_loop.model import LoopNode
+from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE, BODIES, TUPLES
@@ -44,7 +44,11 @@ class Collector:
     """Answers for one loop; ``owned`` are the nodes that depend on the index of a unit."""
 
     def __init__(
-        self, state: State, graph: Graph, users: Mapping[Node, list[Node]], owned: Collection[Node]
+        self,
+        state: LoopState,
+        graph: LoopGraph,
+        users: Mapping[LoopNode, list[LoopNode]],
+        owned: Collection[LoopNode],
     ) -> None:
         self.state = state
         self.users = users
@@ -124,7 +128,7 @@ class Collector:
         return user.operands[1] is value and value.users[user] == 1
 
     @cached_property
-    def _changing(self) -> dict[Node, None]:
+    def _changing(self) -> dict[LoopNode, None]:
         """Nodes that depend on more than constants, counters and what the loop does not change."""
         state = self.state
         known = {*state.invariant, *state.counters}

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 from hloopt.analysis.parallel_loop.edges import (
     BODY,
     CONDITION,
-    Names,
-    Path,
-    Value,
+    CallPath,
+    LoopNames,
+    LoopValue,
     entered,
     nodes_of,
 )
@@ -35,7 +35,7 @@ __all__ = ["WHOLE", "LoopCut", "Needs", "Variable", "cut_loop"]
 WHOLE: Final = -1
 """The place of a value that lies along other axes, or along none."""
 
-Variable: TypeAlias = "tuple[Value, int]"
+Variable: TypeAlias = "tuple[LoopValue, int]"
 """A value and its place."""
 
 
@@ -55,31 +55,33 @@ class Needs:
     axis: int
     given: Collection[Instruction] = ()
     joined: Collection[Instruction] = ()
-    places: dict[tuple[Path, Instruction], dict[tuple[int, int], None]] = field(
+    places: dict[tuple[CallPath, Instruction], dict[tuple[int, int], None]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    operands: dict[tuple[Path, Instruction, int], tuple[int, ...]] = field(default_factory=dict)
-    outside: dict[Path, dict[Variable, None]] = field(default_factory=lambda: defaultdict(dict))
+    operands: dict[tuple[CallPath, Instruction, int], tuple[int, ...]] = field(default_factory=dict)
+    outside: dict[CallPath, dict[Variable, None]] = field(default_factory=lambda: defaultdict(dict))
     problem: str = ""
-    _names: Names = field(default_factory=Names)
+    _names: LoopNames = field(default_factory=LoopNames)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> CallPath:
         """What leads to the loop's body."""
         return ((self.parallel.loop, BODY),)
 
-    def value(self, path: Path, instruction: Instruction, leaf: int = 0) -> Value:
+    def value(self, path: CallPath, instruction: Instruction, leaf: int = 0) -> LoopValue:
         """The value behind a name; of what lies outside of the loop the element of the state."""
         found = self._names.resolve(path, instruction, leaf)
         return found if found.path else self.element(self.path, found.leaf)
 
-    def element(self, path: Path, leaf: int) -> Value:
+    def element(self, path: CallPath, leaf: int) -> LoopValue:
         """An element of the state of the loop whose body ``path`` leads to."""
-        return Value(path, path[-1][0].body.parameters[0], leaf)
+        return LoopValue(path, path[-1][0].body.parameters[0], leaf)
 
     def whole(self, instructions: Sequence[Instruction]) -> list[Variable]:
         """All results of instructions of the body."""
-        return [(Value(self.path, *node), WHOLE) for one in instructions for node in nodes_of(one)]
+        return [
+            (LoopValue(self.path, *node), WHOLE) for one in instructions for node in nodes_of(one)
+        ]
 
     def search(
         self, results: Iterable[tuple[int, int]], wanted: Sequence[Instruction] = ()
@@ -110,7 +112,7 @@ class Needs:
             return None
         return axes.index(self.axis) if self.axis in axes else WHOLE
 
-    def _behind(self, value: Value, place: int) -> Iterator[Variable]:
+    def _behind(self, value: LoopValue, place: int) -> Iterator[Variable]:
         """What a value is computed from."""
         path, instruction, leaf = value.path, value.instruction, value.leaf
         if instruction.opcode == "parameter":
@@ -131,12 +133,12 @@ class Needs:
             for operand, at in zip(instruction.operands, places, strict=True):
                 yield self._read(path, operand, 0, at)
 
-    def _condition(self, path: Path) -> Iterator[Variable]:
+    def _condition(self, path: CallPath) -> Iterator[Variable]:
         """What keeps the loop running whose body ``path`` leads to."""
         *around, (loop, _) = path
         yield self._read((*around, (loop, CONDITION)), loop.condition.root, 0, WHOLE)
 
-    def _read(self, path: Path, instruction: Instruction, leaf: int, place: int) -> Variable:
+    def _read(self, path: CallPath, instruction: Instruction, leaf: int, place: int) -> Variable:
         """What is read under a name, which may be made outside of the computation that reads it."""
         value = self.value(path, instruction, leaf)
         home = () if _is_source(value.instruction, place) else value.path
@@ -235,7 +237,7 @@ class _Cutter:
             *self._called(path, state, sources, wanted, given),
         )
 
-    def _state(self, path: Path) -> tuple[list[Variable], list[Variable]]:
+    def _state(self, path: CallPath) -> tuple[list[Variable], list[Variable]]:
         """The elements of a loop's state, and what it reads that is made outside of it."""
         *around, (loop, _) = path
         own: dict[Variable, None] = {}
@@ -246,12 +248,12 @@ class _Cutter:
             read |= self.needs.outside[*around, (loop, number)]
         return list(own), [variable for variable in read if variable not in own]
 
-    def _pairs(self, path: Path, instruction: Instruction) -> list[tuple[int, int]]:
+    def _pairs(self, path: CallPath, instruction: Instruction) -> list[tuple[int, int]]:
         return sorted(self.needs.places.get((path, instruction), ()))
 
     def _called(
         self,
-        path: Path,
+        path: CallPath,
         state: Sequence[Variable],
         read: Sequence[Variable],
         wanted: Sequence[Variable] = (),
@@ -277,7 +279,7 @@ class _Cutter:
     def _over(
         self,
         computation: Computation,
-        path: Path,
+        path: CallPath,
         variables: Sequence[Variable],
         results: Sequence[Variable],
     ) -> Computation:
@@ -293,7 +295,7 @@ class _Cutter:
     # ---- instructions -------------------------------------------------------------------------------
 
     def _fill(
-        self, new: Computation, computation: Computation, path: Path, values: _Values
+        self, new: Computation, computation: Computation, path: CallPath, values: _Values
     ) -> None:
         """Append what is needed of a computation."""
         for instruction in computation:
@@ -312,12 +314,12 @@ class _Cutter:
                 missing = (
                     place
                     for leaf, place in pairs
-                    if (Value(path, instruction, leaf), place) not in values
+                    if (LoopValue(path, instruction, leaf), place) not in values
                 )
                 for place in dict.fromkeys(missing):
                     self._op(new, path, instruction, place, values)
 
-    def _while(self, new: Computation, path: Path, values: _Values) -> None:
+    def _while(self, new: Computation, path: CallPath, values: _Values) -> None:
         *around, (loop, _) = path
         state, read = self._state(path)
         home = tuple(around)
@@ -328,12 +330,12 @@ class _Cutter:
         condition, body = self._called(path, state, read)
         attributes = {"condition": condition, "body": body}
         made = _like(new, loop, start.shape, (start,), attributes)
-        _take(new, ((Value(home, loop, one.leaf), place) for one, place in state), made, values)
+        _take(new, ((LoopValue(home, loop, one.leaf), place) for one, place in state), made, values)
 
     def _conditional(
         self,
         new: Computation,
-        path: Path,
+        path: CallPath,
         instruction: Instruction,
         pairs: Sequence[tuple[int, int]],
         values: _Values,
@@ -346,7 +348,7 @@ class _Cutter:
             operands.append(_tuple(new, read, values))
             results = [(self.needs.value(inner, branch.root, leaf), at) for leaf, at in pairs]
             cut.append(self._over(branch, inner, read, results))
-        own = [(Value(path, instruction, leaf), place) for leaf, place in pairs]
+        own = [(LoopValue(path, instruction, leaf), place) for leaf, place in pairs]
         shape = TupleShape(tuple(map(self._shape, own)))
         attributes: dict[str, Any] = {}
         if "branch_computations" in instruction.attributes:
@@ -357,9 +359,14 @@ class _Cutter:
         _take(new, own, made, values)
 
     def _op(
-        self, new: Computation, path: Path, instruction: Instruction, place: int, values: _Values
+        self,
+        new: Computation,
+        path: CallPath,
+        instruction: Instruction,
+        place: int,
+        values: _Values,
     ) -> None:
-        results = [(Value(path, *node), place) for node in nodes_of(instruction)]
+        results = [(LoopValue(path, *node), place) for node in nodes_of(instruction)]
         shapes = [self._shape(result) for result in results]
         if instruction.opcode == "constant" and place != WHOLE:
             assert instruction.literal is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
-from hloopt.analysis.parallel_loop.model import Mixing, Node
+from hloopt.analysis.parallel_loop.model import Dependence, LoopNode
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
@@ -19,10 +19,10 @@ from hloopt.types import ArrayShape, TupleShape, leaves
 __all__ = [
     "BODY",
     "CONDITION",
-    "Graph",
-    "Names",
-    "Path",
-    "Value",
+    "CallPath",
+    "LoopGraph",
+    "LoopNames",
+    "LoopValue",
     "entered",
     "graph_of",
     "leaf_count",
@@ -35,7 +35,7 @@ __all__ = [
 CONDITION, BODY = 0, 1
 """The numbers of a loop's computations in a path."""
 
-Path: TypeAlias = "tuple[tuple[Instruction, int], ...]"
+CallPath: TypeAlias = "tuple[tuple[Instruction, int], ...]"
 """What was entered, outermost first: a call or fusion (0), a branch by its number, a loop's computation."""
 
 _OPAQUE = RANDOM - {"rng-bit-generator"} | SIZES
@@ -47,7 +47,7 @@ def leaf_count(instruction: Instruction) -> int:
     return len(shape.leaves) if isinstance(shape, TupleShape) else 1
 
 
-def regrouped(instruction: Instruction) -> Sequence[Node]:
+def regrouped(instruction: Instruction) -> Sequence[LoopNode]:
     """The arrays that are those of a ``tuple`` or ``get-tuple-element``, in their order."""
     if instruction.opcode == "tuple":
         return [node for operand in instruction.operands for node in nodes_of(operand)]
@@ -63,7 +63,7 @@ def _first_leaf(read: Instruction) -> int:
     return shape.first_leaves[number]
 
 
-def nodes_of(instruction: Instruction) -> Sequence[Node]:
+def nodes_of(instruction: Instruction) -> Sequence[LoopNode]:
     """The arrays in an instruction's result."""
     shape = instruction.shape
     if isinstance(shape, TupleShape):
@@ -71,7 +71,7 @@ def nodes_of(instruction: Instruction) -> Sequence[Node]:
     return ((instruction, 0),)
 
 
-def shape_of(node: Node) -> ArrayShape:
+def shape_of(node: LoopNode) -> ArrayShape:
     """The array of a node."""
     instruction, number = node
     whole = instruction.shape
@@ -81,10 +81,10 @@ def shape_of(node: Node) -> ArrayShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class LoopValue:
     """Leaf ``leaf`` of an instruction, in the place that ``path`` leads to."""
 
-    path: Path
+    path: CallPath
     instruction: Instruction
     leaf: int = 0
 
@@ -95,7 +95,7 @@ class Value:
 
 
 @dataclass
-class Graph:
+class LoopGraph:
     """The instructions of body and condition and of what they call, callers first, operands first.
 
     ops       instructions that compute
@@ -108,16 +108,16 @@ class Graph:
     """
 
     ops: list[Instruction] = field(default_factory=list)
-    same: list[tuple[Node, Node]] = field(default_factory=list)
-    chosen: list[tuple[Node, Node]] = field(default_factory=list)
+    same: list[tuple[LoopNode, LoopNode]] = field(default_factory=list)
+    chosen: list[tuple[LoopNode, LoopNode]] = field(default_factory=list)
     loops: list[Instruction] = field(default_factory=list)
     order: list[Instruction] = field(default_factory=list)
-    pairs: dict[Instruction, list[tuple[Node, Node]]] = field(default_factory=dict)
-    obstacle: Mixing | None = None
+    pairs: dict[Instruction, list[tuple[LoopNode, LoopNode]]] = field(default_factory=dict)
+    obstacle: Dependence | None = None
 
-    def users(self) -> dict[Node, list[Node]]:
+    def users(self) -> dict[LoopNode, list[LoopNode]]:
         """For each node those that need it; the state is not linked from trip to trip."""
-        found: dict[Node, list[Node]] = defaultdict(list)
+        found: dict[LoopNode, list[LoopNode]] = defaultdict(list)
         for source, target in (*self.same, *self.chosen):
             found[source].append(target)
         for instruction in self.ops:
@@ -128,9 +128,11 @@ class Graph:
         return found
 
 
-def reached(users: Mapping[Node, list[Node]], start: Iterable[Node]) -> dict[Node, None]:
+def reached(
+    users: Mapping[LoopNode, list[LoopNode]], start: Iterable[LoopNode]
+) -> dict[LoopNode, None]:
     """The nodes that need one of ``start``, themselves included."""
-    found: dict[Node, None] = {}
+    found: dict[LoopNode, None] = {}
     pending = list(start)
     while pending:
         node = pending.pop()
@@ -140,16 +142,16 @@ def reached(users: Mapping[Node, list[Node]], start: Iterable[Node]) -> dict[Nod
     return found
 
 
-def graph_of(loop: Instruction) -> Graph:
+def graph_of(loop: Instruction) -> LoopGraph:
     """Body and condition of a ``while``; its state is not linked from trip to trip."""
-    graph = Graph()
+    graph = LoopGraph()
     seen: set[Computation] = set()
     _walk(graph, loop.condition, seen)
     _walk(graph, loop.body, seen)
     return graph
 
 
-def _walk(graph: Graph, computation: Computation, seen: set[Computation]) -> None:
+def _walk(graph: LoopGraph, computation: Computation, seen: set[Computation]) -> None:
     # Calls are nested a few deep.
     if computation in seen:
         return
@@ -159,7 +161,7 @@ def _walk(graph: Graph, computation: Computation, seen: set[Computation]) -> Non
         if problem:
             # What needs a token's order says more than the token.
             if graph.obstacle is None or graph.obstacle.instruction.opcode == "after-all":
-                graph.obstacle = Mixing(instruction, problem)
+                graph.obstacle = Dependence(instruction, problem)
             continue
         called = entered(instruction)
         if called:
@@ -207,7 +209,7 @@ def entered(instruction: Instruction) -> tuple[Computation, ...]:
     return tuple(branches(instruction)) if instruction.opcode == "conditional" else ()
 
 
-def _choices(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
+def _choices(instruction: Instruction) -> Iterator[tuple[LoopNode, LoopNode]]:
     if instruction.opcode == "conditional":
         for node in nodes_of(instruction):
             yield (instruction.operands[0], 0), node
@@ -218,7 +220,7 @@ def _choices(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
                 yield (condition.root, 0), node
 
 
-def _pairs(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
+def _pairs(instruction: Instruction) -> Iterator[tuple[LoopNode, LoopNode]]:
     opcode = instruction.opcode
     if opcode in ("tuple", "get-tuple-element"):
         yield from zip(regrouped(instruction), nodes_of(instruction), strict=True)
@@ -240,26 +242,26 @@ def _pairs(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
             yield from _whole(body.root, target)
 
 
-def _whole(source: Instruction, target: Instruction) -> Iterator[tuple[Node, Node]]:
+def _whole(source: Instruction, target: Instruction) -> Iterator[tuple[LoopNode, LoopNode]]:
     for leaf in range(leaf_count(source)):
         yield (source, leaf), (target, leaf)
 
 
-class Names:
+class LoopNames:
     """What names stand for within one loop.
 
-    A ``Value`` is an array wherever it is computed; other names for it (elements of tuples, parameters of what
-    is called, copies) are resolved to it.  What a loop inside only passes through is what it was before it.
+    A ``LoopValue`` is an array wherever it is computed; other names for it (elements of tuples, parameters of
+    what is called, copies) are resolved to it.  What a loop inside passes through is what it was before it.
     """
 
     def __init__(self) -> None:
         self._invariant: dict[Instruction, frozenset[int]] = {}
 
-    def resolve(self, path: Path, instruction: Instruction, leaf: int = 0) -> Value:
+    def resolve(self, path: CallPath, instruction: Instruction, leaf: int = 0) -> LoopValue:
         """The value behind a name.  Outside of the loop nothing is looked through."""
         return self._traced(path, instruction, leaf, 0)
 
-    def _traced(self, path: Path, instruction: Instruction, leaf: int, floor: int) -> Value:
+    def _traced(self, path: CallPath, instruction: Instruction, leaf: int, floor: int) -> LoopValue:
         """As ``resolve``; parameters of what the first ``floor`` steps enter are left as they are."""
         while path:
             opcode = instruction.opcode
@@ -285,7 +287,9 @@ class Names:
                 caller, number = path[-1]
                 if caller.opcode == "while":
                     if leaf not in self.invariant(caller):
-                        return Value((*path[:-1], (caller, BODY)), caller.body.parameters[0], leaf)
+                        return LoopValue(
+                            (*path[:-1], (caller, BODY)), caller.body.parameters[0], leaf
+                        )
                     position = 0
                 elif caller.opcode == "conditional":
                     position = 1 + number
@@ -294,18 +298,19 @@ class Names:
                 path, instruction = path[:-1], caller.operands[position]
             else:
                 break
-        return Value(path, instruction, leaf)
+        return LoopValue(path, instruction, leaf)
 
     def invariant(self, loop: Instruction) -> frozenset[int]:
         """The leaves of a loop's state that its body passes through."""
         found = self._invariant.get(loop)
         if found is None:
             body = loop.body
-            path: Path = ((loop, BODY),)
+            path: CallPath = ((loop, BODY),)
             found = frozenset(
                 leaf
                 for leaf in range(leaf_count(loop))
-                if self._traced(path, body.root, leaf, 1) == Value(path, body.parameters[0], leaf)
+                if self._traced(path, body.root, leaf, 1)
+                == LoopValue(path, body.parameters[0], leaf)
             )
             self._invariant[loop] = found
         return found

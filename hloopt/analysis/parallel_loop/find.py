@@ -14,23 +14,23 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from hloopt.analysis.parallel_loop.axes import Axis, Chooser
-from hloopt.analysis.parallel_loop.classes import Classes, Dim, Mixed
+from hloopt.analysis.parallel_loop.axes import AxisChooser, ParallelAxis
+from hloopt.analysis.parallel_loop.classes import Dim, DimensionClasses, Mixed
 from hloopt.analysis.parallel_loop.collect import Collected, Collector
-from hloopt.analysis.parallel_loop.edges import Graph, graph_of, reached, shape_of
+from hloopt.analysis.parallel_loop.edges import LoopGraph, graph_of, reached, shape_of
 from hloopt.analysis.parallel_loop.model import (
     Axes,
     Carried,
-    Mixing,
-    Node,
+    CarriedRole,
+    Dependence,
+    LoopNode,
     ParallelLoop,
-    Role,
     Sharing,
-    Trips,
+    Termination,
 )
 from hloopt.analysis.parallel_loop.rest import rest
-from hloopt.analysis.parallel_loop.state import State
-from hloopt.analysis.parallel_loop.work import Work
+from hloopt.analysis.parallel_loop.state import LoopState
+from hloopt.analysis.parallel_loop.work import LoopWork
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape
 
@@ -65,22 +65,24 @@ def _found(
                 known[inner] = _found(inner, False, sharing, known)
             obstacle = obstacle or known[inner].obstacle
     if obstacle is not None:
-        return ParallelLoop(loop, (), (), {}, Trips("scalar"), obstacle=obstacle)
+        return ParallelLoop(loop, (), (), {}, Termination("scalar"), obstacle=obstacle)
     nested = {inner: known[inner] for inner in graph.loops}
     return _Finder(loop, graph, collect, sharing, nested).find()
 
 
-def _state_obstacle(loop: Instruction) -> Mixing | None:
+def _state_obstacle(loop: Instruction) -> Dependence | None:
     body = loop.body
     shape = loop.shape
     if not isinstance(shape, TupleShape) or body.root.opcode != "tuple":
-        return Mixing(loop, "its state is not put together by a tuple; flatten it first")
+        return Dependence(loop, "its state is not put together by a tuple; flatten it first")
     for number, element in enumerate(shape.elements):
         if not isinstance(element, ArrayShape):
-            return Mixing(loop, f"element {number} of its state is a tuple; flatten it first")
+            return Dependence(loop, f"element {number} of its state is a tuple; flatten it first")
         if not element.dtype.is_array:
             words = f"element {number} of its state is a {element.dtype.name}"
-            return Mixing(body.parameters[0], f"{words}, which orders what is outside of kernels")
+            return Dependence(
+                body.parameters[0], f"{words}, which orders what is outside of kernels"
+            )
     return None
 
 
@@ -88,24 +90,24 @@ class _Finder:
     def __init__(
         self,
         loop: Instruction,
-        graph: Graph,
+        graph: LoopGraph,
         collect: bool,
         sharing: Sharing,
         nested: Mapping[Instruction, ParallelLoop],
     ) -> None:
         self.graph = graph
         self.nested = nested
-        self.state = State(loop)
+        self.state = LoopState(loop)
         users = graph.users()
         self.owned = self._owned(users, sharing.free)
-        self.classes = Classes(self.owned)
+        self.classes = DimensionClasses(self.owned)
         self.collector = Collector(self.state, graph, users, self.owned)
-        work = Work(self.state, graph, self.classes, nested)
-        self.chooser = Chooser(self.state, self.classes, work, sharing)
+        work = LoopWork(self.state, graph, self.classes, nested)
+        self.chooser = AxisChooser(self.state, self.classes, work, sharing)
         self.collect = collect
         self.refused: dict[Instruction, str] = {}
 
-    def _owned(self, users: Mapping[Node, list[Node]], free: int) -> dict[Node, None]:
+    def _owned(self, users: Mapping[LoopNode, list[LoopNode]], free: int) -> dict[LoopNode, None]:
         """The nodes that are not free."""
         state = self.state
         changing = [number for number in range(state.count) if number not in state.invariant]
@@ -205,9 +207,9 @@ class _Finder:
         found = self.collector.collected(over)
         return Collected(found.reduces, found.after, {**found.refused, **refused})
 
-    def _owned_axes(self, axes: Sequence[Axis]) -> dict[Node, Axes]:
+    def _owned_axes(self, axes: Sequence[ParallelAxis]) -> dict[LoopNode, Axes]:
         numbers = {one.key: number for number, one in enumerate(axes)}
-        along: dict[Node, Axes] = {
+        along: dict[LoopNode, Axes] = {
             head: tuple(
                 numbers.get(self.classes.of(head, dim)) if size != 1 else None
                 for dim, size in enumerate(shape_of(head).dims)
@@ -217,23 +219,26 @@ class _Finder:
         return {node: along[self.classes.head(node)] for node in self.owned}
 
     def _trips(
-        self, axes: Sequence[Axis], owned: Mapping[Node, Axes], asking: Collection[Instruction]
-    ) -> Trips | None:
+        self,
+        axes: Sequence[ParallelAxis],
+        owned: Mapping[LoopNode, Axes],
+        asking: Collection[Instruction],
+    ) -> Termination | None:
         """How long it runs; None where units cannot stop by themselves."""
         bounds = self.state.bounds
         if bounds.exact is not None:
-            return Trips("known", bounds.exact, bounds.exact)
+            return Termination("known", bounds.exact, bounds.exact)
         over = [one for one in asking if any(axis is not None for axis in _of(owned, one))]
         if over:
             found = rest(self.state, owned)
             if not found.problem:
-                return Trips("element", None, bounds.most, found.own, found.reduces)
+                return Termination("element", None, bounds.most, found.own, found.reduces)
             self.refused.update((one, found.problem) for one in over)
             return None
         words = [why for one, why in self.refused.items() if self._is_asked(one)]
         # Where there are axes, every unit has all that the condition reads.
         kind: Literal["gathered", "scalar"] = "gathered" if words and not axes else "scalar"
-        return Trips(kind, None, bounds.most, words="; ".join(words[:1]))
+        return Termination(kind, None, bounds.most, words="; ".join(words[:1]))
 
     def _is_asked(self, reduce: Instruction) -> bool:
         return reduce.computation is self.state.condition
@@ -241,10 +246,10 @@ class _Finder:
     def _answer(
         self,
         mixed: Mixed,
-        axes: Sequence[Axis],
+        axes: Sequence[ParallelAxis],
         collected: Collected,
-        owned: Mapping[Node, Axes],
-        trips: Trips,
+        owned: Mapping[LoopNode, Axes],
+        trips: Termination,
     ) -> ParallelLoop:
         return ParallelLoop(
             self.state.loop,
@@ -259,7 +264,7 @@ class _Finder:
             self.nested,
         )
 
-    def _mixing(self, mixed: Mixed) -> list[Mixing]:
+    def _mixing(self, mixed: Mixed) -> list[Dependence]:
         """What a user should look at: what keeps a large dimension of the state local comes first."""
         sizes: dict[Dim, int] = defaultdict(int)
         state = self.state
@@ -269,16 +274,18 @@ class _Finder:
                 for dim, size in enumerate(shape_of(node).dims):
                     sizes[self.classes.of(node, dim)] = size
         updates = set(state.updates.values())
-        found: dict[Mixing, None] = {}
+        found: dict[Dependence, None] = {}
         for key in sorted(mixed, key=lambda key: -sizes[key]):
             mixing = mixed[key]
             why = self.refused.get(mixing.instruction)
             if mixing.instruction in updates:
                 continue
-            found[Mixing(mixing.instruction, f"{mixing.words}; {why}") if why else mixing] = None
+            found[Dependence(mixing.instruction, f"{mixing.words}; {why}") if why else mixing] = (
+                None
+            )
         return list(found)
 
-    def _carried(self, number: int, owned: Mapping[Node, Axes]) -> Carried:
+    def _carried(self, number: int, owned: Mapping[LoopNode, Axes]) -> Carried:
         node = self.state.parameter, number
         shape = shape_of(node)
         nowhere: Axes = (None,) * shape.rank
@@ -288,7 +295,7 @@ class _Finder:
         update = self.state.updates.get(number)
         if update is not None:
             return Carried(number, shape, "streamed", axes, update)
-        role: Role = "owned" if any(axis is not None for axis in axes) else "uniform"
+        role: CarriedRole = "owned" if any(axis is not None for axis in axes) else "uniform"
         return Carried(number, shape, role, axes)
 
 
@@ -296,7 +303,7 @@ def _all_dims(one: Instruction) -> range:
     return range(one.operands[0].array.rank)
 
 
-def _of(owned: Mapping[Node, Axes], one: Instruction) -> Axes:
+def _of(owned: Mapping[LoopNode, Axes], one: Instruction) -> Axes:
     """The axes of what a reduce reduces."""
     axes = owned.get((one.operands[0], 0), ())
     return tuple(axes[dim] for dim in one.attributes["dimensions"]) if axes else ()

@@ -7,9 +7,9 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.elementwise import first_not_elemental
-from hloopt.analysis.parallel_loop.edges import Names, Value, leaf_count
+from hloopt.analysis.parallel_loop.edges import LoopNames, LoopValue, leaf_count
 from hloopt.analysis.parallel_loop.find import parallel_loop
-from hloopt.analysis.parallel_loop.model import Axes, Node, local_dims
+from hloopt.analysis.parallel_loop.model import Axes, LoopNode, local_dims
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction
@@ -28,37 +28,37 @@ class Read:
     ``same``: one of them, at the very index it is computed for.
     """
 
-    value: Value
+    value: LoopValue
     count: float
     same: bool
 
 
-class Flow(Names):
+class Flow(LoopNames):
     """The values of a loop; ``owned`` are the axes of those that depend on the index of a unit."""
 
-    def __init__(self, loop: Instruction, owned: Mapping[Node, Axes]) -> None:
+    def __init__(self, loop: Instruction, owned: Mapping[LoopNode, Axes]) -> None:
         super().__init__()
         self.loop = loop
         self._owned = owned
         self._alone: dict[Instruction, bool] = {}
-        self._reads: dict[Value, tuple[Read, ...]] = {}
+        self._reads: dict[LoopValue, tuple[Read, ...]] = {}
 
-    def axes(self, value: Value) -> Axes:
+    def axes(self, value: LoopValue) -> Axes:
         """Of its dimensions; all None for what lies outside or is alike for every unit."""
         nowhere: Axes = (None,) * value.shape.rank
         if not value.path:
             return nowhere
         return self._owned.get((value.instruction, value.leaf), nowhere)
 
-    def local(self, value: Value) -> tuple[int, ...]:
+    def local(self, value: LoopValue) -> tuple[int, ...]:
         """The sizes of the dimensions that a unit has all of."""
         return local_dims(value.shape, self.axes(value))
 
-    def elements(self, value: Value) -> int:
+    def elements(self, value: LoopValue) -> int:
         """How many elements a unit has."""
         return prod(self.local(value))
 
-    def guards(self, value: Value) -> list[tuple[Value, Instruction, int]]:
+    def guards(self, value: LoopValue) -> list[tuple[LoopValue, Instruction, int]]:
         """What chooses the branches that a value is in, of the innermost loop around it: the choice, too."""
         found = []
         for depth in range(len(value.path) - 1, -1, -1):
@@ -91,18 +91,18 @@ class Flow(Names):
 
     # ---- who reads what -----------------------------------------------------------------------------
 
-    def is_state(self, value: Value) -> bool:
+    def is_state(self, value: LoopValue) -> bool:
         """Whether it is an element of the state of a loop around it."""
         return value.instruction.opcode == "parameter" and bool(value.path)
 
-    def reads(self, value: Value) -> tuple[Read, ...]:
+    def reads(self, value: LoopValue) -> tuple[Read, ...]:
         """What an element is computed from; nothing for states, loops inside and what lies outside."""
         found = self._reads.get(value)
         if found is None:
             found = self._reads[value] = tuple(self._all_reads(value))
         return found
 
-    def _all_reads(self, value: Value) -> list[Read]:
+    def _all_reads(self, value: LoopValue) -> list[Read]:
         path, instruction = value.path, value.instruction
         if not path or instruction.opcode == "parameter":
             return []
@@ -118,7 +118,7 @@ class Flow(Names):
             like = [
                 leaf
                 for leaf in range(leaf_count(instruction))
-                if Value(path, instruction, leaf).shape.dims == value.shape.dims
+                if LoopValue(path, instruction, leaf).shape.dims == value.shape.dims
             ]
             for number, branch in enumerate(branches(instruction)):
                 inner = (*path, (instruction, number))

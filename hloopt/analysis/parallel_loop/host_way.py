@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.analysis.parallel_loop.find import parallel_loop
-from hloopt.analysis.parallel_loop.model import ParallelLoop, Way
+from hloopt.analysis.parallel_loop.model import LoopMapping, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_code import (
     code_problem,
     kernel_problem,
@@ -44,7 +44,7 @@ MOST_PART_BYTES: Final = 1 << 28
 """Of what blocks leave of collected reduces until the loop is done."""
 
 
-def host_way(loop: Instruction) -> Way:
+def host_way(loop: Instruction) -> LoopMapping:
     """How a ``while`` would run by blocks of units."""
     parallel = parallel_loop(loop, collect=True)
     problem = kernel_problem(parallel, not_elemental)
@@ -58,7 +58,7 @@ def host_way(loop: Instruction) -> Way:
         words = "its blocks leave of reduces over units {} bytes, {} at most"
         left = part_bytes(parallel, -(-parallel.units // size)), MOST_PART_BYTES, words
         problem = code_problem(thread_plan(parallel)) or size_problem(parallel, block, left)
-    return Way("thread", parallel, **problem)
+    return LoopMapping("thread", parallel, **problem)
 
 
 def unit_bytes(parallel: ParallelLoop) -> int:

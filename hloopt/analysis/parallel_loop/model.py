@@ -19,17 +19,17 @@ from hloopt.types import ArrayShape
 __all__ = [
     "Axes",
     "Carried",
-    "Mixing",
-    "Node",
+    "CarriedRole",
+    "Dependence",
+    "LoopMapping",
+    "LoopNode",
     "ParallelLoop",
-    "Role",
     "Sharing",
-    "Trips",
-    "Way",
+    "Termination",
     "local_dims",
 ]
 
-Node: TypeAlias = "tuple[Instruction, int]"
+LoopNode: TypeAlias = "tuple[Instruction, int]"
 """Leaf number ``leaf`` of an instruction's result (0 for an array)."""
 
 Axes: TypeAlias = "tuple[int | None, ...]"
@@ -43,11 +43,11 @@ def local_dims(shape: ArrayShape, axes: Axes | None) -> tuple[int, ...]:
     return tuple(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
 
 
-Role: TypeAlias = Literal["invariant", "uniform", "owned", "streamed"]
+CarriedRole: TypeAlias = Literal["invariant", "uniform", "owned", "streamed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mixing:
+class Dependence:
     """An instruction that keeps a dimension from being parallel: ``words`` say how, with name and size."""
 
     instruction: Instruction
@@ -89,7 +89,7 @@ class Carried:
 
     number: int
     shape: ArrayShape
-    role: Role
+    role: CarriedRole
     axes: Axes
     update: Instruction | None = None
 
@@ -105,7 +105,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Trips:
+class Termination:
     """How long a unit runs.
 
     kind   known: ``count`` times, whatever the data;
@@ -158,14 +158,14 @@ class ParallelLoop:
     loop: Instruction
     sizes: tuple[int, ...]
     carried: tuple[Carried, ...]
-    owned: Mapping[Node, Axes]
-    trips: Trips
-    mixing: tuple[Mixing, ...] = ()
+    owned: Mapping[LoopNode, Axes]
+    trips: Termination
+    mixing: tuple[Dependence, ...] = ()
     collected: tuple[Instruction, ...] = ()
     after: frozenset[Instruction] = frozenset()
     counters: Mapping[int, Affine] = field(default_factory=dict)
     nested: Mapping[Instruction, ParallelLoop] = field(default_factory=dict)
-    obstacle: Mixing | None = None
+    obstacle: Dependence | None = None
 
     @property
     def units(self) -> int:
@@ -174,7 +174,7 @@ class ParallelLoop:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class LoopMapping:
     """One way to run a loop, and what it takes.
 
     kind          thread: a thread runs each unit from the first trip to the last, its part of the state in
@@ -198,7 +198,7 @@ class Way:
     registers: int = 0
     shared_bytes: int = 0
     threads: int = 0
-    stored: tuple[Node, ...] = ()
+    stored: tuple[LoopNode, ...] = ()
     code: str = ""
     limit: int | None = None
     actual: int | None = None

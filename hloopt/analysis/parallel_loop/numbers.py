@@ -9,8 +9,8 @@ import numpy as np
 
 from hloopt.analysis.elementwise import plain_opcode
 from hloopt.analysis.parallel_loop.edges import leaf_count, nodes_of, regrouped, shape_of
-from hloopt.analysis.parallel_loop.model import Node
-from hloopt.analysis.parallel_loop.terms import Scalar, Term, Terms
+from hloopt.analysis.parallel_loop.model import LoopNode
+from hloopt.analysis.parallel_loop.terms import ScalarArray, TermId, Terms
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.normal import normal_attributes
 from hloopt.ops import ScalarArgs
@@ -20,9 +20,9 @@ from hloopt.types import rounded
 __all__ = ["numbers"]
 
 
-def numbers(terms: Terms, computation: Computation) -> dict[Node, Term]:
+def numbers(terms: Terms, computation: Computation) -> dict[LoopNode, TermId]:
     """The term of every array of a condition or body; element n of its state is ``state`` n."""
-    found: dict[Node, Term] = {}
+    found: dict[LoopNode, TermId] = {}
     for instruction in computation:
         if instruction.opcode == "parameter":
             for node in nodes_of(instruction):
@@ -43,7 +43,7 @@ def numbers(terms: Terms, computation: Computation) -> dict[Node, Term]:
     return found
 
 
-def _term(terms: Terms, one: Instruction, leaf: int, parts: tuple[Term, ...]) -> Term:
+def _term(terms: Terms, one: Instruction, leaf: int, parts: tuple[TermId, ...]) -> TermId:
     if leaf_count(one) == 1:
         rule = _RULES.get(one.opcode)
         found = rule(terms, one, parts) if rule is not None else None
@@ -83,7 +83,7 @@ def _hashable(value: object) -> Hashable:
     return value
 
 
-def _folded(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Scalar | None:
+def _folded(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> ScalarArray | None:
     """The number that an elementwise op makes of numbers, where every device makes the same."""
     if one.op.numpy is None or one.op.transcendentals or not one.is_understood:
         return None
@@ -99,10 +99,10 @@ def _folded(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Scalar |
     return rounded(np.asarray(value), result.numpy)
 
 
-_Rule: TypeAlias = Callable[[Terms, Instruction, tuple[Term, ...]], "Term | None"]
+_Rule: TypeAlias = Callable[[Terms, Instruction, tuple[TermId, ...]], "TermId | None"]
 
 
-def _constant(terms: Terms, one: Instruction, _: tuple[Term, ...]) -> Term:
+def _constant(terms: Terms, one: Instruction, _: tuple[TermId, ...]) -> TermId:
     literal = one.literal
     assert literal is not None
     if literal.splat is not None:
@@ -110,7 +110,7 @@ def _constant(terms: Terms, one: Instruction, _: tuple[Term, ...]) -> Term:
     return terms.make("literal", literal)
 
 
-def _view(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _view(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     """One and the same value at each position, or the same shape."""
     source, result = one.operands[0].array, one.array
     if source.dtype is not result.dtype or not result.elements:
@@ -121,11 +121,11 @@ def _view(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | Non
     return parts[0] if same or alike else None
 
 
-def _concatenate(terms: Terms, _: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _concatenate(terms: Terms, _: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     return parts[0] if parts[0] in terms.values and len(set(parts)) == 1 else None
 
 
-def _select(terms: Terms, _: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _select(terms: Terms, _: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     chosen, yes, no = parts
     if chosen in terms.values:
         return yes if terms.values[chosen] else no
@@ -137,7 +137,7 @@ def _select(terms: Terms, _: Instruction, parts: tuple[Term, ...]) -> Term | Non
     return terms.make("select", None, parts)
 
 
-def _compare(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _compare(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     if one.attributes.get("type") == "TOTALORDER" or all(part in terms.values for part in parts):
         return None
     kind = one.operands[0].array.dtype
@@ -145,11 +145,11 @@ def _compare(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | 
     return terms.compare(one.direction, left, right, kind)
 
 
-def _not(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _not(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     return terms.opposite(parts[0]) if one.array.dtype.is_pred else None
 
 
-def _junction(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _junction(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     """``and`` and ``or`` of pred."""
     if not one.array.dtype.is_pred:
         return None
@@ -162,7 +162,7 @@ def _junction(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term |
     return terms.make(one.opcode, "pred", (min(parts), max(parts)))
 
 
-def _add(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _add(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     for this, other in (parts, parts[::-1]):
         value = terms.values.get(this)
         # x + 0.0 makes 0.0 of -0.0.
@@ -171,13 +171,13 @@ def _add(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None
     return None
 
 
-def _subtract(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _subtract(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     value = terms.values.get(parts[1])
     plain = value is not None and value == 0 and (_whole(one) or _is_zero(one, value))
     return parts[0] if plain else None
 
 
-def _multiply(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _multiply(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     for this, other in (parts, parts[::-1]):
         value = terms.values.get(this)
         if value is not None and not one.array.dtype.is_complex:
@@ -188,21 +188,21 @@ def _multiply(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term |
     return None
 
 
-def _divide(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _divide(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     value = terms.values.get(parts[1])
     plain = value is not None and value == 1 and not one.array.dtype.is_complex
     return parts[0] if plain else None
 
 
-def _extreme(_: Terms, __: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _extreme(_: Terms, __: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     return parts[0] if parts[0] == parts[1] else None
 
 
-def _convert(_: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _convert(_: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     return parts[0] if one.operands[0].array.dtype is one.array.dtype else None
 
 
-def _reduce(terms: Terms, one: Instruction, parts: tuple[Term, ...]) -> Term | None:
+def _reduce(terms: Terms, one: Instruction, parts: tuple[TermId, ...]) -> TermId | None:
     """Of one and the same value, by a reducer that makes of two equal ones the same."""
     opcode = plain_opcode(one.to_apply)
     alike = opcode in IDEMPOTENT and parts[0] in terms.values
@@ -213,11 +213,11 @@ def _whole(one: Instruction) -> bool:
     return one.array.dtype.is_integer
 
 
-def _is_minus_zero(one: Instruction, value: Scalar) -> bool:
+def _is_minus_zero(one: Instruction, value: ScalarArray) -> bool:
     return one.array.dtype.is_float and bool(np.signbit(value))
 
 
-def _is_zero(one: Instruction, value: Scalar) -> bool:
+def _is_zero(one: Instruction, value: ScalarArray) -> bool:
     return one.array.dtype.is_float and not np.signbit(value)
 
 

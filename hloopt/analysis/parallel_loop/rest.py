@@ -19,10 +19,10 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from hloopt.analysis.elementwise import plain_opcode
-from hloopt.analysis.parallel_loop.model import Axes, Node
+from hloopt.analysis.parallel_loop.model import Axes, LoopNode
 from hloopt.analysis.parallel_loop.numbers import numbers
-from hloopt.analysis.parallel_loop.state import State
-from hloopt.analysis.parallel_loop.terms import Contradiction, Term, Terms
+from hloopt.analysis.parallel_loop.state import LoopState
+from hloopt.analysis.parallel_loop.terms import Contradiction, TermId, Terms
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import FORWARDING, MIRRORED
@@ -77,13 +77,13 @@ class _Unprovable(Exception):  # noqa: N818 - not an error: an answer
     pass
 
 
-def rest(state: State, owned: Mapping[Node, Axes]) -> Rest:
+def rest(state: LoopState, owned: Mapping[LoopNode, Axes]) -> Rest:
     """Whether each unit may run while its own part of the condition holds."""
     return _Prover(state, owned).prove()
 
 
 class _Prover:
-    def __init__(self, state: State, owned: Mapping[Node, Axes]) -> None:
+    def __init__(self, state: LoopState, owned: Mapping[LoopNode, Axes]) -> None:
         self.state = state
         self.owned = owned
         self.root = state.condition.root
@@ -316,7 +316,7 @@ class _Prover:
         return reads is not None and reads <= kept | self.state.invariant
 
 
-def _term(terms: Terms, found: Mapping[Node, Term], fact: _Fact) -> Term:
+def _term(terms: Terms, found: Mapping[LoopNode, TermId], fact: _Fact) -> TermId:
     if fact.other is None:
         return found[fact.one, 0]
     kind = fact.one.array.dtype

@@ -6,15 +6,15 @@ from collections import defaultdict
 from functools import cached_property
 
 from hloopt.analysis.induction import Affine, Inductions
-from hloopt.analysis.loop_reader import Loop, Slot
-from hloopt.analysis.parallel_loop.edges import Names, leaf_count
+from hloopt.analysis.loop_reader import StateSlot, WhileLoop
+from hloopt.analysis.parallel_loop.edges import LoopNames, leaf_count
 from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
 from hloopt.ir import Instruction
 
-__all__ = ["State"]
+__all__ = ["LoopState"]
 
 
-class State:
+class LoopState:
     """The state of a ``while``, which is a flat tuple of arrays put together by the body's root."""
 
     def __init__(self, loop: Instruction) -> None:
@@ -23,7 +23,7 @@ class State:
         self.condition = loop.condition
         self.parameter = self.body.parameters[0]
         self.count = leaf_count(self.parameter)
-        self._inductions = Inductions(Loop(loop))
+        self._inductions = Inductions(WhileLoop(loop))
 
     @cached_property
     def bounds(self) -> TripBounds:
@@ -34,12 +34,14 @@ class State:
     @cached_property
     def invariant(self) -> frozenset[int]:
         """Elements that the body hands on, whatever tuples, calls and loops inside they pass through."""
-        return Names().invariant(self.loop)
+        return LoopNames().invariant(self.loop)
 
     @cached_property
     def counters(self) -> dict[int, Affine]:
         """Elements that are one number, known before, in each trip."""
-        found = ((number, self._inductions.variable(Slot(number))) for number in range(self.count))
+        found = (
+            (number, self._inductions.variable(StateSlot(number))) for number in range(self.count)
+        )
         return {
             number: one
             for number, one in found
@@ -112,7 +114,7 @@ class State:
         return (min(ends), max(ends), abs(at.step)) if (at.at(0), at.at(last)) == ends else None
 
     def _is_scalar(self, number: int) -> bool:
-        shape = Loop(self.loop).shape(Slot(number))
+        shape = WhileLoop(self.loop).shape(StateSlot(number))
         return shape is not None and shape.rank == 0
 
     def _is_written(self, number: int, update: Instruction) -> bool:

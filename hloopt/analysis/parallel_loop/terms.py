@@ -17,10 +17,10 @@ from hloopt.dataclass import dataclass
 from hloopt.ops.traits import MIRRORED
 from hloopt.types import Array, DType, dtype
 
-__all__ = ["Contradiction", "Form", "Scalar", "Term", "Terms"]
+__all__ = ["Contradiction", "ScalarArray", "TermForm", "TermId", "Terms"]
 
-Term: TypeAlias = int
-Scalar: TypeAlias = Array
+TermId: TypeAlias = int
+ScalarArray: TypeAlias = Array
 """A 0-d array of the element type's storage."""
 
 _PRED: Final = dtype("pred")
@@ -30,12 +30,12 @@ class Contradiction(Exception):  # noqa: N818 - not an error: what it is about n
     """Facts that cannot hold together."""
 
 
-class Form(NamedTuple):
+class TermForm(NamedTuple):
     """What a term is: an op, what else it depends on, operands."""
 
     op: str
     detail: Hashable = None
-    parts: tuple[Term, ...] = ()
+    parts: tuple[TermId, ...] = ()
 
 
 @dataclass
@@ -47,39 +47,39 @@ class Terms:
     bounds  least and greatest values of integers
     """
 
-    forms: list[Form] = field(default_factory=list)
-    values: dict[Term, Scalar] = field(default_factory=dict)
-    facts: dict[Term, Term] = field(default_factory=dict)
-    bounds: dict[Term, tuple[int, int]] = field(default_factory=dict)
-    _found: dict[Form, Term] = field(default_factory=dict)
-    _reads: dict[Term, frozenset[int] | None] = field(default_factory=dict)
+    forms: list[TermForm] = field(default_factory=list)
+    values: dict[TermId, ScalarArray] = field(default_factory=dict)
+    facts: dict[TermId, TermId] = field(default_factory=dict)
+    bounds: dict[TermId, tuple[int, int]] = field(default_factory=dict)
+    _found: dict[TermForm, TermId] = field(default_factory=dict)
+    _reads: dict[TermId, frozenset[int] | None] = field(default_factory=dict)
 
     # ---- making -------------------------------------------------------------------------------------
 
-    def make(self, op: str, detail: Hashable = None, parts: tuple[Term, ...] = ()) -> Term:
+    def make(self, op: str, detail: Hashable = None, parts: tuple[TermId, ...] = ()) -> TermId:
         """The term of a form, as the facts have it."""
-        form = Form(op, detail, parts)
+        form = TermForm(op, detail, parts)
         term = self._found.get(form)
         if term is None:
             term = self._found[form] = len(self.forms)
             self.forms.append(form)
         return self.facts.get(term, term)
 
-    def constant(self, value: Scalar, kind: DType) -> Term:
+    def constant(self, value: ScalarArray, kind: DType) -> TermId:
         """A number."""
         term = self.make("constant", (kind.name, value.tobytes()))
         self.values.setdefault(term, value)
         return term
 
-    def integer(self, value: int, kind: DType) -> Term:
+    def integer(self, value: int, kind: DType) -> TermId:
         """A number of an integer type."""
         return self.constant(np.array(value).astype(kind.numpy), kind)
 
-    def truth(self, value: bool) -> Term:
+    def truth(self, value: bool) -> TermId:
         """A pred."""
         return self.constant(np.array(value), _PRED)
 
-    def opposite(self, term: Term) -> Term:
+    def opposite(self, term: TermId) -> TermId:
         """``not`` of a pred."""
         if term in self.values:
             return self.truth(not self.values[term])
@@ -88,7 +88,7 @@ class Terms:
             return self.facts.get(form.parts[0], form.parts[0])
         return self.make("not", "pred", (term,))
 
-    def compare(self, direction: str, left: Term, right: Term, kind: DType) -> Term:
+    def compare(self, direction: str, left: TermId, right: TermId, kind: DType) -> TermId:
         """A comparison of values of one type, as ``EQ`` or ``GT`` or the opposite of one of these."""
         if left in self.values and right not in self.values:
             left, right, direction = right, left, MIRRORED[direction]
@@ -100,7 +100,7 @@ class Terms:
             return self.truth(direction in ("EQ", "LE", "GE"))
         return self._compared(direction, left, right, kind)
 
-    def _compare_integers(self, direction: str, left: Term, right: Term, kind: DType) -> Term:
+    def _compare_integers(self, direction: str, left: TermId, right: TermId, kind: DType) -> TermId:
         if left == right:
             return self.truth(direction in ("EQ", "LE", "GE"))
         number = self.values.get(right)
@@ -116,14 +116,14 @@ class Terms:
         found = self._bounded(direction, left, right)
         return self._compared(direction, left, right, kind) if found is None else self.truth(found)
 
-    def _compared(self, direction: str, left: Term, right: Term, kind: DType) -> Term:
+    def _compared(self, direction: str, left: TermId, right: TermId, kind: DType) -> TermId:
         if direction in ("LT", "LE"):
             left, right, direction = right, left, MIRRORED[direction]
         if direction == "EQ" and left not in self.values and right not in self.values:
             left, right = min(left, right), max(left, right)
         return self.make("compare", (direction, kind.name), (left, right))
 
-    def _bounded(self, direction: str, left: Term, right: Term) -> bool | None:
+    def _bounded(self, direction: str, left: TermId, right: TermId) -> bool | None:
         """What bounds say of ``EQ`` or ``GT`` of integers, of which the right one is a number."""
         number = self.values.get(right)
         if number is None or direction not in ("EQ", "GT"):
@@ -140,7 +140,7 @@ class Terms:
 
     # ---- facts --------------------------------------------------------------------------------------
 
-    def learn(self, term: Term, value: bool) -> None:
+    def learn(self, term: TermId, value: bool) -> None:
         """That a pred is true or false everywhere, and what follows.  Raises ``Contradiction``."""
         term = self.facts.get(term, term)
         if term in self.values:
@@ -157,7 +157,7 @@ class Terms:
         elif form.op == "compare":
             self._learn_comparison(form, value)
 
-    def _learn_comparison(self, form: Form, value: bool) -> None:
+    def _learn_comparison(self, form: TermForm, value: bool) -> None:
         assert isinstance(form.detail, tuple)
         direction, kind = form.detail[0], dtype(form.detail[1])
         left, right = form.parts
@@ -178,12 +178,12 @@ class Terms:
             if low == high:
                 self._settle(left, self.integer(low, kind))
 
-    def _settle(self, term: Term, number: Term) -> None:
+    def _settle(self, term: TermId, number: TermId) -> None:
         known = self.facts.setdefault(term, number)
         if known != number:
             raise Contradiction
 
-    def reads(self, term: Term) -> frozenset[int] | None:
+    def reads(self, term: TermId) -> frozenset[int] | None:
         """The elements of the state that a term depends on; None where that may be any."""
         pending = [term]
         while pending:
@@ -196,7 +196,7 @@ class Terms:
                 pending.pop()
         return self._reads[term]
 
-    def _read_by(self, form: Form) -> frozenset[int] | None:
+    def _read_by(self, form: TermForm) -> frozenset[int] | None:
         if form.op == "opaque":
             return None
         if form.op == "state":

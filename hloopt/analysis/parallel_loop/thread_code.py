@@ -11,7 +11,7 @@ from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW, executed_instruct
 from hloopt.analysis.elementwise import first_not_elemental
 from hloopt.analysis.index import Index, Indices
 from hloopt.analysis.parallel_loop.edges import shape_of
-from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop, local_dims
+from hloopt.analysis.parallel_loop.model import Axes, LoopNode, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.thread_plan import IN_LOOPS, UNROLLED, ThreadPlan
 from hloopt.analysis.written_code import Writer
 from hloopt.analysis.written_ops import Ask, Block, Emission, dot_positions
@@ -52,7 +52,7 @@ def thread_plan(parallel: ParallelLoop) -> ThreadPlan:
 def kernel_problem(
     parallel: ParallelLoop, unable: Callable[[Instruction], str], holder: str = ""
 ) -> dict[str, Any]:
-    """Why no kernel runs a loop, as fields of ``Way``; nothing where one may.
+    """Why no kernel runs a loop, as fields of ``LoopMapping``; nothing where one may.
 
     ``unable`` says what of its ops no kernel of this kind computes; ``holder`` what has one work item.
     """
@@ -86,7 +86,7 @@ def not_elemental(loop: Instruction) -> str:
 
 
 def size_problem(parallel: ParallelLoop, *sizes: tuple[int, int, str]) -> dict[str, Any]:
-    """The first of ``sizes`` beyond its limit, as fields of ``Way``: what it takes, the limit, words for both.
+    """The first of ``sizes`` beyond its limit, as fields of ``LoopMapping``: what it takes, the limit, words.
 
     The first instruction that mixes what might have been units makes a unit that large.
     """
@@ -111,7 +111,7 @@ def part_bytes(parallel: ParallelLoop, groups: int) -> int:
 
 
 def code_problem(plan: ThreadPlan) -> dict[str, Any]:
-    """What a way lacks whose code would be too long, as fields of ``Way``; nothing where it is not."""
+    """What a way lacks whose code would be too long, as fields of ``LoopMapping``; else nothing."""
     return too_long(plan.parallel.loop, _code_bytes(plan, MOST_CODE.most))
 
 
@@ -159,7 +159,7 @@ class _Trip(Writer):
             elif carried.role != "invariant":
                 self._all((parallel.loop.body.root.operands[carried.number], 0), carried.axes)
 
-    def _all(self, node: Node, axes: Axes | None = None) -> None:
+    def _all(self, node: LoopNode, axes: Axes | None = None) -> None:
         """All elements of a value that a unit has."""
         shape = shape_of(node)
         axes = axes or self.plan.axes(node) or (None,) * shape.rank

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from hloopt.analysis.parallel_loop.model import Carried, ParallelLoop
-from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.analysis.parallel_loop.thread_plan import ThreadPlan
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.dataclass import dataclass
@@ -93,7 +93,7 @@ class LaneValues:
 
     @cached_property
     def _counters(self) -> frozenset[int]:
-        return frozenset(State(self.parallel.loop).counters)
+        return frozenset(LoopState(self.parallel.loop).counters)
 
     @cached_property
     def free(self) -> frozenset[Instruction]:

@@ -8,8 +8,8 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
-from hloopt.analysis.parallel_loop.model import Axes, Carried, Node, ParallelLoop, local_dims
-from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.model import Axes, Carried, LoopNode, ParallelLoop, local_dims
+from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import CONTRACTING, FOLDING, MOVING, SOURCES, TUPLES
@@ -57,12 +57,12 @@ class ThreadPlan:
     def _body(self) -> Computation:
         return self.parallel.loop.body
 
-    def local(self, node: Node) -> int:
+    def local(self, node: LoopNode) -> int:
         """Elements that a unit has of a value; of one that any unit can compute, what it asks for: one."""
         axes = self.axes(node)
         return 1 if axes is None else prod(local_dims(shape_of(node), axes))
 
-    def axes(self, node: Node) -> Axes | None:
+    def axes(self, node: LoopNode) -> Axes | None:
         """The axes of a value that belongs to a unit; the only unit has all of every one."""
         if not self.parallel.sizes:
             return (None,) * shape_of(node).rank
@@ -218,7 +218,9 @@ class ThreadPlan:
     @cached_property
     def _changing(self) -> tuple[Carried, ...]:
         """The elements of the state that are kept."""
-        counted = State(self.parallel.loop).counters if self.parallel.trips.kind == "known" else {}
+        counted = (
+            LoopState(self.parallel.loop).counters if self.parallel.trips.kind == "known" else {}
+        )
         return tuple(
             carried
             for carried in self.parallel.carried

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop.find import parallel_loop
-from hloopt.analysis.parallel_loop.model import Way
+from hloopt.analysis.parallel_loop.model import LoopMapping
 from hloopt.analysis.parallel_loop.thread_code import (
     code_problem,
     kernel_problem,
@@ -31,10 +31,10 @@ MOST_PART_BYTES: Final = 1 << 30
 """Of what the warps leave of collected reduces until the loop is done."""
 
 
-def thread_way(loop: Instruction, target: Target) -> Way:
+def thread_way(loop: Instruction, target: Target) -> LoopMapping:
     """How a ``while`` would run by a thread for each unit."""
     parallel = parallel_loop(loop, collect=True)
-    way = Way("thread", parallel)
+    way = LoopMapping("thread", parallel)
     problem = kernel_problem(parallel, not_elemental, ", a thread has one")
     if problem:
         return replace(way, **problem)

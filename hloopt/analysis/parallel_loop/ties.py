@@ -15,11 +15,11 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
 from hloopt.types import ConvNumbers, DotDims, GatherDims, ScatterDims
 
-__all__ = ["Relation", "relations"]
+__all__ = ["DimensionRelation", "relations"]
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class DimensionRelation:
     """Dimension ``dim`` of operand ``operand`` and ``result``, one of all results; None where it is mixed."""
 
     operand: int
@@ -27,10 +27,10 @@ class Relation:
     result: int | None = None
 
 
-_Rule: TypeAlias = Callable[[Instruction], Iterator[Relation]]
+_Rule: TypeAlias = Callable[[Instruction], Iterator[DimensionRelation]]
 
 
-def relations(instruction: Instruction) -> Iterator[Relation]:
+def relations(instruction: Instruction) -> Iterator[DimensionRelation]:
     """All relations of an instruction that computes arrays; dimensions of one element are left out.
 
     An op without a rule mixes all dimensions of its operands.
@@ -43,40 +43,40 @@ def relations(instruction: Instruction) -> Iterator[Relation]:
             yield relation
 
 
-def _mixed(instruction: Instruction) -> Iterator[Relation]:
+def _mixed(instruction: Instruction) -> Iterator[DimensionRelation]:
     for number, operand in enumerate(instruction.operands):
         for dim in range(operand.array.rank):
-            yield Relation(number, dim)
+            yield DimensionRelation(number, dim)
 
 
-def _elementwise(instruction: Instruction) -> Iterator[Relation]:
+def _elementwise(instruction: Instruction) -> Iterator[DimensionRelation]:
     for number, operand in enumerate(instruction.operands):
         for dim in range(operand.array.rank):
-            yield Relation(number, dim, dim)
+            yield DimensionRelation(number, dim, dim)
 
 
-def _broadcast(instruction: Instruction) -> Iterator[Relation]:
+def _broadcast(instruction: Instruction) -> Iterator[DimensionRelation]:
     for dim, result in enumerate(instruction.attributes.get("dimensions", ())):
-        yield Relation(0, dim, result)
+        yield DimensionRelation(0, dim, result)
 
 
-def _transpose(instruction: Instruction) -> Iterator[Relation]:
+def _transpose(instruction: Instruction) -> Iterator[DimensionRelation]:
     for result, dim in enumerate(instruction.attributes["dimensions"]):
-        yield Relation(0, dim, result)
+        yield DimensionRelation(0, dim, result)
 
 
-def _reshape(instruction: Instruction) -> Iterator[Relation]:
+def _reshape(instruction: Instruction) -> Iterator[DimensionRelation]:
     before, after = instruction.operands[0].array.dims, instruction.array.dims
     if 0 in before:
         return
     for left, right in reshaped_groups(before, after):
         if len(left) == len(right) == 1:
-            yield Relation(0, left[0], right[0])
+            yield DimensionRelation(0, left[0], right[0])
         else:
-            yield from (Relation(0, dim) for dim in left)
+            yield from (DimensionRelation(0, dim) for dim in left)
 
 
-def _bitcast(instruction: Instruction) -> Iterator[Relation]:
+def _bitcast(instruction: Instruction) -> Iterator[DimensionRelation]:
     source, result = instruction.operands[0].array, instruction.array
     same = source.dtype.bits == result.dtype.bits and source.elements == result.elements
     plain = all(
@@ -86,112 +86,112 @@ def _bitcast(instruction: Instruction) -> Iterator[Relation]:
     yield from _reshape(instruction) if same and plain else _mixed(instruction)
 
 
-def _bitcast_convert(instruction: Instruction) -> Iterator[Relation]:
+def _bitcast_convert(instruction: Instruction) -> Iterator[DimensionRelation]:
     rank = min(instruction.operands[0].array.rank, instruction.array.rank)
     for dim in range(instruction.operands[0].array.rank):
-        yield Relation(0, dim, dim if dim < rank else None)
+        yield DimensionRelation(0, dim, dim if dim < rank else None)
 
 
-def _slice(instruction: Instruction) -> Iterator[Relation]:
+def _slice(instruction: Instruction) -> Iterator[DimensionRelation]:
     source, result = instruction.operands[0].array.dims, instruction.array.dims
     for dim, size in enumerate(source):
-        yield Relation(0, dim, dim if result[dim] == size else None)
+        yield DimensionRelation(0, dim, dim if result[dim] == size else None)
 
 
-def _reverse(instruction: Instruction) -> Iterator[Relation]:
+def _reverse(instruction: Instruction) -> Iterator[DimensionRelation]:
     turned = instruction.attributes["dimensions"]
     for dim in range(instruction.array.rank):
-        yield Relation(0, dim, None if dim in turned else dim)
+        yield DimensionRelation(0, dim, None if dim in turned else dim)
 
 
-def _concatenate(instruction: Instruction) -> Iterator[Relation]:
+def _concatenate(instruction: Instruction) -> Iterator[DimensionRelation]:
     (along,) = instruction.attributes["dimensions"]
     for number, operand in enumerate(instruction.operands):
         for dim in range(operand.array.rank):
-            yield Relation(number, dim, None if dim == along else dim)
+            yield DimensionRelation(number, dim, None if dim == along else dim)
 
 
-def _pad(instruction: Instruction) -> Iterator[Relation]:
+def _pad(instruction: Instruction) -> Iterator[DimensionRelation]:
     source, result = instruction.operands[0].array.dims, instruction.array.dims
     for dim, (part, size) in enumerate(zip(instruction.attributes["padding"], source, strict=True)):
         plain = result[dim] == size and part.low == part.high == part.interior == 0
-        yield Relation(0, dim, dim if plain else None)
+        yield DimensionRelation(0, dim, dim if plain else None)
 
 
-def _dynamic_slice(instruction: Instruction) -> Iterator[Relation]:
+def _dynamic_slice(instruction: Instruction) -> Iterator[DimensionRelation]:
     yield from _slice(instruction)
 
 
-def _dynamic_update_slice(instruction: Instruction) -> Iterator[Relation]:
+def _dynamic_update_slice(instruction: Instruction) -> Iterator[DimensionRelation]:
     update = instruction.operands[1].array.dims
     for dim, size in enumerate(instruction.array.dims):
         whole = update[dim] == size
         # A part at a time: units cannot own what is written by number.
-        yield Relation(0, dim, dim if whole else None)
-        yield Relation(1, dim, dim if whole else None)
+        yield DimensionRelation(0, dim, dim if whole else None)
+        yield DimensionRelation(1, dim, dim if whole else None)
 
 
-def _dot(instruction: Instruction) -> Iterator[Relation]:
+def _dot(instruction: Instruction) -> Iterator[DimensionRelation]:
     dims = DotDims.of(instruction.attributes)
     lhs, rhs = (operand.array.rank for operand in instruction.operands[:2])
     at = len(dims.lhs_batch)
     for result, (left, right) in enumerate(zip(dims.lhs_batch, dims.rhs_batch, strict=True)):
-        yield Relation(0, left, result)
-        yield Relation(1, right, result)
+        yield DimensionRelation(0, left, result)
+        yield DimensionRelation(1, right, result)
     for number, rank, batch, contracting in (
         (0, lhs, dims.lhs_batch, dims.lhs_contracting),
         (1, rhs, dims.rhs_batch, dims.rhs_contracting),
     ):
         for dim in range(rank):
             if dim in contracting:
-                yield Relation(number, dim)
+                yield DimensionRelation(number, dim)
             elif dim not in batch:
-                yield Relation(number, dim, at)
+                yield DimensionRelation(number, dim, at)
                 at += 1
 
 
-def _convolution(instruction: Instruction) -> Iterator[Relation]:
+def _convolution(instruction: Instruction) -> Iterator[DimensionRelation]:
     numbers = ConvNumbers.of(instruction.attributes)
     labels = numbers.labels
     for number, operand in enumerate(instruction.operands[:2]):
         for dim in range(operand.array.rank):
             if number == 0 and dim == labels.input_batch and numbers.batch_groups == 1:
-                yield Relation(0, dim, labels.output_batch)
+                yield DimensionRelation(0, dim, labels.output_batch)
             elif (
                 number == 1 and dim == labels.kernel_output_feature and numbers.feature_groups == 1
             ):
-                yield Relation(1, dim, labels.output_feature)
+                yield DimensionRelation(1, dim, labels.output_feature)
             else:
-                yield Relation(number, dim)
+                yield DimensionRelation(number, dim)
 
 
-def _reduce(instruction: Instruction) -> Iterator[Relation]:
+def _reduce(instruction: Instruction) -> Iterator[DimensionRelation]:
     count = len(instruction.operands) // 2
     reduced = set(instruction.attributes["dimensions"])
     rank = instruction.operands[0].array.rank
     kept = [dim for dim in range(rank) if dim not in reduced]
     for number in range(count):
         for dim in range(rank):
-            yield Relation(number, dim, None if dim in reduced else kept.index(dim))
+            yield DimensionRelation(number, dim, None if dim in reduced else kept.index(dim))
 
 
-def _reduce_window(instruction: Instruction) -> Iterator[Relation]:
+def _reduce_window(instruction: Instruction) -> Iterator[DimensionRelation]:
     windows = instruction.window.dims
     for number in range(len(instruction.operands) // 2):
         for dim, window in enumerate(windows):
             plain = window.size == window.stride == 1 and not (window.pad_low or window.pad_high)
             plain = plain and window.base_dilation == 1
-            yield Relation(number, dim, dim if plain else None)
+            yield DimensionRelation(number, dim, dim if plain else None)
 
 
-def _sort(instruction: Instruction) -> Iterator[Relation]:
+def _sort(instruction: Instruction) -> Iterator[DimensionRelation]:
     along = set(instruction.attributes["dimensions"])
     for number, operand in enumerate(instruction.operands):
         for dim in range(operand.array.rank):
-            yield Relation(number, dim, None if dim in along else dim)
+            yield DimensionRelation(number, dim, None if dim in along else dim)
 
 
-def _gather(instruction: Instruction) -> Iterator[Relation]:
+def _gather(instruction: Instruction) -> Iterator[DimensionRelation]:
     dims = GatherDims.of(instruction.attributes)
     operand, indices = (one.array for one in instruction.operands)
     offsets = dict(zip(dims.window_dims(operand.rank), dims.offset_dims, strict=True))
@@ -199,16 +199,16 @@ def _gather(instruction: Instruction) -> Iterator[Relation]:
     rows, batching = dims.batch_of(range(indices.rank)), dict(dims.batching)
     for dim in range(operand.rank):
         if dim in batching:
-            yield Relation(0, dim, batch[batching[dim]])
+            yield DimensionRelation(0, dim, batch[batching[dim]])
         else:
             whole = dims.slice_sizes[dim] == operand.dims[dim]
-            yield Relation(0, dim, offsets.get(dim) if whole else None)
+            yield DimensionRelation(0, dim, offsets.get(dim) if whole else None)
     for dim in range(indices.rank):
         mixed = dim == dims.index_vector_dim
-        yield Relation(1, dim, None if mixed else batch[rows.index(dim)])
+        yield DimensionRelation(1, dim, None if mixed else batch[rows.index(dim)])
 
 
-def _scatter(instruction: Instruction) -> Iterator[Relation]:
+def _scatter(instruction: Instruction) -> Iterator[DimensionRelation]:
     dims = ScatterDims.of(instruction.attributes)
     count = (len(instruction.operands) - 1) // 2
     operand = instruction.operands[0].array
@@ -227,19 +227,19 @@ def _scatter(instruction: Instruction) -> Iterator[Relation]:
     whole = set(together.values())
     for number in range(count):
         for dim in range(operand.rank):
-            yield Relation(number, dim, dim if dim in whole else None)
+            yield DimensionRelation(number, dim, dim if dim in whole else None)
         for at in range(updates.rank):
-            yield Relation(count + 1 + number, at, together.get(at))
+            yield DimensionRelation(count + 1 + number, at, together.get(at))
     for dim in range(indices.rank):
-        yield Relation(count, dim, batches.get(dim))
+        yield DimensionRelation(count, dim, batches.get(dim))
 
 
 def _leading(kept_from_end: int) -> _Rule:
-    def rule(instruction: Instruction) -> Iterator[Relation]:
+    def rule(instruction: Instruction) -> Iterator[DimensionRelation]:
         for number, operand in enumerate(instruction.operands):
             rank = operand.array.rank
             for dim in range(rank):
-                yield Relation(number, dim, dim if dim < rank - kept_from_end else None)
+                yield DimensionRelation(number, dim, dim if dim < rank - kept_from_end else None)
 
     return rule
 

@@ -13,17 +13,17 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.cost import instruction_cost
-from hloopt.analysis.parallel_loop.classes import Classes, Dim
-from hloopt.analysis.parallel_loop.edges import Graph, entered, nodes_of, shape_of
-from hloopt.analysis.parallel_loop.model import Node, ParallelLoop
-from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.classes import Dim, DimensionClasses
+from hloopt.analysis.parallel_loop.edges import LoopGraph, entered, nodes_of, shape_of
+from hloopt.analysis.parallel_loop.model import LoopNode, ParallelLoop
+from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import JOINING, VIEWS
 from hloopt.types import DotDims
 
-__all__ = ["Shared", "Work"]
+__all__ = ["LoopWork", "SharedWork"]
 
 _NOTHING: Final = VIEWS | {"constant", "iota"}
 _ONE_EACH: Final = _NOTHING | JOINING | {"bitcast-convert", "map"}
@@ -31,7 +31,7 @@ _ONE_EACH: Final = _NOTHING | JOINING | {"bitcast-convert", "map"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedWork:
     """The work of a trip.
 
     whole   if each element is computed once
@@ -56,14 +56,14 @@ class Shared:
         return self.whole / self.unit if self.unit else 1.0
 
 
-class Work:
+class LoopWork:
     """Answers for one loop."""
 
     def __init__(
         self,
-        state: State,
-        graph: Graph,
-        classes: Classes,
+        state: LoopState,
+        graph: LoopGraph,
+        classes: DimensionClasses,
         nested: Mapping[Instruction, ParallelLoop],
     ) -> None:
         self.nested = nested
@@ -75,7 +75,7 @@ class Work:
             one: _operations(one) * times.get(one.computation, 0) for one in graph.ops
         }
 
-    def shared(self, sizes: Mapping[Dim, int], after: Collection[Instruction] = ()) -> Shared:
+    def shared(self, sizes: Mapping[Dim, int], after: Collection[Instruction] = ()) -> SharedWork:
         """With axes of these classes; ``after`` is done after the loop, and is left out."""
         return _Trial(self, sizes).shared(after)
 
@@ -97,14 +97,14 @@ class Work:
 class _Trial:
     """Axes that are tried: of classes of these sizes."""
 
-    def __init__(self, work: Work, sizes: Mapping[Dim, int]) -> None:
+    def __init__(self, work: LoopWork, sizes: Mapping[Dim, int]) -> None:
         self.work = work
         self.classes = work.classes
         self.sizes = sizes
         self.along = {head: self._along(head) for head in work.classes.groups}
         self.needed = self._needed()
 
-    def shared(self, after: Collection[Instruction]) -> Shared:
+    def shared(self, after: Collection[Instruction]) -> SharedWork:
         """The work of a trip, but for ``after``."""
         units = prod(self.sizes.values())
         whole = mine = extra = 0.0
@@ -122,13 +122,13 @@ class _Trial:
             mine += operations * part
             if operations * (part - all_of_it / units) > extra:
                 extra, most = operations * (part - all_of_it / units), one
-        return Shared(whole, mine, units, most)
+        return SharedWork(whole, mine, units, most)
 
-    def _along(self, head: Node) -> dict[Dim, int]:
+    def _along(self, head: LoopNode) -> dict[Dim, int]:
         keys = (self.classes.of(head, dim) for dim in range(shape_of(head).rank))
         return {key: self.sizes[key] for key in keys if key in self.sizes}
 
-    def _axes(self, node: Node) -> dict[Dim, int]:
+    def _axes(self, node: LoopNode) -> dict[Dim, int]:
         if node not in self.classes.owned:
             return {}
         return self.along[self.classes.head(node)]
@@ -143,15 +143,15 @@ class _Trial:
                 found.update(self._axes(node))
         return prod(found.values())
 
-    def _local(self, node: Node) -> float:
+    def _local(self, node: LoopNode) -> float:
         """Elements that a unit has of a value at most."""
         return float(shape_of(node).elements // prod(self._axes(node).values()))
 
-    def _needed(self) -> dict[Node, float]:
+    def _needed(self) -> dict[LoopNode, float]:
         """Elements that a unit computes of each value."""
-        found: dict[Node, float] = defaultdict(float)
+        found: dict[LoopNode, float] = defaultdict(float)
 
-        def ask(node: Node, count: float) -> None:
+        def ask(node: LoopNode, count: float) -> None:
             if count > found[node]:
                 found[node] = min(count, self._local(node))
 
@@ -175,7 +175,7 @@ class _Trial:
                     ask(node, self._asked(one, number, node, wanted))
         return found
 
-    def _inner(self, loop: Instruction, found: Mapping[Node, float]) -> dict[int, float]:
+    def _inner(self, loop: Instruction, found: Mapping[LoopNode, float]) -> dict[int, float]:
         """Elements that are needed of the state of a loop inside: of so many of its own units, all."""
         carried = self.work.nested[loop].carried
         units = max(
@@ -189,7 +189,7 @@ class _Trial:
             for one in carried
         }
 
-    def _asked(self, one: Instruction, number: int, node: Node, wanted: float) -> float:
+    def _asked(self, one: Instruction, number: int, node: LoopNode, wanted: float) -> float:
         """Elements of an operand that ``wanted`` elements of the result take."""
         if not wanted:
             return 0.0

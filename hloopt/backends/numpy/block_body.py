@@ -14,19 +14,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.backends.numpy.block_forms import Fold, Map
-from hloopt.backends.numpy.block_regions import Axes, Member, Region
+from hloopt.backends.numpy.block_forms import BlockFold, Map
+from hloopt.backends.numpy.block_regions import BlockRegion, RegionMember, SpaceAxes
 from hloopt.backends.numpy.plan import Dims, Function, Line
 from hloopt.backends.numpy.short_runs import stretched_from
 from hloopt.dataclass import dataclass
 
-__all__ = ["Body", "Layout", "Scratch", "fold_in"]
+__all__ = ["BlockBody", "BlockScratch", "RegionLayout", "fold_in"]
 
 _ALIGNED: Final = 64  # bytes: a line of the cache
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class BlockScratch:
     """An array of a block: the byte where it begins; its dimensions, of which the range is at ``ranged``."""
 
     begin: int
@@ -35,23 +35,25 @@ class Scratch:
     ranged: int | None
 
 
-class Body:
+class BlockBody:
     """Writes the function of a block."""
 
-    def __init__(self, layout: Layout, ins: Sequence[int], whole: Sequence[Member]) -> None:
+    def __init__(
+        self, layout: RegionLayout, ins: Sequence[int], whole: Sequence[RegionMember]
+    ) -> None:
         self.layout, self.ins, self.whole = layout, ins, whole
         self.region, self.line, self.axis = layout.region, layout.line, layout.axis
         self.bound: dict[str, Any] = {}
         self.text: list[str] = []
         self.names: dict[int, str] = {}
-        self._cuts: dict[tuple[int, Axes], str] = {}
+        self._cuts: dict[tuple[int, SpaceAxes], str] = {}
         self._stretched: dict[tuple[int, str], str] = {}
         self._scratch: dict[tuple[int, np.dtype[Any], Dims, int | None], int] = {}
         self._buffers: list[int] = []
         self._free: dict[int, list[int]] = {}
         self._held: dict[int, int] = {}
 
-    def write(self) -> tuple[Function, tuple[Scratch, ...], int]:
+    def write(self) -> tuple[Function, tuple[BlockScratch, ...], int]:
         """The function, its scratch arrays, and the bytes they take."""
         results = {member.step.outs[0]: at for at, member in enumerate(self.whole)}
         parts = []
@@ -59,7 +61,7 @@ class Body:
             (out,) = member.step.outs
             if member.partial:
                 parts.append(self._part(member))
-            elif isinstance(member.form, Fold):
+            elif isinstance(member.form, BlockFold):
                 self._whole(member)
             else:
                 self._map(member, at)
@@ -77,7 +79,7 @@ class Body:
         function: Function = self.bound["block"]
         begins = [0, *accumulate(-(-size // _ALIGNED) * _ALIGNED for size in self._buffers)]
         arrays = [
-            Scratch(begins[buffer], kind, dims, ranged)
+            BlockScratch(begins[buffer], kind, dims, ranged)
             for buffer, kind, dims, ranged in self._scratch
         ]
         return function, tuple(arrays), begins[-1]
@@ -92,7 +94,7 @@ class Body:
     def _add(self, text: str) -> None:
         self.text.append(text)
 
-    def _value(self, member: Member, slot: int) -> str:
+    def _value(self, member: RegionMember, slot: int) -> str:
         """What a member calls an operand: its part that lies in the block."""
         layout = self.layout
         if layout.is_inside(slot):
@@ -110,7 +112,7 @@ class Body:
             self._cuts[key] = name
         return self._cuts[key]
 
-    def _operand(self, member: Member, slot: int) -> str:
+    def _operand(self, member: RegionMember, slot: int) -> str:
         """The same for an elementwise op: a copy where many short runs of it would be stretched."""
         layout, name = self.layout, self._value(member, slot)
         inside = layout.is_inside(slot)
@@ -130,20 +132,20 @@ class Body:
             self._add(f"{made} = {self._bind(_stretch)}({name}, {key[1]})")
         return self._stretched[key]
 
-    def _index(self, axes: Axes) -> str:
+    def _index(self, axes: SpaceAxes) -> str:
         """The index of a block in an array; nothing where it lies along no dimension that is cut."""
         places = [f"b{axis}" if axis is not None and axis <= self.axis else ":" for axis in axes]
         while places and places[-1] == ":":
             places.pop()
         return ", ".join(places)
 
-    def _dims(self, axes: Axes) -> tuple[Dims, int | None]:
+    def _dims(self, axes: SpaceAxes) -> tuple[Dims, int | None]:
         """Dimensions of a value in a block, 1 for the range, and where the range is."""
         space = self.region.space
         dims = tuple(1 if axis is None or axis <= self.axis else space[axis] for axis in axes)
         return dims, axes.index(self.axis) if self.axis in axes else None
 
-    def _sizes(self, axes: Axes) -> Dims:
+    def _sizes(self, axes: SpaceAxes) -> Dims:
         """Dimensions of a value in a whole block."""
         dims, ranged = self._dims(axes)
         rows = self.layout.rows
@@ -160,7 +162,7 @@ class Body:
 
     # ---- members ------------------------------------------------------------------------------------
 
-    def _map(self, member: Member, at: int) -> None:
+    def _map(self, member: RegionMember, at: int) -> None:
         form, (out,) = member.form, member.step.outs
         assert isinstance(form, Map)
         operands = ", ".join(self._operand(member, slot) for slot in member.ins)
@@ -178,14 +180,14 @@ class Body:
             self._add(f"{function}({operands}, out={name})")
         self.names[out] = name
 
-    def _store(self, member: Member, place: int) -> None:
+    def _store(self, member: RegionMember, place: int) -> None:
         """Put a result where it belongs, unless it was written there."""
         if isinstance(member.form, Map) and member.form.into:
             return
         name = self.names[member.step.outs[0]]
         self._add(f"o{place}[{self._index(member.axes) or '...'}] = {name}")
 
-    def _whole(self, member: Member) -> None:
+    def _whole(self, member: RegionMember) -> None:
         form, (out,) = fold_in(member), member.step.outs
         name = f"s{self.region.members.index(member)}"
         operand = self._value(member, member.ins[0])
@@ -194,7 +196,7 @@ class Body:
         self._add(f"{name} = {self._bind(form.whole)}({operand}, {axes}, {start})")
         self.names[out] = name
 
-    def _start(self, member: Member) -> str:
+    def _start(self, member: RegionMember) -> str:
         form = fold_in(member)
         slot = member.ins[1]
         known = self.line.constants.get(slot)
@@ -202,7 +204,7 @@ class Body:
             return self._bind(form.start(known))
         return f"{self._bind(form.start)}(v{self.ins.index(slot)})"
 
-    def _part(self, member: Member) -> str:
+    def _part(self, member: RegionMember) -> str:
         name = f"s{self.region.members.index(member)}"
         operand = self._value(member, member.ins[0])
         axes = self._bind(member.folded)
@@ -211,7 +213,7 @@ class Body:
 
     # ---- scratch ------------------------------------------------------------------------------------
 
-    def _take(self, member: Member, at: int) -> int:
+    def _take(self, member: RegionMember, at: int) -> int:
         """A scratch array for a result: that of an operand read for the last time, or a free one."""
         (out,) = member.step.outs
         kind = self.line.kinds[out]
@@ -250,13 +252,13 @@ def _stretch(array: Any, dims: Dims) -> Any:
     return np.ascontiguousarray(np.broadcast_to(array, dims))
 
 
-class Layout:
+class RegionLayout:
     """A region of a line; ``uses`` are, for each slot, the numbers of the members that read or make it.
 
     A block is one index of each dimension of the space before ``axis``, and up to ``rows`` of that one.
     """
 
-    def __init__(self, line: Line, region: Region) -> None:
+    def __init__(self, line: Line, region: BlockRegion) -> None:
         self.line, self.region = line, region
         self.axis = self.rows = 0
         self.uses: dict[int, list[int]] = {}
@@ -272,10 +274,10 @@ class Layout:
         """Whether a slot is made in the block."""
         return slot in self.region.axes
 
-    def operand_axes(self, member: Member, slot: int) -> Axes:
+    def operand_axes(self, member: RegionMember, slot: int) -> SpaceAxes:
         """The dimensions of the space that an operand from outside lies along."""
         dims = self.line.dims[slot]
-        if isinstance(member.form, Fold):
+        if isinstance(member.form, BlockFold):
             if slot != member.ins[0]:
                 return ()
             whole = iter(axis for axis, size in enumerate(self.region.space) if size != 1)
@@ -284,7 +286,7 @@ class Layout:
         return tuple(None if size == 1 else axis for size, axis in zip(dims, tail, strict=True))
 
 
-def fold_in(member: Member) -> Fold:
+def fold_in(member: RegionMember) -> BlockFold:
     """A reduce's form."""
-    assert isinstance(member.form, Fold)
+    assert isinstance(member.form, BlockFold)
     return member.form

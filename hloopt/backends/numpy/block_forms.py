@@ -19,7 +19,7 @@ from hloopt.kernels.library_problems import named_reducer
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.types import Array, DType
 
-__all__ = ["Fold", "Map", "fold_of", "map_of"]
+__all__ = ["BlockFold", "Map", "fold_of", "map_of"]
 
 
 _WORDS: Final = {kind.itemsize: kind for kind in map(np.dtype, ("i1", "i2", "i4", "i8"))}
@@ -100,7 +100,7 @@ def _select(holds: Array, x: Array, y: Array, out: Array) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class BlockFold:
     """A reduce on parts of an array.
 
     start    the initial value as an accumulator
@@ -119,7 +119,7 @@ class Fold:
     wide: np.dtype[Any]
 
 
-def fold_of(instruction: Instruction, context: Context) -> Fold | None:
+def fold_of(instruction: Instruction, context: Context) -> BlockFold | None:
     """How a reduce of one array is computed by parts; None where grouping would change its result.
 
     Sums of floats are made in double precision, in the order of the parts.
@@ -145,7 +145,7 @@ def fold_of(instruction: Instruction, context: Context) -> Fold | None:
     def whole(array: Array, axes: tuple[int, ...], start: Any) -> Array:
         return np.asarray(ufunc(start, part(array, axes))).astype(carrier, copy=False)
 
-    return Fold(
+    return BlockFold(
         start=lambda init: init.astype(wide)[()],
         whole=whole,
         part=part,
@@ -155,7 +155,7 @@ def fold_of(instruction: Instruction, context: Context) -> Fold | None:
     )
 
 
-def _extremum(kind: DType, carrier: np.dtype[Any], *, largest: bool) -> Fold:
+def _extremum(kind: DType, carrier: np.dtype[Any], *, largest: bool) -> BlockFold:
     ufunc = np.maximum if largest else np.minimum
     compute = kind.compute
     row = OPS["maximum" if largest else "minimum"].numpy
@@ -170,7 +170,7 @@ def _extremum(kind: DType, carrier: np.dtype[Any], *, largest: bool) -> Fold:
             sign_zeros(result, wide, start, axes, largest=largest)
         return result
 
-    return Fold(
+    return BlockFold(
         start=lambda init: init.astype(compute)[()],
         whole=lambda array, axes, start: found(array, axes, start).astype(carrier, copy=False),
         part=lambda array, axes: found(array, axes, neutral),

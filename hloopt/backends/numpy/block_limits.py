@@ -7,11 +7,11 @@ from math import prod
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["DEFAULT", "Limits"]
+__all__ = ["DEFAULT", "BlockLimits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BlockLimits:
     """What is worth while.
 
     least    elements of a space: a region costs some 30 us of calls more than whole arrays in the cache do
@@ -29,4 +29,4 @@ class Limits:
         return any(prod(sizes) >= self.least for sizes in dims)
 
 
-DEFAULT = Limits()
+DEFAULT = BlockLimits()

@@ -10,13 +10,13 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from hloopt.backends.numpy.block_body import Body, Layout, Scratch, fold_in
-from hloopt.backends.numpy.block_forms import Fold, Map
-from hloopt.backends.numpy.block_regions import Member, Region
+from hloopt.backends.numpy.block_body import BlockBody, BlockScratch, RegionLayout, fold_in
+from hloopt.backends.numpy.block_forms import BlockFold, Map
+from hloopt.backends.numpy.block_regions import BlockRegion, RegionMember
 from hloopt.backends.numpy.plan import Dims, Function, Line
 from hloopt.dataclass import dataclass
 
-__all__ = ["BlockPlan", "Folded", "plan_region"]
+__all__ = ["Folded", "RegionPlan", "plan_region"]
 
 # What the arrays of a block, scratch and parts of whole ones, may take: more than a second-level cache of 1 MB,
 # so that threads meet less often between calls, and no more, because each thread has its own.  Measured on
@@ -43,13 +43,13 @@ class Folded:
     """
 
     out: int
-    fold: Fold
+    fold: BlockFold
     kept: tuple[tuple[int, int], ...]
     start: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BlockPlan:
+class RegionPlan:
     """A region ready to be run.
 
     function  (slices of dimensions 0 to ``axis``, length of the range, scratch arrays, inputs, results) to the
@@ -66,7 +66,7 @@ class BlockPlan:
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     written: tuple[int, ...]
-    scratch: tuple[Scratch, ...]
+    scratch: tuple[BlockScratch, ...]
     scratch_bytes: int
     folded: tuple[Folded, ...]
     lanes: int
@@ -88,8 +88,8 @@ class BlockPlan:
 
 
 def plan_region(
-    line: Line, region: Region, needed: Sequence[int], *, looped: bool = False
-) -> BlockPlan:
+    line: Line, region: BlockRegion, needed: Sequence[int], *, looped: bool = False
+) -> RegionPlan:
     """Plan the blocks of a region; ``needed`` are the slots that others read.
 
     ``looped`` says that the line is the body of a loop: writing into its inputs costs a copy before the first
@@ -99,13 +99,15 @@ def plan_region(
 
 
 class _Planner:
-    def __init__(self, line: Line, region: Region, needed: Sequence[int], *, looped: bool) -> None:
+    def __init__(
+        self, line: Line, region: BlockRegion, needed: Sequence[int], *, looped: bool
+    ) -> None:
         self.line, self.region, self.needed = line, region, frozenset(needed)
         self.looped = looped
-        self.layout = Layout(line, region)
+        self.layout = RegionLayout(line, region)
         self.uses = self.layout.uses
 
-    def plan(self) -> BlockPlan:
+    def plan(self) -> RegionPlan:
         region, line = self.region, self.line
         bytes_each = self._bytes_each()
         axis, rows = _cut(region, bytes_each)
@@ -118,7 +120,7 @@ class _Planner:
         outs = [member.step.outs[0] for member in (*whole, *partial)]
         firsts = [pairs[out] for out in outs if out in pairs]
         ins = [*firsts, *(slot for slot in reads if slot not in firsts)]
-        function, scratch, scratch_bytes = Body(self.layout, ins, whole).write()
+        function, scratch, scratch_bytes = BlockBody(self.layout, ins, whole).write()
         folded = tuple(
             Folded(
                 outs.index(member.step.outs[0]),
@@ -132,7 +134,7 @@ class _Planner:
             )
             for member in partial
         )
-        made = BlockPlan(
+        made = RegionPlan(
             region.space,
             axis,
             rows,
@@ -177,7 +179,7 @@ class _Planner:
                     found[slot] = None
         return list(found)
 
-    def _writable(self, whole: Sequence[Member]) -> dict[int, int]:
+    def _writable(self, whole: Sequence[RegionMember]) -> dict[int, int]:
         """Results and inputs of the same form that nothing in the block reads after the result is made."""
         line = self.line
         found: dict[int, int] = {}
@@ -206,7 +208,7 @@ class _Planner:
         return found
 
 
-def _cut(region: Region, bytes_each: int) -> tuple[int, int]:
+def _cut(region: BlockRegion, bytes_each: int) -> tuple[int, int]:
     """The dimension of which a block has a range, and how long the range is."""
     space = region.space
     elements = min(_BLOCK_BYTES // bytes_each, prod(space) // _FEW_BLOCKS, _MOST)
@@ -219,7 +221,7 @@ def _cut(region: Region, bytes_each: int) -> tuple[int, int]:
     return axis, -(-space[axis] // count)
 
 
-def _with_lanes(plan: BlockPlan, line: Line) -> BlockPlan:
+def _with_lanes(plan: RegionPlan, line: Line) -> RegionPlan:
     """Few enough that the parts of reduces take little memory; as many for any number of threads."""
     part = sum(
         prod(line.dims[plan.outs[folded.out]]) * folded.fold.wide.itemsize for folded in plan.folded

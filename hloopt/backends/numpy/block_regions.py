@@ -2,8 +2,8 @@
 
 A region has a **space**, the dimensions of its largest arrays, and members: elementwise ops over the space or
 over what is left of it when a reduce has folded its last dimensions (softmax, layernorm), and reduces.  Of a
-value made inside it is known which dimension of the space each of its dimensions is (``Axes``; None for one
-of size 1).  A reduce over the first dimension is complete after the last block only: its result leaves the
+value made inside it is known which dimension of the space each of its dimensions is (``SpaceAxes``; None for
+one of size 1).  A reduce over the first dimension is complete after the last block only: its result leaves the
 region.
 
 Steps that are not members may lie between them; whatever depends on a region and is itself needed by a step
@@ -17,19 +17,19 @@ from dataclasses import field
 from math import prod
 from typing import TypeAlias
 
-from hloopt.backends.numpy.block_forms import Fold, Map, fold_of, map_of
-from hloopt.backends.numpy.block_limits import Limits
+from hloopt.backends.numpy.block_forms import BlockFold, Map, fold_of, map_of
+from hloopt.backends.numpy.block_limits import BlockLimits
 from hloopt.backends.numpy.plan import Dims, Line, Step
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 
-__all__ = ["Axes", "Member", "Region", "find_regions"]
+__all__ = ["BlockRegion", "RegionMember", "SpaceAxes", "find_regions"]
 
-Axes: TypeAlias = "tuple[int | None, ...]"
+SpaceAxes: TypeAlias = "tuple[int | None, ...]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Member:
+class RegionMember:
     """A step of a region.
 
     ins      operands; of a reduce the array and the initial value
@@ -40,15 +40,15 @@ class Member:
 
     number: int
     step: Step
-    form: Map | Fold
+    form: Map | BlockFold
     ins: tuple[int, ...]
-    axes: Axes
+    axes: SpaceAxes
     folded: tuple[int, ...] = ()
     partial: bool = False
 
 
 @dataclass(eq=False)
-class Region:
+class BlockRegion:
     """Steps over one space; it may be cut along the dimensions up to ``last``.
 
     ``axes`` are those of the slots inside; ``same`` names the slot that one is under another shape.
@@ -57,14 +57,14 @@ class Region:
     number: int
     space: Dims
     last: int
-    members: list[Member] = field(default_factory=list)
-    axes: dict[int, Axes] = field(default_factory=dict)
+    members: list[RegionMember] = field(default_factory=list)
+    axes: dict[int, SpaceAxes] = field(default_factory=dict)
     same: dict[int, int] = field(default_factory=dict)
     outside: int = 0
     direct: int = 0
 
 
-def find_regions(line: Line, context: Context, limits: Limits) -> list[Region]:
+def find_regions(line: Line, context: Context, limits: BlockLimits) -> list[BlockRegion]:
     """The regions of a line, each with its members in order."""
     search = _Search(line, context, limits)
     for number, step in enumerate(line.steps):
@@ -82,9 +82,9 @@ class _Search:
     outside depends on without another region between; ``readers``: the last region that reads a large array.
     """
 
-    def __init__(self, line: Line, context: Context, limits: Limits) -> None:
+    def __init__(self, line: Line, context: Context, limits: BlockLimits) -> None:
         self.line, self.context, self.limits = line, context, limits
-        self.regions: list[Region | None] = []
+        self.regions: list[BlockRegion | None] = []
         self._merged: list[int] = []
         self._made: dict[int, int] = {}
         self._after: dict[int, int] = {}
@@ -120,7 +120,7 @@ class _Search:
             number = self._merged[number]
         return number
 
-    def _region_of(self, slot: int) -> Region | None:
+    def _region_of(self, slot: int) -> BlockRegion | None:
         number = self._made.get(slot)
         return self.regions[self._find(number)] if number is not None else None
 
@@ -142,21 +142,21 @@ class _Search:
                     pending.append(region.outside | region.direct)
         return seen
 
-    def _may_join(self, region: Region, ins: Sequence[int]) -> bool:
+    def _may_join(self, region: BlockRegion, ins: Sequence[int]) -> bool:
         mask = 0
         for slot in ins:
             if self._region_of(slot) is not region:
                 mask |= self._needed(slot)
         return not self._behind(mask) >> region.number & 1
 
-    def _may_merge(self, one: Region, other: Region) -> bool:
+    def _may_merge(self, one: BlockRegion, other: BlockRegion) -> bool:
         if one.space != other.space:
             return False
         if len(one.members) + len(other.members) > self.limits.members:
             return False
         return not self._between(one, other) and not self._between(other, one)
 
-    def _between(self, first: Region, then: Region) -> bool:
+    def _between(self, first: BlockRegion, then: BlockRegion) -> bool:
         """Whether something outside both needs the first and is needed by the other."""
         direct = sum(
             1 << number
@@ -165,7 +165,7 @@ class _Search:
         )
         return bool(self._behind(then.outside | direct) >> first.number & 1)
 
-    def _merge(self, one: Region, other: Region) -> Region:
+    def _merge(self, one: BlockRegion, other: BlockRegion) -> BlockRegion:
         """The other becomes part of the first."""
         self._merged[other.number] = one.number
         self.regions[other.number] = None
@@ -191,7 +191,7 @@ class _Search:
             return self._join_fold(number, step)
         return False
 
-    def _candidates(self, ins: Sequence[int], space: Dims) -> list[Region]:
+    def _candidates(self, ins: Sequence[int], space: Dims) -> list[BlockRegion]:
         """Regions that make an operand; else the last one that reads an operand over the same space."""
         found = dict.fromkeys(region for region in map(self._region_of, ins) if region is not None)
         if found:
@@ -223,12 +223,12 @@ class _Search:
                 return False
             region = self._new(dims)
             axes = tuple(None if size == 1 else axis for axis, size in enumerate(dims))
-        self._add(region, Member(number, step, form, ins, axes))
+        self._add(region, RegionMember(number, step, form, ins, axes))
         return True
 
-    def _chosen(self, candidates: Sequence[Region], ins: Sequence[int]) -> Region | None:
+    def _chosen(self, candidates: Sequence[BlockRegion], ins: Sequence[int]) -> BlockRegion | None:
         """A region that a step with these operands may join; those that may become one do."""
-        chosen: Region | None = None
+        chosen: BlockRegion | None = None
         for region in candidates:
             if len(region.members) >= self.limits.members or not self._may_join(region, ins):
                 continue
@@ -238,7 +238,7 @@ class _Search:
                 chosen = self._merge(chosen, region)
         return chosen
 
-    def _axes(self, region: Region, ins: Sequence[int], dims: Dims) -> Axes | None:
+    def _axes(self, region: BlockRegion, ins: Sequence[int], dims: Dims) -> SpaceAxes | None:
         """The axes of an elementwise op's result in a region, by those of its operands there."""
         found: list[int | None] = [None] * len(dims)
         for slot in ins:
@@ -300,16 +300,16 @@ class _Search:
         if not partial:
             region.last = min(region.last, first - 1)
         left = tuple(axis for at, axis in enumerate(axes) if at not in folded)
-        self._add(region, Member(number, step, form, ins, left, folded, partial))
+        self._add(region, RegionMember(number, step, form, ins, left, folded, partial))
         return True
 
-    def _new(self, space: Dims) -> Region:
-        region = Region(len(self.regions), space, len(space) - 1)
+    def _new(self, space: Dims) -> BlockRegion:
+        region = BlockRegion(len(self.regions), space, len(space) - 1)
         self.regions.append(region)
         self._merged.append(region.number)
         return region
 
-    def _add(self, region: Region, member: Member) -> None:
+    def _add(self, region: BlockRegion, member: RegionMember) -> None:
         (out,) = member.step.outs
         for slot in member.ins:
             maker = self._made.get(slot)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from hloopt.backends.numpy.block_forms import Map
-from hloopt.backends.numpy.block_limits import Limits
-from hloopt.backends.numpy.block_plan import BlockPlan, Folded, plan_region
-from hloopt.backends.numpy.block_regions import Region, find_regions
+from hloopt.backends.numpy.block_limits import BlockLimits
+from hloopt.backends.numpy.block_plan import Folded, RegionPlan, plan_region
+from hloopt.backends.numpy.block_regions import BlockRegion, find_regions
 from hloopt.backends.numpy.plan import Dims, Function, Line, Step
 from hloopt.backends.numpy.scratch import ScratchMemory
 from hloopt.backends.numpy.short_runs import stretched_from
@@ -33,7 +33,7 @@ _SHARED = 1 << 19
 
 
 def by_blocks(
-    line: Line, context: Context, threads: int, limits: Limits, *, looped: bool = False
+    line: Line, context: Context, threads: int, limits: BlockLimits, *, looped: bool = False
 ) -> int:
     """Have regions of a line, the body of a loop if ``looped``, evaluated by blocks; how many there are."""
     regions = [region for region in find_regions(line, context, limits) if _pays(line, region)]
@@ -44,7 +44,7 @@ def by_blocks(
     return len(regions)
 
 
-def _pays(line: Line, region: Region) -> bool:
+def _pays(line: Line, region: BlockRegion) -> bool:
     """A single ufunc goes through memory as often in blocks; they stretch operands."""
     if len(region.members) > 1:
         return True
@@ -58,7 +58,7 @@ def _pays(line: Line, region: Region) -> bool:
 class _Order:
     """The steps of a line, some of them members of regions, in an order in which they can be run."""
 
-    def __init__(self, line: Line, regions: Sequence[Region]) -> None:
+    def __init__(self, line: Line, regions: Sequence[BlockRegion]) -> None:
         self._line = line
         # Nodes: steps outside by their numbers, regions by negative ones.
         self._node: dict[int, int] = {}
@@ -127,7 +127,7 @@ class _Order:
         return found[::-1]
 
 
-def _drop_unused(region: Region, wanted: set[int]) -> None:
+def _drop_unused(region: BlockRegion, wanted: set[int]) -> None:
     """Remove members that neither others nor members need."""
     needed = set(wanted)
     kept = []
@@ -138,7 +138,7 @@ def _drop_unused(region: Region, wanted: set[int]) -> None:
     region.members[:] = kept[::-1]
 
 
-def _step(line: Line, plan: BlockPlan, region: Region, threads: int) -> Step:
+def _step(line: Line, plan: RegionPlan, region: BlockRegion, threads: int) -> Step:
     # What is worth the threads is told by sizes alone: blocks are the same for any number of them.
     work = len(region.members) * prod(region.space)
     running = Blocks(line, plan, threads if work >= _SHARED else 1)
@@ -156,7 +156,7 @@ def _step(line: Line, plan: BlockPlan, region: Region, threads: int) -> Step:
 class Blocks:
     """A region that runs by blocks: from its inputs to its results."""
 
-    def __init__(self, line: Line, plan: BlockPlan, threads: int) -> None:
+    def __init__(self, line: Line, plan: RegionPlan, threads: int) -> None:
         self._plan, self._threads = plan, threads
         self._forms: list[tuple[Dims, np.dtype[Any]]] = [
             (line.dims[out], line.kinds[out]) for out in plan.outs
@@ -254,7 +254,7 @@ _memory = ScratchMemory()  # a thread's, as large as the largest region needs th
 class _Scratches:
     """The scratch arrays of a region in this thread, for blocks of one length after the other."""
 
-    def __init__(self, plan: BlockPlan) -> None:
+    def __init__(self, plan: RegionPlan) -> None:
         self._plan = plan
         self._memory = _memory.of(0, (plan.scratch_bytes,), np.dtype(np.uint8))
         self._size = -1

@@ -7,13 +7,13 @@ from functools import partial
 
 from hloopt.analysis.index import Indices, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
-from hloopt.analysis.parallel_loop.block_stages import State as BlockState
-from hloopt.analysis.parallel_loop.edges import Value
-from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.block_stages import StagedState
+from hloopt.analysis.parallel_loop.edges import LoopValue
+from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.emission import EmissionFrame, framed
 from hloopt.codegen.loops.block import BlockLoop, Store
-from hloopt.codegen.loops.places import Results, full_index
+from hloopt.codegen.loops.places import LoopResults, full_index
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.families.while_per_block import block_kernel
@@ -32,7 +32,7 @@ class _Unit:
     def __init__(self, f: FunctionWriter) -> None:
         self.fused, self.plan = block_kernel(f.region, f.tile["threads"])
         unit = delinearize(f.block(), self.plan.parallel.sizes)
-        self.results = Results(f, self.fused, unit)
+        self.results = LoopResults(f, self.fused, unit)
         self.e = f.elements
         self.block = BlockLoop(f, self.plan, unit)
         self.block.stream = self._stream
@@ -47,7 +47,7 @@ class _Unit:
             for carried in parallel.carried
             if carried.update is not None
             and self.fused.leaves(carried.number)
-            and not State(parallel.loop).covers(carried.update)
+            and not LoopState(parallel.loop).covers(carried.update)
         ]
         for carried in begun:
             self._pass_through(carried)
@@ -66,7 +66,7 @@ class _Unit:
 
     def _pass_through(self, carried: Carried) -> None:
         """Write what an element of the state is before the first trip."""
-        value = Value((), self.fused.loop.operands[0], carried.number)
+        value = LoopValue((), self.fused.loop.operands[0], carried.number)
         self._each(carried, lambda _, index: self.block.value(value, index))
 
     def _each(self, carried: Carried, value: Callable[[int, Indices], Expr]) -> None:
@@ -78,7 +78,7 @@ class _Unit:
                 with self.e.when(*tests):
                     self.results.store(carried.number, index, name)
 
-    def _stream(self, state: BlockState, frame: EmissionFrame) -> tuple[Axes, Store] | None:
+    def _stream(self, state: StagedState, frame: EmissionFrame) -> tuple[Axes, Store] | None:
         """Where a trip's update of an element goes; None where the element is not a result."""
         carried = self.plan.parallel.carried[state.number]
         update = carried.update

@@ -15,7 +15,7 @@ from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import ThreadFold
 from hloopt.codegen.families.loop import bounded, strided
 from hloopt.codegen.loops.lanes import Lanes
-from hloopt.codegen.loops.places import Results, full_index
+from hloopt.codegen.loops.places import LoopResults, full_index
 from hloopt.codegen.loops.running import Local, Running
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr, Select, below, eq
@@ -103,7 +103,7 @@ class ThreadUnit:
         self.loop = loop
         self.unit = delinearize(number, loop.parallel.sizes)
         self.thread = thread
-        self.results = Results(f, loop.fused, self.unit, inside)
+        self.results = LoopResults(f, loop.fused, self.unit, inside)
         self.streams = [one for one in loop.parallel.carried if one.role == "streamed"]
         written = frozenset(one.number for one in self.streams)
         self.running = Running(self.e, loop.parallel, self.unit, self.e.frame, written, lanes=lanes)

@@ -13,11 +13,11 @@ from hloopt.analysis.parallel_loop import Axes, Carried, local_dims, parallel_lo
 from hloopt.analysis.parallel_loop.block_stages import (
     BlockPlan,
     Item,
-    State,
-    Trip,
+    StagedIteration,
+    StagedState,
     is_array,
 )
-from hloopt.analysis.parallel_loop.edges import Path, Value
+from hloopt.analysis.parallel_loop.edges import CallPath, LoopValue
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.calls import call_frame
@@ -26,9 +26,9 @@ from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Emission, EmissionFrame, ValuePlace
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
-from hloopt.codegen.loops.counting import Counting
-from hloopt.codegen.loops.places import Kept, Outside, full_index, place_state
-from hloopt.codegen.loops.sharing import Shared, Threads
+from hloopt.codegen.loops.counting import IterationCounting
+from hloopt.codegen.loops.places import KeptPlace, Outside, full_index, place_state
+from hloopt.codegen.loops.sharing import SharedPlace, Threads
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
@@ -43,7 +43,7 @@ __all__ = ["BlockLoop"]
 Store = Callable[[Indices, Expr], None]
 """What stores an element at an index."""
 
-Stream = Callable[[State, EmissionFrame], "tuple[Axes, Store] | None"]
+Stream = Callable[[StagedState, EmissionFrame], "tuple[Axes, Store] | None"]
 """Where the updates of a streamed element go: their axes, and what stores the one at an index."""
 
 
@@ -54,10 +54,10 @@ class _Work:
     ``to`` are registers, shared memory, or a function that stores the one at an index.
     """
 
-    value: Value
+    value: LoopValue
     axes: Axes
     dims: tuple[int, ...]
-    to: Array | Shared | Store
+    to: Array | SharedPlace | Store
     guard: tuple[Expr, ...] = ()
 
 
@@ -66,7 +66,7 @@ class _Running:
     """A loop while it is written: its frame, what counts its trips, and where its state is."""
 
     frame: EmissionFrame
-    counting: Counting
+    counting: IterationCounting
     places: dict[int, ValuePlace] = field(default_factory=dict)
     registers: dict[int, Array] = field(default_factory=dict)
     now: Var | None = None
@@ -84,14 +84,14 @@ class BlockLoop:
         self.threads = Threads(f.elements, f.thread(), plan.threads)
         self.stream: Stream | None = None
         self.outer = f.elements.frame
-        self.running: dict[tuple[Path, Instruction], _Running] = {}
-        self.frames: dict[Path, EmissionFrame] = {(): self.outer}
-        self.arrays: dict[Value, Shared] = {}
+        self.running: dict[tuple[CallPath, Instruction], _Running] = {}
+        self.frames: dict[CallPath, EmissionFrame] = {(): self.outer}
+        self.arrays: dict[LoopValue, SharedPlace] = {}
         self.folding = Folding(self)
 
     # ---- asking -------------------------------------------------------------------------------------
 
-    def frame(self, path: Path) -> EmissionFrame:
+    def frame(self, path: CallPath) -> EmissionFrame:
         """Where what a path leads to is written."""
         found = self.frames.get(path)
         if found is not None:
@@ -115,12 +115,12 @@ class BlockLoop:
         finally:
             self.e.frame = before
 
-    def value(self, value: Value, index: Sequence[Index] = ()) -> Expr:
+    def value(self, value: LoopValue, index: Sequence[Index] = ()) -> Expr:
         """Write what computes an element of a value, and return its variable."""
         with self.inside(self.frame(value.path)):
             return self.e.value(value.instruction, index, value.leaf)
 
-    def index(self, value: Value, local: Index) -> Indices:
+    def index(self, value: LoopValue, local: Index) -> Indices:
         """The index in the whole array of the element at a local position."""
         axes = self.flow.axes(value)
         return full_index(axes, self.unit, delinearize(local, self.flow.local(value)))
@@ -135,7 +135,7 @@ class BlockLoop:
         """The arrays of all loops, at the head of the function."""
         self._declare(self.plan.trip)
 
-    def _declare(self, trip: Trip) -> None:
+    def _declare(self, trip: StagedIteration) -> None:
         for state in trip.states:
             copies = {"single": 1, "double": 2}.get(state.kind, 0)
             if copies and self.flow.elements(state.value):
@@ -157,16 +157,16 @@ class BlockLoop:
             return self.f.shared_in_launch(kind, elements, element_bytes, hint)
         return self.f.shared(kind, [elements], hint)
 
-    def _array(self, value: Value, hint: str, copies: int) -> None:
+    def _array(self, value: LoopValue, hint: str, copies: int) -> None:
         dims = self.flow.local(value)
         kind = value.shape.dtype
         size = max(1, copies * self.flow.elements(value))
         memory = self.shared(self.f.uses.type(kind), size, kind.bytes, hint)
-        self.arrays[value] = Shared(memory, kind, dims, self.flow.axes(value))
+        self.arrays[value] = SharedPlace(memory, kind, dims, self.flow.axes(value))
 
     # ---- a loop -------------------------------------------------------------------------------------
 
-    def run(self, trip: Trip, around: Scope | None = None) -> None:
+    def run(self, trip: StagedIteration, around: Scope | None = None) -> None:
         """Write a loop: its first state, its trips; what reads of it later may stand anywhere in ``around``."""
         running = self._begin(trip, around or self.e.scope)
         e = self.e
@@ -183,10 +183,10 @@ class BlockLoop:
         with e.within(block):
             self._trip(trip, running, is_known=trips.kind == "known")
 
-    def counting(self, trip: Trip) -> Counting:
+    def counting(self, trip: StagedIteration) -> IterationCounting:
         """The numbers of a loop's trips."""
         loop = self.plan.parallel if not trip.path else parallel_loop(trip.loop, collect=False)
-        return Counting(loop, self.f.loads.index_type)
+        return IterationCounting(loop, self.f.loads.index_type)
 
     def is_invariant(self, number: int) -> bool:
         """Whether the loop only hands an element of its state on."""
@@ -203,7 +203,7 @@ class BlockLoop:
             return register[slot]
         return self.e.run(running.places[carried.number].element(self.e, index))
 
-    def _begin(self, trip: Trip, around: Scope) -> _Running:
+    def _begin(self, trip: StagedIteration, around: Scope) -> _Running:
         e = self.e
         running = _Running(EmissionFrame({}), self.counting(trip))
         self.running[trip.path, trip.loop] = running
@@ -215,12 +215,12 @@ class BlockLoop:
         for state in self._kept(trip, running):
             kind = e.uses.type(state.value.shape.dtype)
             axes = self.flow.axes(state.value)
-            first = Value(trip.path, trip.loop.operands[0], state.number)
+            first = LoopValue(trip.path, trip.loop.operands[0], state.number)
             if state.kind == "scalar":
                 index = self.index(state.value, Index(0))
                 name = around.variable(kind, f"state_{state.number}")
                 e.scope.set(name, self.value(first, index))
-                running.places[state.number] = Kept(name, state.value.shape, axes)
+                running.places[state.number] = KeptPlace(name, state.value.shape, axes)
                 continue
             dims = self.flow.local(state.value)
             if state.kind == "registers":
@@ -233,7 +233,7 @@ class BlockLoop:
                     assert running.now is not None, "what is double alternates"
                     now = Symbol(running.now.name, 0, 1).index
                 array = self.arrays[state.value]
-                self.arrays[state.value] = Shared(array.memory, array.kind, dims, axes, now)
+                self.arrays[state.value] = SharedPlace(array.memory, array.kind, dims, axes, now)
                 running.places[state.number] = self.arrays[state.value]
             work.append(_Work(first, axes, dims, self._target(state, running)))
         self._compute(work)
@@ -241,14 +241,14 @@ class BlockLoop:
             self.barrier()
         return running
 
-    def _kept(self, trip: Trip, running: _Running) -> Iterator[State]:
+    def _kept(self, trip: StagedIteration, running: _Running) -> Iterator[StagedState]:
         """The states that are kept somewhere."""
         for state in trip.states:
             is_counted = state.number in running.counting.variables
             if not is_counted and state.kind != "streamed" and self.flow.elements(state.value):
                 yield state
 
-    def _place(self, trip: Trip, running: _Running, section: Scope) -> None:
+    def _place(self, trip: StagedIteration, running: _Running, section: Scope) -> None:
         """Say where the state is when it is asked for in body and condition, or as the loop's result."""
         e, loop, counting = self.e, trip.loop, running.counting
         around = self.frame(trip.path)
@@ -271,7 +271,7 @@ class BlockLoop:
 
     # ---- a trip -------------------------------------------------------------------------------------
 
-    def _trip(self, trip: Trip, running: _Running, *, is_known: bool) -> None:
+    def _trip(self, trip: StagedIteration, running: _Running, *, is_known: bool) -> None:
         scalars: list[tuple[Var | Element, Expr]] = []
         begin = trip.decides if is_known else 0
         for stage in range(begin, trip.stages):
@@ -292,7 +292,7 @@ class BlockLoop:
 
     def _stage(
         self,
-        trip: Trip,
+        trip: StagedIteration,
         running: _Running,
         stage: int,
         scalars: list[tuple[Var | Element, Expr]],
@@ -308,7 +308,7 @@ class BlockLoop:
             axes = self.flow.axes(state.value)
             if state.kind == "scalar":
                 place = running.places[state.number]
-                assert isinstance(place, Kept)
+                assert isinstance(place, KeptPlace)
                 index = self.index(state.value, Index(0))
                 kind = self.e.uses.type(state.value.shape.dtype)
                 value = self.value(state.next, index)
@@ -316,7 +316,7 @@ class BlockLoop:
                 scalars.append((place.place(()), self.e.scope.declare(kind, value, "next")))
             else:
                 target = self._target(state, running)
-                if isinstance(target, Shared) and state.kind == "double":
+                if isinstance(target, SharedPlace) and state.kind == "double":
                     target = target.other()
                 work.append(_Work(state.next, axes, self.flow.local(state.value), target))
         self._compute(work, trip, running)
@@ -332,7 +332,7 @@ class BlockLoop:
         for item in items:
             self._known(item)
 
-    def _mapped(self, item: Item) -> tuple[Value, ...]:
+    def _mapped(self, item: Item) -> tuple[LoopValue, ...]:
         return item.values if item.kind == "map" else ()
 
     def _guard(self, item: Item) -> tuple[Expr, ...]:
@@ -346,7 +346,7 @@ class BlockLoop:
                 tests += chosen[number : number + 1]
         return tuple(tests)
 
-    def _map(self, trip: Trip, item: Item, value: Value) -> _Work:
+    def _map(self, trip: StagedIteration, item: Item, value: LoopValue) -> _Work:
         alias = next((state for state in trip.states if state.alias and state.next == value), None)
         if alias is not None:
             self.arrays[value] = self.arrays[alias.value].other()
@@ -363,11 +363,11 @@ class BlockLoop:
                 key = self.frame(value.path), value.instruction, value.leaf
                 self.e.places[key] = array
 
-    def _target(self, state: State, running: _Running) -> Array | Shared:
+    def _target(self, state: StagedState, running: _Running) -> Array | SharedPlace:
         """Where an element of the state is kept: registers, or the copy in shared memory that is read."""
         return running.registers.get(state.number) or self.arrays[state.value]
 
-    def _update(self, state: State, running: _Running) -> Iterable[_Work]:
+    def _update(self, state: StagedState, running: _Running) -> Iterable[_Work]:
         found = self.stream(state, running.frame) if self.stream is not None else None
         if found is not None:
             axes, put = found
@@ -376,7 +376,10 @@ class BlockLoop:
     # ---- elements -----------------------------------------------------------------------------------
 
     def _compute(
-        self, work: list[_Work], trip: Trip | None = None, running: _Running | None = None
+        self,
+        work: list[_Work],
+        trip: StagedIteration | None = None,
+        running: _Running | None = None,
     ) -> None:
         """Compute elements: values of the same local size together, all before any is stored."""
         groups: dict[tuple[tuple[Expr, ...], tuple[int, ...]], list[_Work]] = {}
@@ -390,7 +393,7 @@ class BlockLoop:
         self,
         group: list[_Work],
         dims: tuple[int, ...],
-        trip: Trip | None,
+        trip: StagedIteration | None,
         running: _Running | None,
     ) -> None:
         for slot, local, tests in self.threads.each(prod(dims)):
@@ -407,7 +410,7 @@ class BlockLoop:
                     self.e.scope.set(one.to[slot], name)
             with self.e.when(*tests) as block:
                 for one, index, name in names:
-                    if isinstance(one.to, Shared):
+                    if isinstance(one.to, SharedPlace):
                         block.set(one.to.at(local), name)
                     elif not isinstance(one.to, Array):
                         one.to(index, name)
@@ -421,7 +424,12 @@ class BlockLoop:
         return self.e.scope.declare(self.e.uses.type(one.value.shape.dtype), name, "next")
 
     def _remember(
-        self, trip: Trip, running: _Running, dims: tuple[int, ...], slot: int, local: Index
+        self,
+        trip: StagedIteration,
+        running: _Running,
+        dims: tuple[int, ...],
+        slot: int,
+        local: Index,
     ) -> None:
         """Let the registers of a slot be known at its index."""
         loop = trip.loop
@@ -434,7 +442,7 @@ class BlockLoop:
                     self.e.remember(body, index, state.number, registers[slot])
 
 
-def _last(counting: Counting, number: int, affine: Affine) -> Expr:
+def _last(counting: IterationCounting, number: int, affine: Affine) -> Expr:
     """What a number of the trip is after the last one."""
     after = affine.at(counting.loop.trips.count or 0)
     return literal(after, counting.loop.carried[number].shape.dtype)

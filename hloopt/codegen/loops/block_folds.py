@@ -7,8 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.analysis.parallel_loop.block_stages import Item, Trip
-from hloopt.analysis.parallel_loop.edges import Value
+from hloopt.analysis.parallel_loop.block_stages import Item, StagedIteration
+from hloopt.analysis.parallel_loop.edges import LoopValue
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.linear import Products
@@ -23,7 +23,7 @@ from hloopt.codegen.families.folding import (
     take,
     tree,
 )
-from hloopt.codegen.loops.places import Kept
+from hloopt.codegen.loops.places import KeptPlace
 from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.types import register_type
 from hloopt.dataclass import dataclass
@@ -72,7 +72,7 @@ class Folding:
         """Warps of the block."""
         return self.block.plan.threads // WARP_SIZE
 
-    def has_tiles(self, trip: Trip) -> bool:
+    def has_tiles(self, trip: StagedIteration) -> bool:
         """Whether a loop has folds of which each warp leaves a part."""
         return any(item.kind == "fold" and not item.lanes for item in trip.items)
 
@@ -167,7 +167,7 @@ class Folding:
                 keep(e, fold, [tile[slot] for tile in self.tiles[item]])
 
     def _accumulated(
-        self, value: Value, index: Sequence[Index], first: Index, step: int
+        self, value: LoopValue, index: Sequence[Index], first: Index, step: int
     ) -> ThreadFold:
         e = self.e
         hero = value.instruction
@@ -211,7 +211,7 @@ class Folding:
 
     # ---- results ------------------------------------------------------------------------------------
 
-    def collect(self, trip: Trip, stage: int, now: Var | None) -> None:
+    def collect(self, trip: StagedIteration, stage: int, now: Var | None) -> None:
         """What the warps left in a stage, folded by every thread: known from here on."""
         for item in trip.at(stage):
             if item.kind == "fold" and not item.lanes:
@@ -236,7 +236,7 @@ class Folding:
                 fold = self._reloaded(hero, tiles, first + lane)
                 everywhere(e, [fold], width, block.threads.thread)
             for leaf, name in zip(item.values, self._finished(value, index, fold), strict=True):
-                kept = Kept(name, leaf.shape, block.flow.axes(leaf))
+                kept = KeptPlace(name, leaf.shape, block.flow.axes(leaf))
                 e.places[block.frame(leaf.path), hero, leaf.leaf] = kept
 
     def _first(self, now: Var | None) -> Index:
@@ -247,7 +247,7 @@ class Folding:
     def _reloaded(self, hero: Instruction, tiles: Sequence[Array], slot: Index) -> ThreadFold:
         return self._begin(hero, [tile[slot] for tile in tiles])
 
-    def _finished(self, value: Value, index: Sequence[Index], fold: ThreadFold) -> list[Expr]:
+    def _finished(self, value: LoopValue, index: Sequence[Index], fold: ThreadFold) -> list[Expr]:
         """The init values folded in, and rounded: one name a result."""
         e, hero = self.e, value.instruction
         if hero.opcode == "dot":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.induction import Affine, Inductions
-from hloopt.analysis.loop_reader import Loop, Slot
+from hloopt.analysis.loop_reader import StateSlot, WhileLoop
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import EmissionFrame
@@ -18,12 +18,12 @@ from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.types import INT, LONG, Type
 from hloopt.types import DType
 
-__all__ = ["Counting", "Groups"]
+__all__ = ["IterationCounting", "IterationGroups"]
 
 _STARTS = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 
 
-class Counting:
+class IterationCounting:
     """What is ``first + t * step`` in trip t: elements of the state, and where slices start.
 
     variables  by the number of the element
@@ -40,10 +40,10 @@ class Counting:
         count = loop.trips.count
         if loop.trips.kind != "known" or count is None:
             return
-        inductions = Inductions(Loop(loop.loop))
+        inductions = Inductions(WhileLoop(loop.loop))
         for carried in loop.carried:
             if carried.role in ("uniform", "owned"):
-                found = inductions.variable(Slot(carried.number))
+                found = inductions.variable(StateSlot(carried.number))
                 if found is not None:
                     straight = self._goes_straight(found, count)
                     (self.variables if straight else self.turning)[carried.number] = found
@@ -65,10 +65,10 @@ class Counting:
         block, counter, first = self._loop(e, count, "trip")
         return block, Symbol(counter.name, first, first + count - 1).index - first
 
-    def groups(self, e: Elements, count: int, width: int) -> Groups:
+    def groups(self, e: Elements, count: int, width: int) -> IterationGroups:
         """Begin a loop over groups of ``width`` trips."""
         block, group, first = self._loop(e, count, "group", width)
-        return Groups(block, group, first, count, width)
+        return IterationGroups(block, group, first, count, width)
 
     def _loop(self, e: Elements, count: int, hint: str, width: int = 0) -> tuple[Scope, Var, int]:
         first = next((one.first for one in self.variables.values() if one.step == 1), 0)
@@ -90,7 +90,7 @@ class Counting:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class IterationGroups:
     """Trips in groups.
 
     block  of the loop over the groups

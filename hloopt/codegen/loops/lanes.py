@@ -18,7 +18,7 @@ from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.types import INT
 from hloopt.kernels.families.sweeps import WARP
 
-__all__ = ["Group", "Lanes"]
+__all__ = ["LaneGroup", "Lanes"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Lanes:
 
 
 @dataclass
-class Group:
+class LaneGroup:
     """The trips that are computed at once.
 
     lanes  that share them
@@ -110,7 +110,7 @@ class _Handed(ValuePlace):
     """Where another lane has the elements of a value."""
 
     instruction: Instruction
-    group: Group
+    group: LaneGroup
 
     def holds(self, e: Elements, index: Indices) -> bool:
         return self.group.holds(self._at(index))
@@ -127,7 +127,7 @@ class _HandedState(ValuePlace):
     """Where the lane of this trip has what a single number of the state was before it."""
 
     carried: Carried
-    group: Group
+    group: LaneGroup
 
     def element(self, e: Elements, index: Indices) -> Emission:
         first = tuple(Index(0) for _ in self.carried.shape.dims)

@@ -28,9 +28,9 @@ from hloopt.types import ArrayShape, DType, dtype
 __all__ = [
     "CHOSEN",
     "Counted",
-    "Kept",
+    "KeptPlace",
+    "LoopResults",
     "Outside",
-    "Results",
     "Turning",
     "firsts",
     "full_index",
@@ -68,7 +68,7 @@ def firsts(unit: Indices, axes: Axes) -> list[Expr]:
 
 
 @dataclass(frozen=True)
-class Kept(ValuePlace):
+class KeptPlace(ValuePlace):
     """What a unit has of a value, in a variable or in an array of them.
 
     memory the variable, a value that stands for it, or the array
@@ -132,11 +132,11 @@ class Kept(ValuePlace):
         return e.scope.declare(kind, choice, self.name)
 
 
-def kept_in(name: str, kind: Type, shape: ArrayShape, axes: Axes) -> Kept:
+def kept_in(name: str, kind: Type, shape: ArrayShape, axes: Axes) -> KeptPlace:
     """What a unit has of a value, kept under a name."""
     count = prod(local_dims(shape, axes))
     memory = Var(name, kind) if count == 1 else Array(name, kind, (count,), "local")
-    return Kept(memory, shape, axes)
+    return KeptPlace(memory, shape, axes)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class Outside(ValuePlace):
 
 
 @dataclass
-class Results:
+class LoopResults:
     """The results of one unit of a fused loop.
 
     unit    its index, one for each axis

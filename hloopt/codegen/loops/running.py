@@ -13,10 +13,10 @@ from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadP
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Asking, At, Emission, EmissionFrame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
-from hloopt.codegen.loops.counting import Counting, Groups
-from hloopt.codegen.loops.lanes import Group, Lanes
+from hloopt.codegen.loops.counting import IterationCounting, IterationGroups
+from hloopt.codegen.loops.lanes import LaneGroup, Lanes
 from hloopt.codegen.loops.places import (
-    Kept,
+    KeptPlace,
     Outside,
     full_index,
     kept_in,
@@ -54,14 +54,14 @@ class Running:
     unit: Indices
     outer: EmissionFrame
     written: frozenset[int] = frozenset()
-    kept: dict[int, Kept] = field(default_factory=dict)
+    kept: dict[int, KeptPlace] = field(default_factory=dict)
     lanes: Lanes | None = None
 
     def __post_init__(self) -> None:
         self.frame = EmissionFrame({})
         self.trip = Index(0)
         self.body = self.loop.loop.body
-        self.counting = Counting(self.loop, self.e.loads.index_type)
+        self.counting = IterationCounting(self.loop, self.e.loads.index_type)
         self.e.owned.update(self.loop.owned)
         self.e.loops.update(self.loop.nested)
         self.plan = ThreadPlan(self.loop, self.e.unrolled or UNROLLED)
@@ -128,7 +128,7 @@ class Running:
             with e.within(block):
                 head = block.section()
                 turn = groups.turn(self.trip)
-                Group(lanes, own, lines, head, turn, self.loop.loop).place(e, self.frame)
+                LaneGroup(lanes, own, lines, head, turn, self.loop.loop).place(e, self.frame)
                 (counter,) = symbols_of((self.trip,))
                 self.place_outside(section, Again(head), Ahead(block, section, head, counter))
                 yield from self._trip(stream)
@@ -137,7 +137,7 @@ class Running:
         self,
         section: Scope,
         lanes: Lanes,
-        groups: Groups,
+        groups: IterationGroups,
         behind: Expr,
         own: EmissionFrame,
         mine: Index,
@@ -152,7 +152,7 @@ class Running:
             kept = self.kept[carried.number]
             kind = e.uses.type(kept.shape.dtype)
             own_copy = e.scope.variable(kind, f"own_{carried.number}", kept.at(()))
-            before.append(Kept(own_copy, kept.shape, kept.axes))
+            before.append(KeptPlace(own_copy, kept.shape, kept.axes))
             place_state(e, step, self.loop.loop, carried.number, kept)
             place_state(e, own, self.loop.loop, carried.number, before[-1])
         block, trip = groups.trips(e, behind)
@@ -260,7 +260,7 @@ class Running:
     def _trip(self, stream: Callable[[], Asking] | None) -> Asking:
         yield from self._store_values()
         pairs: list[tuple[Var | Element, Expr]] = []
-        copies: list[tuple[Kept, Kept]] = []
+        copies: list[tuple[KeptPlace, KeptPlace]] = []
         advanced = {one.number for one in self.lanes.states} if self.lanes is not None else set()
         for carried in self.changing():
             if carried.number in advanced:
@@ -290,7 +290,7 @@ class Running:
             yield from self._fill(kept, wanted, self.frame, self.plan.full_cost(value))
             e.places[self.frame, value, 0] = kept
 
-    def _declared(self, hint: str, shape: ArrayShape, axes: Axes) -> Kept:
+    def _declared(self, hint: str, shape: ArrayShape, axes: Axes) -> KeptPlace:
         """A variable or an array for what a unit has of a value."""
         kind = self.e.uses.type(shape.dtype)
         kept = kept_in(self.e.scope.names.fresh(hint), kind, shape, axes)
@@ -306,7 +306,7 @@ class Running:
         return At(self.body.root, index, carried.number, self.frame)
 
     def _fill(
-        self, kept: Kept, wanted: Callable[[Local], At], frame: EmissionFrame, cost: int = 1
+        self, kept: KeptPlace, wanted: Callable[[Local], At], frame: EmissionFrame, cost: int = 1
     ) -> Asking:
         def one(local: Local) -> Asking:
             value = yield wanted(local)
@@ -315,13 +315,13 @@ class Running:
         unroll = self._most_unrolled(kept, cost)
         yield from every(self.e, kept.dims, "j", one, unroll, self.unit, frame)
 
-    def _most_unrolled(self, kept: Kept, cost: int) -> int:
+    def _most_unrolled(self, kept: KeptPlace, cost: int) -> int:
         """How many turns a loop over an array may have to be unrolled; ``cost`` operations each."""
         small = self.plan.arrays_in_registers and self.plan.is_short(kept.count, cost)
         return kept.count if small else 0
 
     def _commit(
-        self, pairs: list[tuple[Var | Element, Expr]], copies: list[tuple[Kept, Kept]]
+        self, pairs: list[tuple[Var | Element, Expr]], copies: list[tuple[KeptPlace, KeptPlace]]
     ) -> None:
         """The next state becomes the state: nobody needs the old one any more."""
         e = self.e

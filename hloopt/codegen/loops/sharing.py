@@ -16,11 +16,11 @@ from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Element, Expr, Select, as_expr
 from hloopt.types import DType
 
-__all__ = ["Shared", "Threads"]
+__all__ = ["SharedPlace", "Threads"]
 
 
 @dataclass(frozen=True)
-class Shared(ValuePlace):
+class SharedPlace(ValuePlace):
     """What a unit has of a value, in shared memory.
 
     memory the array
@@ -40,7 +40,7 @@ class Shared(ValuePlace):
         """The element of a local position."""
         return self.memory[local + self.copy * prod(self.dims)]
 
-    def other(self) -> Shared:
+    def other(self) -> SharedPlace:
         """The other one of two copies."""
         return replace(self, copy=Index(1) - self.copy)
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop import (
     FusedLoop,
+    LoopMapping,
     ParallelLoop,
-    Way,
     fused_loop,
     parallel_loop,
     ways,
 )
-from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.analysis.reduction import WARP_SIZE
@@ -64,7 +64,7 @@ class ThreadLoop:
     def covers(self, number: int) -> bool:
         """Whether the trips write every element of what is streamed."""
         update = self.parallel.carried[number].update
-        return update is not None and State(self.parallel.loop).covers(update)
+        return update is not None and LoopState(self.parallel.loop).covers(update)
 
     @property
     def collected(self) -> tuple[Instruction, ...]:
@@ -79,7 +79,7 @@ def thread_loop(region: Region) -> ThreadLoop:
     return ThreadLoop(fused, parallel_loop(fused.loop, collect=True))
 
 
-def runs_alone(site: Site, way_of: Callable[[Instruction], Way]) -> Verdict:
+def runs_alone(site: Site, way_of: Callable[[Instruction], LoopMapping]) -> Verdict:
     """Whether a region is a loop that fits, and each element of it can be computed by itself."""
     fused = fused_loop(site.region.instruction)
     if fused is None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from hloopt.analysis.loop_config import Config, config_text, loop_config
+from hloopt.analysis.loop_config import LoopConfig, config_text, loop_config
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.own_bodies import own_computation, remove_uncalled
 from hloopt.ir.walk import called_computations, has_side_effect
@@ -216,7 +216,7 @@ def set_state_shape(part: Instruction, shape: Shape) -> None:
         edit.set_attribute(part, name, None)
 
 
-def _moved(config: Config, renumbered: dict[int, int]) -> Config:
+def _moved(config: LoopConfig, renumbered: dict[int, int]) -> LoopConfig:
     """Numbers of elements in XLA's description of a loop, where the elements are still there."""
     changed = dict(config)
     variable = config.get("known_induction_variable")

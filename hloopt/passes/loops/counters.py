@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hloopt.analysis.effects import Effects
 from hloopt.analysis.induction import Affine, Inductions
-from hloopt.analysis.loop_reader import Loop, Slot
+from hloopt.analysis.loop_reader import WhileLoop
 from hloopt.analysis.progressions import wrapped
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
@@ -21,9 +21,9 @@ __all__ = ["asked", "constant_like", "counters", "final_values", "merge"]
 
 def counters(loop: Instruction) -> dict[int, Affine]:
     """The integers of a loop's state that are known numbers of the iteration, by their index."""
-    found = Inductions(Loop(loop))
+    found = Inductions(WhileLoop(loop))
     variables = {
-        index: found.variable(Slot(index))
+        index: found.variable(StateSlot(index))
         for index in range(len(loop.elements))
         if _is_integer(loop.elements[index])
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hloopt.analysis.loop_config import Config, config_text, loop_config
+from hloopt.analysis.loop_config import LoopConfig, config_text, loop_config
 from hloopt.analysis.trip_count import MAX_EVALUATED_TRIPS, trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -87,7 +87,7 @@ ENTRY main {
         return True
 
 
-def _variable(loop: Instruction) -> Config:
+def _variable(loop: Instruction) -> LoopConfig:
     """The counter that the condition reads, if it is the only one."""
     if not loop.is_tuple:
         return {}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.backends.numpy import block_limits, block_plan, blocks
-from hloopt.backends.numpy.block_limits import Limits
+from hloopt.backends.numpy.block_limits import BlockLimits
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.program import NumpyOptions
@@ -28,7 +28,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_plan, "_FEWEST", 6)
     monkeypatch.setattr(block_plan, "_MOST", 11)
     monkeypatch.setattr(blocks, "_SHARED", 0)
-    monkeypatch.setattr(block_limits, "DEFAULT", Limits(least=12, row=30))
+    monkeypatch.setattr(block_limits, "DEFAULT", BlockLimits(least=12, row=30))
 
 
 def parse(body: str, *regions: str) -> hloopt.ir.Module:

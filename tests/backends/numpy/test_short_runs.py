@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.backends.numpy import block_limits, block_plan, short_runs
-from hloopt.backends.numpy.block_limits import Limits
+from hloopt.backends.numpy.block_limits import BlockLimits
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.backends.numpy.short_runs import fold, stretched_from
 from hloopt.runtime.inputs import generate
@@ -109,7 +109,7 @@ _ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a
 @pytest.mark.parametrize("rows", [1, 3, 50])
 def test_a_region_of_groups_is_the_interpreters(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Normalised groups of two channels, blocks of samples or of all of them; a last block may be shorter."""
-    monkeypatch.setattr(block_limits, "DEFAULT", Limits(least=1 << 8))
+    monkeypatch.setattr(block_limits, "DEFAULT", BlockLimits(least=1 << 8))
     monkeypatch.setattr(block_plan, "_FEWEST", rows * 40 * 16)
     monkeypatch.setattr(block_plan, "_FEW_BLOCKS", 1)
     monkeypatch.setattr(short_runs, "_LEAST", 16)
@@ -137,7 +137,7 @@ def test_a_single_op_that_stretches_short_runs_goes_by_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that does not goes through memory as often."""
-    monkeypatch.setattr(block_limits, "DEFAULT", Limits(least=1 << 8))
+    monkeypatch.setattr(block_limits, "DEFAULT", BlockLimits(least=1 << 8))
     for size, regions in ((2, 1), (64, 0)):
         dims = f"60,8,{size}"
         module = hloopt.parse(
