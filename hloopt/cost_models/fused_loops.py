@@ -29,17 +29,17 @@ def fused_loop_time(fusion: Instruction, target: Target) -> tuple[LoopMapping, L
         return None
     # Few modules have such a fusion, and what prices it is large.
     from hloopt.analysis.fusion_config import custom_name
-    from hloopt.analysis.parallel_loop import ways
-    from hloopt.cost_models.loop_time import better_way, is_priced, loop_time
+    from hloopt.analysis.parallel_loop import gpu_mappings
+    from hloopt.cost_models.loop_time import better_mapping, is_priced, loop_time
 
     if not is_priced(target):
         return None
-    found = ways(inner.loop, target)
+    found = gpu_mappings(inner.loop, target)
     kind = _KINDS.get(custom_name(fusion))
-    for way in found:
-        if way.kind == kind:
-            return way, loop_time(way, target)
-    return better_way(found, target) or (found[0], loop_time(found[0], target))
+    for mapping in found:
+        if mapping.kind == kind:
+            return mapping, loop_time(mapping, target)
+    return better_mapping(found, target) or (found[0], loop_time(found[0], target))
 
 
 def fused_loop_run_time(fusion: Instruction, target: Target) -> RunTime | None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import entered
-from hloopt.analysis.parallel_loop.host_way import LANES, block_units
+from hloopt.analysis.parallel_loop.host_mapping import LANES, block_units
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.body_usage import BodyUsage, UsageGroup
@@ -42,9 +42,9 @@ _GIVEN: Final = ("constant", "get-tuple-element", "parameter")
 _READS: Final = MOVING - {"copy"} | {"dynamic-slice"}
 
 
-def whole_loop_ns(way: LoopMapping, target: Target) -> float:
+def whole_loop_ns(mapping: LoopMapping, target: Target) -> float:
     """Nanoseconds of a loop in one kernel on one core, without its launches."""
-    parallel = way.parallel
+    parallel = mapping.parallel
     units = block_units(parallel)
     blocks = -(-parallel.units // units)
     work = _Work(parallel)

@@ -58,15 +58,15 @@ _ADDRESS: Final = Work(10.0, _units(alu=1, imad=1))
 
 @dataclass
 class IterationCosts:
-    """Of one loop, run one way.
+    """Of one loop, by one mapping.
 
-    way      how it is run
+    mapping  how it is run
     needs    elements a unit computes of each value
     threads  that share a unit's work: 1, or those of a block
     lanes    threads that run a unit together, each with all of the state
     """
 
-    way: LoopMapping
+    mapping: LoopMapping
     needs: Mapping[LoopNode, float]
     latencies: Latencies
     target: Target
@@ -75,22 +75,26 @@ class IterationCosts:
 
     def __post_init__(self) -> None:
         self._works: dict[Instruction, Work] = {}
-        body = self.way.parallel.loop.body
-        self.states = {body.parameters[0], self.way.parallel.loop.condition.parameters[0]}
-        self.stored = frozenset(self.way.stored)
-        self.streamed = {one.update for one in self.way.parallel.carried if one.update is not None}
+        body = self.mapping.parallel.loop.body
+        self.states = {body.parameters[0], self.mapping.parallel.loop.condition.parameters[0]}
+        self.stored = frozenset(self.mapping.stored)
+        self.streamed = {
+            one.update for one in self.mapping.parallel.carried if one.update is not None
+        }
         self.split = LaneSplit()
         self.width = 1
-        if self.way.kind == "thread":
+        if self.mapping.kind == "thread":
             self._share()
-        self.ahead = frozenset(self._read_ahead(body)) if self.way.kind == "thread" else frozenset()
+        self.ahead = (
+            frozenset(self._read_ahead(body)) if self.mapping.kind == "thread" else frozenset()
+        )
 
     def _share(self) -> None:
         """Values that lanes hand to each other, while there are registers."""
-        values = LaneValues(self.way.parallel)
+        values = LaneValues(self.mapping.parallel)
         room, kept = float(MOST_HANDED), set()
         split = values.split(values.handed(self.lanes), self.lanes)
-        for entry in self.way.parallel.loop.body:
+        for entry in self.mapping.parallel.loop.body:
             count = self.needs.get((entry, 0), 0.0)
             if entry in split.asked and count <= room:
                 room -= count
@@ -100,7 +104,7 @@ class IterationCosts:
 
     def _read_ahead(self, body: Computation) -> Iterator[Instruction]:
         """Slices of what does not change, where no unit decides at which place, while there are registers."""
-        room, owned = float(AHEAD_ELEMENTS), self.way.parallel.owned
+        room, owned = float(AHEAD_ELEMENTS), self.mapping.parallel.owned
         for entry in body:
             number = self.reads_state(entry, 0) if entry.opcode == "dynamic-slice" else None
             if number is None or entry in self.split.grouped or not self.lies_in_memory(number):
@@ -113,7 +117,7 @@ class IterationCosts:
     @property
     def is_block(self) -> bool:
         """Whether threads share the work of a unit."""
-        return self.way.kind == "block"
+        return self.mapping.kind == "block"
 
     def elements(self, node: LoopNode) -> float:
         """Elements that one thread computes of a value."""
@@ -181,11 +185,11 @@ class IterationCosts:
         if operand.opcode != "get-tuple-element" or operand.operands[0] not in self.states:
             return None
         index: int = operand.attributes["index"]
-        return index if self.way.parallel.carried[index].role == "invariant" else None
+        return index if self.mapping.parallel.carried[index].role == "invariant" else None
 
     def first(self, index: int) -> Instruction | None:
         """What makes an element of the first state, but for its shape; None where nobody knows."""
-        state = self.way.parallel.loop.operands[0]
+        state = self.mapping.parallel.loop.operands[0]
         if state.opcode != "tuple":
             return None
         found = state.operands[index]
@@ -226,7 +230,7 @@ def _dynamic_slice(costs: IterationCosts, instruction: Instruction, count: float
     if number is not None:
         if instruction in costs.ahead:
             return Work(0.0, _units(memory=count, alu=2, imad=1))
-        shape = costs.way.parallel.carried[number].shape
+        shape = costs.mapping.parallel.carried[number].shape
         return Work(costs.load(shape.byte_size), _units(memory=count, alu=2)).after(_ADDRESS)
     if costs.reads_counted(instruction):
         return NOTHING

@@ -43,7 +43,7 @@ __all__ = [
     "MODEL",
     "LoopTime",
     "best_lanes",
-    "better_way",
+    "better_mapping",
     "clearly_best",
     "is_priced",
     "loop_time",
@@ -146,7 +146,7 @@ class LoopTime:
 
 
 def loop_time(
-    way: LoopMapping,
+    mapping: LoopMapping,
     target: Target,
     *,
     trips: Trips | None = None,
@@ -157,24 +157,24 @@ def loop_time(
     unrolled: int = 0,
     lanes: int = 0,
 ) -> LoopTime:
-    """The time of a loop run one way.
+    """The time of a loop by one mapping.
 
     ``trips`` where the caller knows better than the module, else as ``counted_trips`` has them.
     ``threads``, ``blocks``, ``registers`` (of a thread, as compiled) and ``launches`` of the kernel, 0 for what
-    the way says or would be usual.  ``unrolled``: trips written behind each other; 0 for two where a thread
+    the mapping says or would be usual.  ``unrolled``: trips written behind each other; 0 for two where a thread
     reads ahead, else one, as the kernels are written.  ``lanes``: threads that run a unit together; 0 for as
     many as are best.  Raises ``ValueError`` for a device that is not NVIDIA's, or whose threads are not known.
     """
     if not target.has_threads:
         raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
     if not lanes:
-        lanes = best_lanes(way, target)
+        lanes = best_lanes(mapping, target)
     latencies = latencies_of(target)
-    parallel = way.parallel
-    shape = _Launch.of(way, target, threads, blocks, registers, lanes)
+    parallel = mapping.parallel
+    shape = _Launch.of(mapping, target, threads, blocks, registers, lanes)
     needs = elements_needed(parallel)
-    sharing = shape.threads if way.kind == "block" else 1
-    costs = IterationCosts(way, needs, latencies, target, sharing, lanes)
+    sharing = shape.threads if mapping.kind == "block" else 1
+    costs = IterationCosts(mapping, needs, latencies, target, sharing, lanes)
     trip = trip_of(costs, unrolled or (2 if costs.ahead else 1))
     counted = counted_trips(parallel.loop) if trips is None else trips
     cycle = 1 / target.clock_ghz
@@ -185,7 +185,7 @@ def loop_time(
         (trip.chain + trip.apart) * cycle,
         latencies.issue(trip.work, shape.warps) * cycle,
         _traffic(parallel) / _bandwidth(target, shape.resident)
-        + _again(way, needs, target) / shape.waves,
+        + _again(mapping, needs, target) / shape.waves,
         trip.recurrence * cycle,
         counted,
         shape.waves * shape.each,
@@ -199,36 +199,38 @@ def loop_time(
     )
 
 
-def best_lanes(way: LoopMapping, target: Target) -> int:
+def best_lanes(mapping: LoopMapping, target: Target) -> int:
     """How many threads should run a unit together: twice as many where that takes a tenth less.
 
     No model is nearer.  One where nothing can be shared, where warps fold what units add to a reduce, and on
     devices ``loop_time`` knows nothing of.
     """
-    parallel = way.parallel
-    sharing = way.kind == "thread" and not way.problem and not parallel.collected
+    parallel = mapping.parallel
+    sharing = mapping.kind == "thread" and not mapping.problem and not parallel.collected
     if not sharing or not is_priced(target) or not LaneValues(parallel).handed(2):
         return 1
-    best, shortest = 2, loop_time(way, target, lanes=2).ns
+    best, shortest = 2, loop_time(mapping, target, lanes=2).ns
     for lanes in LANES[2:]:
-        time = loop_time(way, target, lanes=lanes).ns
+        time = loop_time(mapping, target, lanes=lanes).ns
         if time >= _CLEARLY * shortest:
             break
         best, shortest = lanes, time
-    return best if shortest < _CLEARLY * loop_time(way, target, lanes=1).ns else 1
+    return best if shortest < _CLEARLY * loop_time(mapping, target, lanes=1).ns else 1
 
 
-def better_way(
-    ways: tuple[LoopMapping, ...], target: Target
+def better_mapping(
+    mappings: tuple[LoopMapping, ...], target: Target
 ) -> tuple[LoopMapping, LoopTime] | None:
-    """Of the ways that fit the one whose kernel takes less, with its time.
+    """Of the mappings that fit the one whose kernel takes less, with its time.
 
     An earlier one is taken where a later one is not clearly better.  None where none fits, and on devices
     ``loop_time`` knows nothing of.
     """
     if not is_priced(target):
         return None
-    return clearly_best([(way, loop_time(way, target)) for way in ways if not way.problem])
+    return clearly_best(
+        [(mapping, loop_time(mapping, target)) for mapping in mappings if not mapping.problem]
+    )
 
 
 def is_priced(target: Target) -> bool:
@@ -241,9 +243,9 @@ def clearly_best(
 ) -> tuple[LoopMapping, LoopTime] | None:
     """The one of several that takes least; an earlier one unless it takes a tenth more: no model is nearer."""
     best: tuple[LoopMapping, LoopTime] | None = None
-    for way, time in timed:
+    for mapping, time in timed:
         if best is None or time.ns < _CLEARLY * best[1].ns:
-            best = way, time
+            best = mapping, time
     return best
 
 
@@ -268,15 +270,15 @@ class _Launch:
 
     @staticmethod
     def of(
-        way: LoopMapping, target: Target, threads: int, blocks: int, registers: int, lanes: int
+        mapping: LoopMapping, target: Target, threads: int, blocks: int, registers: int, lanes: int
     ) -> _Launch:
-        units = max(1, way.parallel.units) * lanes
-        threads = threads or way.threads or _usual_threads(way, target, units)
-        per_block = threads if way.kind == "thread" else 1
+        units = max(1, mapping.parallel.units) * lanes
+        threads = threads or mapping.threads or _usual_threads(mapping, target, units)
+        per_block = threads if mapping.kind == "thread" else 1
         blocks = blocks or ceil(units / per_block)
-        registers = registers or way.registers or _registers(way)
+        registers = registers or mapping.registers or _registers(mapping)
         each = ceil(units / (blocks * per_block))
-        per_core = max(1, _blocks_per_core(target, threads, registers, way.shared_bytes))
+        per_core = max(1, _blocks_per_core(target, threads, registers, mapping.shared_bytes))
         room = target.cores * per_core
         resident = min(blocks, room)
         cores = min(blocks, target.cores)
@@ -287,20 +289,21 @@ class _Launch:
         )
 
 
-def _usual_threads(way: LoopMapping, target: Target, units: int) -> int:
+def _usual_threads(mapping: LoopMapping, target: Target, units: int) -> int:
     """As few as keep every core busy, a warp at least, 128 at most; of a block that shares work, 256."""
-    if way.kind == "block":
+    if mapping.kind == "block":
         return min(256, target.threads_per_block)
     each = ceil(units / target.cores)
     return min(128, max(target.warp_size, ceil(each / target.warp_size) * target.warp_size))
 
 
-def _registers(way: LoopMapping) -> int:
+def _registers(mapping: LoopMapping) -> int:
     """The state's words and what else a thread holds; a block has its arrays in shared memory."""
     words = sum(
         one.local_elements * max(1, one.shape.dtype.bits // 32)
-        for one in way.parallel.carried
-        if one.role in ("owned", "uniform") and (way.kind == "thread" or one.local_elements == 1)
+        for one in mapping.parallel.carried
+        if one.role in ("owned", "uniform")
+        and (mapping.kind == "thread" or one.local_elements == 1)
     )
     return min(_MOST_REGISTERS, _BASE_REGISTERS + 2 * words)
 
@@ -340,20 +343,20 @@ def _traffic(parallel: ParallelLoop) -> float:
     return float(written + read)
 
 
-def _again(way: LoopMapping, needs: Mapping[LoopNode, float], target: Target) -> float:
+def _again(mapping: LoopMapping, needs: Mapping[LoopNode, float], target: Target) -> float:
     """Nanoseconds of a trip in which all units read what does not change and what no core can keep.
 
     Arrays of more than half of a core's first-level cache come out of the second level, those of more than half
     of that out of memory.  Threads of a warp share what lies along no axis.
     """
-    body = way.parallel.loop.body
+    body = mapping.parallel.loop.body
     state = body.parameters[0]
     speed = target.memory_bandwidth * 1e-9
     total = 0.0
     for entry in body:
         if entry.opcode != "get-tuple-element" or entry.operands[0] is not state:
             continue
-        carried = way.parallel.carried[entry.attributes["index"]]
+        carried = mapping.parallel.carried[entry.attributes["index"]]
         count = needs.get((entry, 0), 0.0)
         if carried.role != "invariant" or count <= REGISTER_ELEMENTS:
             continue
@@ -362,8 +365,8 @@ def _again(way: LoopMapping, needs: Mapping[LoopNode, float], target: Target) ->
         size = carried.shape.byte_size
         if size <= target.shared_per_core // 2:
             continue
-        units = way.parallel.units
-        if way.kind == "thread" and all(axis is None for axis in carried.axes):
+        units = mapping.parallel.units
+        if mapping.kind == "thread" and all(axis is None for axis in carried.axes):
             units = ceil(units / target.warp_size)
         faster = L2_SPEEDUP if size <= target.l2_size // 2 else 1.0
         total += units * count * carried.shape.dtype.bits / 8 / (speed * faster)

@@ -53,7 +53,7 @@ class IterationTime:
 
 def trip_of(costs: IterationCosts, unrolled: int = 1) -> IterationTime:
     """The trip of a loop; ``unrolled`` trips are written one behind the other."""
-    loop = costs.way.parallel.loop
+    loop = costs.mapping.parallel.loop
     body = loop.body
     branch = costs.latencies.branch
     if costs.is_block and costs.threads > 1:
@@ -102,7 +102,7 @@ def _group(costs: IterationCosts, body: Computation) -> tuple[Work, float]:
         return NOTHING, 0.0
     work, cycles = _part(costs, body, costs.split.grouped)
     advancing, step = _part(costs, body, costs.split.advancing)
-    count = costs.way.parallel.trips.count or costs.width
+    count = costs.mapping.parallel.trips.count or costs.width
     groups = ceil(count / costs.width)
     shared = Work(0.0, (work * (groups / count)).units)
     return shared.after(advancing), cycles * groups / count + step
@@ -206,7 +206,7 @@ class _Timeline:
         costs = self.costs
         if parameter not in costs.states:
             return time
-        carried = costs.way.parallel.carried[leaf]
+        carried = costs.mapping.parallel.carried[leaf]
         if carried.role != "invariant":
             shared = costs.is_block and carried.role != "streamed" and carried.local_elements > 1
             return time + costs.latencies.shared if shared else time

@@ -179,7 +179,7 @@ class LoopFacts:
 
     computation: str
     loop: str
-    ways: tuple[MappingFacts, ...]
+    mappings: tuple[MappingFacts, ...]
     trips: str
     fusion: str = ""
     kernel: str = ""

@@ -152,7 +152,7 @@ class _Run:
                 verdict, profit = judge_host(loop, self.options.always, fused), None
             else:
                 verdict = judge(loop, self.model.target)
-                profit = loop_profit(loop, verdict.ways, self.model, priced=self.options.priced)
+                profit = loop_profit(loop, verdict.mappings, self.model, priced=self.options.priced)
             decision = self.decide(inside, verdict, profit)
             names = LOOP_KERNELS if self.model.target is not HOST else {"thread": KERNEL}
             facts = _facts(loop, verdict, profit, names)
@@ -196,11 +196,11 @@ class _Run:
             text = describe_loop(loop)
             only = self.recorder.advice.prologue(loop)
         self.is_fused |= dict.fromkeys(given.keep())
-        way = verdict.fitting[0] if profit is None else profit.way
+        mapping = verdict.fitting[0] if profit is None else profit.mapping
         name = self.names.fresh("loop_fusion")
         names = set(only) if only is not None else None
-        fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue, names)
-        kernel = KERNEL if self.model.target is HOST else LOOP_KERNELS[way.kind]
+        fusion, sunk = wrap_loop(mapping.parallel, name, self.options.max_prologue, names)
+        kernel = KERNEL if self.model.target is HOST else LOOP_KERNELS[mapping.kind]
         edit.set_attribute(fusion, "backend_config", written_name(fusion, kernel))
         self.recorder.looped(facts, fusion, sunk, decision.comparison)
         inner = fused_loop(fusion)
@@ -221,22 +221,22 @@ def _facts(
     loop: Instruction, verdict: LoopVerdict, profit: LoopProfit | None, names: Mapping[str, str]
 ) -> LoopFacts:
     home = loop.computation
-    times = {way.kind: time for way, time in profit.others} if profit is not None else {}
+    times = {mapping.kind: time for mapping, time in profit.others} if profit is not None else {}
     return LoopFacts(
         home.name if home is not None else "",
         loop.name,
         tuple(
             MappingFacts(
-                names[way.kind],
-                way.parallel.units if way.parallel.obstacle is None else 0,
-                way.problem,
-                way.registers,
-                way.shared_bytes,
-                way.threads,
-                times[way.kind].ns / 1000 if way.kind in times else None,
-                times[way.kind].parts if way.kind in times else "",
+                names[mapping.kind],
+                mapping.parallel.units if mapping.parallel.obstacle is None else 0,
+                mapping.problem,
+                mapping.registers,
+                mapping.shared_bytes,
+                mapping.threads,
+                times[mapping.kind].ns / 1000 if mapping.kind in times else None,
+                times[mapping.kind].parts if mapping.kind in times else "",
             )
-            for way in verdict.ways
+            for mapping in verdict.mappings
         ),
         trips_text(verdict.parallel),
         profit=profit.words if profit is not None else "",

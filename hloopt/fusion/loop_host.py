@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop import LoopMapping
-from hloopt.analysis.parallel_loop.host_way import host_way
+from hloopt.analysis.parallel_loop.host_mapping import host_mapping
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.host import HostModel
 from hloopt.cost_models.host_loops import HostTime, host_trip
@@ -41,15 +41,15 @@ def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] =
     ``fused`` are its body and condition as a driver would run them; without them, what fusion would make of
     the loop.
     """
-    way = host_way(loop)
-    if way.problem:
-        return LoopVerdict((way,), refusal_of(way))
-    return LoopVerdict((way,), ALLOWED if always else _gain(way, fused))
+    mapping = host_mapping(loop)
+    if mapping.problem:
+        return LoopVerdict((mapping,), refusal_of(mapping))
+    return LoopVerdict((mapping,), ALLOWED if always else _gain(mapping, fused))
 
 
-def _gain(way: LoopMapping, fused: Collection[Computation]) -> Decision:
+def _gain(mapping: LoopMapping, fused: Collection[Computation]) -> Decision:
     """Whether a loop gains anything by being one kernel."""
-    loop, bounds = way.parallel.loop, way.parallel.trips
+    loop, bounds = mapping.parallel.loop, mapping.parallel.trips
     size = len(loop.body)
     if bounds.most is None or bounds.most * size > _MOST_STEPS:
         most = "nobody knows how many" if bounds.most is None else f"up to {bounds.most}"
@@ -57,7 +57,7 @@ def _gain(way: LoopMapping, fused: Collection[Computation]) -> Decision:
         return forbid("loop-slower", words=words)
     trips = counted_trips(loop).count
     model = HostModel(HOST)
-    whole = whole_loop_ns(way, HOST) + model.launch_ns
+    whole = whole_loop_ns(mapping, HOST) + model.launch_ns
     trip = host_trip(fused, model, _as_kernel) if fused else best_host_trip(loop, model, _as_kernel)
     driven = trips * trip.ns(model.launch_ns)
     comparison = Comparison(driven / 1000, whole / 1000)
@@ -71,5 +71,5 @@ def _gain(way: LoopMapping, fused: Collection[Computation]) -> Decision:
 
 
 def _as_kernel(loop: Instruction) -> HostTime | None:
-    way = host_way(loop)
-    return None if way.problem else HostTime(1.0, whole_loop_ns(way, HOST))
+    mapping = host_mapping(loop)
+    return None if mapping.problem else HostTime(1.0, whole_loop_ns(mapping, HOST))

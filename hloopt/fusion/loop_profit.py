@@ -13,7 +13,7 @@ from typing import Final
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.hero import roots
 from hloopt.analysis.layout import moves_nothing
-from hloopt.analysis.parallel_loop import LoopMapping, ways
+from hloopt.analysis.parallel_loop import LoopMapping, gpu_mappings
 from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.cost_models.host_loops import HostTime, Inner, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
@@ -36,14 +36,14 @@ ASSUMED_TRIPS: Final = 100
 class LoopProfit:
     """One loop as a kernel, and trip by trip.
 
-    way     the best of those that fit
+    mapping the best of those that fit
     time    of its kernel
-    others  times of all ways that fit, in order
+    others  times of all mappings that fit, in order
     host    one trip of the host's plan
     at_least  whether ``host`` is no plan but the launches that any plan has
     """
 
-    way: LoopMapping
+    mapping: LoopMapping
     time: LoopTime
     others: tuple[tuple[LoopMapping, LoopTime], ...]
     host: HostTime
@@ -80,26 +80,26 @@ class LoopProfit:
 def loop_profit(
     loop: Instruction, found: tuple[LoopMapping, ...], model: CostModel, *, priced: bool = False
 ) -> LoopProfit | None:
-    """What the best of the ways that fit would gain; ``priced``: by the host's whole plan in any case.
+    """What the best of the mappings that fit would gain; ``priced``: by the host's whole plan in any case.
 
     None where none fits, and on devices for which nobody has measured what instructions take.
     """
-    fitting = [way for way in found if not way.problem]
+    fitting = [mapping for mapping in found if not mapping.problem]
     target = model.target
     if not fitting or not is_priced(target):
         return None
     trips = counted_trips(loop)
     if trips.known == "at least":
         trips = Trips(max(trips.count, ASSUMED_TRIPS), "assumed")
-    timed = tuple((way, loop_time(way, target, trips=trips)) for way in fitting)
+    timed = tuple((mapping, loop_time(mapping, target, trips=trips)) for mapping in fitting)
     best = clearly_best(timed)
     assert best is not None, "one fits"
-    way, time = best
+    mapping, time = best
     least = HostTime(_least_launches(loop))
     if not priced and time.ns <= trips.count * least.ns(model.launch_ns):
-        return LoopProfit(way, time, timed, least, model.launch_ns, at_least=True)
+        return LoopProfit(mapping, time, timed, least, model.launch_ns, at_least=True)
     return LoopProfit(
-        way, time, timed, best_host_trip(loop, model, _as_kernel(target)), model.launch_ns
+        mapping, time, timed, best_host_trip(loop, model, _as_kernel(target)), model.launch_ns
     )
 
 
@@ -115,8 +115,8 @@ def best_host_trip(loop: Instruction, model: CostModel, inner: Inner) -> HostTim
 
 def _as_kernel(target: Target) -> Inner:
     def time(loop: Instruction) -> HostTime | None:
-        fitting = [way for way in ways(loop, target) if not way.problem]
-        times = [loop_time(way, target) for way in fitting]
+        fitting = [mapping for mapping in gpu_mappings(loop, target) if not mapping.problem]
+        times = [loop_time(mapping, target) for mapping in fitting]
         best = min(times, key=lambda time: time.ns, default=None)
         return None if best is None else HostTime(1.0, best.exec_ns + best.more_launches_ns)
 

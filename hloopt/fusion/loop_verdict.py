@@ -1,10 +1,10 @@
-"""Whether a ``while`` can be one kernel, and if not, why: a refusal from what analysis says of both ways."""
+"""Whether a ``while`` can be one kernel, and if not, why: the refusal, by what is known of both mappings."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, ways
+from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, gpu_mappings
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
@@ -15,31 +15,31 @@ from hloopt.types import ArrayShape, Shape, leaves
 __all__ = ["LOOP_KERNELS", "LoopVerdict", "judge", "refusal_of", "trips_text"]
 
 LOOP_KERNELS: Final = {"thread": "while-per-thread", "block": "while-per-block"}
-"""The kernel of each way."""
+"""The kernel of each mapping."""
 
 
 @dataclass(frozen=True)
 class LoopVerdict:
-    """The two ways that were considered, and the answer: allowed with the ways that fit, or why none does."""
+    """The two mappings that were considered, and the answer: allowed with those that fit, or why none does."""
 
-    ways: tuple[LoopMapping, ...]
+    mappings: tuple[LoopMapping, ...]
     decision: Decision
 
     @property
     def fitting(self) -> tuple[LoopMapping, ...]:
-        """The ways that fit, in order of preference."""
-        return tuple(way for way in self.ways if not way.problem)
+        """The mappings that fit, in order of preference."""
+        return tuple(mapping for mapping in self.mappings if not mapping.problem)
 
     @property
     def parallel(self) -> ParallelLoop:
-        """The loop taken apart as the preferred way has it."""
-        return (self.fitting or self.ways)[0].parallel
+        """The loop taken apart as the preferred mapping has it."""
+        return (self.fitting or self.mappings)[0].parallel
 
 
 def judge(loop: Instruction, target: Target) -> LoopVerdict:
-    """Ask both ways about a loop."""
-    found = ways(loop, target)
-    if any(not way.problem for way in found):
+    """Ask about both mappings of a loop."""
+    found = gpu_mappings(loop, target)
+    if any(not mapping.problem for mapping in found):
         return LoopVerdict(found, ALLOWED)
     # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
     return LoopVerdict(found, refusal_of(found[-1]))
@@ -68,18 +68,20 @@ _TRIPS: Final = {
 }
 
 
-def refusal_of(way: LoopMapping) -> Decision:
-    """Why a way does not fit."""
-    return forbid(f"loop-{_code(way)}", limit=way.limit, actual=way.actual, words=way.problem)
+def refusal_of(mapping: LoopMapping) -> Decision:
+    """Why a mapping does not fit."""
+    return forbid(
+        f"loop-{_code(mapping)}", limit=mapping.limit, actual=mapping.actual, words=mapping.problem
+    )
 
 
-def _code(way: LoopMapping) -> str:
-    obstacle, loop = way.parallel.obstacle, way.parallel.loop
+def _code(mapping: LoopMapping) -> str:
+    obstacle, loop = mapping.parallel.obstacle, mapping.parallel.loop
     if obstacle is not None:
         is_flat = obstacle.instruction is not loop or any(map(_is_token, leaves(loop.shape)))
         return "side-effect" if is_flat else "not-flat"
-    if way.code:
-        return way.code
-    if way.parallel.trips.kind == "gathered":
+    if mapping.code:
+        return mapping.code
+    if mapping.parallel.trips.kind == "gathered":
         return "gathered-condition"
-    return "mixes" if way.parallel.mixing else "state-too-large"
+    return "mixes" if mapping.parallel.mixing else "state-too-large"

@@ -17,9 +17,9 @@ from typing import Final
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.layout import moves_minor_dimension
 from hloopt.analysis.parallel_loop import LoopMapping, fused_loop
-from hloopt.analysis.parallel_loop.block_way import block_way
-from hloopt.analysis.parallel_loop.host_way import host_way
-from hloopt.analysis.parallel_loop.thread_way import thread_way
+from hloopt.analysis.parallel_loop.block_mapping import block_mapping
+from hloopt.analysis.parallel_loop.host_mapping import host_mapping
+from hloopt.analysis.parallel_loop.thread_mapping import thread_mapping
 from hloopt.cost_models.device_times import (
     L1_SPEEDUP,
     L2_SPEEDUP,
@@ -40,10 +40,10 @@ from hloopt.types import DTYPES, BufferShape, leaves
 __all__ = ["EFFICIENCIES", "LAUNCH_SECONDS", "Estimate", "estimate"]
 
 
-LOOP_WAYS: Final[Mapping[str, Callable[[Instruction, Target], LoopMapping]]] = MappingProxyType(
+LOOP_MAPPINGS: Final[Mapping[str, Callable[[Instruction, Target], LoopMapping]]] = MappingProxyType(
     {
-        "while-per-thread": thread_way,
-        "while-per-block": block_way,
+        "while-per-thread": thread_mapping,
+        "while-per-block": block_mapping,
     }
 )
 """Of kernels that run whole loops."""
@@ -144,13 +144,13 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
 def _loop_time(site: Site, kernel: Kernel, spec: KernelSpec) -> LoopTime | None:
     """Of a kernel that runs a whole loop, with its own launch; None for every other one."""
     inner = fused_loop(site.region.instruction)
-    way_of = LOOP_WAYS.get(kernel.name)
-    if inner is None or way_of is None or not is_priced(site.target):
+    mapping_of = LOOP_MAPPINGS.get(kernel.name)
+    if inner is None or mapping_of is None or not is_priced(site.target):
         return None
     launches = [step for step in spec.steps if isinstance(step, Launch)]
     first = launches[0]
     return loop_time(
-        way_of(inner.loop, site.target),
+        mapping_of(inner.loop, site.target),
         site.target,
         threads=prod(first.block),
         blocks=prod(first.grid),
@@ -197,7 +197,7 @@ def _on_host(
     model, note = HostModel(target), ""
     looped = fused_loop(instruction)
     if looped is not None:
-        whole = whole_loop_ns(host_way(looped.loop), target)
+        whole = whole_loop_ns(host_mapping(looped.loop), target)
         spent = whole * 1e-9 + (read + written) / target.memory_bandwidth
         note = "what no array keeps is computed for each reader"
     elif product_of(instruction) is None:

@@ -99,8 +99,8 @@ def _loop_json(loop: LoopFacts) -> dict[str, Any]:
         "trips": loop.trips,
         "predicted": loop.profit or None,
         "ways": [
-            {**asdict(way), "fits": not way.problem, "problem": way.problem or None}
-            for way in loop.ways
+            {**asdict(mapping), "fits": not mapping.problem, "problem": mapping.problem or None}
+            for mapping in loop.mappings
         ],
     }
 

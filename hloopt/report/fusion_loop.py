@@ -32,7 +32,7 @@ def show_loops(
 
 
 def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
-    """The ways that were considered; of what runs within a loop's kernel, whose that is."""
+    """The mappings that were considered; of what runs within a loop's kernel, whose that is."""
     if (node.computation, node.name) != (loop.computation, loop.loop):
         told = f"  it runs within %{loop.loop}, which is one kernel: {loop.kernel}"
         say(console, told)
@@ -41,20 +41,20 @@ def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
     trips = f" ({loop.trips})" if loop.trips else ""
     say(console, f"  the loop{trips} is {taken}")
     made = table("way", "fits", "units", "threads", "registers", "shared bytes", "time", left=2)
-    for way in loop.ways:
-        made.add_row(way.kernel, "no" if way.problem else "yes", *_figures(way))
+    for mapping in loop.mappings:
+        made.add_row(mapping.kernel, "no" if mapping.problem else "yes", *_figures(mapping))
     console.print(made)
     if loop.profit:
         say(console, loop.profit)
-    for way in loop.ways:
-        if way.parts:
-            say(console, f"{way.kernel}: {way.parts}")
-        if way.problem:
-            say(console, f"{way.kernel} does not fit: {way.problem}")
+    for mapping in loop.mappings:
+        if mapping.parts:
+            say(console, f"{mapping.kernel}: {mapping.parts}")
+        if mapping.problem:
+            say(console, f"{mapping.kernel} does not fit: {mapping.problem}")
 
 
-def _figures(way: MappingFacts) -> tuple[str, ...]:
-    """Of a way that does not fit, what there is: nobody asks on after the first problem."""
-    numbers = (way.units, way.threads, way.registers, way.shared_bytes)
+def _figures(mapping: MappingFacts) -> tuple[str, ...]:
+    """Of a mapping that does not fit, what there is: nothing is asked after the first problem."""
+    numbers = (mapping.units, mapping.threads, mapping.registers, mapping.shared_bytes)
     shown = tuple(f"{number:,}" if number else "" for number in numbers)
-    return (*shown, f"{way.time_us:,.2f} us" if way.time_us is not None else "")
+    return (*shown, f"{mapping.time_us:,.2f} us" if mapping.time_us is not None else "")

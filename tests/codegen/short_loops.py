@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import hloopt
 from hloopt.analysis.parallel_loop import LoopMapping
-from hloopt.analysis.parallel_loop.thread_way import thread_way
+from hloopt.analysis.parallel_loop.thread_mapping import thread_mapping
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction
 from hloopt.targets import find_target
 
-__all__ = ["fused", "looped", "network", "only_loop", "program", "way_of"]
+__all__ = ["fused", "looped", "mapping_of", "network", "only_loop", "program"]
 
 TARGET = find_target("h200")
 
@@ -85,17 +85,17 @@ def only_loop(module: hloopt.Module) -> Instruction:
     return next(one for one in module.entry if one.opcode == "while")
 
 
-def way_of(text: str) -> LoopMapping:
+def mapping_of(text: str) -> LoopMapping:
     """How a thread would run the units of a module's loop."""
-    return thread_way(only_loop(hloopt.parse(text)), TARGET)
+    return thread_mapping(only_loop(hloopt.parse(text)), TARGET)
 
 
 def fused(text: str) -> str:
     """The module with its loop as a fusion."""
     module = hloopt.parse(text)
-    way = thread_way(only_loop(module), TARGET)
-    assert not way.problem, way.problem
-    wrap_loop(way.parallel, "loop", 64)
+    mapping = thread_mapping(only_loop(module), TARGET)
+    assert not mapping.problem, mapping.problem
+    wrap_loop(mapping.parallel, "loop", 64)
     hloopt.verify(module)
     return module.to_text()
 

@@ -8,7 +8,7 @@ import pytest
 
 import hloopt
 from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
-from hloopt.analysis.parallel_loop import parallel_loop, thread_code, ways
+from hloopt.analysis.parallel_loop import gpu_mappings, parallel_loop, thread_code
 from hloopt.backends.native.compile import prepare_native
 from hloopt.codegen import writer
 from hloopt.fusion.decision import Decision
@@ -29,9 +29,9 @@ def _loop(module: hloopt.Module) -> Instruction:
 def _fused(text: str, kind: str) -> hloopt.Module:
     module = hloopt.parse(text)
     loop = _loop(module)
-    way = next(one for one in ways(loop, find_target("h200")) if one.kind == kind)
-    assert not way.problem, way.problem
-    wrap_loop(way.parallel, "loop", 64)
+    mapping = next(one for one in gpu_mappings(loop, find_target("h200")) if one.kind == kind)
+    assert not mapping.problem, mapping.problem
+    wrap_loop(mapping.parallel, "loop", 64)
     hloopt.verify(module)
     return module
 
@@ -84,14 +84,16 @@ def test_sharing_changes_no_result(name: str, kind: str, monkeypatch: pytest.Mon
 def test_a_thread_is_refused_whose_code_would_exceed_what_a_body_may_have(steps: int) -> None:
     """What every unit computes by itself is written wherever a unit needs it: in every branch, at any index."""
     text = gradients(steps)
-    way = next(
-        one for one in ways(_loop(hloopt.parse(text)), find_target("h200")) if one.kind == "thread"
+    mapping = next(
+        one
+        for one in gpu_mappings(_loop(hloopt.parse(text)), find_target("h200"))
+        if one.kind == "thread"
     )
-    if way.problem:
-        assert way.code == "code-size"
-        assert way.limit is not None
-        assert way.actual is not None
-        assert way.actual > way.limit
+    if mapping.problem:
+        assert mapping.code == "code-size"
+        assert mapping.limit is not None
+        assert mapping.actual is not None
+        assert mapping.actual > mapping.limit
         return
     source, instructions = _functions(_fused(text, "thread").to_text(), "while-per-thread")
     assert len(source) <= MOST_CODE.of(instructions)
@@ -161,7 +163,7 @@ def test_native_code_of_a_loop_is_linear_in_its_body(name: str) -> None:
 @pytest.mark.parametrize("name", ["quaternions", "chained-updates"])
 @pytest.mark.parametrize("way", ["thread", "block", "native"])
 def test_a_loop_is_refused_that_has_more_code_than_it_may(
-    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+    name: str, mapping: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever kernel it would be: whoever asks gets the limit and the value; with more room it is one."""
     text = PROGRAMS[name](4)
@@ -170,9 +172,11 @@ def test_a_loop_is_refused_that_has_more_code_than_it_may(
 
     def decided() -> Decision:
         loop = _loop(hloopt.parse(text))
-        if way == "native":
+        if mapping == "native":
             return judge_host(loop, always=True).decision
-        return refusal_of(next(one for one in ways(loop, find_target("h200")) if one.kind == way))
+        return refusal_of(
+            next(one for one in gpu_mappings(loop, find_target("h200")) if one.kind == mapping)
+        )
 
     monkeypatch.setattr(thread_code, "MOST_CODE", Room(0, 10, 10**6))
     decision = decided()

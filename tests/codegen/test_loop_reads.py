@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 import hloopt
-from hloopt.analysis.parallel_loop.block_way import block_way
-from hloopt.analysis.parallel_loop.thread_way import thread_way
+from hloopt.analysis.parallel_loop.block_mapping import block_mapping
+from hloopt.analysis.parallel_loop.thread_mapping import thread_mapping
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel
 from tests.codegen.short_loops import only_loop, program
 
 TARGET = find_target("h200")
-KERNELS = {"while-per-thread": thread_way, "while-per-block": block_way}
+KERNELS = {"while-per-thread": thread_mapping, "while-per-block": block_mapping}
 
 SHIFTED = program(
     {"x": "f32[40]", "k": "f32[40]"},
@@ -180,9 +180,9 @@ turns {
 def check(text: str, kernel: str) -> None:
     module = hloopt.parse(text)
     hloopt.verify(module)
-    way = KERNELS[kernel](only_loop(module), TARGET)
-    assert not way.problem, way.problem
-    wrap_loop(way.parallel, "loop", 64)
+    mapping = KERNELS[kernel](only_loop(module), TARGET)
+    assert not mapping.problem, mapping.problem
+    wrap_loop(mapping.parallel, "loop", 64)
     check_kernel(module.to_text(), kernel, everywhere=False, fast=False)
 
 

@@ -17,7 +17,7 @@ from hloopt.kernels.spec import Launch
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.runtime.inputs import generate
 from tests.codegen.harness import check_kernel, planned, ran
-from tests.codegen.short_loops import TARGET, fused, looped, program, way_of
+from tests.codegen.short_loops import TARGET, fused, looped, mapping_of, program
 from tests.helpers import random_loops
 from tests.helpers.kernel_code import KernelCode
 
@@ -111,7 +111,7 @@ def test_the_number_of_lanes_changes_no_bit() -> None:
 
 def test_few_units_are_run_by_several_lanes_each() -> None:
     """Lanes are taken where schedulers have nothing to do, not where units keep all of them busy."""
-    few, many = way_of(drawing(2048, 1000, 20)), way_of(drawing(1_000_000, 10, 20))
+    few, many = mapping_of(drawing(2048, 1000, 20)), mapping_of(drawing(1_000_000, 10, 20))
     lanes = best_lanes(few, TARGET)
     assert lanes > 1
     assert best_lanes(many, TARGET) == 1
@@ -167,7 +167,7 @@ def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
 def test_a_loop_without_free_values_is_as_it_was() -> None:
     """What follows from the state alone is handed on by nobody: no groups, and threads may leave early."""
     text = program({"x": "f32[40]"}, "  x1 = f32[40] cosine(x)", "x1", trips=5)
-    assert LaneValues(way_of(text).parallel).handed(8) == frozenset()
+    assert LaneValues(mapping_of(text).parallel).handed(8) == frozenset()
     source = check(text, 1, everywhere=False)
     assert "group" not in source
     assert "return;" in source
@@ -175,7 +175,7 @@ def test_a_loop_without_free_values_is_as_it_was() -> None:
 
 def test_trips_that_nobody_knows_are_not_grouped() -> None:
     """A loop that ends by its data may end within a group, so its trips are run one by one."""
-    known = way_of(drawing(33, 7)).parallel
+    known = mapping_of(drawing(33, 7)).parallel
     assert known.trips.kind == "known"
     assert LaneValues(known).handed(2)
     unknown = program(
@@ -188,7 +188,7 @@ def test_trips_that_nobody_knows_are_not_grouped() -> None:
         "x1, most",
         trips="  ROOT_c = pred[] compare(i, most), direction=LT",
     )
-    loop = way_of(unknown).parallel
+    loop = mapping_of(unknown).parallel
     assert loop.trips.kind != "known"
     assert LaneValues(loop).handed(1) == LaneValues(loop).handed(2) == frozenset()
 
@@ -284,7 +284,7 @@ def splitting(units: int, trips: int) -> str:
 def test_keys_of_the_state_are_advanced_by_every_lane(lanes: int, units: int, trips: int) -> None:
     """Each lane has the key before its own trip, and after the loop the key is that of the last trip."""
     text = splitting(units, trips)
-    advanced = LaneValues(way_of(text).parallel).advanced
+    advanced = LaneValues(mapping_of(text).parallel).advanced
     assert [one.number for one in advanced] == [2, 3]
     source = check(text, lanes, everywhere=lanes in (1, 4))
     assert ("own_2" in source) == (lanes > 1)
@@ -303,5 +303,5 @@ def test_only_single_numbers_that_all_units_have_are_advanced() -> None:
         "x1, a1, pair1, next",
         trips=9,
     )
-    assert [one.number for one in LaneValues(way_of(text).parallel).advanced] == [4]
+    assert [one.number for one in LaneValues(mapping_of(text).parallel).advanced] == [4]
     check(text, 4, everywhere=False)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.analysis.parallel_loop.block_mapping import block_loop, block_mapping
 from hloopt.analysis.parallel_loop.block_plan import block_plan
-from hloopt.analysis.parallel_loop.block_way import block_loop, block_way
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction, Module
@@ -25,9 +25,9 @@ def loop_of(module: Module) -> Instruction:
 def fused(text: str) -> str:
     """The module with its loop as a fusion."""
     module = hloopt.parse(text)
-    way = block_way(loop_of(module), TARGET)
-    assert not way.problem, way.problem
-    wrap_loop(way.parallel, "loop", 64)
+    mapping = block_mapping(loop_of(module), TARGET)
+    assert not mapping.problem, mapping.problem
+    wrap_loop(mapping.parallel, "loop", 64)
     hloopt.verify(module)
     return module.to_text()
 
@@ -387,21 +387,21 @@ RECURRENT = module(
 def test_units_have_a_block_each_and_stream_their_part() -> None:
     """A recurrent cell: eight blocks, and what no trip writes is what it was before."""
     loop = loop_of(hloopt.parse(RECURRENT))
-    assert block_way(loop, TARGET).parallel.sizes == (8,)
+    assert block_mapping(loop, TARGET).parallel.sizes == (8,)
     check(RECURRENT)
 
 
 def test_what_is_read_again_and_again_is_stored_once() -> None:
     """The product, which is summed up and then scaled, and its length; the matrix is read once."""
-    way = block_way(loop_of(hloopt.parse(POWER)), TARGET)
-    assert [instruction.name for instruction, _ in way.stored] == ["y", "total"]
-    assert block_plan(way.parallel, way.threads).barriers == 3
+    mapping = block_mapping(loop_of(hloopt.parse(POWER)), TARGET)
+    assert [instruction.name for instruction, _ in mapping.stored] == ["y", "total"]
+    assert block_plan(mapping.parallel, mapping.threads).barriers == 3
 
 
 def test_a_larger_state_lies_in_what_the_launch_gives() -> None:
     """A function may declare 48 KiB; a launch gives what a block may have at most."""
-    way = block_way(loop_of(hloopt.parse(heat(16384, 2))), TARGET)
-    assert TARGET.shared_per_block < way.shared_bytes <= TARGET.shared_per_block_optin
+    mapping = block_mapping(loop_of(hloopt.parse(heat(16384, 2))), TARGET)
+    assert TARGET.shared_per_block < mapping.shared_bytes <= TARGET.shared_per_block_optin
     assert "extern __shared__" in check(heat(16384, 2), fast=False)
 
 
@@ -428,18 +428,18 @@ def test_what_a_test_guards_is_not_read_before_the_loop(kernel: str) -> None:
 
 def test_the_state_must_fit_a_block() -> None:
     """The refusal names what mixes, what a block would hold and what it has."""
-    way = block_way(loop_of(hloopt.parse(heat(1 << 20, 3))), TARGET)
-    assert way.problem == (
+    mapping = block_mapping(loop_of(hloopt.parse(heat(1 << 20, 3))), TARGET)
+    assert mapping.problem == (
         "pad left mixes the 1048576 elements of dimension 0 of u;"
-        f" a block would hold 8388608 bytes, it has {way.limit}"
+        f" a block would hold 8388608 bytes, it has {mapping.limit}"
     )
-    assert (way.code, way.actual) == ("mixes", 8388608)
+    assert (mapping.code, mapping.actual) == ("mixes", 8388608)
 
 
 def test_a_device_without_threads_has_no_blocks() -> None:
     """Where nothing is known of threads, nothing is planned for them."""
-    way = block_way(loop_of(hloopt.parse(POWER)), find_target("tpu-v4"))
-    assert way.problem == "tpu-v4 has no blocks of threads"
+    mapping = block_mapping(loop_of(hloopt.parse(POWER)), find_target("tpu-v4"))
+    assert mapping.problem == "tpu-v4 has no blocks of threads"
 
 
 def test_ops_with_kernels_of_their_own_are_refused() -> None:
@@ -453,7 +453,7 @@ def test_ops_with_kernels_of_their_own_are_refused() -> None:
         "  x0 = f32[4,4] parameter(0)\n  first = (s32[], f32[4,4]) tuple(start, x0)",
         2,
     )
-    problem = block_way(loop_of(hloopt.parse(text)), TARGET).problem
+    problem = block_mapping(loop_of(hloopt.parse(text)), TARGET).problem
     assert problem == "cholesky l has a kernel of its own or none"
 
 

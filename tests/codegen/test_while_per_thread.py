@@ -14,7 +14,7 @@ from hloopt.errors import DeviceError, UsageError
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.rewrite.pass_ import PassLog
 from tests.codegen.harness import check_kernel, planned
-from tests.codegen.short_loops import fused, looped, network, program, way_of
+from tests.codegen.short_loops import fused, looped, mapping_of, network, program
 from tests.helpers import random_loops
 
 KERNEL = "while-per-thread"
@@ -222,9 +222,9 @@ def test_units_stop_by_their_own_conditions() -> None:
   no = pred[] constant(false)
   c = pred[] reduce(going, no), dimensions={0}, to_apply=or_pred""",
     )
-    way = way_of(text)
-    assert way.parallel.trips.kind == "element"
-    assert way.parallel.sizes == (64,)
+    mapping = mapping_of(text)
+    assert mapping.parallel.trips.kind == "element"
+    assert mapping.parallel.sizes == (64,)
     inputs = [np.arange(1, 65, dtype=np.int32), np.zeros(64, np.int32)]
     source = check(text, inputs=inputs, exact=True)
     assert "while (true)" in source
@@ -316,9 +316,9 @@ def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:
   x1 = f32[4096] concatenate(a, b), dimensions={0}""",
         "x1",
     )
-    way = way_of(stencil)
-    assert (way.code, way.limit, way.actual) == ("mixes", 4096, 32768)
-    assert way.problem == (
+    mapping = mapping_of(stencil)
+    assert (mapping.code, mapping.limit, mapping.actual) == ("mixes", 4096, 32768)
+    assert mapping.problem == (
         "a unit takes 32768 bytes in arrays of its own, a thread has 4096 at most: slice a mixes the 4096"
         " elements of dimension 0 of x"
     )
@@ -333,4 +333,4 @@ def test_estimated_registers_are_those_of_the_compiler_about() -> None:
         except DeviceError:
             pytest.skip("no NVRTC")
         most = max(one.registers for name, one in found.items() if "_finish" not in name)
-        assert way_of(text).registers == pytest.approx(most, rel=0.35), text
+        assert mapping_of(text).registers == pytest.approx(most, rel=0.35), text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import check_kernel
-from tests.codegen.short_loops import fused, looped, network, program, way_of
+from tests.codegen.short_loops import fused, looped, mapping_of, network, program
 
 KERNEL = "while-per-thread"
 
@@ -136,7 +136,7 @@ def test_small_networks_run_for_each_unit(hidden: int) -> None:
     """Each hidden value is computed once a trip: written out, or kept in an array that loops go over."""
     text = network(33, hidden)
     source = check(text, everywhere=hidden == 24)
-    stored = [value.name for value, _ in way_of(text).stored]
+    stored = [value.name for value, _ in mapping_of(text).stored]
     assert stored == ([] if hidden == 5 else ["ta", "tb"])
     assert source.count("tanhf(") == (10 if hidden == 5 else 2)
 

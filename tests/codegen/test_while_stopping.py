@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.analysis.parallel_loop.block_way import block_way
-from hloopt.analysis.parallel_loop.thread_way import thread_way
+from hloopt.analysis.parallel_loop.block_mapping import block_mapping
+from hloopt.analysis.parallel_loop.thread_mapping import thread_mapping
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.targets import find_target
 from tests.analysis.parallel_loop.loop_module import loop_module
@@ -57,10 +57,10 @@ def test_each_unit_runs_as_long_as_its_own_part_holds(name: str, kernel: str) ->
     text = loop_module(["s32[40]"] * 2, BODY, ["y", "z"], condition=MORE + ASKING[name])
     module = hloopt.parse(text)
     loop = next(one for one in module.entry if one.opcode == "while")
-    find = thread_way if kernel == "while-per-thread" else block_way
-    way = find(loop, find_target("h200"))
-    assert (way.problem, way.parallel.trips.kind) == ("", "element")
-    wrap_loop(way.parallel, "loop", 64)
+    find = thread_mapping if kernel == "while-per-thread" else block_mapping
+    mapping = find(loop, find_target("h200"))
+    assert (mapping.problem, mapping.parallel.trips.kind) == ("", "element")
+    wrap_loop(mapping.parallel, "loop", 64)
     numbers = np.random.default_rng(0)
     inputs = [numbers.integers(low, 9, 40).astype(np.int32) for low in (-3, 1)]
     check_kernel(module.to_text(), kernel, inputs=inputs, exact=True, everywhere=False)

@@ -10,7 +10,7 @@ import hloopt
 from hloopt.analysis.parallel_loop import LoopMapping, parallel_loop
 from hloopt.analysis.trip_count import Trips
 from hloopt.cost_models.instructions import latencies_of
-from hloopt.cost_models.loop_time import LoopTime, better_way, loop_time
+from hloopt.cost_models.loop_time import LoopTime, better_mapping, loop_time
 from hloopt.ir import Instruction
 from hloopt.targets import find_target
 
@@ -47,7 +47,7 @@ ENTRY main {{
 """
 
 
-def way_of(text: str, kind: str = "thread") -> LoopMapping:
+def mapping_of(text: str, kind: str = "thread") -> LoopMapping:
     """The loop of a module by a thread for each unit, or by a block."""
     module = hloopt.parse(text)
     found: Instruction = next(one for one in module.instructions() if one.opcode == "while")
@@ -56,7 +56,7 @@ def way_of(text: str, kind: str = "thread") -> LoopMapping:
 
 def timed(text: str, kind: str = "thread", target: str = "h200", **options: int) -> LoopTime:
     """Its time."""
-    return loop_time(way_of(text, kind), find_target(target), **options)
+    return loop_time(mapping_of(text, kind), find_target(target), **options)
 
 
 def cycles(nanoseconds: float) -> float:
@@ -173,15 +173,15 @@ ENTRY main {
 
 def test_registers_limit_the_blocks_of_a_core() -> None:
     """255 registers leave room for two blocks of 128 threads; four times the blocks are two waves."""
-    way = replace(way_of(loop("y = f32[2048] sine(x)")), threads=128, registers=255)
-    found = loop_time(way, H200, blocks=4 * 132)
+    mapping = replace(mapping_of(loop("y = f32[2048] sine(x)")), threads=128, registers=255)
+    found = loop_time(mapping, H200, blocks=4 * 132)
     assert (found.blocks_per_core, found.waves) == (2, 2)
 
 
 def test_units_that_a_thread_runs_one_after_the_other_take_their_time() -> None:
     """A fourth of the blocks: each thread runs four loops."""
-    way = way_of(loop("y = f32[2048] sine(x)"))
-    once, four = (loop_time(way, H200, threads=32, blocks=blocks) for blocks in (64, 16))
+    mapping = mapping_of(loop("y = f32[2048] sine(x)"))
+    once, four = (loop_time(mapping, H200, threads=32, blocks=blocks) for blocks in (64, 16))
     assert (once.waves, four.waves) == (1, 4)
     assert four.exec_ns - four.ends_ns == 4 * (once.exec_ns - once.ends_ns)
 
@@ -189,14 +189,14 @@ def test_units_that_a_thread_runs_one_after_the_other_take_their_time() -> None:
 def test_the_better_way_is_the_one_whose_kernel_takes_less() -> None:
     """Threads for many small units; what does not fit is not asked."""
     text = loop("y = f32[2048] sine(x)")
-    thread, block = way_of(text), way_of(text, "block")
-    chosen = better_way((thread, block), H200)
+    thread, block = mapping_of(text), mapping_of(text, "block")
+    chosen = better_mapping((thread, block), H200)
     assert chosen is not None
     assert chosen[0] is thread
-    only = better_way((replace(thread, problem="too large"), block), H200)
+    only = better_mapping((replace(thread, problem="too large"), block), H200)
     assert only is not None
     assert only[0] is block
-    assert better_way((replace(thread, problem="too large"),), H200) is None
+    assert better_mapping((replace(thread, problem="too large"),), H200) is None
 
 
 @pytest.mark.parametrize("target", ["v100", "a100", "a6000", "h100", "h200", "b200"])
@@ -208,11 +208,11 @@ def test_every_cuda_device_has_latencies(target: str) -> None:
 
 def test_devices_without_known_instructions_are_refused() -> None:
     """No latencies of AMD's and Google's are known."""
-    way = way_of(loop("y = f32[2048] sine(x)"))
+    mapping = mapping_of(loop("y = f32[2048] sine(x)"))
     with pytest.raises(ValueError, match="mi200 is no CUDA device"):
         latencies_of(find_target("mi200"))
     with pytest.raises(ValueError, match="tpu-v4 runs no kernels"):
-        loop_time(way, find_target("tpu-v4"))
+        loop_time(mapping, find_target("tpu-v4"))
 
 
 def test_branches_keep_what_is_beside_the_chain_from_filling_its_waits() -> None:

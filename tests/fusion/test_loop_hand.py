@@ -118,8 +118,8 @@ def test_a_loop_that_would_be_slower_stays() -> None:
     assert times is not None
     assert times.gain_us < 0
     (facts,) = plan.loops
-    assert (facts.fusion, [bool(way.problem) for way in facts.ways]) == ("", [True, False])
-    assert facts.ways[1].time_us == pytest.approx(times.fused_us)
+    assert (facts.fusion, [bool(way.problem) for way in facts.mappings]) == ("", [True, False])
+    assert facts.mappings[1].time_us == pytest.approx(times.fused_us)
     assert LoopFusion(always=True).fuse(hloopt.parse(SLOW)).steps
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hloopt
-from hloopt.analysis.parallel_loop.host_way import block_units, host_way
+from hloopt.analysis.parallel_loop.host_mapping import block_units, host_mapping
 from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.loop_fusion import LoopFusion
@@ -131,9 +131,9 @@ def test_a_value_is_priced_as_often_as_it_is_computed(readers: int) -> None:
     """Readers at other places compute it again, where no array keeps it; those at one place share it."""
 
     def price(body: str, result: str) -> float:
-        way = host_way(the(loop("f32[400] f32[400]", body, f"{result}, b")))
-        assert not way.problem
-        return whole_loop_ns(way, HOST)
+        mapping = host_mapping(the(loop("f32[400] f32[400]", body, f"{result}, b")))
+        assert not mapping.problem
+        return whole_loop_ns(mapping, HOST)
 
     apart = ["  s = f32[400] sine(b)"]
     for at in range(1, readers + 1):
@@ -186,7 +186,7 @@ def test_blocks_have_vectors_enough_to_hide_what_they_wait_for() -> None:
     def units(count: int) -> int:
         text = STEP.replace("512", str(count))
         module = loop(f"f32[{count}] f32[{count}]", text, "u, v")
-        return block_units(host_way(the(module)).parallel)
+        return block_units(host_mapping(the(module)).parallel)
 
     assert units(512) == 64
     assert units(1024) == 64

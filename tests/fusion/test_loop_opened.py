@@ -76,7 +76,9 @@ def loop_of(module: Module) -> Instruction:
 def said(plan: FusionPlan) -> list[object]:
     """All that was said of the loops."""
     refused = sorted(str(refusal.decision) for refusal in plan.refusals)
-    return [(row.loop, row.kernel, row.trips, row.ways, row.profit) for row in plan.loops] + refused
+    return [
+        (row.loop, row.kernel, row.trips, row.mappings, row.profit) for row in plan.loops
+    ] + refused
 
 
 def test_a_body_that_ends_in_a_loop_is_given_a_tuple() -> None:

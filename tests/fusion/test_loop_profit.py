@@ -7,7 +7,7 @@ import random
 import pytest
 
 import hloopt
-from hloopt.analysis.parallel_loop import ways
+from hloopt.analysis.parallel_loop import gpu_mappings
 from hloopt.cost_models.host_loops import HostTime, host_trip
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
@@ -63,7 +63,9 @@ def profit(source: str, target: str = "h200", *, priced: bool = True) -> LoopPro
     """Of the loop of a module."""
     device = find_target(target)
     loop = loop_of(hloopt.parse(source))
-    return loop_profit(loop, ways(loop, device), model_for("xla-2026", device), priced=priced)
+    return loop_profit(
+        loop, gpu_mappings(loop, device), model_for("xla-2026", device), priced=priced
+    )
 
 
 SMALL = text("a = f32[2048] multiply(x, w)\n y = f32[2048] sine(a)", "f32[2048]")
@@ -94,7 +96,7 @@ def test_products_that_fill_the_device_stay_apart() -> None:
     big = DOTS.replace("64,64", "96,96")
     found = profit(big)
     assert found is not None
-    assert found.way.kind == "block"
+    assert found.mapping.kind == "block"
     assert not found.gains
     module = hloopt.parse(big)
     plan = LoopFusion().fuse(module)
@@ -120,7 +122,7 @@ def test_facts_tell_the_time_of_each_way_that_fits() -> None:
     """In microseconds, as explain shows them."""
     plan = LoopFusion().fuse(hloopt.parse(SMALL))
     (facts,) = plan.loops
-    times = {way.kernel: way.time_us for way in facts.ways if not way.problem}
+    times = {mapping.kernel: mapping.time_us for mapping in facts.mappings if not mapping.problem}
     assert times
     assert all(time is not None and 1 < time < 100 for time in times.values())
 
@@ -237,7 +239,7 @@ def test_the_bound_is_never_above_the_price() -> None:
     for seed in range(12):
         module = hloopt.parse(loop_text(random.Random(seed)))
         for loop in [one for one in module.entry if one.opcode == "while"]:
-            found, model = ways(loop, H200), model_for("xla-2026", H200)
+            found, model = gpu_mappings(loop, H200), model_for("xla-2026", H200)
             bound, full = (
                 loop_profit(loop, found, model, priced=priced) for priced in (False, True)
             )
@@ -245,6 +247,6 @@ def test_the_bound_is_never_above_the_price() -> None:
             if bound is not None and full is not None:
                 assert bound.host.launches <= full.host.launches
                 assert bound.gains == full.gains
-                assert bound.way == full.way
+                assert bound.mapping == full.mapping
                 seen += bound.at_least
     assert seen > 3

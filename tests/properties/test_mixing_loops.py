@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.analysis.parallel_loop.block_way import block_way
+from hloopt.analysis.parallel_loop.block_mapping import block_mapping
 from hloopt.analysis.region import region_of
 from hloopt.backends import check_device
 from hloopt.backends.emulator import EmulatorDevice
@@ -60,9 +60,9 @@ def test_mixing_loops_by_blocks(chooser: Random, threads: int, seed: int, units:
         source.uniform(-1, 1, one.array.dims).astype(np.float32) for one in module.entry.parameters
     ]
     wanted = hloopt.evaluate(module, arrays)
-    way = block_way(next(one for one in module.entry if one.opcode == "while"), TARGET)
-    assert not way.problem, way.problem
-    wrap_loop(way.parallel, "loop_fusion", 64)
+    mapping = block_mapping(next(one for one in module.entry if one.opcode == "while"), TARGET)
+    assert not mapping.problem, mapping.problem
+    wrap_loop(mapping.parallel, "loop_fusion", 64)
 
     def choose(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         site = Site(region_of(instruction), TARGET, Limits())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hloopt.analysis.parallel_loop.find import parallel_loop
     from hloopt.analysis.parallel_loop.fused import FusedLoop, fused_loop
-    from hloopt.analysis.parallel_loop.mappings import ways
+    from hloopt.analysis.parallel_loop.mappings import gpu_mappings
     from hloopt.analysis.parallel_loop.model import (
         Axes,
         Carried,
@@ -35,12 +35,17 @@ __all__ = [
     "Sharing",
     "Termination",
     "fused_loop",
+    "gpu_mappings",
     "local_dims",
     "parallel_loop",
-    "ways",
 ]
 
-_PLACES = {"parallel_loop": "find", "FusedLoop": "fused", "fused_loop": "fused", "ways": "mappings"}
+_PLACES = {
+    "parallel_loop": "find",
+    "FusedLoop": "fused",
+    "fused_loop": "fused",
+    "gpu_mappings": "mappings",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -175,7 +175,7 @@ class ParallelLoop:
 
 @dataclass(frozen=True, slots=True)
 class LoopMapping:
-    """One way to run a loop, and what it takes.
+    """How a loop runs as one kernel, and what it takes.
 
     kind          thread: a thread runs each unit from the first trip to the last, its part of the state in
                   registers; block: the threads of a block share the work of a unit, whose part of the state is

@@ -111,7 +111,7 @@ def part_bytes(parallel: ParallelLoop, groups: int) -> int:
 
 
 def code_problem(plan: ThreadPlan) -> dict[str, Any]:
-    """What a way lacks whose code would be too long, as fields of ``LoopMapping``; else nothing."""
+    """What a mapping lacks whose code would be too long, as fields of ``LoopMapping``; else nothing."""
     return too_long(plan.parallel.loop, _code_bytes(plan, MOST_CODE.most))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from hloopt.analysis.parallel_loop import FusedLoop, fused_loop
+from hloopt.analysis.parallel_loop.block_mapping import block_loop, block_mapping, shared_limit
 from hloopt.analysis.parallel_loop.block_plan import block_plan
 from hloopt.analysis.parallel_loop.block_stages import BlockPlan
-from hloopt.analysis.parallel_loop.block_way import block_loop, block_way, shared_limit
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
@@ -31,13 +31,15 @@ def _fits(site: Site) -> Verdict:
     fused = fused_loop(site.region.instruction)
     if fused is None:
         return NO("it is not the fusion of one loop")
-    way = block_way(fused.loop, site.target)
-    if way.problem:
-        return NO(way.problem)
-    units, most = way.parallel.units, site.target.grid_limit[0]
+    mapping = block_mapping(fused.loop, site.target)
+    if mapping.problem:
+        return NO(mapping.problem)
+    units, most = mapping.parallel.units, site.target.grid_limit[0]
     if units > most:
         return NO(f"{units} units, a grid has at most {most} blocks")
-    return YES(f"the state of a unit takes {way.shared_bytes} bytes of {shared_limit(site.target)}")
+    return YES(
+        f"the state of a unit takes {mapping.shared_bytes} bytes of {shared_limit(site.target)}"
+    )
 
 
 def _wanted(site: Site) -> Verdict:
@@ -47,7 +49,7 @@ def _wanted(site: Site) -> Verdict:
 def _tile(site: Site) -> Tile:
     fused = fused_loop(site.region.instruction)
     assert fused is not None
-    return MappingProxyType({"threads": block_way(fused.loop, site.target).threads})
+    return MappingProxyType({"threads": block_mapping(fused.loop, site.target).threads})
 
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:

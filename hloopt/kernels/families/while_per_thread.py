@@ -11,15 +11,15 @@ from hloopt.analysis.parallel_loop import (
     LoopMapping,
     ParallelLoop,
     fused_loop,
+    gpu_mappings,
     parallel_loop,
-    ways,
 )
 from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
-from hloopt.analysis.parallel_loop.thread_way import thread_way
+from hloopt.analysis.parallel_loop.thread_mapping import thread_mapping
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
-from hloopt.cost_models.loop_time import best_lanes, better_way, loop_time
+from hloopt.cost_models.loop_time import best_lanes, better_mapping, loop_time
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
@@ -79,14 +79,14 @@ def thread_loop(region: Region) -> ThreadLoop:
     return ThreadLoop(fused, parallel_loop(fused.loop, collect=True))
 
 
-def runs_alone(site: Site, way_of: Callable[[Instruction], LoopMapping]) -> Verdict:
+def runs_alone(site: Site, mapping_of: Callable[[Instruction], LoopMapping]) -> Verdict:
     """Whether a region is a loop that fits, and each element of it can be computed by itself."""
     fused = fused_loop(site.region.instruction)
     if fused is None:
         return NO("it is not the fusion of one loop")
-    way = way_of(fused.loop)
-    problem = way.problem or elemental_problem(site.region, loops=True)
-    return NO(problem) if problem else YES(f"{way.parallel.units} units run by themselves")
+    mapping = mapping_of(fused.loop)
+    problem = mapping.problem or elemental_problem(site.region, loops=True)
+    return NO(problem) if problem else YES(f"{mapping.parallel.units} units run by themselves")
 
 
 def loop_launches(
@@ -131,12 +131,12 @@ def needs_whole_warps(loop: ThreadLoop, lanes: int) -> bool:
 
 
 def _fits(site: Site) -> Verdict:
-    return runs_alone(site, lambda loop: thread_way(loop, site.target))
+    return runs_alone(site, lambda loop: thread_mapping(loop, site.target))
 
 
 def _wanted(site: Site) -> Verdict:
-    found = ways(thread_loop(site.region).parallel.loop, site.target)
-    best = better_way(found, site.target) if site.target.has_threads else None
+    found = gpu_mappings(thread_loop(site.region).parallel.loop, site.target)
+    best = better_mapping(found, site.target) if site.target.has_threads else None
     if best is None or best[0].kind == "thread":
         return YES("no unit waits for another one")
     mine = loop_time(found[0], site.target)
@@ -147,7 +147,7 @@ def _wanted(site: Site) -> Verdict:
 
 def _tile(site: Site) -> Tile:
     loop = thread_loop(site.region)
-    lanes = best_lanes(thread_way(loop.parallel.loop, site.target), site.target)
+    lanes = best_lanes(thread_mapping(loop.parallel.loop, site.target), site.target)
     # Few units are spread over all cores: warps on one core would share what it can do.
     spread = -(-loop.parallel.units * lanes // max(site.target.cores, 1))
     threads = min(-(-spread // WARP_SIZE) * WARP_SIZE, site.limits.loop_threads)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.parallel_loop.host_way import block_units, host_way
+from hloopt.analysis.parallel_loop.host_mapping import block_units, host_mapping
 from hloopt.kernels.families.while_per_thread import (
     ThreadLoop,
     loop_launches,
@@ -54,7 +54,7 @@ KERNELS = (
     Kernel(
         "native-while",
         "a task runs a block of a loop's units from the first trip to the last, in the cache",
-        lambda site: runs_alone(site, host_way),
+        lambda site: runs_alone(site, host_mapping),
         lambda _: YES("no block waits for another one"),
         _tile,
         _spec,

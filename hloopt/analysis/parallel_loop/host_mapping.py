@@ -20,7 +20,7 @@ from hloopt.analysis.parallel_loop.thread_code import (
 )
 from hloopt.ir import Instruction
 
-__all__ = ["LANES", "MOST_BLOCK_BYTES", "block_units", "host_way", "unit_bytes"]
+__all__ = ["LANES", "MOST_BLOCK_BYTES", "block_units", "host_mapping", "unit_bytes"]
 
 LANES: Final = 16
 """Units of the smallest block that fills a vector: 64 bytes of f32."""
@@ -44,7 +44,7 @@ MOST_PART_BYTES: Final = 1 << 28
 """Of what blocks leave of collected reduces until the loop is done."""
 
 
-def host_way(loop: Instruction) -> LoopMapping:
+def host_mapping(loop: Instruction) -> LoopMapping:
     """How a ``while`` would run by blocks of units."""
     parallel = parallel_loop(loop, collect=True)
     problem = kernel_problem(parallel, not_elemental)

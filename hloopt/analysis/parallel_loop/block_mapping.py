@@ -18,7 +18,7 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import LIBRARY
 from hloopt.targets import Target
 
-__all__ = ["block_loop", "block_threads", "block_way", "shared_limit"]
+__all__ = ["block_loop", "block_mapping", "block_threads", "shared_limit"]
 
 _FINE: Final = 256
 """From so many threads on a block has a power of two of them: warps fold what each of them found."""
@@ -29,7 +29,7 @@ _LONG_BODY: Final = 500
 _UNABLE = LIBRARY | {"scan", "topk"}
 
 
-def block_way(loop: Instruction, target: Target) -> LoopMapping:
+def block_mapping(loop: Instruction, target: Target) -> LoopMapping:
     """How a ``while`` would run by a block for each unit."""
     parallel = block_loop(loop)
     problem = kernel_problem(parallel, _op_problem, ", a block has one")
@@ -40,15 +40,15 @@ def block_way(loop: Instruction, target: Target) -> LoopMapping:
     threads = block_threads(parallel, target)
     plan = block_plan(parallel, threads)
     stored = tuple((value.instruction, value.leaf) for item in _items(plan.trip) for value in item)
-    way = LoopMapping(
+    mapping = LoopMapping(
         "block", parallel, shared_bytes=plan.shared_bytes, threads=threads, stored=stored
     )
     limit = shared_limit(target)
     if plan.shared_bytes <= limit:
-        return replace(way, **too_long(loop, plan.code_bytes))
+        return replace(mapping, **too_long(loop, plan.code_bytes))
     code = "mixes" if parallel.mixing else "state-too-large"
     return replace(
-        way, problem=_too_large(plan, limit), code=code, limit=limit, actual=plan.shared_bytes
+        mapping, problem=_too_large(plan, limit), code=code, limit=limit, actual=plan.shared_bytes
     )
 
 

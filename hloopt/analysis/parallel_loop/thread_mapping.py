@@ -19,7 +19,7 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["MOST_LOCAL_BYTES", "MOST_PART_BYTES", "MOST_REGISTERS", "thread_way"]
+__all__ = ["MOST_LOCAL_BYTES", "MOST_PART_BYTES", "MOST_REGISTERS", "thread_mapping"]
 
 MOST_REGISTERS: Final = 240
 """Estimated registers of a thread: it has 255, and what does not fit goes to memory in each trip."""
@@ -31,13 +31,13 @@ MOST_PART_BYTES: Final = 1 << 30
 """Of what the warps leave of collected reduces until the loop is done."""
 
 
-def thread_way(loop: Instruction, target: Target) -> LoopMapping:
+def thread_mapping(loop: Instruction, target: Target) -> LoopMapping:
     """How a ``while`` would run by a thread for each unit."""
     parallel = parallel_loop(loop, collect=True)
-    way = LoopMapping("thread", parallel)
+    mapping = LoopMapping("thread", parallel)
     problem = kernel_problem(parallel, not_elemental, ", a thread has one")
     if problem:
-        return replace(way, **problem)
+        return replace(mapping, **problem)
     plan = thread_plan(parallel)
     size = "a unit takes {} bytes in arrays of its own, a thread has {} at most"
     registers = "a unit takes {} registers, as estimated, a thread has {} at most"
@@ -53,4 +53,4 @@ def thread_way(loop: Instruction, target: Target) -> LoopMapping:
         or size_problem(parallel, (left, MOST_PART_BYTES, parts))
     )
     stored = tuple((value, 0) for value in plan.stored)
-    return replace(way, registers=plan.registers, stored=stored, **problem)
+    return replace(mapping, registers=plan.registers, stored=stored, **problem)
