@@ -7,9 +7,9 @@ that is below it.  So
 
     trip = ((U + S) / lanes + B F / scalars) / clock,    time = trips * trip
 
-where U are additions (``host.toml``) for what units own, S elements of the state, all of which are written
-in each trip, however few of them change, and F additions for what units have in common, which each of B blocks
-computes for itself.  Blocks of fewer units than a vector has lanes compute number by number.
+where U are additions (``host.toml``) for what work items own, S elements of the state, all of which are written
+in each trip, however few of them change, and F additions for what work items have in common, which each of B
+blocks computes for itself.  Blocks of fewer work items than a vector has lanes compute number by number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import entered
-from hloopt.analysis.parallel_loop.host_mapping import LANES, block_units
+from hloopt.analysis.parallel_loop.host_mapping import LANES, block_items
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.body_usage import BodyUsage, UsageGroup
@@ -45,15 +45,15 @@ _READS: Final = MOVING - {"copy"} | {"dynamic-slice"}
 def whole_loop_ns(mapping: LoopMapping, target: Target) -> float:
     """Nanoseconds of a loop in one kernel on one core, without its launches."""
     parallel = mapping.parallel
-    units = block_units(parallel)
-    blocks = -(-parallel.units // units)
+    work_items = block_items(parallel)
+    blocks = -(-parallel.work_items // work_items)
     work = _Work(parallel)
     own, common = float(_written(parallel)), 0.0
     for called in entered(parallel.loop):
         found = work.of(called)
         own, common = own + found[0], common + found[1]
-    # Where no vector of units fits into the cache, vectors lie along what each unit has.
-    in_vectors = units >= LANES or units == 1 < parallel.units
+    # Where no vector of work items fits into the cache, vectors lie along what each work item has.
+    in_vectors = work_items >= LANES or work_items == 1 < parallel.work_items
     lanes = float(max(1, target.fpus_per_core)) if in_vectors else _SCALARS
     each = own / lanes + blocks * common / _SCALARS
     return counted_trips(parallel.loop).count * each / target.clock_ghz
@@ -65,7 +65,7 @@ def _written(parallel: ParallelLoop) -> int:
 
 
 class _Work:
-    """Additions of a trip: of all that units own, and of what each block computes for itself."""
+    """Additions of a trip: of all that work items own, and of what each block computes for itself."""
 
     def __init__(self, parallel: ParallelLoop) -> None:
         self.parallel = parallel
@@ -73,13 +73,13 @@ class _Work:
         self.stored = frozenset(ThreadPlan(parallel).stored)
 
     def of(self, computation: Computation) -> tuple[float, float]:
-        """Of units, and of each block."""
+        """Of work items, and of each block."""
         usage = _Evaluations(computation, self.count, self.kept(computation))
         own = common = 0.0
         for entry in computation:
             if entry.opcode in BODIES:
-                units, block = self.called(entry)
-                own, common = own + units, common + block
+                work_items, block = self.called(entry)
+                own, common = own + work_items, common + block
             elif entry.opcode != "parameter":
                 spent = usage.group(entry).utilization * self.count(entry).flops
                 if self.is_of_units(entry):
@@ -89,7 +89,7 @@ class _Work:
         return own, common
 
     def is_of_units(self, value: Instruction) -> bool:
-        """Whether each unit has its part; what any unit could compute it computes where it needs it."""
+        """Whether each work item has its part; what any could compute, each computes where it needs it."""
         if (value, 0) in self.parallel.owned or not self.parallel.sizes:
             return True
         return elements_of(value.shape) > UNROLLED
@@ -119,7 +119,7 @@ class _Work:
         )
 
     def size(self, value: Instruction) -> int:
-        """Elements that a unit has of a value."""
+        """Elements that a work item has of a value."""
         if not isinstance(value.shape, ArrayShape):
             return 0
         return prod(local_dims(value.array, self.parallel.owned.get((value, 0))))

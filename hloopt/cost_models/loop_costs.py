@@ -61,9 +61,9 @@ class IterationCosts:
     """Of one loop, by one mapping.
 
     mapping  how it is run
-    needs    elements a unit computes of each value
-    threads  that share a unit's work: 1, or those of a block
-    lanes    threads that run a unit together, each with all of the state
+    needs    elements a work item computes of each value
+    threads  that share a work item's work: 1, or those of a block
+    lanes    threads that run a work item together, each with all of the state
     """
 
     mapping: LoopMapping
@@ -103,7 +103,7 @@ class IterationCosts:
         self.width = values.width(self.lanes)
 
     def _read_ahead(self, body: Computation) -> Iterator[Instruction]:
-        """Slices of what does not change, where no unit decides at which place, while there are registers."""
+        """Slices of what does not change, where no work item decides at which place, as registers allow."""
         room, owned = float(AHEAD_ELEMENTS), self.mapping.parallel.owned
         for entry in body:
             number = self.reads_state(entry, 0) if entry.opcode == "dynamic-slice" else None
@@ -116,7 +116,7 @@ class IterationCosts:
 
     @property
     def is_block(self) -> bool:
-        """Whether threads share the work of a unit."""
+        """Whether threads share a work item."""
         return self.mapping.kind == "block"
 
     def elements(self, node: LoopNode) -> float:

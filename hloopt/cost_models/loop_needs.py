@@ -1,7 +1,7 @@
-"""How many elements of each value of a loop's body one unit computes in a trip.
+"""How many elements of each value of a loop's body one work item computes in a trip.
 
-What a unit owns it computes along all dimensions that are no axes.  What is free (numbers that any unit may
-compute) it computes as far as somebody asks: from the next state backwards, op by op.
+What a work item owns it computes along all dimensions that are no axes.  What is free (numbers that any work
+item may compute) it computes as far as somebody asks: from the next state backwards, op by op.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AS_MANY: Final = MOVING | {"bitcast-convert", "map"}
 
 
 def elements_needed(parallel: ParallelLoop) -> Mapping[LoopNode, float]:
-    """Elements a unit computes in a trip, of each array of body, condition and what they call."""
+    """Elements a work item computes in a trip, of each array of body, condition and what they call."""
     needs = _Needs(parallel)
     loop = parallel.loop
     after = [
@@ -45,7 +45,7 @@ class _Needs:
         }
 
     def local(self, node: LoopNode) -> float:
-        """Elements a unit may have of a value at most."""
+        """Elements a work item may have of a value at most."""
         return float(prod(local_dims(shape_of(node), self.parallel.owned.get(node))))
 
     def ask(self, node: LoopNode, count: float) -> None:

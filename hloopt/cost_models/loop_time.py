@@ -1,13 +1,13 @@
 """How long a whole loop takes in one kernel: model ``loop-2026``.  Predicted; no such kernel was measured.
 
 XLA's models price a kernel by the bytes it moves and the flops it computes, as though there were always enough
-threads to keep the device busy.  A loop kernel has as many threads as it has units, and each trip waits for the
-one before it, so what counts is, for each trip,
+threads to keep the device busy.  A loop kernel has as many threads as it has work items, and each trip waits
+for the one before it, so what counts is, for each trip,
 
     chain    the longest chain of instructions that wait for each other, of a warp alone; where the code
              branches, the instructions beside it, too, which then fill no waits
     issue    instructions of all warps of the busiest scheduler, over what it and its lanes take in a cycle
-    memory   bytes all units read and write in a trip, over the bandwidth that so many blocks can ask for
+    memory   bytes all work items read and write in a trip, over the bandwidth that so many blocks can ask for
 
     time = launches + ends + waves * trips * max(chain, issue, memory)
 
@@ -17,9 +17,9 @@ The clock and the launch are those of XLA's model of 2026.
 
 Against the schedules of the machine code of six Cartpole loops (``tests/cost_models/loop_cycles.py``, a warp
 alone, sm_90) trips are predicted 2 to 24 % too short, and 39 % where ten steps are one body: the model overlaps
-what branches keep apart.  With one lane a unit they are predicted up to 53 % too long.  What lanes that run a
-unit together compute for as many trips at once adds to the chain, shared among these trips; what each of them
-advances through all of these adds to it as it is.
+what branches keep apart.  With one lane a work item they are predicted up to 53 % too long.  What lanes that
+run a work item together compute for as many trips at once adds to the chain, shared among these trips; what
+each of them advances through all of these adds to it as it is.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LoopTime:
     chain_ns, issue_ns, memory_ns  of a trip; the longest decides
     recurrence_ns                 of a trip: the chain if trips overlapped as far as they can
     counted                       how many trips, and whether that is known
-    waves                         how often the device is filled, and threads take another unit
+    waves                         how often the device is filled, and threads take another work item
     blocks, threads               of the launch, threads in a block
     cores                         that have a block at all
     blocks_per_core, registers    that fit at once; of a thread, 32 bits each
@@ -162,8 +162,9 @@ def loop_time(
     ``trips`` where the caller knows better than the module, else as ``counted_trips`` has them.
     ``threads``, ``blocks``, ``registers`` (of a thread, as compiled) and ``launches`` of the kernel, 0 for what
     the mapping says or would be usual.  ``unrolled``: trips written behind each other; 0 for two where a thread
-    reads ahead, else one, as the kernels are written.  ``lanes``: threads that run a unit together; 0 for as
-    many as are best.  Raises ``ValueError`` for a device that is not NVIDIA's, or whose threads are not known.
+    reads ahead, else one, as the kernels are written.  ``lanes``: threads that run a work item together; 0 for
+    as many as are best.  Raises ``ValueError`` for a device that is not NVIDIA's, or whose threads are not
+    known.
     """
     if not target.has_threads:
         raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
@@ -200,10 +201,10 @@ def loop_time(
 
 
 def best_lanes(mapping: LoopMapping, target: Target) -> int:
-    """How many threads should run a unit together: twice as many where that takes a tenth less.
+    """How many threads should run a work item together: twice as many where that takes a tenth less.
 
-    No model is nearer.  One where nothing can be shared, where warps fold what units add to a reduce, and on
-    devices ``loop_time`` knows nothing of.
+    No model is nearer.  One where nothing can be shared, where warps fold what work items add to a reduce, and
+    on devices ``loop_time`` knows nothing of.
     """
     parallel = mapping.parallel
     sharing = mapping.kind == "thread" and not mapping.problem and not parallel.collected
@@ -255,7 +256,7 @@ class _Launch:
 
     warps     of the busiest core, in a wave
     resident  blocks in a wave
-    each      units that a thread, or a block, runs one after the other
+    each      work items that a thread, or a block, runs one after the other
     """
 
     blocks: int
@@ -272,12 +273,12 @@ class _Launch:
     def of(
         mapping: LoopMapping, target: Target, threads: int, blocks: int, registers: int, lanes: int
     ) -> _Launch:
-        units = max(1, mapping.parallel.units) * lanes
-        threads = threads or mapping.threads or _usual_threads(mapping, target, units)
+        work_items = max(1, mapping.parallel.work_items) * lanes
+        threads = threads or mapping.threads or _usual_threads(mapping, target, work_items)
         per_block = threads if mapping.kind == "thread" else 1
-        blocks = blocks or ceil(units / per_block)
+        blocks = blocks or ceil(work_items / per_block)
         registers = registers or mapping.registers or _registers(mapping)
-        each = ceil(units / (blocks * per_block))
+        each = ceil(work_items / (blocks * per_block))
         per_core = max(1, _blocks_per_core(target, threads, registers, mapping.shared_bytes))
         room = target.cores * per_core
         resident = min(blocks, room)
@@ -289,11 +290,11 @@ class _Launch:
         )
 
 
-def _usual_threads(mapping: LoopMapping, target: Target, units: int) -> int:
+def _usual_threads(mapping: LoopMapping, target: Target, work_items: int) -> int:
     """As few as keep every core busy, a warp at least, 128 at most; of a block that shares work, 256."""
     if mapping.kind == "block":
         return min(256, target.threads_per_block)
-    each = ceil(units / target.cores)
+    each = ceil(work_items / target.cores)
     return min(128, max(target.warp_size, ceil(each / target.warp_size) * target.warp_size))
 
 
@@ -344,7 +345,7 @@ def _traffic(parallel: ParallelLoop) -> float:
 
 
 def _again(mapping: LoopMapping, needs: Mapping[LoopNode, float], target: Target) -> float:
-    """Nanoseconds of a trip in which all units read what does not change and what no core can keep.
+    """Nanoseconds of a trip in which all work items read what does not change and what no core can keep.
 
     Arrays of more than half of a core's first-level cache come out of the second level, those of more than half
     of that out of memory.  Threads of a warp share what lies along no axis.
@@ -365,11 +366,11 @@ def _again(mapping: LoopMapping, needs: Mapping[LoopNode, float], target: Target
         size = carried.shape.byte_size
         if size <= target.shared_per_core // 2:
             continue
-        units = mapping.parallel.units
+        work_items = mapping.parallel.work_items
         if mapping.kind == "thread" and all(axis is None for axis in carried.axes):
-            units = ceil(units / target.warp_size)
+            work_items = ceil(work_items / target.warp_size)
         faster = L2_SPEEDUP if size <= target.l2_size // 2 else 1.0
-        total += units * count * carried.shape.dtype.bits / 8 / (speed * faster)
+        total += work_items * count * carried.shape.dtype.bits / 8 / (speed * faster)
     return total
 
 
@@ -378,7 +379,7 @@ def _ends(
 ) -> float:
     """The first state is read, and the last written; partial sums are written, and read to be added up.
 
-    What every unit has all of, every block reads.
+    What every work item has all of, every block reads.
     """
     moved = sum(2 * one.shape.byte_size for one in parallel.carried if one.role == "owned")
     moved += sum(

@@ -39,11 +39,12 @@ __all__ = ["LoopFusion"]
 
 @dataclass(frozen=True)
 class LoopFusion(FusionPass):
-    """Make one kernel of each loop whose units can run apart, from the first trip to the last.
+    """Make one kernel of each loop whose work items can run apart, from the first trip to the last.
 
-    A unit is one index of the dimensions along which nothing in the loop reads another index; a thread runs
-    it, or a block.  What computes the initial state element by element joins the kernel.  Of loops within
-    loops the outermost that fits is taken.  A refusal names the instruction that mixes units, or the limit.
+    A work item is one index of the dimensions along which nothing in the loop reads another index; a thread
+    runs it, or a block.  What computes the initial state element by element joins the kernel.  Of loops within
+    loops the outermost that fits is taken.  A refusal names the instruction that mixes work items, or the
+    limit.
 
     cost_model    what tells how long kernels take
     target        the device; one without blocks and threads is left alone, but for ``host``, where the cost
@@ -228,7 +229,7 @@ def _facts(
         tuple(
             MappingFacts(
                 names[mapping.kind],
-                mapping.parallel.units if mapping.parallel.obstacle is None else 0,
+                mapping.parallel.work_items if mapping.parallel.obstacle is None else 0,
                 mapping.problem,
                 mapping.registers,
                 mapping.shared_bytes,

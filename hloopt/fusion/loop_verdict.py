@@ -63,8 +63,8 @@ def trips_text(parallel: ParallelLoop) -> str:
 _TRIPS: Final = {
     "known": "",
     "scalar": "as long as one number says",
-    "element": "each unit as long as its own condition holds",
-    "gathered": "as long as all units together say",
+    "element": "each work item as long as its own condition holds",
+    "gathered": "as long as all work items together say",
 }
 
 

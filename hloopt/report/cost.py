@@ -39,7 +39,7 @@ class KernelCost:
     known     whether the module shows how often the loops around it run
     bounded   whether it shows how often at most, which counts; loops without a bound count once
     cost      of one run
-    steps     launches of one run: a loop in one kernel that collects what its units add up has two
+    steps     launches of one run: a loop in one kernel that collects what its work items add up has two
     """
 
     instruction: Instruction

@@ -40,7 +40,9 @@ def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
     taken = f"one kernel: {loop.kernel}" if loop.kernel else "no kernel: its body runs step by step"
     trips = f" ({loop.trips})" if loop.trips else ""
     say(console, f"  the loop{trips} is {taken}")
-    made = table("way", "fits", "units", "threads", "registers", "shared bytes", "time", left=2)
+    made = table(
+        "mapping", "fits", "work items", "threads", "registers", "shared bytes", "time", left=2
+    )
     for mapping in loop.mappings:
         made.add_row(mapping.kernel, "no" if mapping.problem else "yes", *_figures(mapping))
     console.print(made)

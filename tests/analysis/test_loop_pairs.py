@@ -1,4 +1,4 @@
-"""Groups of a loop's state that have nothing to do with each other: units own an index of each."""
+"""Groups of a loop's state that have nothing to do with each other: work items own an index of each."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ ENTRY e {{
 
 
 def test_groups_of_one_size_are_one_axis() -> None:
-    """Neither group waits for the other, and none is computed by every unit."""
+    """Neither group waits for the other, and none is computed by every work item."""
     found = loop(24)
     assert found.sizes == (24,)
     assert [one.role for one in found.carried] == ["uniform", "owned", "owned"]
 
 
 def test_groups_of_other_sizes_stay_apart() -> None:
-    """There is no unit for every index of both: one of them has the axis."""
+    """There is no work item for every index of both: one of them has the axis."""
     found = loop(25)
     assert found.sizes == (25,)
     assert [one.role for one in found.carried] == ["uniform", "uniform", "owned"]
 
 
 def test_dimensions_of_one_value_stay_apart() -> None:
-    """Where some value lies along both, a unit that owns an index of each would own its diagonal only."""
+    """Where some value lies along both, a work item that owns an index of each would own its diagonal only."""
     found = loop(
         24,
         extra="""

@@ -188,7 +188,7 @@ def check(text: str, kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_neighbours_of_units_are_read_where_there_are_any(kernel: str) -> None:
-    """An array that the loop only reads, moved along by one: the first unit's neighbour is outside of it."""
+    """An array that the loop only reads, moved along by one: the first work item's neighbour is outside of it."""
     check(SHIFTED, kernel)
 
 

@@ -1,4 +1,4 @@
-"""A unit's statements made those of lanes: what is done once, what is in which loop, what needs an array."""
+"""A work item's statements made those of lanes: what is done once, what is in which loop, what needs an array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P, Q, R, OUT = (Array(name, FLOAT, (), "global") for name in ("p", "q", "r", "ou
 
 
 def written(fill: Callable[[Scope], None]) -> list[str]:
-    """The lines of a unit ``u`` as those of a block of 8."""
+    """The lines of a work item ``u`` as those of a block of 8."""
     names = Names(reserved=frozenset({"p", "q", "r", "out"}))
     for taken in ("u", "first"):
         names.fresh(taken)
@@ -29,7 +29,7 @@ def written(fill: Callable[[Scope], None]) -> list[str]:
 
 
 def test_straight_code_is_one_loop() -> None:
-    """What is the same for all units stands before it; nothing needs an array."""
+    """What is the same for all work items stands before it; nothing needs an array."""
 
     def fill(unit: Scope) -> None:
         a = unit.declare(FLOAT, P[UNIT], "a")
@@ -90,7 +90,7 @@ def test_trips_that_all_make_stay_around_lanes() -> None:
 def test_the_outermost_long_loop_asks_whether_to_end(
     ends: tuple[int, int] | None, asks: bool, at: Index
 ) -> None:
-    """Once, behind its trip, whether units differ or there is a single one; no loop within it asks."""
+    """Once, behind its trip, whether work items differ or there is a single one; no loop within it asks."""
 
     def fill(unit: Scope) -> None:
         x = unit.variable(FLOAT, "x", P[at])
@@ -193,7 +193,7 @@ def test_what_is_no_vector_has_its_own_loop(hard: Callable[[Expr], Expr], loops:
 
 
 def test_what_is_taken_apart_is_that_of_the_lane() -> None:
-    """An index of the unit's number is one of the lane's, its terms as they were."""
+    """An index of the work item's number is one of the lane's, its terms as they were."""
 
     def fill(unit: Scope) -> None:
         at = UNIT * -2 + (UNIT + 3) // 5 - 1

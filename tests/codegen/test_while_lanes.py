@@ -25,7 +25,7 @@ KERNEL = "while-per-thread"
 
 
 def check(text: str, lanes: int, **options: object) -> str:
-    """Run a module's loop with so many lanes for a unit; the source of its functions."""
+    """Run a module's loop with so many lanes for a work item; the source of its functions."""
     return looped(check_kernel(fused(text), KERNEL, {"lanes": lanes}, **options).text)  # type: ignore[arg-type]
 
 
@@ -48,7 +48,7 @@ def mixed(name: str, of: str, kind: str, turns: int = 4) -> str:
 
 
 def drawing(units: int, trips: int, turns: int = 4) -> str:
-    """A key by the trip, numbers drawn by the unit from it, a row of an input; a stream of what comes of them."""
+    """A key by the trip, numbers drawn by the work item from it, a row of an input; a stream of what comes of them."""
     n, kind = units, f"u32[{units}]"
     return program(
         {"x": kind, "key": "u32[2]", "rows": f"f32[{trips},{n}]", "path": f"f32[{trips},{n}]"},
@@ -82,7 +82,7 @@ def drawing(units: int, trips: int, turns: int = 4) -> str:
     [(1, 33, 7), (1, 5, 70), (2, 33, 7), (4, 40, 8), (8, 3, 1), (16, 1, 33), (32, 7, 31)],
 )
 def test_any_number_of_lanes_computes_the_same(lanes: int, units: int, trips: int) -> None:
-    """Lanes, units and trips that do not divide each other give the same bits as a thread for each unit."""
+    """Lanes, work items and trips that do not divide each other give the same bits as a thread for each work item."""
     check(drawing(units, trips), lanes, everywhere=lanes in (1, 4))
 
 
@@ -110,7 +110,7 @@ def test_the_number_of_lanes_changes_no_bit() -> None:
 
 
 def test_few_units_are_run_by_several_lanes_each() -> None:
-    """Lanes are taken where schedulers have nothing to do, not where units keep all of them busy."""
+    """Lanes are taken where schedulers have nothing to do, not where work items keep all of them busy."""
     few, many = mapping_of(drawing(2048, 1000, 20)), mapping_of(drawing(1_000_000, 10, 20))
     lanes = best_lanes(few, TARGET)
     assert lanes > 1
@@ -131,7 +131,7 @@ def test_few_units_are_run_by_several_lanes_each() -> None:
 
 @pytest.mark.parametrize("seed", [2025, 2036])
 def test_random_loops(seed: int) -> None:
-    """Loops of random values compute with four lanes for a unit what the interpreter says."""
+    """Loops of random values compute with four lanes for a work item what the interpreter says."""
     module = hloopt.parse(random_loops.loop_text(random.Random(seed), (33, 40)))
     LoopFusion(always=True).run(module, PassLog())
     given = random_loops.inputs([one.array.dims for one in module.entry.parameters])
@@ -156,7 +156,7 @@ def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
 
 
 def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
-    """A warp computes the keys of 32 trips at once; what differs from unit to unit is drawn in its trip."""
+    """A warp computes the keys of 32 trips at once; what differs from work item to work item is drawn in its trip."""
     source = check(drawing(64, 40), 1, everywhere=False, fast=False)
     groups, trips = source.split("for (int trip = ")
     assert "group += 32)" in groups
@@ -233,9 +233,9 @@ def test_types_of_every_kind_are_handed_on() -> None:
 
 
 def test_lanes_that_are_no_part_of_a_warp_are_refused() -> None:
-    """Three lanes share no warp evenly; lanes that would add a unit several times are refused by name."""
+    """Three lanes share no warp evenly; lanes that would add a work item several times are refused by name."""
     with pytest.raises(
-        UsageError, match=r"3 lanes for a unit are no part of a warp: 1, 2, 4, 8, 16, 32"
+        UsageError, match=r"3 lanes for a work item are no part of a warp: 1, 2, 4, 8, 16, 32"
     ):
         planned(fused(drawing(33, 7)), KERNEL, {"lanes": 3})
     text = program(
@@ -249,12 +249,12 @@ def test_lanes_that_are_no_part_of_a_warp_are_refused() -> None:
         "x1, sums1",
         trips=6,
     )
-    with pytest.raises(UsageError, match="2 lanes for a unit would add it 2 times to all"):
+    with pytest.raises(UsageError, match="2 lanes for a work item would add it 2 times to all"):
         planned(fused(text), KERNEL, {"lanes": 2})
 
 
 def splitting(units: int, trips: int) -> str:
-    """A key that every trip replaces, numbers drawn from it by the unit, a stream of keys."""
+    """A key that every trip replaces, numbers drawn from it by the work item, a stream of keys."""
     n, kind = units, f"u32[{units}]"
     return program(
         {"x": kind, "key": "u32[]", "other": "u32[1]", "keys": f"u32[{trips},{n}]"},
@@ -291,7 +291,7 @@ def test_keys_of_the_state_are_advanced_by_every_lane(lanes: int, units: int, tr
 
 
 def test_only_single_numbers_that_all_units_have_are_advanced() -> None:
-    """A number that the units make, or that follows from one, is no key; nor is an array."""
+    """A number that the work items make, or that follows from one, is no key; nor is an array."""
     text = program(
         {"x": "u32[40]", "a": "u32[40]", "pair": "u32[2]", "key": "u32[]"},
         f"""

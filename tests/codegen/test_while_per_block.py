@@ -1,4 +1,4 @@
-"""Loops run by a block for each unit: right whatever the sizes, few barriers, refused with their reason."""
+"""Loops run by a block for each work item: right whatever the sizes, few barriers, refused with their reason."""
 
 from __future__ import annotations
 
@@ -407,7 +407,7 @@ def test_a_larger_state_lies_in_what_the_launch_gives() -> None:
 
 @pytest.mark.parametrize("kernel", ["while-per-block", "while-per-thread"])
 def test_what_a_test_guards_is_not_read_before_the_loop(kernel: str) -> None:
-    """Halves of an array that the loop only reads, the other way round: each unit reads one of them."""
+    """Halves of an array that the loop only reads, the other way round: each work item reads one of them."""
     text = module(
         "f32[64], f32[64]",
         """  x = f32[64] get-tuple-element(s), index=1

@@ -1,4 +1,4 @@
-"""Loops run by a thread for each unit: state in registers, streams, collected reduces, trips, types."""
+"""Loops run by a thread for each work item: state in registers, streams, collected reduces, trips, types."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pendulum(elements: int, trips: int) -> str:
 
 @pytest.mark.parametrize(("elements", "trips"), [(1, 3), (31, 0), (33, 1), (300, 7), (17, 500)])
 def test_any_number_of_units_and_trips(elements: int, trips: int) -> None:
-    """Every unit runs its trips: what lies beyond the last one is never touched."""
+    """Every work item runs its trips: what lies beyond the last one is never touched."""
     check(pendulum(elements, trips), everywhere=False)
 
 
@@ -195,7 +195,7 @@ def test_what_trips_read_is_read_two_trips_before() -> None:
 
 
 def test_units_stop_by_their_own_conditions() -> None:
-    """A thread leaves when its unit is done, which takes each a different number of trips."""
+    """A thread leaves when its work item is done, which takes each a different number of trips."""
     text = program(
         {"x": "s32[64]", "steps": "s32[64]"},
         """
@@ -307,7 +307,7 @@ def test_indices_are_wide_where_results_are() -> None:
 
 
 def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:
-    """What mixes makes a unit of everything: the refusal names it, and what a thread has."""
+    """What mixes makes a work item of everything: the refusal names it, and what a thread has."""
     stencil = program(
         {"x": "f32[4096]"},
         """
@@ -319,7 +319,7 @@ def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:
     mapping = mapping_of(stencil)
     assert (mapping.code, mapping.limit, mapping.actual) == ("mixes", 4096, 32768)
     assert mapping.problem == (
-        "a unit takes 32768 bytes in arrays of its own, a thread has 4096 at most: slice a mixes the 4096"
+        "a work item takes 32768 bytes in arrays of its own, a thread has 4096 at most: slice a mixes the 4096"
         " elements of dimension 0 of x"
     )
 

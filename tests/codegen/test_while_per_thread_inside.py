@@ -1,4 +1,4 @@
-"""Loops run by a thread for each unit: branches, loops, small networks and places known at run time inside."""
+"""Loops run by a thread for each work item: branches, loops, small networks and places known at run time inside."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_large_states_are_in_arrays_and_updated_after_all_is_read() -> None:
 
 
 def test_elements_at_numbers_of_run_time() -> None:
-    """A dynamic slice of what a unit owns is chosen among its registers, and a part of it is replaced."""
+    """A dynamic slice of what a work item owns is chosen among its registers, and a part of it is replaced."""
     text = program(
         {"x": "f32[5,40]", "last": "f32[40]", "k": "s32[]"},
         """

@@ -1,4 +1,4 @@
-"""Units that stop each by itself, in both kernels: where the condition is more than an ``or`` of one pred."""
+"""Work items that stop each by itself, in both kernels: where the condition is more than an ``or`` of one pred."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def examine_loops(path: Path) -> Outcome:
 
 
 def _by_blocks(module: Module, inputs: list[Any]) -> list[Any]:
-    return NumpyProgram(module, blocking=Blocking(units=_UNITS)).run(inputs)
+    return NumpyProgram(module, blocking=Blocking(work_items=_UNITS)).run(inputs)
 
 
 def _verdicts(module: Module) -> Outcome:

@@ -48,7 +48,7 @@ ENTRY main {{
 
 
 def mapping_of(text: str, kind: str = "thread") -> LoopMapping:
-    """The loop of a module by a thread for each unit, or by a block."""
+    """The loop of a module by a thread for each work item, or by a block."""
     module = hloopt.parse(text)
     found: Instruction = next(one for one in module.instructions() if one.opcode == "while")
     return LoopMapping("thread" if kind == "thread" else "block", parallel_loop(found))
@@ -73,7 +73,7 @@ def test_a_chain_of_three_multiplications_and_a_branch() -> None:
     assert cycles(found.chain_ns) == 3 * 5 + 5
     assert cycles(found.recurrence_ns) == 15
     assert (found.bound, found.counted) == ("chain", Trips(100, "exact"))
-    # 2048 units are 64 warps, one on each of 64 cores.
+    # 2048 work items are 64 warps, one on each of 64 cores.
     assert (found.blocks, found.threads, found.cores, found.waves) == (64, 32, 64, 1)
     # Three multiplications, the counter's addition and comparison, one a cycle.
     assert cycles(found.issue_ns) == 3 + 1 + 1
@@ -112,7 +112,7 @@ def test_unknown_trips_count_as_one_and_are_said_to_be_the_least() -> None:
 
 @pytest.mark.parametrize("kind", ["thread", "block"])
 def test_more_of_anything_is_never_faster(kind: str) -> None:
-    """Ops, trips and units each only add."""
+    """Ops, trips and work items each only add."""
     one = "y = f32[2048] multiply(x, x)"
     two = "a = f32[2048] multiply(x, x)\n y = f32[2048] sine(a)"
     assert timed(loop(one), kind).ns < timed(loop(two), kind).ns
@@ -123,7 +123,7 @@ def test_more_of_anything_is_never_faster(kind: str) -> None:
 
 
 def test_many_threads_are_bound_by_what_the_schedulers_issue() -> None:
-    """A full device shares its lanes: twice the units take twice as long."""
+    """A full device shares its lanes: twice the work items take twice as long."""
     text = loop("y = f32[2048] sine(x)")
     once = timed(text.replace("2048", str(1 << 24)))
     twice = timed(text.replace("2048", str(1 << 25)))
@@ -132,7 +132,7 @@ def test_many_threads_are_bound_by_what_the_schedulers_issue() -> None:
 
 
 def test_streams_are_bound_by_memory() -> None:
-    """Each trip writes what all units give to a stacked result."""
+    """Each trip writes what all work items give to a stacked result."""
     text = STREAM.replace("2048", str(1 << 20))
     found = timed(text)
     assert found.memory_ns == pytest.approx(4 * (1 << 20) / 4800)
@@ -187,7 +187,7 @@ def test_units_that_a_thread_runs_one_after_the_other_take_their_time() -> None:
 
 
 def test_the_better_way_is_the_one_whose_kernel_takes_less() -> None:
-    """Threads for many small units; what does not fit is not asked."""
+    """Threads for many small work items; what does not fit is not asked."""
     text = loop("y = f32[2048] sine(x)")
     thread, block = mapping_of(text), mapping_of(text, "block")
     chosen = better_mapping((thread, block), H200)

@@ -52,7 +52,7 @@ ENTRY main {
   ROOT b = f32[4096] add(a, x)
 }
 """
-# A product of a weight matrix for few units in each trip: the whole device is faster than a few blocks.
+# A product of a weight matrix for few work items in each trip: the whole device is faster than a few blocks.
 SLOW = """HloModule slow
 
 body {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hloopt
-from hloopt.analysis.parallel_loop.host_mapping import block_units, host_mapping
+from hloopt.analysis.parallel_loop.host_mapping import block_items, host_mapping
 from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.loop_fusion import LoopFusion
@@ -181,12 +181,12 @@ def test_explanations_have_both_times() -> None:
 
 
 def test_blocks_have_vectors_enough_to_hide_what_they_wait_for() -> None:
-    """A core that has one vector alone waits for each result; many units are many blocks still."""
+    """A core that has one vector alone waits for each result; many work items are many blocks still."""
 
     def units(count: int) -> int:
         text = STEP.replace("512", str(count))
         module = loop(f"f32[{count}] f32[{count}]", text, "u, v")
-        return block_units(host_mapping(the(module)).parallel)
+        return block_items(host_mapping(the(module)).parallel)
 
     assert units(512) == 64
     assert units(1024) == 64

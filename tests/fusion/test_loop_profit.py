@@ -92,7 +92,7 @@ DOTS = text(
 
 
 def test_products_that_fill_the_device_stay_apart() -> None:
-    """Four blocks multiply slower than the device's units for matrices, launches included."""
+    """Four blocks multiply slower than the device's work items for matrices, launches included."""
     big = DOTS.replace("64,64", "96,96")
     found = profit(big)
     assert found is not None

@@ -1,7 +1,7 @@
 """Random loops whose elements mix in every trip: reduces, dots, stencils, sorts, sums so far, stacked rows.
 
-A body may call computations, branch, and have loops of its own; all may happen to each of some units apart,
-and each unit may stop at a trip of its own.
+A body may call computations, branch, and have loops of its own; all may happen to each of some work items apart,
+and each work item may stop at a trip of its own.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _MASKED: Final = """  s = {S} get-tuple-element(state), index=4
 
 _OWN: Final = """  limit = f32[] constant(0.4)
   limits = {S} broadcast(limit), dimensions={{}}
-  small = pred[{units}] compare(s, limits), direction=LT
+  small = pred[{work items}] compare(s, limits), direction=LT
   early = pred[] compare(i, k), direction=LT
-  all_early = pred[{units}] broadcast(early), dimensions={{}}
-  own = pred[{units}] and(small, all_early)"""
+  all_early = pred[{work items}] broadcast(early), dimensions={{}}
+  own = pred[{work items}] and(small, all_early)"""
 
 _KINDS: Final = "VMWS"
 _DEEPEST: Final = 2
@@ -83,7 +83,7 @@ class _Program:
         return f"{element}[{','.join(map(str, dims))}]"
 
     def of(self, *dims: int) -> str:
-        """An array of each unit."""
+        """An array of each work item."""
         return self.array([*([self.units] if self.units else []), *dims])
 
     @property
@@ -128,12 +128,12 @@ class _Body:
         return self.chooser.choice(self.pool[kind][-6:])
 
     def at(self, *dims: int) -> str:
-        """Dimensions of a unit's part, the units' one before them."""
+        """Dimensions of a work item's part, the work items' one before them."""
         own = [0] if self.program.units else []
         return ",".join(map(str, [*own, *(dim + len(own) for dim in dims)]))
 
     def along(self, dim: int) -> int:
-        """The number of a dimension of a unit's part."""
+        """The number of a dimension of a work item's part."""
         return dim + bool(self.program.units)
 
     def grow(self) -> None:
@@ -299,7 +299,7 @@ class _Body:
 
 
 def _masked(body: _Body, ends: dict[str, str], own: str, trips: int) -> None:
-    """Let a unit keep its state once its own condition does not hold."""
+    """Let a work item keep its state once its own condition does not hold."""
     body.lines += [f"  k = s32[] constant({trips})", own]
     for kind in _KINDS:
         shape = body.program.array(body.program.dims(kind), "pred")
@@ -337,7 +337,7 @@ def mixing_loop(chooser: Random, units: int = 0, *, sorts: bool = True) -> str:
     own = _OWN.format(**shapes, units=units)
     if chosen is _MASKED:
         _masked(body, ends, own, trips)
-    # What a unit has stacked once it stops must not change any more.
+    # What a work item has stacked once it stops must not change any more.
     last = ", ".join(["next", *ends.values(), "all" if chosen is not _MASKED else "stack"])
     state = f"(s32[], {', '.join(shapes.values())}, {stack})"
     results = ", ".join(f"g{number}" for number in range(1, 6))

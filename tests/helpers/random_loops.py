@@ -246,7 +246,7 @@ class _Program:
 def loop_text(chooser: random.Random, lengths: Sequence[int] = (1, 5, 20)) -> str:
     """A module with one loop, of four parameters; ``lengths`` of the common dimension.
 
-    What is short enough each unit may compute alike: arrays of more than 16 elements are shared out.
+    What is short enough each work item may compute alike: arrays of more than 16 elements are shared out.
     """
     return _Program(chooser, lengths).text()
 

@@ -40,7 +40,7 @@ def compare(found: list[Array], wanted: list[Array]) -> None:
 def test_random_loops_by_blocks(chooser: random.Random, units: int) -> None:
     """Whatever the size of a block, and whatever of the loop cannot be cut."""
     fused, arrays, wanted = fused_loop(chooser)
-    compare(NumpyProgram(fused, blocking=Blocking(units=units)).run(arrays), wanted)
+    compare(NumpyProgram(fused, blocking=Blocking(work_items=units)).run(arrays), wanted)
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,7 +1,7 @@
 """Which classes of dimensions become the axes.
 
 Sets of classes that elements of the state have in common are weighed against each other: an element of the
-state lies along all of a set or along none of it, and units share most of the work of a trip.
+state lies along all of a set or along none of it, and work items share most of the work of a trip.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hloopt.ir import Instruction
 __all__ = ["AxisChooser", "ChosenAxes", "ParallelAxis"]
 
 _FEW: Final = 0.75
-"""Of few units, so much of what they could gain is enough."""
+"""Of few work items, so much of what they could gain is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +94,23 @@ class AxisChooser:
         return {key: size for key, size in keys if size > 1 and key not in mixed}
 
     def _refusal(self, axes: tuple[ParallelAxis, ...], shared: SharedWork) -> str:
-        """Why units would repeat too much, in words; empty where they do not."""
+        """Why work items would repeat too much, in words; empty where they do not."""
         sharing = self.sharing
         number, dim = self._place(axes[0])
         only_written = number in self.state.updates
-        least = min(sharing.least_gain, _FEW * shared.units)
+        least = min(sharing.least_gain, _FEW * shared.work_items)
         if shared.gain >= least and (
-            shared.gain >= shared.units * sharing.least_part or shared.repeated <= sharing.repeated
+            shared.gain >= shared.work_items * sharing.least_part
+            or shared.repeated <= sharing.repeated
         ):
             return ""
         if not only_written and shared.repeated <= sharing.repeated:
             return ""
         assert shared.most is not None
         return (
-            f"each of {shared.units} units along dimension {dim} of element {number} of the state would"
-            f" repeat {shared.repeated:.0f} of its {shared.unit:.0f} operations a trip, most of them in"
-            f" {shared.most.opcode} {shared.most.name}"
+            f"each of {shared.work_items} work items along dimension {dim} of element {number} of the state"
+            f" would repeat {shared.repeated:.0f} of its {shared.work_item:.0f} operations a trip, most of them"
+            f" in {shared.most.opcode} {shared.most.name}"
         )
 
     def _place(self, axis: ParallelAxis) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A block for each unit: does it fit, and what does it take?"""
+"""A block for each work item: does it fit, and what does it take?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNABLE = LIBRARY | {"scan", "topk"}
 
 
 def block_mapping(loop: Instruction, target: Target) -> LoopMapping:
-    """How a ``while`` would run by a block for each unit."""
+    """How a ``while`` would run by a block for each work item."""
     parallel = block_loop(loop)
     problem = kernel_problem(parallel, _op_problem, ", a block has one")
     if problem:
@@ -53,7 +53,7 @@ def block_mapping(loop: Instruction, target: Target) -> LoopMapping:
 
 
 def block_loop(loop: Instruction) -> ParallelLoop:
-    """The axes whose units have a block each; none where all that units own is streamed.
+    """The axes whose work items have a block each; none where all that work items own is streamed.
 
     Blocks would then all compute the same state, to write a part of the results each.
     """
@@ -125,5 +125,5 @@ def _too_large(plan: BlockPlan, limit: int) -> str:
     if parallel.mixing:
         what = parallel.mixing[0].words
     else:
-        what = f"{plan.largest.instruction.name} has {plan.flow.elements(plan.largest)} elements a unit"
+        what = f"{plan.largest.instruction.name} has {plan.flow.elements(plan.largest)} elements a work item"
     return f"{what}; a block would hold {plan.shared_bytes} bytes, it has {limit}"

@@ -1,7 +1,7 @@
 """Dimensions that go together, and who mixes them.
 
-Dimensions of values that depend on the index of a unit are tied into classes, op by op (``ties``).  A class is
-mixed where an op reads such a value at other indices than its own along it.
+Dimensions of values that depend on the index of a work item are tied into classes, op by op (``ties``).  A
+class is mixed where an op reads such a value at other indices than its own along it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class DimensionClasses:
     def pair(self, nodes: Iterable[LoopNode], mixed: Mixed) -> None:
         """Tie dimensions of ``nodes`` that have one size and nothing to do with each other.
 
-        A unit may own an index of both: neither is mixed, and no value lies along the two.
+        A work item may own an index of both: neither is mixed, and no value lies along the two.
         """
         together: dict[Dim, set[Dim]] = defaultdict(set)
         for node in self.groups.values():
@@ -127,7 +127,7 @@ class DimensionClasses:
                     together[other].add(one)
 
     def _twice(self, node: LoopNode) -> Iterator[tuple[Dim, int]]:
-        """Classes that are two dimensions of a value: no unit has what lies off the diagonal."""
+        """Classes that are two dimensions of a value: no work item has what lies off the diagonal."""
         seen: set[Dim] = set()
         for dim, size in enumerate(shape_of(node).dims):
             if size != 1:

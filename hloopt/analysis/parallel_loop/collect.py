@@ -1,7 +1,7 @@
 """Reduces over parallel axes whose results nobody waits for: they only go into streamed elements.
 
-Each unit leaves its part of such a reduce in each trip; the parts are put together after the loop, all trips at
-once, and what follows from them is computed then.  So a reduce is collected where
+Each work item leaves its part of such a reduce in each trip; the parts are put together after the loop, all
+trips at once, and what follows from them is computed then.  So a reduce is collected where
 
 * its reducer may take elements in any order and grouping,
 * the number of trips is known before, and the reduce runs in each of them,
@@ -41,7 +41,7 @@ class Collected:
 
 
 class Collector:
-    """Answers for one loop; ``owned`` are the nodes that depend on the index of a unit."""
+    """Answers for one loop; ``owned`` are the nodes that depend on the index of a work item."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
 """Finding the parallel axes of a ``while``.
 
 1. Values that depend on nothing but invariants, constants, numbers counted by ``iota`` and small elements of
-   the state that do so themselves are free: any unit may compute any element of them.
+   the state that do so themselves are free: any work item may compute any element of them.
 2. Dimensions of all other values are tied into classes, op by op (``classes``); a class is mixed where an op
    reads such a value at other indices than its own along it.
 3. Of the classes that nobody mixes, sets that elements of the state have in common may be the axes; taken is
-   the one in which units share most of the work.
+   the one in which work items share most of the work.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class _Finder:
             asking = []
 
     def _stopping_inside(self) -> Iterator[tuple[Instruction, frozenset[int]]]:
-        """Reduces in conditions of loops inside, whose units stop each by itself, and over what."""
+        """Reduces in conditions of loops inside, whose work items stop each by itself, and over what."""
         for inner in self.nested.values():
             for reduce in inner.trips.reduces:
                 axes = inner.owned[reduce.operands[0], 0]
@@ -224,7 +224,7 @@ class _Finder:
         owned: Mapping[LoopNode, Axes],
         asking: Collection[Instruction],
     ) -> Termination | None:
-        """How long it runs; None where units cannot stop by themselves."""
+        """How long it runs; None where work items cannot stop by themselves."""
         bounds = self.state.bounds
         if bounds.exact is not None:
             return Termination("known", bounds.exact, bounds.exact)
@@ -236,7 +236,7 @@ class _Finder:
             self.refused.update((one, found.problem) for one in over)
             return None
         words = [why for one, why in self.refused.items() if self._is_asked(one)]
-        # Where there are axes, every unit has all that the condition reads.
+        # Where there are axes, every work item has all that the condition reads.
         kind: Literal["gathered", "scalar"] = "gathered" if words and not axes else "scalar"
         return Termination(kind, None, bounds.most, words="; ".join(words[:1]))
 

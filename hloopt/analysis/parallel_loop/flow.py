@@ -34,7 +34,7 @@ class Read:
 
 
 class Flow(LoopNames):
-    """The values of a loop; ``owned`` are the axes of those that depend on the index of a unit."""
+    """The values of a loop; ``owned`` are the axes of those that depend on the index of a work item."""
 
     def __init__(self, loop: Instruction, owned: Mapping[LoopNode, Axes]) -> None:
         super().__init__()
@@ -44,18 +44,18 @@ class Flow(LoopNames):
         self._reads: dict[LoopValue, tuple[Read, ...]] = {}
 
     def axes(self, value: LoopValue) -> Axes:
-        """Of its dimensions; all None for what lies outside or is alike for every unit."""
+        """Of its dimensions; all None for what lies outside or is alike for every work item."""
         nowhere: Axes = (None,) * value.shape.rank
         if not value.path:
             return nowhere
         return self._owned.get((value.instruction, value.leaf), nowhere)
 
     def local(self, value: LoopValue) -> tuple[int, ...]:
-        """The sizes of the dimensions that a unit has all of."""
+        """The sizes of the dimensions that a work item has all of."""
         return local_dims(value.shape, self.axes(value))
 
     def elements(self, value: LoopValue) -> int:
-        """How many elements a unit has."""
+        """How many elements a work item has."""
         return prod(self.local(value))
 
     def guards(self, value: LoopValue) -> list[tuple[LoopValue, Instruction, int]]:

@@ -1,7 +1,7 @@
-"""A block of units for each task of a processor's thread: does it fit, and what does it take?
+"""A block of work items for each task of a processor's thread: does it fit, and what does it take?
 
-Units lie side by side in vectors, a lane each; what a block keeps of its units is in the caches of a core from
-the first trip to the last.
+Work items lie side by side in vectors, a lane each; what a block keeps of its work items is in the caches of a
+core from the first trip to the last.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from hloopt.analysis.parallel_loop.thread_code import (
 )
 from hloopt.ir import Instruction
 
-__all__ = ["LANES", "MOST_BLOCK_BYTES", "block_units", "host_mapping", "unit_bytes"]
+__all__ = ["LANES", "MOST_BLOCK_BYTES", "block_items", "host_mapping", "item_bytes"]
 
 LANES: Final = 16
-"""Units of the smallest block that fills a vector: 64 bytes of f32."""
+"""Work items of the smallest block that fills a vector: 64 bytes of f32."""
 
 MOST_BLOCK_BYTES: Final = 512 << 10
 """Of what a block keeps: half of the second-level cache, which also holds what trips read."""
 
 _BLOCK_BYTES: Final = 16 << 10
-"""Of a block where more units would do: half of the first-level cache."""
+"""Of a block where more work items would do: half of the first-level cache."""
 
-_MOST_UNITS: Final = 256
+_MOST_ITEMS: Final = 256
 """Of a block: beyond that, beginning a loop over lanes takes no part of the time that could be seen."""
 
 _TASKS: Final = 16
 """Tasks that a loop should have at least, so that a few threads can share them evenly ..."""
 
-_ENOUGH_UNITS: Final = 64
+_ENOUGH_ITEMS: Final = 64
 """... unless blocks get smaller than that: with fewer vectors a core waits for one result after the other."""
 
 MOST_PART_BYTES: Final = 1 << 28
@@ -45,7 +45,7 @@ MOST_PART_BYTES: Final = 1 << 28
 
 
 def host_mapping(loop: Instruction) -> LoopMapping:
-    """How a ``while`` would run by blocks of units."""
+    """How a ``while`` would run by blocks of work items."""
     parallel = parallel_loop(loop, collect=True)
     problem = kernel_problem(parallel, not_elemental)
     mixed = next((one for one in parallel.collected if one.array.dtype.is_complex), None)
@@ -53,32 +53,32 @@ def host_mapping(loop: Instruction) -> LoopMapping:
         words = f"parts of {mixed.name} are complex numbers, which nothing puts together"
         problem = {"problem": words, "code": "op"}
     if not problem:
-        size = block_units(parallel)
-        block = unit_bytes(parallel) * size, MOST_BLOCK_BYTES, "a block takes {} bytes, {} at most"
-        words = "its blocks leave of reduces over units {} bytes, {} at most"
-        left = part_bytes(parallel, -(-parallel.units // size)), MOST_PART_BYTES, words
+        size = block_items(parallel)
+        block = item_bytes(parallel) * size, MOST_BLOCK_BYTES, "a block takes {} bytes, {} at most"
+        words = "its blocks leave of reduces over work items {} bytes, {} at most"
+        left = part_bytes(parallel, -(-parallel.work_items // size)), MOST_PART_BYTES, words
         problem = code_problem(thread_plan(parallel)) or size_problem(parallel, block, left)
     return LoopMapping("thread", parallel, **problem)
 
 
-def unit_bytes(parallel: ParallelLoop) -> int:
-    """What a unit keeps from one loop over lanes to the next, about."""
+def item_bytes(parallel: ParallelLoop) -> int:
+    """What a work item keeps from one loop over lanes to the next, about."""
     plan = thread_plan(parallel)
     return plan.local_bytes + 4 * plan.kept_words
 
 
-def block_units(parallel: ParallelLoop) -> int:
-    """Units of a block: whole vectors that fit the cache, some blocks; a divisor of all where one is near."""
-    units = parallel.units
-    if unit_bytes(parallel) * min(units, LANES) > MOST_BLOCK_BYTES:
-        # Vectors then lie along what a unit has.
+def block_items(parallel: ParallelLoop) -> int:
+    """Work items of a block: whole vectors that fit the cache, some blocks; a divisor of all if one is near."""
+    work_items = parallel.work_items
+    if item_bytes(parallel) * min(work_items, LANES) > MOST_BLOCK_BYTES:
+        # Vectors then lie along what a work item has.
         return 1
-    if units <= LANES:
-        return units
-    wanted = max(units // _TASKS, _ENOUGH_UNITS)
-    most = min(_BLOCK_BYTES // max(unit_bytes(parallel), 1), _MOST_UNITS, wanted)
+    if work_items <= LANES:
+        return work_items
+    wanted = max(work_items // _TASKS, _ENOUGH_ITEMS)
+    most = min(_BLOCK_BYTES // max(item_bytes(parallel), 1), _MOST_ITEMS, wanted)
     most = max(most // LANES * LANES, LANES)
     for size in range(most, max(most // 2, LANES) - 1, -LANES):
-        if units % size == 0:
+        if work_items % size == 0:
             return size
     return most

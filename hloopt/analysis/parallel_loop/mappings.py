@@ -12,5 +12,5 @@ __all__ = ["gpu_mappings"]
 
 
 def gpu_mappings(loop: Instruction, target: Target) -> tuple[LoopMapping, LoopMapping]:
-    """How a ``while`` would run by a thread for each unit, and by a block for each unit."""
+    """How a ``while`` would run by a thread for each work item, and by a block for each work item."""
     return thread_mapping(loop, target), block_mapping(loop, target)

@@ -1,7 +1,7 @@
-"""What is known of a ``while`` that may run as one kernel: its axes, and what each unit of them owns.
+"""What is known of a ``while`` that may run as one kernel: its axes, and what each work item of them owns.
 
-A **unit** is one index of all parallel axes together: what one thread, or one block, computes by itself from
-the first trip to the last.  No unit reads what another unit computes.
+A **work item** is one index of all parallel axes together: what one thread, or one block, computes by itself
+from the first trip to the last.  No work item reads what another work item computes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LoopNode: TypeAlias = "tuple[Instruction, int]"
 """Leaf number ``leaf`` of an instruction's result (0 for an array)."""
 
 Axes: TypeAlias = "tuple[int | None, ...]"
-"""For each dimension the number of the parallel axis it lies along, None where each unit has all of it."""
+"""For each dimension the number of the parallel axis it lies along, None where each work item has all of it."""
 
 
 def local_dims(shape: ArrayShape, axes: Axes | None) -> tuple[int, ...]:
@@ -56,14 +56,14 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What units may repeat so that dimensions become axes.
+    """What work items may repeat so that dimensions become axes.
 
     free        an element of the state of so many elements at most, which depends on no larger one, may be
-                computed by every unit alike (a generator's key and counters)
-    repeated    so many operations a trip may be repeated by each unit whatever it is for: done one after the
-                other they take about as long as the launch of a kernel, which each trip saves
-    least_part  beyond that, the least part of a unit's operations that are its own
-    least_gain  and how much less work a unit has, at least, than one that does everything; this is also
+                computed by every work item alike (a generator's key and counters)
+    repeated    so many operations a trip may be repeated by each work item whatever it is for: done one after
+                the other they take about as long as the launch of a kernel, which each trip saves
+    least_part  beyond that, the least part of a work item's operations that are its own
+    least_gain  and how much less work a work item has, at least, than one that does everything; this is also
                 asked of dimensions that only streamed elements have, whatever is repeated
     """
 
@@ -79,11 +79,11 @@ class Carried:
 
     number  its index in the tuple
     role    invariant: the body hands it on, it is read where it lies in memory;
-            uniform: along no axis, every unit computes all of it;
-            owned: each unit has its part along the axes, all of them;
+            uniform: along no axis, every work item computes all of it;
+            owned: each work item has its part along the axes, all of them;
             streamed: all the body does to it is one dynamic-update-slice (``update``) whose operand nothing
             else reads: what is written goes straight to the result; along all axes, or along none, where
-            every unit has all that is written (or nobody, where it follows from collected reduces)
+            every work item has all that is written (or nobody, where it follows from collected reduces)
     axes    of its dimensions
     """
 
@@ -95,32 +95,32 @@ class Carried:
 
     @property
     def local_dims(self) -> tuple[int, ...]:
-        """The sizes of the dimensions that every unit has all of, in order."""
+        """The sizes of the dimensions that every work item has all of, in order."""
         return local_dims(self.shape, self.axes)
 
     @property
     def local_elements(self) -> int:
-        """Elements a unit has."""
+        """Elements a work item has."""
         return prod(self.local_dims)
 
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """How long a unit runs.
+    """How long a work item runs.
 
     kind   known: ``count`` times, whatever the data;
-           scalar: while the condition holds, which is the same for every unit;
-           element: each unit while its own part of the condition holds: once it does not, nothing of the unit
-           that anybody sees changes any more;
-           gathered: the condition reduces what units would own, and they cannot stop by themselves: there are
-           no axes, and the one unit has all of it
+           scalar: while the condition holds, which is the same for every work item;
+           element: each work item while its own part of the condition holds: once it does not, nothing of the
+           work item that anybody sees changes any more;
+           gathered: the condition reduces what work items would own, and they cannot stop by themselves: there
+           are no axes, and the one work item has all of it
     count   the exact count, or None
     most    an upper bound, or None
-    reduces element: the reduces of the condition that a unit takes over its own elements alone (its part
-            of their operands); with them the condition is the unit's own
-    own     element: the one pred that a unit has in the operand of the one reduce, where the condition is
+    reduces element: the reduces of the condition that a work item takes over its own elements alone (its part
+            of their operands); with them the condition is the work item's own
+    own     element: the one pred that a work item has in the operand of the one reduce, where the condition is
             the ``or`` of that and no more
-    words   gathered, or scalar where other axes are left: why units cannot stop by themselves
+    words   gathered, or scalar where other axes are left: why work items cannot stop by themselves
     """
 
     kind: Literal["known", "scalar", "element", "gathered"]
@@ -136,10 +136,10 @@ class ParallelLoop:
     """A ``while`` taken apart.
 
     loop       the instruction
-    sizes      of the parallel axes; empty where every unit is all there is
+    sizes      of the parallel axes; empty where every work item is all there is
     carried    the elements of the state in order
     owned      axes of every array of the body, the condition and what they call that depends on the index of
-               a unit; what is not in it can be computed by any unit at any index
+               a work item; what is not in it can be computed by any work item at any index
     trips      how long it runs
     mixing     what kept other dimensions from being parallel, first things first
     collected  reduces over parallel axes whose results, and what follows from them (``after``, with the
@@ -168,8 +168,8 @@ class ParallelLoop:
     obstacle: Dependence | None = None
 
     @property
-    def units(self) -> int:
-        """How many units there are."""
+    def work_items(self) -> int:
+        """How many work items there are."""
         return prod(self.sizes)
 
 
@@ -177,9 +177,9 @@ class ParallelLoop:
 class LoopMapping:
     """How a loop runs as one kernel, and what it takes.
 
-    kind          thread: a thread runs each unit from the first trip to the last, its part of the state in
-                  registers; block: the threads of a block share the work of a unit, whose part of the state is
-                  in shared memory, with a barrier where one reads what another wrote
+    kind          thread: a thread runs each work item from the first trip to the last, its part of the state in
+                  registers; block: the threads of a block share the work of a work item, whose part of the
+                  state is in shared memory, with a barrier where one reads what another wrote
     parallel      the axes: with collected reduces for threads, without for blocks
     problem       why it does not fit, with the limit; names the instruction that mixes, where one does
     registers     32-bit values a thread holds at once, estimated

@@ -1,14 +1,15 @@
-"""Conditions that ask all units whether any goes on: may each unit stop by itself?
+"""Conditions that ask all work items whether any goes on: may each work item stop by itself?
 
-A unit's own part of such a condition is the condition with its reduces over parallel axes taken over the
-elements of the unit alone.  Each unit may run while its own part holds, if
+A work item's own part of such a condition is the condition with its reduces over parallel axes taken over the
+elements of the work item alone.  Each work item may run while its own part holds, if
 
-1. the condition holds wherever a unit's own part does: ``or`` of the units leads to true, ``and`` to false;
-2. a unit whose own part does not hold is at **rest**: trips that others need change nothing of it that anybody
-   sees.  Shown by computing the body under what follows from the own part being false (``terms``), in each of
-   the cases in which it may be; what a case rests on must itself be at rest, so that it stays so.
+1. the condition holds wherever a work item's own part does: ``or`` of the work items leads to true, ``and`` to
+   false;
+2. a work item whose own part does not hold is at **rest**: trips that others need change nothing of it that
+   anybody sees.  Shown by computing the body under what follows from the own part being false (``terms``), in
+   each of the cases in which it may be; what a case rests on must itself be at rest, so that it stays so.
 
-An element of the state that counts trips for all units is not at rest: where somebody reads it after the
+An element of the state that counts trips for all work items is not at rest: where somebody reads it after the
 loop, its end is everybody's.
 """
 
@@ -30,7 +31,7 @@ from hloopt.ops.traits import FORWARDING, MIRRORED
 __all__ = ["Rest", "rest"]
 
 _MOST_CASES: Final = 16
-"""Ways in which a unit's own part of a condition may be false; there are more in no loop we know."""
+"""Ways in which a work item's own part of a condition may be false; there are more in no loop we know."""
 
 _VIEWS: Final = frozenset({*FORWARDING, "bitcast", "broadcast", "reshape"})
 _LEADING: Final = {
@@ -46,9 +47,10 @@ _LEADING: Final = {
 class Rest:
     """An answer.
 
-    reduces  those of the condition that a unit takes over its own elements
-    own      the pred of which the condition is the ``or``, where it is no more than that and a unit has one
-    problem  why units cannot stop by themselves; empty where they can
+    reduces  those of the condition that a work item takes over its own elements
+    own      the pred of which the condition is the ``or``, where it is no more than that and a work item has
+             one
+    problem  why work items cannot stop by themselves; empty where they can
     """
 
     reduces: tuple[Instruction, ...] = ()
@@ -58,7 +60,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """That a pred is ``value`` everywhere in a unit, or in all of them (``uniform``).
+    """That a pred is ``value`` everywhere in a work item, or in all of them (``uniform``).
 
     The pred is an instruction of the condition, or a comparison of two, of which reduces are left out.
     """
@@ -78,7 +80,7 @@ class _Unprovable(Exception):  # noqa: N818 - not an error: an answer
 
 
 def rest(state: LoopState, owned: Mapping[LoopNode, Axes]) -> Rest:
-    """Whether each unit may run while its own part of the condition holds."""
+    """Whether each work item may run while its own part of the condition holds."""
     return _Prover(state, owned).prove()
 
 
@@ -93,7 +95,7 @@ class _Prover:
         self.plain_numbers = numbers(self.plain_terms, state.condition)
 
     def _asking(self) -> frozenset[Instruction]:
-        """The instructions of the condition that have heard of all units."""
+        """The instructions of the condition that have heard of all work items."""
         found: set[Instruction] = set()
         for one in self.state.condition:
             if not found.isdisjoint(one.operands) or (
@@ -119,21 +121,23 @@ class _Prover:
         starts_false = literal is not None and literal.splat is not None and not literal.splat
         return root.operands[0] if starts_false and self._is_single(root.operands[0]) else None
 
-    # ---- 1: the cases in which a unit's own part is false --------------------------------------------
+    # ---- 1: the cases in which a work item's own part is false --------------------------------------------
 
-    def _cases(self, one: Instruction, wanted: bool, unit: Instruction | None) -> Iterator[_Case]:
-        """The cases in which a pred is ``wanted`` for a unit.
+    def _cases(
+        self, one: Instruction, wanted: bool, work_item: Instruction | None
+    ) -> Iterator[_Case]:
+        """The cases in which a pred is ``wanted`` for a work item.
 
-        ``unit``: an array of the unit's own, below a reduce, of whose elements all are as wanted.
+        ``work_item``: an array of the work item's own, below a reduce, of whose elements all are as wanted.
         """
         one = _plain(one)
         opcode = one.opcode
         if opcode == "not":
-            yield from self._cases(one.operands[0], not wanted, unit)
+            yield from self._cases(one.operands[0], not wanted, work_item)
         elif opcode in ("and", "or") and one.array.dtype.is_pred:
-            yield from self._joined(one, wanted, unit)
+            yield from self._joined(one, wanted, work_item)
         elif opcode == "broadcast" and one.operands[0].array.rank == 0:
-            yield from self._cases(one.operands[0], wanted, unit)
+            yield from self._cases(one.operands[0], wanted, work_item)
         elif opcode == "reduce" and (one in self.asking or self._may_split(one, wanted)):
             yield from self._reduced(one, wanted)
         elif one not in self.asking:
@@ -141,21 +145,27 @@ class _Prover:
         elif opcode == "compare":
             yield from self._compared(one, wanted)
         elif opcode in _VIEWS:
-            yield from self._cases(one.operands[0], wanted, unit)
+            yield from self._cases(one.operands[0], wanted, work_item)
         else:
-            raise _Unprovable(f"{opcode} {one.name} makes something else of what the units say")
+            raise _Unprovable(
+                f"{opcode} {one.name} makes something else of what the work items say"
+            )
 
-    def _joined(self, one: Instruction, wanted: bool, unit: Instruction | None) -> Iterator[_Case]:
+    def _joined(
+        self, one: Instruction, wanted: bool, work_item: Instruction | None
+    ) -> Iterator[_Case]:
         left, right = one.operands
         if (one.opcode == "and") == wanted:
-            pairs = product(self._cases(left, wanted, unit), self._cases(right, wanted, unit))
+            pairs = product(
+                self._cases(left, wanted, work_item), self._cases(right, wanted, work_item)
+            )
             for number, (first, second) in enumerate(pairs):
                 if number >= _MOST_CASES:
                     raise _Unprovable(f"its condition has more than {_MOST_CASES} cases")
                 yield first | second
-        elif unit is None or self._is_single(unit):
-            yield from self._cases(left, wanted, unit)
-            yield from self._cases(right, wanted, unit)
+        elif work_item is None or self._is_single(work_item):
+            yield from self._cases(left, wanted, work_item)
+            yield from self._cases(right, wanted, work_item)
         else:
             yield frozenset((_Fact(one, wanted),))
 
@@ -167,7 +177,7 @@ class _Prover:
         if not self._may_split(one, wanted):
             opcode = plain_opcode(one.to_apply)
             if opcode in ("and", "or"):
-                raise _Unprovable("it goes on only while all units do")
+                raise _Unprovable("it goes on only while all work items do")
             raise _Unprovable(
                 f"its reducer {one.attributes['to_apply'].name} is neither and nor or"
             )
@@ -176,14 +186,14 @@ class _Prover:
 
     def _take(self, reduce: Instruction) -> None:
         if reduce.operands[1] in self.asking:
-            raise _Unprovable(f"reduce {reduce.name} begins with what the units say")
+            raise _Unprovable(f"reduce {reduce.name} begins with what the work items say")
         if self._is_over_axes(reduce):
             self.reduces[reduce] = None
 
     def _compared(self, one: Instruction, wanted: bool) -> Iterator[_Case]:
-        """A comparison of the greatest, the least or the number of what units have; integers only.
+        """A comparison of the greatest, the least or the number of what work items have; integers only.
 
-        Of floats, one unit's NaN would decide for all.
+        Of floats, one work item's NaN would decide for all.
         """
         left, right = one.operands
         direction = one.direction
@@ -193,22 +203,24 @@ class _Prover:
         while reduce.opcode in _VIEWS:
             reduce = reduce.operands[0]
         if right in self.asking or reduce.opcode != "reduce" or not self._is_uniform(right):
-            raise _Unprovable(f"compare {one.name} compares what the units say")
+            raise _Unprovable(f"compare {one.name} compares what the work items say")
         opcode = plain_opcode(reduce.to_apply)
         if opcode == "add":
             yield from self._counted(one, reduce, right, direction, wanted)
             return
         kind = reduce.operands[0].array.dtype
         if kind.is_float:
-            raise _Unprovable(f"one unit's NaN of {kind.name} would be everybody's")
+            raise _Unprovable(f"one work item's NaN of {kind.name} would decide for all")
         if not kind.is_integer:
-            raise _Unprovable(f"compare {one.name} compares what the units say")
+            raise _Unprovable(f"compare {one.name} compares what the work items say")
         if direction not in _LEADING.get((opcode, wanted), ()):
-            raise _Unprovable(f"compare {one.name} may hold for all units where it does for none")
+            raise _Unprovable(
+                f"compare {one.name} may hold for all work items where it does for none"
+            )
         self._take(reduce)
         value = reduce.operands[0]
         if value in self.asking:
-            raise _Unprovable(f"reduce {reduce.name} is not the first of the units")
+            raise _Unprovable(f"reduce {reduce.name} is not the first of the work items")
         yield frozenset((_Fact(value, wanted, direction=direction, other=right),))
 
     def _counted(
@@ -226,7 +238,7 @@ class _Prover:
         zero = _is_number(other, 0) and _is_number(reduce.operands[1], 0)
         expected = direction in (("EQ", "LE") if wanted else ("NE", "GT"))
         if not (pred.array.dtype.is_pred and fits and zero and expected):
-            raise _Unprovable(f"compare {one.name} adds up what units have")
+            raise _Unprovable(f"compare {one.name} adds up what work items have")
         self._take(reduce)
         yield from self._cases(pred, False, pred)
 
@@ -237,12 +249,12 @@ class _Prover:
         )
 
     def _is_uniform(self, one: Instruction) -> bool:
-        """Whether every unit has the same; what is free has, where it has no dimensions."""
+        """Whether every work item has the same; what is free has, where it has no dimensions."""
         axes = self.owned.get((one, 0))
         return one.array.rank == 0 if axes is None else all(axis is None for axis in axes)
 
     def _is_single(self, one: Instruction) -> bool:
-        """Whether a unit has one element."""
+        """Whether a work item has one element."""
         axes = self.owned.get((one, 0), (None,) * one.array.rank)
         return all(
             axis is not None or size == 1 for axis, size in zip(axes, one.array.dims, strict=True)
@@ -251,7 +263,7 @@ class _Prover:
     # ---- 2: rest ------------------------------------------------------------------------------------
 
     def _check(self, case: _Case) -> None:
-        """Raise ``_Unprovable`` where a unit that has stopped for this reason may change."""
+        """Raise ``_Unprovable`` where a work item that has stopped for this reason may change."""
         said = {fact.one: fact.value for fact in case if fact.uniform}
         if self._value(self.root, said) is False:
             return
@@ -269,12 +281,12 @@ class _Prover:
         for number, value in enumerate(self.state.body.root.operands):
             if number not in kept and (results is None or number in results):
                 raise _Unprovable(
-                    f"{value.opcode} {value.name} still changes element {number} of the state of units"
+                    f"{value.opcode} {value.name} still changes element {number} of the state of work items"
                     " that are done"
                 )
 
     def _value(self, one: Instruction, said: Mapping[Instruction, bool]) -> bool | None:
-        """The whole condition where parts of it are what they are for all units; None: it depends."""
+        """The whole condition where parts of it are what they are for all work items; None: it depends."""
         one = _plain(one)
         if one in said:
             return said[one]

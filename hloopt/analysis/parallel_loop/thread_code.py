@@ -56,12 +56,12 @@ def kernel_problem(
 
     ``unable`` says what of its ops no kernel of this kind computes; ``holder`` what has one work item.
     """
-    loop, units = parallel.loop, parallel.units
+    loop, work_items = parallel.loop, parallel.work_items
     if parallel.obstacle is not None:
         return {"problem": parallel.obstacle.words, "code": "op"}
     words = unable(loop)
-    if not (words or units):
-        words = "it has no units: a dimension along its axes is empty"
+    if not (words or work_items):
+        words = "it has no work items: a dimension along its axes is empty"
     for carried in parallel.carried:
         kind = carried.shape.dtype
         if not words and carried.role != "invariant" and kind.bits < 8:
@@ -71,8 +71,8 @@ def kernel_problem(
             )
     if words:
         return {"problem": words, "code": "op"}
-    if parallel.trips.kind == "gathered" and units > 1:
-        words = f"the condition of {loop.name} reads all {units} units{holder}"
+    if parallel.trips.kind == "gathered" and work_items > 1:
+        words = f"the condition of {loop.name} reads all {work_items} work items{holder}"
         return {"problem": words, "code": "gathered-condition"}
     return {}
 
@@ -88,7 +88,7 @@ def not_elemental(loop: Instruction) -> str:
 def size_problem(parallel: ParallelLoop, *sizes: tuple[int, int, str]) -> dict[str, Any]:
     """The first of ``sizes`` beyond its limit, as fields of ``LoopMapping``: what it takes, the limit, words.
 
-    The first instruction that mixes what might have been units makes a unit that large.
+    The first instruction that mixes what might have been work items makes a work item that large.
     """
     for actual, limit, words in sizes:
         if actual > limit:
@@ -100,7 +100,7 @@ def size_problem(parallel: ParallelLoop, *sizes: tuple[int, int, str]) -> dict[s
 
 
 def part_bytes(parallel: ParallelLoop, groups: int) -> int:
-    """What so many groups of units leave of collected reduces until the loop is done."""
+    """What so many groups of work items leave of collected reduces until the loop is done."""
     return sum(
         (parallel.trips.count or 0)
         * groups
@@ -142,7 +142,7 @@ class _Trip(Writer):
         self.kept: set[Instruction] = set()
         parallel = plan.parallel
         self.state = {one.number for one in parallel.carried if one.role in ("uniform", "owned")}
-        self.unit = tuple(self.symbol(size - 1) for size in parallel.sizes)
+        self.work_item = tuple(self.symbol(size - 1) for size in parallel.sizes)
         self.top = Block()
         if parallel.trips.kind != "known":
             self._all((parallel.trips.own or parallel.loop.condition.root, 0))
@@ -160,18 +160,18 @@ class _Trip(Writer):
                 self._all((parallel.loop.body.root.operands[carried.number], 0), carried.axes)
 
     def _all(self, node: LoopNode, axes: Axes | None = None) -> None:
-        """All elements of a value that a unit has."""
+        """All elements of a value that a work item has."""
         shape = shape_of(node)
         axes = axes or self.plan.axes(node) or (None,) * shape.rank
         sizes = local_dims(shape, axes)
 
         def one(local: Indices, block: Block) -> Iterator[Ask]:
             rest = iter(local)
-            index = tuple(self.unit[axis] if axis is not None else next(rest) for axis in axes)
+            index = tuple(self.work_item[axis] if axis is not None else next(rest) for axis in axes)
             self.lines += 1
             yield node[0], index, block
 
-        for ask in self._every(sizes, self.top, self.unit, one):
+        for ask in self._every(sizes, self.top, self.work_item, one):
             self.write(ask)
 
     def _every(

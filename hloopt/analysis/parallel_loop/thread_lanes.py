@@ -2,9 +2,9 @@
 
 A value of the body is **free** where it depends on the number of the trip and on what never changes, not on a
 state that the trips make: keys, counters, random numbers drawn from them, what is read by the trip's number.
-``lanes`` threads that run one unit together compute the free values of as many trips at once, each those of its
-own trip, and hand them to each other trip after trip.  With one thread for a unit the lanes of a warp share
-what is the same for every unit.
+``lanes`` threads that run one work item together compute the free values of as many trips at once, each those
+of its own trip, and hand them to each other trip after trip.  With one thread for a work item the lanes of a
+warp share what is the same for every work item.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from hloopt.types import ArrayShape
 __all__ = ["LANES", "MOST_HANDED", "LaneSplit", "LaneValues"]
 
 LANES: Final = (1, 2, 4, 8, 16, 32)
-"""Threads that may run a unit together: parts of a warp, whose lanes exchange values without waiting."""
+"""Threads that may run a work item together: parts of a warp, whose lanes exchange values without waiting."""
 
 MOST_HANDED: Final = 64
 """Elements that lanes hand to each other: each takes a register in all trips of a group."""
 
 _WORTH: Final = 12
-"""Operations that handing on an element must save: the exchange is one of a slower unit, and some waiting."""
+"""Operations that passing an element on must save: the exchange is one of a slower unit, and some waiting."""
 
 _READING: Final = 32
 """Operations that a read of memory counts as: waiting for it takes longer than most of them."""
@@ -39,7 +39,7 @@ _MOST_COUNTED: Final = 1 << 20
 """Counts end here: as trees, values that are used twice count twice."""
 
 _SHARED_ELEMENTS: Final = 16
-"""Of an array that all units share, so many elements at most: keys and counters."""
+"""Of an array that all work items share, so many elements at most: keys and counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class LaneValues:
     def advanced(self) -> tuple[Carried, ...]:
         """Single numbers of the state that follow from each other and free values: keys split in each trip.
 
-        All units have the same ones.  Lanes that run a unit together each go through all trips of a group with
-        them first, and keep what they were before their own.
+        All work items have the same ones.  Lanes that run a work item together each go through all trips of a
+        group with them first, and keep what they were before their own.
         """
         found = [
             one
@@ -131,7 +131,7 @@ class LaneValues:
     def handed(self, lanes: int) -> frozenset[Instruction]:
         """Free values that lanes hand to each other where somebody asks for them: those that take enough work.
 
-        With one lane for a unit those that are the same for all units.
+        With one lane for a work item those that are the same for all work items.
         """
         return self._worth if lanes > 1 else self._shared
 

@@ -1,4 +1,4 @@
-"""A thread for each unit: does it fit, and what does it take?"""
+"""A thread for each work item: does it fit, and what does it take?"""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ MOST_PART_BYTES: Final = 1 << 30
 
 
 def thread_mapping(loop: Instruction, target: Target) -> LoopMapping:
-    """How a ``while`` would run by a thread for each unit."""
+    """How a ``while`` would run by a thread for each work item."""
     parallel = parallel_loop(loop, collect=True)
     mapping = LoopMapping("thread", parallel)
     problem = kernel_problem(parallel, not_elemental, ", a thread has one")
     if problem:
         return replace(mapping, **problem)
     plan = thread_plan(parallel)
-    size = "a unit takes {} bytes in arrays of its own, a thread has {} at most"
-    registers = "a unit takes {} registers, as estimated, a thread has {} at most"
-    parts = "its warps leave {} bytes of reduces over units, {} at most"
-    left = part_bytes(parallel, -(-parallel.units // WARP_SIZE))
+    size = "a work item takes {} bytes in arrays of its own, a thread has {} at most"
+    registers = "a work item takes {} registers, as estimated, a thread has {} at most"
+    parts = "its warps leave {} bytes of reduces over work items, {} at most"
+    left = part_bytes(parallel, -(-parallel.work_items // WARP_SIZE))
     problem = (
         size_problem(
             parallel,

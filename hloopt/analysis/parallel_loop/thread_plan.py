@@ -1,4 +1,4 @@
-"""What a thread that runs a unit of a loop keeps: which values in arrays, and how many registers it takes."""
+"""What a thread that runs a work item of a loop keeps: values in arrays, and how many registers it takes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNROLLED_CODE: Final = 1024
 """Operations that an unrolled loop over an array may come to."""
 
 _REPEATED: Final = 32
-"""Operations that storing a value must save a unit in each trip."""
+"""Operations that storing a value must save a work item in each trip."""
 
 _HARD: Final = frozenset({"divide", "remainder"})
 _HARD_COST: Final = 10
@@ -45,7 +45,7 @@ _FREE: Final = SOURCES | TUPLES | {"copy", "opt-barrier"}
 
 @dataclass(frozen=True, eq=False)
 class ThreadPlan:
-    """A loop run by a thread for each unit; ``parallel`` says what it is.
+    """A loop run by a thread for each work item; ``parallel`` says what it is.
 
     So many elements as ``unrolled`` of a value are variables, more are in arrays that loops go through.
     """
@@ -58,12 +58,12 @@ class ThreadPlan:
         return self.parallel.loop.body
 
     def local(self, node: LoopNode) -> int:
-        """Elements that a unit has of a value; of one that any unit can compute, what it asks for: one."""
+        """Elements that a work item has of a value; one of what any of them can compute."""
         axes = self.axes(node)
         return 1 if axes is None else prod(local_dims(shape_of(node), axes))
 
     def axes(self, node: LoopNode) -> Axes | None:
-        """The axes of a value that belongs to a unit; the only unit has all of every one."""
+        """The axes of a value that belongs to a work item; the only work item has all of every one."""
         if not self.parallel.sizes:
             return (None,) * shape_of(node).rank
         return self.parallel.owned.get(node)
@@ -127,7 +127,7 @@ class ThreadPlan:
         return frozenset(update for update in found if update is not None)
 
     def folded(self, instruction: Instruction) -> int:
-        """Elements that one element of a dot or reduce takes together, in a unit."""
+        """Elements that one element of a dot or reduce takes together, in a work item."""
         if instruction.opcode == "dot":
             dims = instruction.operands[0].array.dims
             return prod(dims[at] for at in DotDims.of(instruction.attributes).lhs_contracting)
@@ -313,7 +313,7 @@ class ThreadPlan:
 
 
 _POINTERS: Final = 16
-"""Registers for addresses, the unit and the trip, of a small kernel (NVRTC 12, sm_90)."""
+"""Registers for addresses, the work item and the trip, of a small kernel (NVRTC 12, sm_90)."""
 
 
 def _sources(instruction: Instruction) -> Iterator[Instruction]:

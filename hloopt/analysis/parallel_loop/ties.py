@@ -126,7 +126,7 @@ def _dynamic_update_slice(instruction: Instruction) -> Iterator[DimensionRelatio
     update = instruction.operands[1].array.dims
     for dim, size in enumerate(instruction.array.dims):
         whole = update[dim] == size
-        # A part at a time: units cannot own what is written by number.
+        # A part at a time: work items cannot own what is written by number.
         yield DimensionRelation(0, dim, dim if whole else None)
         yield DimensionRelation(1, dim, dim if whole else None)
 

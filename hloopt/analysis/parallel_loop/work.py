@@ -1,8 +1,8 @@
-"""What units share of the work of a trip, and what each of them would repeat.
+"""What work items share of the work of a trip, and what each of them would repeat.
 
 Work is arithmetic operations, and one for each element that is moved by an index of its own.  What lies along
-the axes is divided among the units; what is uniform each of them does; of a free value each does as much as it
-needs, from its own values back.
+the axes is divided among the work items; what is uniform each of them does; of a free value each does as much
+as it needs, from its own values back.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class SharedWork:
     """The work of a trip.
 
     whole   if each element is computed once
-    unit    of one unit
-    units   how many there are
-    most    the instruction of which a unit repeats most
+    work item    of one work item
+    work items   how many there are
+    most    the instruction of which a work item repeats most
     """
 
     whole: float
-    unit: float
-    units: int
+    work_item: float
+    work_items: int
     most: Instruction | None
 
     @property
     def repeated(self) -> float:
-        """What a unit does beyond its share."""
-        return self.unit - self.whole / self.units
+        """What a work item does beyond its share."""
+        return self.work_item - self.whole / self.work_items
 
     @property
     def gain(self) -> float:
-        """How much less a unit does than one that does everything."""
-        return self.whole / self.unit if self.unit else 1.0
+        """How much less a work item does than one that does everything."""
+        return self.whole / self.work_item if self.work_item else 1.0
 
 
 class LoopWork:
@@ -106,7 +106,7 @@ class _Trial:
 
     def shared(self, after: Collection[Instruction]) -> SharedWork:
         """The work of a trip, but for ``after``."""
-        units = prod(self.sizes.values())
+        work_items = prod(self.sizes.values())
         whole = mine = extra = 0.0
         most: Instruction | None = None
         for one, operations in self.work.operations.items():
@@ -117,12 +117,12 @@ class _Trial:
             else:
                 elements = max(1, shape_of((one, 0)).elements)
                 part = min(1.0, max(self.needed[node] for node in nodes_of(one)) / elements)
-                all_of_it = min(1.0, part * units)
+                all_of_it = min(1.0, part * work_items)
             whole += operations * all_of_it
             mine += operations * part
-            if operations * (part - all_of_it / units) > extra:
-                extra, most = operations * (part - all_of_it / units), one
-        return SharedWork(whole, mine, units, most)
+            if operations * (part - all_of_it / work_items) > extra:
+                extra, most = operations * (part - all_of_it / work_items), one
+        return SharedWork(whole, mine, work_items, most)
 
     def _along(self, head: LoopNode) -> dict[Dim, int]:
         keys = (self.classes.of(head, dim) for dim in range(shape_of(head).rank))
@@ -134,7 +134,7 @@ class _Trial:
         return self.along[self.classes.head(node)]
 
     def _sharing(self, one: Instruction) -> int:
-        """Units that divide an instruction among them."""
+        """Work items that divide an instruction among them."""
         if one.op.is_elementwise:
             return prod(self._axes((one, 0)).values())
         found: dict[Dim, int] = {}
@@ -144,11 +144,11 @@ class _Trial:
         return prod(found.values())
 
     def _local(self, node: LoopNode) -> float:
-        """Elements that a unit has of a value at most."""
+        """Elements that a work item has of a value at most."""
         return float(shape_of(node).elements // prod(self._axes(node).values()))
 
     def _needed(self) -> dict[LoopNode, float]:
-        """Elements that a unit computes of each value."""
+        """Elements that a work item computes of each value."""
         found: dict[LoopNode, float] = defaultdict(float)
 
         def ask(node: LoopNode, count: float) -> None:
@@ -176,14 +176,14 @@ class _Trial:
         return found
 
     def _inner(self, loop: Instruction, found: Mapping[LoopNode, float]) -> dict[int, float]:
-        """Elements that are needed of the state of a loop inside: of so many of its own units, all."""
+        """Elements that are needed of the state of a loop inside: of so many of its own work items, all."""
         carried = self.work.nested[loop].carried
-        units = max(
+        work_items = max(
             found.get((loop, one.number), 0.0) / max(1, one.local_elements)
             for one in carried
         )  # fmt: skip
         return {
-            one.number: units * one.local_elements
+            one.number: work_items * one.local_elements
             if one.role == "owned"
             else float(one.shape.elements)
             for one in carried

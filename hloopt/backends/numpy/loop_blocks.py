@@ -1,4 +1,4 @@
-"""A fused loop by blocks of its units: all trips of a block while its part of everything is in the cache.
+"""A fused loop by blocks of its work items: all trips of a block while its part of everything is in the cache.
 
 The work items along the largest parallel axis are taken a few thousand at a time.  Body and condition are
 compiled again for that many (``parallel_loop/cutting.py``); what the loop reads and writes along the axis are
@@ -88,24 +88,24 @@ class BlockedLoop:
             if number not in own:
                 array = state[number]
                 results[number] = np.array(array) if streamed else np.empty_like(array, order="C")
-        units = [
-            slice(start, min(start + self.blocks.size, self.blocks.units))
-            for start in range(0, self.blocks.units, self.blocks.size)
+        work_items = [
+            slice(start, min(start + self.blocks.size, self.blocks.work_items))
+            for start in range(0, self.blocks.work_items, self.blocks.size)
         ]
-        for length in {block.stop - block.start for block in units}:
+        for length in {block.stop - block.start for block in work_items}:
             for source, _ in self._of_size(length).cut.sources:
                 self._source(source)
-        told: list[list[tuple[Any, ...]]] = [[] for _ in units]
-        ends: list[Mapping[tuple[int, int], Any]] = [{} for _ in units]
-        counts = [0] * len(units)
+        told: list[list[tuple[Any, ...]]] = [[] for _ in work_items]
+        ends: list[Mapping[tuple[int, int], Any]] = [{} for _ in work_items]
+        counts = [0] * len(work_items)
 
         def work(tasks: Tasks) -> None:
             for number in tasks:
-                found = self._block(state, results, units[number], told[number])
+                found = self._block(state, results, work_items[number], told[number])
                 ends[number], counts[number] = found
 
-        in_parallel(len(units), work, self._threads)
-        # What all units compute alike, they do as long as the last of them goes on.
+        in_parallel(len(work_items), work, self._threads)
+        # What all work items compute alike, they do as long as the last of them goes on.
         longest = max(counts)
         for (number, place), array in ends[counts.index(longest)].items():
             if place == WHOLE:
@@ -118,11 +118,11 @@ class BlockedLoop:
         self,
         state: Sequence[Any],
         results: Sequence[Any],
-        units: slice,
+        work_items: slice,
         parts: list[tuple[Any, ...]],
     ) -> tuple[Mapping[tuple[int, int], Any], int]:
         """All trips of a block; its state after the last one, and their number."""
-        sized = self._of_size(units.stop - units.start)
+        sized = self._of_size(work_items.stop - work_items.start)
         elements = sized.cut.elements
         streamed = self._streamed
         start: list[Any] = []
@@ -131,11 +131,11 @@ class BlockedLoop:
             if place == WHOLE:
                 array = state[number]
             elif number in streamed:
-                array, private = _cut(results[number], place, units), False
+                array, private = _cut(results[number], place, work_items), False
             else:
-                array = _cut(state[number], place, units)
+                array = _cut(state[number], place, work_items)
             start.append(np.array(array) if private else array)
-        start += [_cut(self._source(one), place, units) for one, place in sized.cut.sources]
+        start += [_cut(self._source(one), place, work_items) for one, place in sized.cut.sources]
         width = len(start)
         body = sized.loop.body
         if self.blocks.partial:
@@ -152,7 +152,7 @@ class BlockedLoop:
         found = dict(zip(elements, ended, strict=False))
         for (number, place), array in found.items():
             if place != WHOLE and number in self.written:
-                target = _cut(results[number], place, units)
+                target = _cut(results[number], place, work_items)
                 if number not in streamed or not np.shares_memory(target, array):
                     target[...] = array
         return found, count
@@ -231,5 +231,5 @@ class BlockedLoop:
         return self._context.round(array, kind)
 
 
-def _cut(array: Any, place: int, units: slice) -> Any:
-    return array[(slice(None),) * place + (units,)]
+def _cut(array: Any, place: int, work_items: slice) -> Any:
+    return array[(slice(None),) * place + (work_items,)]

@@ -1,4 +1,4 @@
-"""How a fused loop is cut into blocks of its units, and whether that pays."""
+"""How a fused loop is cut into blocks of its work items, and whether that pays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REPEATED: Final = 8
 """Of the work of all blocks at most one part in so many may be what each of them repeats."""
 
 _ROUNDED: Final = 16
-"""Units of a block are a multiple of this: rows of blocks begin where vectors do."""
+"""Work items of a block are a multiple of this: rows of blocks begin where vectors do."""
 
 _NO_WORK: Final = BODIES | SOURCES | {"broadcast", "parameter"}
 """What calls nothing of NumPy, or is computed by what it calls."""
@@ -38,13 +38,13 @@ class Blocking:
     block_bytes     what a trip of a block may touch: the second-level cache a core has for itself, 1 to 2 MB
                     since about 2020
     least_elements  of a call of NumPy, on the average: as many as take several times as long as the call
-    units           so many units in a block, whatever the others say; 0 lets them say
+    work items           so many work items in a block, whatever the others say; 0 lets them say
     """
 
     whole_bytes: int = 8 << 20
     block_bytes: int = 1 << 20
     least_elements: int = 16384
-    units: int = 0
+    work_items: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Blocks:
     """How a loop is cut.
 
     axis     number of the parallel axis
-    size     units of a block
+    size     work items of a block
     needs    what a block computes
     partial  reduces of which a block has a part
     later    what the parts take then; None where there are none
@@ -68,15 +68,15 @@ class Blocks:
     late: frozenset[int]
 
     @property
-    def units(self) -> int:
+    def work_items(self) -> int:
         """Along the axis."""
         return self.parallel.sizes[self.axis]
 
     @property
     def words(self) -> str:
         """For people."""
-        count = -(-self.units // self.size)
-        return f"{count} blocks of {self.size} units"
+        count = -(-self.work_items // self.size)
+        return f"{count} blocks of {self.size} work items"
 
 
 def plan_blocks(
@@ -92,10 +92,10 @@ def plan_blocks(
     if not parallel.sizes:
         return "it has no parallel axis"
     if parallel.trips.kind == "gathered":
-        return "whether it goes on depends on all units"
+        return "whether it goes on depends on all work items"
     axis = max(range(len(parallel.sizes)), key=parallel.sizes.__getitem__)
     touched = _state_bytes(parallel, axis) + trip_bytes
-    if not blocking.units and touched <= blocking.whole_bytes:
+    if not blocking.work_items and touched <= blocking.whole_bytes:
         return f"a trip touches {touched} bytes, which is no more than {blocking.whole_bytes}"
     partial = parallel.collected
     for one in partial:
@@ -131,7 +131,7 @@ def _place(parallel: ParallelLoop, number: int, axis: int) -> int:
 
 
 def _state_bytes(parallel: ParallelLoop, axis: int) -> int:
-    """Of what the units own; of what is streamed a trip touches a row, which the body makes."""
+    """Of what the work items own; of what is streamed a trip touches a row, which the body makes."""
     return sum(
         carried.shape.elements * carried.shape.dtype.numpy.itemsize
         for carried in parallel.carried
@@ -139,26 +139,24 @@ def _state_bytes(parallel: ParallelLoop, axis: int) -> int:
     )
 
 
-def _size(work: _Work, units: int, touched: int, blocking: Blocking) -> int | str:
-    """Units of a block, or why there are none."""
-    if blocking.units:
-        return min(blocking.units, units)
+def _size(work: _Work, work_items: int, touched: int, blocking: Blocking) -> int | str:
+    """Work items of a block, or why there are none."""
+    if blocking.work_items:
+        return min(blocking.work_items, work_items)
     if not work.own:
         return "nothing in it lies along the axis"
-    enough = blocking.least_elements * work.calls * units // work.own
-    size = max(blocking.block_bytes * units // touched, enough, 1)
-    count = -(-units // size)
-    size = -(-units // count)
+    enough = blocking.least_elements * work.calls * work_items // work.own
+    size = max(blocking.block_bytes * work_items // touched, enough, 1)
+    count = -(-work_items // size)
+    size = -(-work_items // count)
     if size > _ROUNDED:
         size = -(-size // _ROUNDED) * _ROUNDED
-    if size >= units:
-        return f"a block of fewer than all {units} units would be too small"
-    if size * touched // units > max(blocking.whole_bytes, blocking.block_bytes):
-        return (
-            f"a block of {size} units, the fewest that pay, would be no more in the cache than all"
-        )
+    if size >= work_items:
+        return f"a block of fewer than all {work_items} work items would be too small"
+    if size * touched // work_items > max(blocking.whole_bytes, blocking.block_bytes):
+        return f"a block of {size} work items, the fewest that pay, would be no more in the cache than all"
     if work.same * count * _REPEATED > work.own:
-        words = f"{work.same} elements a trip that are the same for all units"
+        words = f"{work.same} elements a trip that are the same for all work items"
         return f"{count} blocks would each compute {words}, beside {work.own} of their own"
     return size
 

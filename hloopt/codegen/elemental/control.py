@@ -120,7 +120,7 @@ _MOVING: Final = VIEWS | {"concatenate", "iota"}
 def _together(
     e: Elements, instruction: Instruction, index: Indices, leaf: int
 ) -> list[tuple[int, Indices]]:
-    """The elements that are computed under one ``if``: with a loop around, all that the unit has."""
+    """The elements that are computed under one ``if``: with a loop around, all that the work item has."""
     shapes = _leaves(instruction)
     axes = e.owned.get((instruction, leaf))
     found = [(leaf, index)]
@@ -158,10 +158,10 @@ def _while(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> 
     if carried.role == "invariant":
         return (yield At(instruction.operands[0], index, leaf))
     places = {axis: at for axis, at in zip(carried.axes, index, strict=True) if axis is not None}
-    unit = tuple(places.get(axis, Index(0)) for axis in range(len(loop.sizes)))
-    running = _ran(e, instruction, unit, places)
+    work_item = tuple(places.get(axis, Index(0)) for axis in range(len(loop.sizes)))
+    running = _ran(e, instruction, work_item, places)
     if running is None:
-        running = Running(e, loop, unit, e.frame)
+        running = Running(e, loop, work_item, e.frame)
         yield from running.run()
         e.runs.append(running)
         e.scope.remember(_run_key(running), TRUE)
@@ -169,16 +169,16 @@ def _while(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> 
 
 
 def _run_key(running: Running) -> tuple[object, ...]:
-    return ("while", running.outer, running.loop.loop, running.unit)
+    return ("while", running.outer, running.loop.loop, running.work_item)
 
 
 def _ran(
-    e: Elements, instruction: Instruction, unit: Indices, axes: Collection[int]
+    e: Elements, instruction: Instruction, work_item: Indices, axes: Collection[int]
 ) -> Running | None:
-    """A run of the loop, in a block around, of a unit that is the same along the axes."""
+    """A run of the loop, in a block around, of a work item that is the same along the axes."""
     for running in reversed(e.runs):
         if running.loop.loop is instruction and running.outer is e.frame:
-            same = all(running.unit[axis] == unit[axis] for axis in axes)
+            same = all(running.work_item[axis] == work_item[axis] for axis in axes)
             if same and e.scope.known(_run_key(running)) is not None:
                 return running
     return None

@@ -1,4 +1,4 @@
-"""Reduces over units that nobody waits for: each warp leaves its part of a trip, a later launch adds them up.
+"""Reduces over work items: each warp leaves its part of an iteration, a later launch adds them up.
 
 A part lies in scratch at ``(trip, element of the result, warp)``, so that the parts of one result are
 neighbours.  They are added in the same order each time: two runs give the same bits.
@@ -47,12 +47,12 @@ def leave_parts(
 ) -> Asking:
     """In a trip: fold what the lanes of a warp have, and let its first lane write it.
 
-    ``inside`` are the tests that a thread has a unit of its own.
+    ``inside`` are the tests that a thread has a work item of its own.
     """
     for number, reduce in enumerate(running.loop.collected):
         operand = reduce.operands[0]
         axes = running.loop.owned[operand, 0]
-        tests = [*inside, *firsts(running.unit, axes)]
+        tests = [*inside, *firsts(running.work_item, axes)]
         folds = []
         for position in local_indices(reduce.array, (None,) * reduce.array.rank):
             fold = begin(f.elements, reduce)
@@ -67,7 +67,7 @@ def leave_parts(
 
 
 def take_part(e: Elements, running: Running, fold: ThreadFold, position: Sequence[Index]) -> Asking:
-    """What the unit adds to an element of the result."""
+    """What the work item adds to an element of the result."""
     operand = fold.hero.operands[0]
     axes = running.loop.owned[operand, 0]
     reduced = set(fold.hero.attributes["dimensions"])
@@ -80,7 +80,7 @@ def take_part(e: Elements, running: Running, fold: ThreadFold, position: Sequenc
         index = []
         for at, axis in enumerate(axes):
             if axis is not None:
-                index.append(running.unit[axis])
+                index.append(running.work_item[axis])
             else:
                 index.append(inner[at] if at in reduced else next(kept))
         value = yield At(operand, tuple(index), 0, running.frame)
@@ -90,7 +90,7 @@ def take_part(e: Elements, running: Running, fold: ThreadFold, position: Sequenc
 
 
 def _warps(running: Running) -> int:
-    return -(-running.loop.units // WARP)
+    return -(-running.loop.work_items // WARP)
 
 
 def _part(running: Running, reduce: Instruction, trip: Index, element: int) -> Index:

@@ -1,4 +1,4 @@
-"""A whole loop, a block for each unit of it."""
+"""A whole loop, a block for each work item of it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["EMITTERS"]
 
 def emit(f: FunctionWriter) -> None:
     """Each block: what its threads share in shared memory, from the first trip to the last."""
-    _Unit(f).write()
+    _WorkItem(f).write()
 
 
-class _Unit:
-    """What a block does for one unit."""
+class _WorkItem:
+    """What a block does for one work item."""
 
     def __init__(self, f: FunctionWriter) -> None:
         self.fused, self.plan = block_kernel(f.region, f.tile["threads"])
-        unit = delinearize(f.block(), self.plan.parallel.sizes)
-        self.results = LoopResults(f, self.fused, unit)
+        work_item = delinearize(f.block(), self.plan.parallel.sizes)
+        self.results = LoopResults(f, self.fused, work_item)
         self.e = f.elements
-        self.block = BlockLoop(f, self.plan, unit)
+        self.block = BlockLoop(f, self.plan, work_item)
         self.block.stream = self._stream
 
     def write(self) -> None:
@@ -73,7 +73,7 @@ class _Unit:
         with self.results.of_one_unit(carried.axes):
             for slot, local, tests in self.block.threads.each(carried.local_elements):
                 place = delinearize(local, carried.local_dims)
-                index = full_index(carried.axes, self.block.unit, place)
+                index = full_index(carried.axes, self.block.work_item, place)
                 name = value(slot, index)
                 with self.e.when(*tests):
                     self.results.store(carried.number, index, name)

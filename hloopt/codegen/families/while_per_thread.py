@@ -1,4 +1,4 @@
-"""A whole loop, a thread for each unit of it."""
+"""A whole loop, a thread for each work item of it."""
 
 from __future__ import annotations
 
@@ -41,30 +41,32 @@ def emit(f: FunctionWriter) -> None:
     elif needs_whole_warps(loop, lanes_of(f.tile)):
         _in_whole_warps(f, loop)
     else:
-        with strided(f, loop.parallel.units) as number:
+        with strided(f, loop.parallel.work_items) as number:
             ThreadUnit(f, loop, number).write()
 
 
 def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
-    """No thread leaves early: lanes exchange values.  Those beyond the end compute the last unit."""
+    """No thread leaves early: lanes exchange values.  Those beyond the end compute the last work item."""
     lanes = lanes_of(f.tile)
     thread = f.global_thread("i")
-    units = loop.parallel.units
+    work_items = loop.parallel.work_items
     own = f.elements.symbol(thread // lanes, "unit", 0, thread.high // lanes)
     tests = [] if lanes == 1 else [eq(thread % lanes, 0)]
-    if outside := below(own, units):
+    if outside := below(own, work_items):
         tests += outside
-        own = f.elements.symbol(Select.of(outside[0], own, units - 1), "unit", 0, units - 1)
+        own = f.elements.symbol(
+            Select.of(outside[0], own, work_items - 1), "unit", 0, work_items - 1
+        )
     ThreadUnit(f, loop, own, thread, tests, _lanes(f, loop, lanes, own)).write()
 
 
-def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, unit: Index) -> Lanes | None:
+def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, work_item: Index) -> Lanes | None:
     """The lanes that compute values of some trips at once; None where there are none."""
     found = LaneValues(loop.parallel)
     values = found.handed(lanes)
     if not values:
         return None
-    fixed = frozenset(symbols_of((unit,))) if lanes > 1 else frozenset()
+    fixed = frozenset(symbols_of((work_item,))) if lanes > 1 else frozenset()
     states = found.advanced if lanes > 1 else ()
     return Lanes(values, found.width(lanes), f.thread(), fixed, states)
 
@@ -76,17 +78,17 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     assert count is not None
     thread = f.global_thread("i")
     trip = bounded(f, e.symbol(thread // WARP, "trip", 0, (thread // WARP).high), count)
-    unit = ThreadUnit(f, loop, Index(0))
+    work_item = ThreadUnit(f, loop, Index(0))
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
-    folds = add_up(f, unit.running, trip, lane)
+    folds = add_up(f, work_item.running, trip, lane)
     with e.when(eq(lane, 0)):
-        e.run(unit.write_collected(trip, folds))
+        e.run(work_item.write_collected(trip, folds))
 
 
 class ThreadUnit:
-    """What a thread does for one unit.
+    """What a thread does for one work item.
 
-    thread  its number; ``inside`` are the tests that it has a unit of its own
+    thread  its number; ``inside`` are the tests that it has a work item of its own
     """
 
     def __init__(
@@ -101,12 +103,14 @@ class ThreadUnit:
         self.f = f
         self.e = f.elements
         self.loop = loop
-        self.unit = delinearize(number, loop.parallel.sizes)
+        self.work_item = delinearize(number, loop.parallel.sizes)
         self.thread = thread
-        self.results = LoopResults(f, loop.fused, self.unit, inside)
+        self.results = LoopResults(f, loop.fused, self.work_item, inside)
         self.streams = [one for one in loop.parallel.carried if one.role == "streamed"]
         written = frozenset(one.number for one in self.streams)
-        self.running = Running(self.e, loop.parallel, self.unit, self.e.frame, written, lanes=lanes)
+        self.running = Running(
+            self.e, loop.parallel, self.work_item, self.e.frame, written, lanes=lanes
+        )
 
     def write(self) -> None:
         """Write everything."""
@@ -149,19 +153,19 @@ class ThreadUnit:
         shape: ArrayShape | None = None,
         first: Sequence[Index] = (),
     ) -> Asking:
-        """Write what a unit has of an element of the state, or of a part of it that lies at ``first``."""
+        """Write what a work item has of an element of the state, or of a part of it that lies at ``first``."""
 
         def one(local: Local) -> Asking:
             found = value(local)
             if isinstance(found, At):
                 found = yield found
-            index = full_index(carried.axes, self.unit, local)
+            index = full_index(carried.axes, self.work_item, local)
             self.results.store(carried.number, index, found, first)
 
         if self.loop.fused.leaves(carried.number):
             with self.results.of_one_unit(carried.axes):
                 dims = local_dims(shape or carried.shape, carried.axes)
-                yield from every(self.e, dims, "j", one, around=self.unit)
+                yield from every(self.e, dims, "j", one, around=self.work_item)
 
     def _stream(self) -> Asking:
         """Write what the trip adds to the streamed elements."""
@@ -180,7 +184,7 @@ class ThreadUnit:
         )
 
         def value(local: Local) -> At:
-            return At(part, full_index(carried.axes, self.unit, local), 0, frame)
+            return At(part, full_index(carried.axes, self.work_item, local), 0, frame)
 
         yield from self._store(carried, value, part.array, first)
 

@@ -1,4 +1,4 @@
-"""One unit of a loop, run by the threads of a block: stages with barriers between them, trip after trip."""
+"""One work item of a loop, run by the threads of a block: stages with barriers between them."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class _Running:
 
 
 class BlockLoop:
-    """The writing of a loop for the unit of a block; ``stream`` says where updates go."""
+    """The writing of a loop for the work item of a block; ``stream`` says where updates go."""
 
-    def __init__(self, f: FunctionWriter, plan: BlockPlan, unit: Indices) -> None:
+    def __init__(self, f: FunctionWriter, plan: BlockPlan, work_item: Indices) -> None:
         self.f = f
         self.e: Elements = f.elements
         self.plan = plan
         self.flow = plan.flow
-        self.unit = unit
+        self.work_item = work_item
         self.threads = Threads(f.elements, f.thread(), plan.threads)
         self.stream: Stream | None = None
         self.outer = f.elements.frame
@@ -123,7 +123,7 @@ class BlockLoop:
     def index(self, value: LoopValue, local: Index) -> Indices:
         """The index in the whole array of the element at a local position."""
         axes = self.flow.axes(value)
-        return full_index(axes, self.unit, delinearize(local, self.flow.local(value)))
+        return full_index(axes, self.work_item, delinearize(local, self.flow.local(value)))
 
     def barrier(self) -> None:
         """Let threads see what the others wrote; a warp alone waits for its own lanes."""
@@ -252,7 +252,7 @@ class BlockLoop:
         """Say where the state is when it is asked for in body and condition, or as the loop's result."""
         e, loop, counting = self.e, trip.loop, running.counting
         around = self.frame(trip.path)
-        fixed = frozenset(symbols_of(self.unit))
+        fixed = frozenset(symbols_of(self.work_item))
 
         def known(number: int, place: ValuePlace, after: ValuePlace) -> None:
             place_state(e, running.frame, loop, number, place)
@@ -401,7 +401,7 @@ class BlockLoop:
                 self._remember(trip, running, dims, slot, local)
             names = []
             for one in group:
-                index = full_index(one.axes, self.unit, delinearize(local, dims))
+                index = full_index(one.axes, self.work_item, delinearize(local, dims))
                 names.append((one, index, self.value(one.value, index)))
             # A name may be a register that is set here.
             names = [(one, index, self._copied(one, name, names)) for one, index, name in names]

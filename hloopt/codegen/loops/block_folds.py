@@ -117,7 +117,7 @@ class Folding:
         lane = e.symbol(thread % lanes, "lane", 0, lanes - 1)
         groups = threads // lanes
         rounds = -(-results // groups)
-        with e.before(block.unit):
+        with e.before(block.work_item):
             for number, is_last in self._rounds(rounds):
                 place = thread // lanes + number * groups
                 if place.high < results:
@@ -159,7 +159,7 @@ class Folding:
         index = block.index(value, Index(0))
         thread = block.threads.thread
         frame = block.frame(value.path)
-        with block.inside(frame), e.before(block.unit), e.within(e.scope.braces()):
+        with block.inside(frame), e.before(block.work_item), e.within(e.scope.braces()):
             fold = self._accumulated(value, index, thread, block.plan.threads)
             tree(e, [fold], WARP_SIZE // 2)
             with e.when(eq(thread % WARP_SIZE, 0)):

@@ -44,14 +44,14 @@ CHOSEN: Final = 8
 
 
 def local_indices(shape: ArrayShape, axes: Axes) -> Iterator[Indices]:
-    """Every index of what a unit has, first dimension slowest."""
+    """Every index of what a work item has, first dimension slowest."""
     return product(*(map(Index, range(size)) for size in local_dims(shape, axes)))
 
 
-def full_index(axes: Axes, unit: Indices, local: Sequence[Index]) -> Indices:
-    """The index in the whole array of an element that a unit has."""
+def full_index(axes: Axes, work_item: Indices, local: Sequence[Index]) -> Indices:
+    """The index in the whole array of an element that a work item has."""
     rest = iter(local)
-    return tuple(unit[axis] if axis is not None else next(rest) for axis in axes)
+    return tuple(work_item[axis] if axis is not None else next(rest) for axis in axes)
 
 
 def place_state(
@@ -62,14 +62,16 @@ def place_state(
         e.places[frame, called.parameters[0], number] = place
 
 
-def firsts(unit: Indices, axes: Axes) -> list[Expr]:
-    """The tests that a unit is the first along the axes that are not among ``axes``."""
-    return [eq(at, 0) for axis, at in enumerate(unit) if axis not in axes and not at.is_constant]
+def firsts(work_item: Indices, axes: Axes) -> list[Expr]:
+    """The tests that a work item is the first along the axes that are not among ``axes``."""
+    return [
+        eq(at, 0) for axis, at in enumerate(work_item) if axis not in axes and not at.is_constant
+    ]
 
 
 @dataclass(frozen=True)
 class KeptPlace(ValuePlace):
-    """What a unit has of a value, in a variable or in an array of them.
+    """What a work item has of a value, in a variable or in an array of them.
 
     memory the variable, a value that stands for it, or the array
     shape  of the whole value
@@ -133,7 +135,7 @@ class KeptPlace(ValuePlace):
 
 
 def kept_in(name: str, kind: Type, shape: ArrayShape, axes: Axes) -> KeptPlace:
-    """What a unit has of a value, kept under a name."""
+    """What a work item has of a value, kept under a name."""
     count = prod(local_dims(shape, axes))
     memory = Var(name, kind) if count == 1 else Array(name, kind, (count,), "local")
     return KeptPlace(memory, shape, axes)
@@ -240,20 +242,20 @@ class Outside(ValuePlace):
 
 @dataclass
 class LoopResults:
-    """The results of one unit of a fused loop.
+    """The results of one work item of a fused loop.
 
-    unit    its index, one for each axis
-    inside  the tests that there is such a unit
+    work item    its index, one for each axis
+    inside  the tests that there is such a work item
     """
 
     f: FunctionWriter
     fused: FusedLoop
-    unit: Indices
+    work_item: Indices
     inside: Sequence[Expr] = ()
 
     def of_one_unit(self, axes: Axes) -> AbstractContextManager[Scope]:
-        """The block of the one unit that writes what lies along some of the axes only."""
-        return self.f.elements.when(*firsts(self.unit, axes), *self.inside)
+        """The block of the one work item that writes what lies along some of the axes only."""
+        return self.f.elements.when(*firsts(self.work_item, axes), *self.inside)
 
     def store(
         self, number: int, index: Sequence[Index], value: Expr, first: Sequence[Index] = ()

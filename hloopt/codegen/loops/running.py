@@ -1,4 +1,4 @@
-"""One unit of a loop, run by one thread: its state in variables, trip after trip."""
+"""One work item of a loop, run by one thread: its state in variables, trip after trip."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Local: TypeAlias = Sequence[Index]
 
 @dataclass
 class Running:
-    """The writing of a loop for one unit.
+    """The writing of a loop for one work item.
 
     loop     taken apart
-    unit     the index of the unit, one for each axis
+    work item     the index of the work item, one for each axis
     outer    where the ``while`` stands
     written  elements of the state that are not kept, since they are written to memory as they come
     kept     the variables of the others, except of numbers of the trip
@@ -51,7 +51,7 @@ class Running:
 
     e: Elements
     loop: ParallelLoop
-    unit: Indices
+    work_item: Indices
     outer: EmissionFrame
     written: frozenset[int] = frozenset()
     kept: dict[int, KeptPlace] = field(default_factory=dict)
@@ -93,14 +93,14 @@ class Running:
             return
         for reduce in trips.reduces:
             along = enumerate(self.loop.owned[reduce.operands[0], 0])
-            e.alone[reduce] = {at: self.unit[axis] for at, axis in along if axis is not None}
+            e.alone[reduce] = {at: self.work_item[axis] for at, axis in along if axis is not None}
         with e.within(e.scope.repeat(TRUE)) as block:
             again = Again(block.section(shared=False)) if e.reads_ahead else None
             self.place_outside(section, again)
             root = trips.own or self.loop.loop.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
             local = [Index(0) for axis in axes if axis is None]
-            goes_on = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
+            goes_on = yield At(root, full_index(axes, self.work_item, local), 0, self.frame)
             e.scope.leave(goes_on.negated())
             yield from self._trip(stream)
 
@@ -168,7 +168,7 @@ class Running:
             values = yield from each(
                 At(
                     root,
-                    full_index(one.axes, self.unit, [Index(0)] * one.shape.rank),
+                    full_index(one.axes, self.work_item, [Index(0)] * one.shape.rank),
                     one.number,
                     step,
                 )
@@ -205,7 +205,7 @@ class Running:
 
     def first(self, carried: Carried, local: Local) -> At:
         """What an element of the state is before the first trip."""
-        index = full_index(carried.axes, self.unit, local)
+        index = full_index(carried.axes, self.work_item, local)
         return At(self.loop.loop.operands[0], index, carried.number, self.outer)
 
     def _begin(self) -> Asking:
@@ -234,7 +234,7 @@ class Running:
 
         ``frame`` is that of a trip, of this one where none is given.
         """
-        fixed = frozenset(symbols_of(self.unit))
+        fixed = frozenset(symbols_of(self.work_item))
         budget = [HOISTED]
         init = self.loop.loop.operands[0]
         for carried in self.loop.carried:
@@ -284,25 +284,25 @@ class Running:
         e = self.e
         for value in self.plan.stored:
             axes = self.plan.axes((value, 0))
-            assert axes is not None, "a unit has what it keeps"
+            assert axes is not None, "a work item has what it keeps"
             kept = self._declared(value.name, value.array, axes)
             wanted = partial(self._value, value, axes)
             yield from self._fill(kept, wanted, self.frame, self.plan.full_cost(value))
             e.places[self.frame, value, 0] = kept
 
     def _declared(self, hint: str, shape: ArrayShape, axes: Axes) -> KeptPlace:
-        """A variable or an array for what a unit has of a value."""
+        """A variable or an array for what a work item has of a value."""
         kind = self.e.uses.type(shape.dtype)
         kept = kept_in(self.e.scope.names.fresh(hint), kind, shape, axes)
         self.e.scope.add(Declare(kept.target))
         return kept
 
     def _value(self, value: Instruction, axes: Axes, local: Local) -> At:
-        return At(value, full_index(axes, self.unit, local), 0, self.frame)
+        return At(value, full_index(axes, self.work_item, local), 0, self.frame)
 
     def next(self, carried: Carried, local: Local) -> At:
         """What an element of the state is after the trip."""
-        index = full_index(carried.axes, self.unit, local)
+        index = full_index(carried.axes, self.work_item, local)
         return At(self.body.root, index, carried.number, self.frame)
 
     def _fill(
@@ -313,7 +313,7 @@ class Running:
             self.e.scope.set(kept.place(local), value)
 
         unroll = self._most_unrolled(kept, cost)
-        yield from every(self.e, kept.dims, "j", one, unroll, self.unit, frame)
+        yield from every(self.e, kept.dims, "j", one, unroll, self.work_item, frame)
 
     def _most_unrolled(self, kept: KeptPlace, cost: int) -> int:
         """How many turns a loop over an array may have to be unrolled; ``cost`` operations each."""

@@ -21,7 +21,7 @@ __all__ = ["SharedPlace", "Threads"]
 
 @dataclass(frozen=True)
 class SharedPlace(ValuePlace):
-    """What a unit has of a value, in shared memory.
+    """What a work item has of a value, in shared memory.
 
     memory the array
     kind   of its elements

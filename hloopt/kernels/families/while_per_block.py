@@ -1,4 +1,4 @@
-"""A loop by a block for each unit: state in shared memory, as few barriers in a trip as can be."""
+"""A loop by a block for each work item: state in shared memory, as few barriers in a trip as can be."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def _fits(site: Site) -> Verdict:
     mapping = block_mapping(fused.loop, site.target)
     if mapping.problem:
         return NO(mapping.problem)
-    units, most = mapping.parallel.units, site.target.grid_limit[0]
-    if units > most:
-        return NO(f"{units} units, a grid has at most {most} blocks")
+    work_items, most = mapping.parallel.work_items, site.target.grid_limit[0]
+    if work_items > most:
+        return NO(f"{work_items} work items, a grid has at most {most} blocks")
     return YES(
-        f"the state of a unit takes {mapping.shared_bytes} bytes of {shared_limit(site.target)}"
+        f"the state of a work item takes {mapping.shared_bytes} bytes of {shared_limit(site.target)}"
     )
 
 
@@ -66,8 +66,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         raise UsageError(
             f"{_NAME}: threads={threads}; a block would hold {plan.shared_bytes} bytes, it has {limit}"
         )
-    units = plan.parallel.units
-    if not units:
+    work_items = plan.parallel.work_items
+    if not work_items:
         return KernelSpec(_NAME, tile)
     results = (
         Argument(LeafPlace("result", number), "out")
@@ -77,7 +77,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     arguments = (*operands_read(site.region), *results)
     # More than a function may declare is given by the launch.
     given = plan.shared_bytes if plan.shared_bytes > site.target.shared_per_block else 0
-    launch = Launch.linear("", units, threads, arguments, shared=given)
+    launch = Launch.linear("", work_items, threads, arguments, shared=given)
     return KernelSpec(_NAME, tile, (launch,))
 
 

@@ -1,4 +1,4 @@
-"""A loop by a thread for each unit: carries in registers, streams written as they come."""
+"""A loop by a thread for each work item: carries in registers, streams written as they come."""
 
 from __future__ import annotations
 
@@ -86,7 +86,11 @@ def runs_alone(site: Site, mapping_of: Callable[[Instruction], LoopMapping]) -> 
         return NO("it is not the fusion of one loop")
     mapping = mapping_of(fused.loop)
     problem = mapping.problem or elemental_problem(site.region, loops=True)
-    return NO(problem) if problem else YES(f"{mapping.parallel.units} units run by themselves")
+    return (
+        NO(problem)
+        if problem
+        else YES(f"{mapping.parallel.work_items} work items run by themselves")
+    )
 
 
 def loop_launches(
@@ -121,7 +125,7 @@ def loop_launches(
 
 
 def lanes_of(tile: Tile) -> int:
-    """Threads that run a unit together."""
+    """Threads that run a work item together."""
     return tile.get("lanes", 1)
 
 
@@ -138,18 +142,18 @@ def _wanted(site: Site) -> Verdict:
     found = gpu_mappings(thread_loop(site.region).parallel.loop, site.target)
     best = better_mapping(found, site.target) if site.target.has_threads else None
     if best is None or best[0].kind == "thread":
-        return YES("no unit waits for another one")
+        return YES("no work item waits for another one")
     mine = loop_time(found[0], site.target)
     return NO(
-        f"a block for each unit takes {best[1].ns:.0f} ns by estimate, a thread {mine.ns:.0f} ns"
+        f"a block for each work item takes {best[1].ns:.0f} ns by estimate, a thread {mine.ns:.0f} ns"
     )
 
 
 def _tile(site: Site) -> Tile:
     loop = thread_loop(site.region)
     lanes = best_lanes(thread_mapping(loop.parallel.loop, site.target), site.target)
-    # Few units are spread over all cores: warps on one core would share what it can do.
-    spread = -(-loop.parallel.units * lanes // max(site.target.cores, 1))
+    # Few work items are spread over all cores: warps on one core would share what it can do.
+    spread = -(-loop.parallel.work_items * lanes // max(site.target.cores, 1))
     threads = min(-(-spread // WARP_SIZE) * WARP_SIZE, site.limits.loop_threads)
     return MappingProxyType({"threads": max(threads, WARP_SIZE), "vector": 1, "lanes": lanes})
 
@@ -160,14 +164,14 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     _check_lanes(loop, lanes)
     if tile["vector"] != 1:
         raise UsageError(
-            f"while-per-thread: vector={tile['vector']}; a thread has one unit at a time, 1"
+            f"while-per-thread: vector={tile['vector']}; a thread has one work item at a time, 1"
         )
-    units = loop.parallel.units * lanes
-    blocks, threads = own_threads(site, units, tile)
+    work_items = loop.parallel.work_items * lanes
+    blocks, threads = own_threads(site, work_items, tile)
     if needs_whole_warps(loop, lanes):
-        blocks = _whole_warps(units, threads)
+        blocks = _whole_warps(work_items, threads)
     finish = -(-(loop.parallel.trips.count or 0) // (FINISH_THREADS // WARP_SIZE)), FINISH_THREADS
-    warps = -(-loop.parallel.units // WARP_SIZE)
+    warps = -(-loop.parallel.work_items // WARP_SIZE)
     return KernelSpec(
         "while-per-thread", tile, *loop_launches(site, loop, warps, (blocks, threads), finish)
     )
@@ -176,23 +180,23 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 def _check_lanes(loop: ThreadLoop, lanes: int) -> None:
     if lanes not in LANES:
         raise UsageError(
-            f"while-per-thread: {lanes} lanes for a unit are no part of a warp:"
+            f"while-per-thread: {lanes} lanes for a work item are no part of a warp:"
             f" {', '.join(map(str, LANES))}"
         )
     if lanes > 1 and loop.parallel.collected:
         raise UsageError(
-            f"while-per-thread: {lanes} lanes for a unit would add it {lanes} times to"
+            f"while-per-thread: {lanes} lanes for a work item would add it {lanes} times to"
             f" {loop.parallel.collected[0].name}, which warps fold"
         )
 
 
-def _whole_warps(units: int, threads: int) -> int:
+def _whole_warps(work_items: int, threads: int) -> int:
     if threads % WARP_SIZE:
         raise UsageError(
             f"while-per-thread: {threads} threads are no whole warps of {WARP_SIZE}, whose lanes exchange"
             " values"
         )
-    return -(-units // threads)
+    return -(-work_items // threads)
 
 
 KERNELS = (

@@ -1,4 +1,4 @@
-"""Which dimensions become axes, what each unit owns, and what is collected."""
+"""Which dimensions become axes, what each work item owns, and what is collected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_elements_that_are_turned_one_by_one_are_units() -> None:
         ("owned", (0,)),
         ("invariant", (None,)),
     ]
-    assert (found.units, found.mixing, found.trips.kind, found.trips.count) == (
+    assert (found.work_items, found.mixing, found.trips.kind, found.trips.count) == (
         2048,
         (),
         "known",
@@ -53,9 +53,9 @@ def test_two_dimensions_are_two_axes_in_the_order_of_the_state() -> None:
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_dimension_of_one_element_or_none_is_no_axis(size: int) -> None:
-    """Every unit has all of it; there is one unit."""
+    """Every work item has all of it; there is one work item."""
     found = found_in(loop_module([f"f32[{size}]"], f"  y = f32[{size}] sine(x1)", ["y"]))
-    assert (found.sizes, found.units, roles(found)) == ((), 1, ["uniform"])
+    assert (found.sizes, found.work_items, roles(found)) == ((), 1, ["uniform"])
 
 
 def test_a_loop_of_scalars_has_one_unit() -> None:
@@ -65,7 +65,7 @@ def test_a_loop_of_scalars_has_one_unit() -> None:
 
 
 def test_a_key_of_a_generator_is_free_and_its_bits_may_be_turned_round() -> None:
-    """Any unit may compute any random number: reversing and cutting them mixes nothing."""
+    """Any work item may compute any random number: reversing and cutting them mixes nothing."""
     body = """  g = (u64[2], u32[4096]) rng-bit-generator(x2), algorithm=rng_philox
   next = u64[2] get-tuple-element(g), index=0
   bits = u32[4096] get-tuple-element(g), index=1
@@ -80,7 +80,7 @@ def test_a_key_of_a_generator_is_free_and_its_bits_may_be_turned_round() -> None
 
 
 def test_a_large_free_value_that_all_units_would_compute_whole_is_weighed() -> None:
-    """A sum of all random numbers is a sum of them for each unit: too much, said by its instruction."""
+    """A sum of all random numbers is a sum of them for each work item: too much, said by its instruction."""
     body = """  places = f32[65536] iota(), iota_dimension=0
   now = f32[] convert(i)
   nows = f32[65536] broadcast(now), dimensions={}
@@ -92,13 +92,13 @@ def test_a_large_free_value_that_all_units_would_compute_whole_is_weighed() -> N
     found = found_in(loop_module(["f32[2048]"], body, ["y"]))
     assert found.sizes == ()
     assert (
-        "each of 2048 units along dimension 0 of element 1 of the state would repeat"
+        "each of 2048 work items along dimension 0 of element 1 of the state would repeat"
         in found.mixing[0].words
     )
 
 
 def test_rows_are_units_where_columns_are_mixed() -> None:
-    """A small dot for each row runs in the unit that owns the row."""
+    """A small dot for each row runs in the work item that owns the row."""
     body = "  y = f32[2048,4] dot(x1, x2), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     found = found_in(loop_module(["f32[2048,4]", "f32[4,4]"], body, ["y", "x2"]))
     assert (found.sizes, found.carried[1].axes) == ((2048,), (0, None))
@@ -120,7 +120,7 @@ def test_columns_of_what_is_only_written_make_no_axis() -> None:
 
 
 def test_a_loop_that_only_writes_has_the_columns_as_units() -> None:
-    """Where each column of the output is computed by itself, columns are units."""
+    """Where each column of the output is computed by itself, columns are work items."""
     body = """  now = f32[] convert(i)
   nows = f32[2048] broadcast(now), dimensions={}
   y = f32[2048] multiply(x2, nows)
@@ -136,7 +136,7 @@ def test_a_loop_that_only_writes_has_the_columns_as_units() -> None:
 
 
 def test_units_do_not_repeat_a_large_dot() -> None:
-    """An accumulator along an axis is left alone where every unit would compute what it takes."""
+    """An accumulator along an axis is left alone where every work item would compute what it takes."""
     body = """  y = f32[64,64] dot(x2, x3), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   part = f32[1,64] slice(y), slice={[0:1], [0:64]}
   flat = f32[64] reshape(part)
@@ -218,7 +218,7 @@ def test_a_sum_over_a_loop_of_unknown_length_is_not_collected() -> None:
 
 
 def test_local_dimensions_of_a_collected_reduce_may_be_reduced_or_kept() -> None:
-    """Columns of three stay with their unit; sums by column are three values a trip."""
+    """Columns of three stay with their work item; sums by column are three values a trip."""
     body = """  back = f32[2048,3] reverse(x1), dimensions={1}
   totals = f32[3] reduce(x1, nought), dimensions={0}, to_apply=add
   row = f32[1,3] reshape(totals)
@@ -234,7 +234,7 @@ def test_local_dimensions_of_a_collected_reduce_may_be_reduced_or_kept() -> None
 
 
 def test_a_sum_over_one_of_two_axes_makes_the_other_the_only_one() -> None:
-    """What is collected is over all axes: the dimension that is summed stays with its unit."""
+    """What is collected is over all axes: the dimension that is summed stays with its work item."""
     body = """  y = f32[64,32] sine(x1)
   sums = f32[64] reduce(y, nought), dimensions={1}, to_apply=add
   row = f32[1,64] reshape(sums)

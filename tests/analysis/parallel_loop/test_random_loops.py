@@ -1,4 +1,4 @@
-"""No unit of a random loop has a part in what others compute, and units that may stop by themselves do."""
+"""No work item of a random loop has a part in what others compute, and work items that may stop by themselves do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.analysis.parallel_loop.unit_proof import EVERY_AXIS, early, found_in,
 @settings(max_examples=80, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_what_a_unit_has_changes_nothing_of_others(chance: random.Random) -> None:
-    """Results along the axes follow from a unit's own part of the state, all others from none."""
+    """Results along the axes follow from a work item's own part of the state, all others from none."""
     text = random_body(chance.randrange)
     assert strangers(text, chance.randrange) == [], text
 
@@ -25,7 +25,7 @@ def test_what_a_unit_has_changes_nothing_of_others(chance: random.Random) -> Non
 @settings(max_examples=80, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_units_that_stop_by_themselves_have_stopped_for_good(chance: random.Random) -> None:
-    """Run alone, each unit ends with what it has after the loop of all."""
+    """Run alone, each work item ends with what it has after the loop of all."""
     text = random_stop(chance.randrange)
     assert early(text, chance.randrange) == [], text
 
@@ -52,7 +52,7 @@ def test_a_rule_that_ties_too_much_is_noticed(opcode: str, monkeypatch: pytest.M
 
 
 def test_a_proof_of_rest_that_looks_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where units are believed to be at rest whatever the body does, some loop gives it away."""
+    """Where work items are believed to be at rest whatever the body does, some loop gives it away."""
     monkeypatch.setattr(rest._Prover, "_check", lambda *_: None)
     assert any(
         early(random_stop(chance.randrange), chance.randrange)

@@ -1,4 +1,4 @@
-"""Conditions that ask all elements: which loops let each unit stop by itself, and why others do not."""
+"""Conditions that ask all elements: which loops let each work item stop by itself, and why others do not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_opposite_of_a_comparison_of_floats_is_no_mask() -> None:
     )
     found = stopping(body, "y", "x2")
     assert (found.sizes, found.trips.kind) == ((), "gathered")
-    why = "select y still changes element 1 of the state of units that are done"
+    why = "select y still changes element 1 of the state of work items that are done"
     assert found.trips.words == why
     assert found.mixing[0].words == f"reduce r mixes the 64 elements of dimension 0 of more; {why}"
 
@@ -113,7 +113,7 @@ CAPPED = (
 
 
 def test_a_counter_that_nobody_reads_may_go_on() -> None:
-    """The cap is the same for every unit, which counts by itself."""
+    """The cap is the same for every work item, which counts by itself."""
     body = MORE + "  y = f32[64] select(more, less, x1)"
     found = stopping(body, "y", "x2", condition=CAPPED)
     assert (found.trips.kind, found.trips.most, found.trips.own) == ("element", 50, None)
@@ -121,15 +121,18 @@ def test_a_counter_that_nobody_reads_may_go_on() -> None:
 
 
 def test_a_counter_that_is_a_result_tells_the_difference() -> None:
-    """It counts the trips of the unit that runs longest."""
+    """It counts the trips of the work item that runs longest."""
     body = MORE + "  y = f32[64] select(more, less, x1)"
     found = stopping(body, "y", "x2", condition=CAPPED, results=(0, 1))
     assert (found.sizes, found.trips.kind) == ((), "gathered")
-    assert found.trips.words == "add k still changes element 0 of the state of units that are done"
+    assert (
+        found.trips.words
+        == "add k still changes element 0 of the state of work items that are done"
+    )
 
 
 def test_what_a_done_unit_depends_on_must_stay_itself() -> None:
-    """Where the mask depends on a counter, a unit may go on again."""
+    """Where the mask depends on a counter, a work item may go on again."""
     condition = """  now = f32[] convert(i)
   nows = f32[64] broadcast(now), dimensions={}
   more = pred[64] compare(x1, nows), direction=GT
@@ -145,37 +148,37 @@ def test_what_a_done_unit_depends_on_must_stay_itself() -> None:
 REFUSED = {
     "while all go on": (
         ANY.replace("no)", "yes)").replace("=any", "=every"),
-        "it goes on only while all units do",
+        "it goes on only while all work items do",
     ),
     "the greatest float": (
         """  top = f32[] reduce(x1, nought), dimensions={0}, to_apply=most
   ROOT r = pred[] compare(top, nought), direction=GT""",
-        "one unit's NaN of f32 would be everybody's",
+        "one work item's NaN of f32 would decide for all",
     ),
     "two answers compared": (
         ANY.replace("ROOT r =", "ask =") + """
   other = pred[64] compare(x2, limit), direction=GT
   asked = pred[] reduce(other, no), dimensions={0}, to_apply=any
   ROOT r = pred[] compare(ask, asked), direction=GT""",
-        "compare r compares what the units say",
+        "compare r compares what the work items say",
     ),
     "an exclusive or": (
         ANY.replace("ROOT r =", "ask =") + "\n  ROOT r = pred[] xor(ask, yes)",
-        "xor r makes something else of what the units say",
+        "xor r makes something else of what the work items say",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_questions_are_everybodys(name: str) -> None:
-    """The condition would be another one for a unit alone; the reason says in what way."""
+    """The condition would be another one for a work item alone; the reason says in what way."""
     condition, why = REFUSED[name]
     found = stopping(MORE + "  y = f32[64] select(more, less, x1)", "y", "x2", condition=condition)
     assert (found.sizes, found.trips.kind, found.trips.words) == ((), "gathered", why)
 
 
 def test_all_done_and_how_many_are_left_are_the_same_question() -> None:
-    """``not all(done)`` and ``sum(more) > 0`` let units stop; each runs as long alone."""
+    """``not all(done)`` and ``sum(more) > 0`` let work items stop; each runs as long alone."""
     for condition in (
         """  limit = s32[64] broadcast(zero), dimensions={}
   done = pred[64] compare(x1, limit), direction=LE
@@ -204,7 +207,7 @@ def test_all_done_and_how_many_are_left_are_the_same_question() -> None:
 
 
 def test_a_unit_with_several_elements_asks_all_of_them() -> None:
-    """Rows are units where columns are mixed; a row goes on while one of its elements does."""
+    """Rows are work items where columns are mixed; a row goes on while one of its elements does."""
     condition = """  limit = f32[64,3] broadcast(nought), dimensions={}
   more = pred[64,3] compare(x1, limit), direction=GT
   ROOT r = pred[] reduce(more, no), dimensions={0,1}, to_apply=any"""
@@ -221,7 +224,7 @@ def test_a_unit_with_several_elements_asks_all_of_them() -> None:
 
 
 def test_a_loop_inside_whose_units_stop_by_themselves_leaves_the_axis() -> None:
-    """``jax.vmap`` of a loop inside a scan: each unit of the scan runs its own."""
+    """``jax.vmap`` of a loop inside a scan: each work item of the scan runs its own."""
     shape = "(f32[64], f32[64])"
     called = f"""inner_condition {{
   s = {shape} parameter(0)

@@ -1,4 +1,4 @@
-"""Holding a loop's axes against the interpreter: what one unit has changes nothing of what others have."""
+"""Holding a loop's axes against the interpreter: what one work item has changes nothing of what others have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EVERY_AXIS", "early", "found_in", "loop_of", "strangers"]
 Array = np.ndarray[Any, Any]
 
 EVERY_AXIS = Sharing(free=0, repeated=1 << 60, least_part=0.0, least_gain=0.0)
-"""Whatever can be an axis is one, however much units repeat."""
+"""Whatever can be an axis is one, however much work items repeat."""
 
 
 def loop_of(module: Module) -> Instruction:
@@ -30,7 +30,7 @@ def found_in(text: str, sharing: Sharing = Sharing(), *, collect: bool = True) -
 
 
 def strangers(text: str, choose: Callable[[int], int], sharing: Sharing = EVERY_AXIS) -> list[str]:
-    """Elements of results that change with what a unit has to which they do not belong.
+    """Elements of results that change with what a work item has to which they do not belong.
 
     The parameters are the state but for its element 0, a counter, and so are the results.
     """
@@ -66,14 +66,14 @@ def strangers(text: str, choose: Callable[[int], int], sharing: Sharing = EVERY_
 
 
 def part(axes: Sequence[int | None], unit: Sequence[int]) -> tuple[int | slice, ...]:
-    """Where a unit's part of an array is."""
+    """Where a work item's part of an array is."""
     return tuple(slice(None) if axis is None else unit[axis] for axis in axes)
 
 
 def early(text: str, choose: Callable[[int], int], sharing: Sharing = EVERY_AXIS) -> list[str]:
-    """Results that differ where a unit runs alone, of a loop whose units may stop by themselves.
+    """Results that differ where a work item runs alone, of a loop whose work items may stop by themselves.
 
-    Alone is a unit all others are like.  A loop of other trips has none.
+    Alone is a work item all others are like.  A loop of other trips has none.
     """
     module = hloopt.parse(text)
     loop = loop_of(module)
@@ -104,5 +104,5 @@ def early(text: str, choose: Callable[[int], int], sharing: Sharing = EVERY_AXIS
         for number, one, other in zip(numbers, whole, alone, strict=True):
             at = part(parallel.carried[number].axes, unit)
             if not np.array_equal(one[at], other[at]):
-                found.append(f"element {number} of unit {unit}")
+                found.append(f"element {number} of work item {unit}")
     return found

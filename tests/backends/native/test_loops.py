@@ -1,4 +1,4 @@
-"""Loops as one kernel of the host: lanes of units, masks, streams, collected reduces; and what is left alone."""
+"""Loops as one kernel of the host: lanes of work items, masks, streams, collected reduces; and what is left alone."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("always")
 def test_loops_of_every_size_and_number_of_trips() -> None:
-    """Known trips with streams, reduces, loops and branches inside; and trips of each unit's own."""
+    """Known trips with streams, reduces, loops and branches inside; and trips of each work item's own."""
     modules = [hloopt.parse(text) for text in texts()]
     arrays = [inputs([one.array.dims for one in module.entry.parameters]) for module in modules]
     program = check(modules, arrays)
@@ -320,7 +320,7 @@ def test_loops_that_mix_are_left_to_the_driver(is_fused: bool) -> None:
 
 @pytest.mark.usefixtures("always")
 def test_loops_within_mixing_loops() -> None:
-    """Loops and branches inside, for each of some units, which may stop at trips of their own."""
+    """Loops and branches inside, for each of some work items, which may stop at trips of their own."""
     texts = [mixing_loop(random.Random(seed), 20, sorts=False) for seed in (0, 30)]
     modules = [hloopt.parse(text) for text in texts]
     arrays = [inputs([one.array.dims for one in module.entry.parameters]) for module in modules]

@@ -1,4 +1,4 @@
-"""Fused loops by blocks of their units."""
+"""Fused loops by blocks of their work items."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ ENTRY e {{
 
 
 def blocked(module: hloopt.Module, arrays: list[Array], units: int) -> list[Array]:
-    program = NumpyProgram(module, NumpyOptions(threads=1), blocking=Blocking(units=units))
+    program = NumpyProgram(module, NumpyOptions(threads=1), blocking=Blocking(work_items=units))
     assert all(words.startswith("runs in") for words in program.loops.values()), program.loops
     assert program.loops
     before = [array.copy() for array in arrays]
     found = program.run(arrays)
-    shared = NumpyProgram(module, NumpyOptions(threads=3), blocking=Blocking(units=units))
+    shared = NumpyProgram(module, NumpyOptions(threads=3), blocking=Blocking(work_items=units))
     for one, other in zip(found, shared.run(arrays), strict=True):
         assert one.tobytes() == other.tobytes()
     assert all((one == other).all() for one, other in zip(arrays, before, strict=True))
@@ -162,7 +162,7 @@ def test_what_counts_along_the_axis_goes_on_from_block_to_block() -> None:
 
 
 def test_one_value_is_whole_for_one_and_cut_for_another() -> None:
-    """A table that is multiplied with whole also gives each unit its own element."""
+    """A table that is multiplied with whole also gives each work item its own element."""
     module = loop(
         {"x": "f32[24,4]", "w": "f32[4,4]", "b": "f32[24]"},
         """
@@ -300,7 +300,7 @@ def test_parts_of_reduces_are_put_together(reducer: str, zero: str) -> None:
 )
 def test_parts_that_would_not_add_up_run_whole(reducer: str, zero: str, words: str) -> None:
     """A reduce that begins with something cannot begin with it in each block."""
-    program = NumpyProgram(collecting(reducer, zero), blocking=Blocking(units=3))
+    program = NumpyProgram(collecting(reducer, zero), blocking=Blocking(work_items=3))
     assert program.loops == {"f": f"runs whole: {words}"}
     arrays = [numbers(24) / 2, numbers(3)]
     want = hloopt.evaluate(collecting(reducer, zero), arrays)
@@ -356,7 +356,7 @@ ENTRY e {
 
 
 def test_each_block_runs_until_its_own_units_are_done() -> None:
-    """Where units may stop by themselves a block does, having asked its own units alone."""
+    """Where work items may stop by themselves a block does, having asked its own work items alone."""
     text = HALVING.replace("RESULT", "r = f32[24] get-tuple-element(w), index=1")
     module = hloopt.optimize(hloopt.parse(text), "loop-fusion{always=true}")
     check(module, [numbers(24) * 100])
@@ -372,7 +372,7 @@ def test_what_all_units_count_is_that_of_the_last_to_end() -> None:
     module = hloopt.parse(text)
     fused = hloopt.optimize(module, "loop-fusion{always=true}")
     x = numbers(24) * 100
-    program = NumpyProgram(fused, blocking=Blocking(units=4))
+    program = NumpyProgram(fused, blocking=Blocking(work_items=4))
     for got, expected in zip(program.run([x]), hloopt.evaluate(module, [x]), strict=True):
         np.testing.assert_array_equal(got, expected)
 
@@ -383,7 +383,7 @@ def test_a_loop_that_does_not_end_is_stopped_in_a_block() -> None:
         "y = f32[24] get-tuple-element(w), index=1", "y = f32[24] negate(x)", 1
     )
     text = text.replace("negate(x)", "abs(x)")
-    program = NumpyProgram(hloopt.parse(text), blocking=Blocking(units=3))
+    program = NumpyProgram(hloopt.parse(text), blocking=Blocking(work_items=3))
     with pytest.raises(EvaluationError) as error:
         program.run([numbers(24)])
     line = text.splitlines().index(next(one for one in text.splitlines() if "body=body" in one)) + 1
@@ -405,7 +405,7 @@ def test_failures_within_a_block_name_the_instruction() -> None:
 
 def test_threads_share_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of them are in a block at the same time."""
-    program = NumpyProgram(large(64, 2), NumpyOptions(threads=2), blocking=Blocking(units=8))
+    program = NumpyProgram(large(64, 2), NumpyOptions(threads=2), blocking=Blocking(work_items=8))
     real = BlockedLoop._block
     met = threading.Barrier(2, timeout=20)
     waited = threading.local()
@@ -438,7 +438,7 @@ def large(units: int, ops: int) -> hloopt.Module:
 
 
 def test_large_loops_run_by_blocks_that_fit() -> None:
-    """Of a few thousand units each, that many that what a trip touches stays in a core's own cache."""
+    """Of a few thousand work items each, that many that what a trip touches stays in a core's own cache."""
     units = 1 << 22
     program = NumpyProgram(large(units, 8))
     (words,) = program.loops.values()
@@ -474,8 +474,10 @@ def test_blocks_keep_of_a_trip_what_buffers_keep() -> None:
         "  x = bf16[24] parameter(0)",
     )
     x = numbers(24).astype(ml_dtypes.bfloat16)
-    program = NumpyProgram(module, NumpyOptions(excess_precision=True), blocking=Blocking(units=5))
-    assert program.loops == {"f": "runs in 5 blocks of 5 units"}
+    program = NumpyProgram(
+        module, NumpyOptions(excess_precision=True), blocking=Blocking(work_items=5)
+    )
+    assert program.loops == {"f": "runs in 5 blocks of 5 work items"}
     (wanted,) = hloopt.evaluate(module, [x], excess_precision=True)
     (strict,) = hloopt.evaluate(module, [x])
     assert (wanted != strict).any()

@@ -1,7 +1,8 @@
-"""A whole loop of the native device: a task runs a block of units from the first trip to the last.
+"""A whole loop of the native device: a task runs a block of work items from the first trip to the last.
 
-The state of a block's units lies in arrays in the cache, a lane each, and each trip goes through them by
-vectors.  A reduce over units that nobody waits for leaves a part a trip and block; a second launch puts the
+The state of a block's work items lies in arrays in the cache, a lane each, and each trip goes through them by
+vectors.  A reduce over work items that nobody waits for leaves a part a trip and block; a second launch puts
+          the
 parts together, in the order of the blocks, however many threads there are.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.parallel_loop.host_mapping import block_units, host_mapping
+from hloopt.analysis.parallel_loop.host_mapping import block_items, host_mapping
 from hloopt.kernels.families.while_per_thread import (
     ThreadLoop,
     loop_launches,
@@ -27,8 +28,8 @@ FINISH_TRIPS: Final = 64
 
 
 def blocks_of(loop: ThreadLoop, tile: Tile) -> int:
-    """How many blocks the units are."""
-    return -(-loop.parallel.units // tile["units"])
+    """How many blocks the work items are."""
+    return -(-loop.parallel.work_items // tile["units"])
 
 
 def part_place(loop: ThreadLoop, elements: int) -> tuple[int, int]:
@@ -40,7 +41,7 @@ def part_place(loop: ThreadLoop, elements: int) -> tuple[int, int]:
 
 
 def _tile(site: Site) -> Tile:
-    return MappingProxyType({"units": block_units(thread_loop(site.region).parallel)})
+    return MappingProxyType({"units": block_items(thread_loop(site.region).parallel)})
 
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
@@ -53,7 +54,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 KERNELS = (
     Kernel(
         "native-while",
-        "a task runs a block of a loop's units from the first trip to the last, in the cache",
+        "a task runs a block of a loop's work items from the first trip to the last, in the cache",
         lambda site: runs_alone(site, host_mapping),
         lambda _: YES("no block waits for another one"),
         _tile,

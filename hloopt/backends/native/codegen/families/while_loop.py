@@ -1,4 +1,4 @@
-"""A whole loop, a block of its units for each task."""
+"""A whole loop, a block of its work items for each task."""
 
 from __future__ import annotations
 
@@ -42,35 +42,35 @@ def _emit(f: FunctionWriter) -> None:
 
 
 def _blocks(f: FunctionWriter, loop: ThreadLoop) -> None:
-    """Each task: the units of a block, as many lanes."""
-    units, size = loop.parallel.units, f.tile["units"]
+    """Each task: the work items of a block, as many lanes."""
+    work_items, size = loop.parallel.work_items, f.tile["units"]
     names, kind = f.scope.names, f.loads.index_type
     with every_task(f, blocks_of(loop, f.tile)) as task:
         body, width = f.elements.scope, as_expr(size)
         first = body.declare(kind, as_expr(task).cast(kind) * size, "first")
-        if units % size:
-            left = units - first
+        if work_items % size:
+            left = work_items - first
             some = Select.of(left < size, left.cast(INT), size)
             width = body.declare(INT, some, "width")
         number = names.fresh("unit")
-        unit = Scope(names)
-        with f.elements.within(unit):
-            at = Symbol(number, 0, units - 1).index if units > 1 else Index(0)
+        work_item = Scope(names)
+        with f.elements.within(work_item):
+            at = Symbol(number, 0, work_items - 1).index if work_items > 1 else Index(0)
             _Block(f, loop, at, _Task(task, width)).write()
-        for statement in for_lanes(unit.statements(), number, first, width, size, names):
+        for statement in for_lanes(work_item.statements(), number, first, width, size, names):
             body.add(statement)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """The number of a task, and how many units it has."""
+    """The number of a task, and how many work items it has."""
 
     number: Index
     width: Expr
 
 
 class _Block(ThreadUnit):
-    """A unit of a block, which leaves its part of collected reduces to the block."""
+    """A work item of a block, which leaves its part of collected reduces to the block."""
 
     def __init__(self, f: FunctionWriter, loop: ThreadLoop, number: Index, task: _Task) -> None:
         super().__init__(f, loop, number)
@@ -89,7 +89,7 @@ class _Block(ThreadUnit):
             local_indices(reduce.array, (None,) * reduce.array.rank)
         ):
             fold = begin(e, reduce)
-            with e.when(*firsts(running.unit, axes)):
+            with e.when(*firsts(running.work_item, axes)):
                 yield from take_part(e, running, fold, position)
             _fold_lanes(e, fold, self.task.width)
             place = self.task.number * blocks + running.trip * trips + element
@@ -122,8 +122,8 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     block, counter = e.scope.loop(BEGIN * FINISH_TRIPS, last, "trip", kind)
     with e.within(block):
         trip = Symbol(counter.name, 0, count - 1).index
-        unit = ThreadUnit(f, loop, Index(0))
-        e.run(unit.write_collected(trip, _add_up(f, loop, trip)))
+        work_item = ThreadUnit(f, loop, Index(0))
+        e.run(work_item.write_collected(trip, _add_up(f, loop, trip)))
 
 
 def _add_up(f: FunctionWriter, loop: ThreadLoop, trip: Index) -> Sequence[Sequence[ThreadFold]]:

@@ -1,6 +1,6 @@
-"""A unit's code made the code of a block of units: loops over lanes that become vectors.
+"""A work item's code made the code of a block of work items: loops over lanes that become vectors.
 
-``varying.py`` finds out what differs from unit to unit, ``fission.py`` makes the loops.
+``varying.py`` finds out what differs from work item to work item, ``fission.py`` makes the loops.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Loops over lanes: a unit's statements, each stretch of them for all units of a block.
+"""Loops over lanes: a work item's statements, each stretch of them for all work items of a block.
 
-What is the same for all units is done once.  Straight code that differs becomes a loop over the lanes, with all
-of it in one body, so that what is computed and used there stays in vector registers; only what is needed behind
-the stretch lies in an array with an element a lane.  A loop whose trips all units make together stays around
-its lanes; one that each unit leaves at a trip of its own goes on while any lane does, and lanes that have left
-change nothing.  An ``if`` that depends on the lane stays within the loop over lanes.
+What is the same for all work items is done once.  Straight code that differs becomes a loop over the lanes,
+with all of it in one body, so that what is computed and used there stays in vector registers; only what is
+needed behind the stretch lies in an array with an element a lane.  A loop whose trips all work items make
+together stays around its lanes; one that each work item leaves at a trip of its own goes on while any lane
+does, and lanes that have left change nothing.  An ``if`` that depends on the lane stays within the loop over
+lanes.
 """
 
 from __future__ import annotations
@@ -62,17 +63,19 @@ _TRIPS: Final = 256
 """Trips of the loop around all others after which it asks whether the run shall end."""
 
 
-def for_lanes(unit: Body, number: str, first: Var, width: Operand, most: int, fresh: Names) -> Body:
-    """What ``unit`` says of one unit for a block of units.
+def for_lanes(
+    work_item: Body, number: str, first: Var, width: Operand, most: int, fresh: Names
+) -> Body:
+    """What ``work_item`` says of one work item for a block of work items.
 
-    number  the name of the unit's number there
-    first   the number of the block's first unit
-    width   how many units the block has, ``most`` at most
+    number  the name of the work item's number there
+    first   the number of the block's first work item
+    width   how many work items the block has, ``most`` at most
     """
-    varying = Varying(unit, {number})
-    mentions = Counter(varying.every_name(unit))
+    varying = Varying(work_item, {number})
+    mentions = Counter(varying.every_name(work_item))
     writer = _Writer(varying, mentions, fresh, number, first, as_expr(width), most)
-    return writer.write(unit, None, outermost=True)
+    return writer.write(work_item, None, outermost=True)
 
 
 @dataclass(frozen=True)
@@ -161,9 +164,9 @@ class _Writer:
         level.done += self._stretch([line], level.mask, is_simd=False)
 
     def _is_scalar(self, line: Statement) -> bool:
-        """Whether a line cannot be part of a vectorised loop over units.
+        """Whether a line cannot be part of a vectorised loop over work items.
 
-        It calls what is no vector function, or reads memory where neighbouring units are not neighbours:
+        It calls what is no vector function, or reads memory where neighbouring work items are not neighbours:
         compilers refuse whole loops for such reads where they might do them one by one.
         """
         value = line.value if isinstance(line, Let) else None
@@ -235,7 +238,7 @@ class _Writer:
     def _asking(self, made: Statement, block: Statement, level: _Level) -> list[Statement]:
         """The outermost loop asks now and then whether the run shall end.
 
-        One of few trips does not, nor one that is quick: straight code for a single unit, so often.
+        One of few trips does not, nor one that is quick: straight code for a single work item, so often.
         """
         asks = isinstance(block, While)
         if isinstance(block, For):

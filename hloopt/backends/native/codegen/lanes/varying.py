@@ -1,4 +1,4 @@
-"""Which names of a unit's code stand for something else in each lane."""
+"""Which names of a work item's code stand for something else in each lane."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def is_leave(statement: Statement) -> bool:
 
 
 class Varying:
-    """Answers for the code of a unit; ``seeds`` are the names that have the unit's number."""
+    """Answers for the code of a work item; ``seeds`` are the names that have the work item's number."""
 
     def __init__(self, body: Sequence[Statement], seeds: Iterable[str]) -> None:
         self._seen: dict[int, tuple[Statement, list[str], list[str]]] = {}
