@@ -53,7 +53,7 @@ class Context(ABC):
     holds what outlives one instruction, by keys of its owners' choice.  ``exact`` says that functions of f32
     are computed in f64 and rounded once, as an executor need not do.  ``participant`` is who
     evaluates: the only participant, or one of several; ``host`` is what it talks to.  ``rounding`` is another
-    way to round than the definition's, for the judge; ``progress`` hears of the trips of loops.
+    way to round than the definition's, for the judge; ``progress`` is told the iterations of loops.
     """
 
     exact = True

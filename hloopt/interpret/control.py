@@ -39,7 +39,7 @@ def branch_number(selector: Value, count: int) -> int:
 
 
 def zeros(shape: Shape, context: Context) -> Value:
-    """A value of ``shape`` that is zero everywhere: context words nobody reads."""
+    """A value of ``shape`` that is zero everywhere: context words, which are not read."""
     if isinstance(shape, TupleShape):
         return tuple(zeros(element, context) for element in shape.elements)
     if not isinstance(shape, ArrayShape):
@@ -58,7 +58,7 @@ def _fusion(instruction: Instruction, operands: tuple[Value, ...], context: Cont
 def _while(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     condition, body = instruction.attributes["condition"], instruction.attributes["body"]
     state = context.materialize(operands[0], instruction.shape)
-    trips = 0
+    iterations = 0
     rounding = context.rounding
     settles = rounding is not None and rounding.active
     progress = context.progress
@@ -66,13 +66,13 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     while array_of(context.call(condition, [state])):
         before = state
         state = context.materialize(context.call(body, [state]), instruction.shape)
-        trips += 1
-        if trips & (trips - 1) == 0 and _same_bits(before, state):
-            check_progress(instruction, trips, alone=context.participant.count == 1)
+        iterations += 1
+        if iterations & (iterations - 1) == 0 and _same_bits(before, state):
+            check_progress(instruction, iterations, alone=context.participant.count == 1)
         if rounding is not None:
-            rounding.trip(trips)
+            rounding.iteration(iterations)
         if progress is not None:
-            progress.trip(trips) if outer else progress.check()
+            progress.iteration(iterations) if outer else progress.check()
     if rounding is not None:
         rounding.active = settles
     if progress is not None and outer:
@@ -80,19 +80,21 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     return state
 
 
-def check_progress(instruction: Instruction, trips: int, *, alone: bool) -> None:
-    """Raise ``EvaluationError`` where a trip that has changed nothing means that no other will end the loop.
+def check_progress(instruction: Instruction, iterations: int, *, alone: bool) -> None:
+    """Raise ``EvaluationError`` where after an iteration that has changed nothing no other will end the loop.
 
-    Whoever runs a loop compares its state now and then: at trips that are powers of two it costs next to
+    Executors compare a loop's state now and then: at iterations that are powers of two it costs next to
     nothing.  ``alone`` says that there are no other participants.
     """
     if _hears(instruction, alone):
         return
-    raise failure(instruction, f"the loop does not end: trip {trips} has not changed its state")
+    raise failure(
+        instruction, f"the loop does not end: iteration {iterations} has not changed its state"
+    )
 
 
 def _hears(instruction: Instruction, alone: bool) -> bool:
-    """Whether a trip may learn what is not in the loop's state: from the host, chance, or other participants.
+    """Whether an iteration may learn what the loop's state lacks: from the host, chance, or other participants.
 
     What a loop only tells the host (``outfeed``, ``send``) does not come back to it.
     """

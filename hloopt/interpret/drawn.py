@@ -1,4 +1,4 @@
-"""Arrays made of random numbers, where nobody gives any: small integers, standard normal floats."""
+"""Random arrays for inputs that are not given: small integers, standard normal floats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloopt.types import Array, ArrayShape, DType
 
 __all__ = ["InputRole", "drawn"]
 
-_SMALL = 4  # integers that are no indices: -4 .. 4, so that products and powers stay in range
+_SMALL = 4  # integers that are not indices: -4 .. 4, so that products and powers stay in range
 _AT_ONCE = 1 << 20  # elements drawn in the type of the draw, which may be wider than the array's
 
 
@@ -22,7 +22,7 @@ class InputRole:
     fan_in    products summed into each element of a result of which this is the weight
     positive  a square root, a logarithm or the like is taken of it, or it bounds a loop
     definite  matrices to be factored or solved with
-    bound     the size of a dynamic dimension of this bound, for whoever knows the sizes; 0: none
+    bound     the size of a dynamic dimension of this bound; 0: none
     bits      random bits: the key or the state of a generator
     """
 

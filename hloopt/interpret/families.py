@@ -1,6 +1,6 @@
 """Which module of this room has the evaluator of which opcodes: it is loaded for the first of them.
 
-Nobody's program has all of them, and loading what it does not have takes longer than running it.
+No program has all of them, and loading what it does not have takes longer than running it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ops that talk to the host: infeed, outfeed, and send and recv with ``is_host_transfer=true``.
 
 An instruction takes from its stream, or adds to it, when it is executed, in the order of its computation:
-which is the order that the passes keep, and that tokens ask for.  ``recv`` takes, ``recv-done`` hands on;
-``send`` gives, ``send-done`` waits for nothing.  Transfers between devices are the business of ``transfers``.
+which is the order that the passes keep, and that tokens ask for.  ``recv`` takes, ``recv-done`` passes through;
+``send`` gives, ``send-done`` waits for nothing.  ``transfers`` has those between devices.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def links(
 ) -> tuple[DeviceGroup, tuple[tuple[int, int], ...]]:
     """Whom a participant meets in a permutation, and the pairs among them, all by participants' numbers.
 
-    Those are all that pairs connect it with, in their order; without pairs it meets nobody else.
+    Those are all that pairs connect it with, in their order; without pairs it meets no other.
     """
     replica, partition = divmod(participant, partitions)
     if group_mode(instruction) == "cross_partition":

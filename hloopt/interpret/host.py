@@ -9,8 +9,8 @@ place, each with a number of its own:
 
 Of several participants, each reads such a stream from its start; ``infeed_0.3`` is of a stream that
 participant 3 alone reads, and all names of what several participants write end like that.  A stream of which
-nothing is given is drawn from the seed, element by element as inputs are: the array of a number is the same
-whoever asks for it, so that all forms of a module read the same.
+nothing is given is drawn from the seed, element by element as inputs are: the array of a number is
+always the same, so that all forms of a module read the same.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Host:
         return self._others[number]
 
     def restarted(self) -> Host:
-        """A host of the same streams and seed that nobody has talked to."""
+        """A host of the same streams and seed, at their start."""
         other = Host(seed=self.seed)
         other._streams = self._streams
         return other
@@ -75,7 +75,7 @@ class Host:
     def infeed(self, shape: ArrayShape) -> tuple[str, Array]:
         """The next array for an infeed of a shape, and its name.
 
-        Raises ``EvaluationError`` at the end of what is given; whether the array fits is the caller's business.
+        Raises ``EvaluationError`` at the end of what is given; callers check whether it fits.
         """
         return self._take("infeed", shape, (_INFEED,))
 
@@ -105,7 +105,7 @@ class Host:
 
     @property
     def unread(self) -> list[str]:
-        """The names of given arrays that nobody has read."""
+        """The names of given arrays that were not read."""
         read: dict[str, int] = {}
         for host in self._hosts():
             for stream, position in host._positions.items():

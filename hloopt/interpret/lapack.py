@@ -36,7 +36,7 @@ _OPTION = re.compile(r"\s*(\w+)\s*=\s*(true|false|-?\d+)\s*(?::\s*[a-z]+\d+\s*)?
 
 Options: TypeAlias = Mapping[str, int]
 RoutineResults: TypeAlias = "tuple[Array | None, ...]"
-"""In double precision; None stands for what nobody may read, which is zeros here."""
+"""In double precision; None stands for what may not be read, which is zeros here."""
 Routine: TypeAlias = Callable[[Sequence[Array], Options], RoutineResults]
 """Operands and options to results."""
 
@@ -138,7 +138,7 @@ FLAG: Choices = (0, 1)
 """What is off or on."""
 _UPLO = {"uplo": "LU"}
 _VECTORS: dict[str, Choices] = {"mode": "ANSV"}
-"""Where ``mode`` is N, LAPACK computes no vectors and nobody may read them; here they are computed all the
+"""Where ``mode`` is N, LAPACK computes no vectors and they may not be read; here they are computed all the
 same."""
 
 

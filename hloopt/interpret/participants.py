@@ -59,12 +59,12 @@ class Participant:
         """Meet the other members of a group at an instruction; what ``combine`` gives this one.
 
         ``members`` are participants in the order in which ``combine`` gets their values; this one is among
-        them.  Nobody else has the arrays that are given back, where there are others.
+        them.  Where there are others, the arrays given back are its own.
         """
         return combine([value])[0]
 
     def post(self, key: Hashable, value: Value) -> None:
-        """Keep a value for whoever takes it by this key; the first one posted is taken first."""
+        """Keep a value until it is taken by this key; the first one posted is taken first."""
         self._mail[key].append(_private(value))
 
     def take(self, instruction: Instruction, key: Hashable, sender: int | None) -> Value:
@@ -285,10 +285,10 @@ class Participants(Generic[T]):
                         ctypes.c_ulong(thread.ident), ctypes.py_object(_Stopped)
                     )
 
-    # ---- who waits for whom --------------------------------------------------------------------------
+    # ---- deadlocks -----------------------------------------------------------------------------------
 
     def _deadlock(self) -> EvaluationError:
-        """Everybody waits: the error names the instructions and who is where."""
+        """All wait: the error names the instructions and which participants are where."""
         first = next(member for member in self.members if member.waits is not None)
         wait = first.waits
         assert wait is not None
@@ -326,7 +326,7 @@ class Participants(Generic[T]):
 
 
 def _private(value: Value) -> Value:
-    """Arrays of its own: executors write over what nobody reads any more."""
+    """Arrays of its own: executors write over what is not read any more."""
     if isinstance(value, tuple):
         return tuple(map(_private, value))
     return np.array(value)

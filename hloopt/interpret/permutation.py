@@ -62,7 +62,7 @@ def _sizes(member: _Operands) -> list[list[int]]:
 
 
 def permute(instruction: Instruction, operands: _Operands, context: Context) -> Value:
-    """Evaluate ``collective-permute``; a participant that nobody sends to has zeros, or its output."""
+    """Evaluate ``collective-permute``; a participant that is sent nothing has zeros, or its output."""
     participant = context.participant
     group, pairs = links(
         instruction,

@@ -1,4 +1,4 @@
-"""Custom calls that somebody else knows how to evaluate.
+"""User-defined evaluations of custom calls.
 
 Such a function is called with a ``CustomCall`` and the operands, and gives the result's arrays:
 

@@ -1,4 +1,4 @@
-"""How far a run has come, for whoever waits for it."""
+"""How far a run has come."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class Progress:
             self.check()
             yield step
 
-    def enter(self, trips: Iterator[object], last: int, count: int | None) -> None:
+    def enter(self, iterations: Iterator[object], last: int, count: int | None) -> None:
         """A step is a loop from now on.
 
-        ``trips`` is asked how many it has left (``operator.length_hint``), so that trips need not be counted;
+        ``iterations`` knows how many it has left (``operator.length_hint``), so that none need be counted;
         ``last`` is the number of the last of these; ``count`` how many there are in all, None if unknown.
         """
-        self._loop = trips, last, count
+        self._loop = iterations, last, count
 
     @property
     def in_loop(self) -> bool:
         """Whether a step is a loop just now."""
         return self._loop is not None
 
-    def trip(self, number: int) -> None:
-        """A loop of which nobody knows how many trips it has made so many."""
+    def iteration(self, number: int) -> None:
+        """A loop of unknown trip count has run so many iterations."""
         self._loop = _NONE, number, None
         self.check()
 
@@ -71,12 +71,12 @@ class Progress:
         return 100 * self.done // self.total if self.total else 0
 
     def __str__(self) -> str:
-        """How far it is: in a loop, which may be all of a program, the trips."""
+        """How far it is: in a loop, which may be all of a program, the iterations."""
         loop = self._loop  # another thread may leave it meanwhile
         if loop is None:
             return f"{self.percent} %"
-        trips, last, count = loop
-        number = last - length_hint(trips)
+        iterations, last, count = loop
+        number = last - length_hint(iterations)
         if count is None:
-            return f"trip {number:,}"
-        return f"trip {number:,} of {count:,}, {100 * number // max(count, 1)} %"
+            return f"iteration {number:,}"
+        return f"iteration {number:,} of {count:,}, {100 * number // max(count, 1)} %"

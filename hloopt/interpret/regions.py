@@ -90,9 +90,9 @@ def _while(instruction: Instruction, values: tuple[Value, ...], context: Context
     running = np.ones(dims, np.bool_)
     rounding = context.rounding
     settles = rounding is not None and rounding.active
-    for trips in count():
+    for iterations in count():
         if rounding is not None:
-            rounding.trip(trips)
+            rounding.iteration(iterations)
         active = map_arrays(lambda leaf: leaf[running], state)
         running[running] = array_of(context.apply(condition, [active]))
         if not running.any():

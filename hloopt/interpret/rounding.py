@@ -42,23 +42,23 @@ from hloopt.types import Array, ArrayShape, ConvDims, DotDims, leaves, of_numpy
 __all__ = ["Rounding", "moved", "moved_inputs"]
 
 
-_MOST_TRIPS: Final = 4096
+_MOST_ITERATIONS: Final = 4096
 
 
 class Rounding:
     """One way to round; ``seed`` says which.
 
-    A loop that ends where nothing changes any more might never: after many trips it is let settle, and rounds
-    as the definition does until it has ended.
+    A loop that ends where nothing changes any more might never: after many iterations it is let settle, and
+    rounds as the definition does until it has ended.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.active = True
 
-    def trip(self, number: int) -> None:
-        """A loop has made so many trips."""
-        if number == _MOST_TRIPS:
+    def iteration(self, number: int) -> None:
+        """A loop has run so many iterations."""
+        if number == _MOST_ITERATIONS:
             self.active = False
 
 
@@ -335,7 +335,7 @@ def _over_matrix(value: Value, seed: int) -> Value:
 
     def each(array: Array) -> Array:
         size = np.abs(array).astype(np.float64)
-        size = np.where(np.isfinite(size), size, 0.0)  # as in a triangle that nobody reads
+        size = np.where(np.isfinite(size), size, 0.0)  # as in a triangle that is not read
         if array.ndim > 1:
             size = np.sqrt(np.mean(size * size, axis=(-2, -1), keepdims=True))
             size = np.broadcast_to(size * 4 * sqrt(array.shape[-1]), array.shape)

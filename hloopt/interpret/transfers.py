@@ -50,7 +50,7 @@ def channel(instruction: Instruction) -> int:
 
 
 def send(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    """Keep the operand for whoever receives it."""
+    """Keep the operand until it is received."""
     participant = context.participant
     data = operands[0]
     pairs, number = pairs_of(instruction), channel(instruction)

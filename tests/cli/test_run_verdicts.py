@@ -182,14 +182,14 @@ def test_trips_of_the_interpreter_are_told() -> None:
     seen = []
 
     class Told(Progress):
-        def trip(self, number: int) -> None:
-            super().trip(number)
+        def iteration(self, number: int) -> None:
+            super().iteration(number)
             seen.append(str(self))
 
     module = hloopt.parse(LOOP.replace("TRIPS", "3"))
     progress = Told()
     evaluate_participants(module, [[np.ones(4, np.float32)]], progress=progress)
-    assert seen == ["trip 1", "trip 2", "trip 3"]
+    assert seen == ["iteration 1", "iteration 2", "iteration 3"]
     assert not progress.in_loop
 
 
@@ -248,7 +248,7 @@ def test_constants_are_invented_by_name(tmp_path: Path) -> None:
 
 def test_a_loop_that_would_never_settle_is_let_settle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every trip rounds otherwise, a fixed point need not be one."""
-    monkeypatch.setattr("hloopt.interpret.rounding._MOST_TRIPS", 60)
+    monkeypatch.setattr("hloopt.interpret.rounding._MOST_ITERATIONS", 60)
     text = LOOP.replace("  y = f32[4] cosine(x)", HALFWAY).replace(
         "  n = s32[] constant(TRIPS)\n  ROOT r = pred[] compare(i, n), direction=LT", UNTIL
     )

@@ -106,7 +106,7 @@ condition {
     with pytest.raises(EvaluationError) as error:
         run(entry, computations=loop)
     assert error.value.message == (
-        "<text>:26:8: w: the loop does not end: trip 8 has not changed its state"
+        "<text>:26:8: w: the loop does not end: iteration 8 has not changed its state"
     )
 
 

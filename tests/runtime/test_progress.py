@@ -115,6 +115,6 @@ def test_a_loop_tells_its_trips(
         seen.clear()
         program.run([np.ones(3, np.float32), *inputs])
         numbers = range(1, 1201)
-        assert seen == [f"trip {n:,}{ending.format(100 * n // 1200)}" for n in numbers]
+        assert seen == [f"iteration {n:,}{ending.format(100 * n // 1200)}" for n in numbers]
         assert str(program.progress).endswith(" %")
-        assert "trip" not in str(program.progress)
+        assert "iteration" not in str(program.progress)

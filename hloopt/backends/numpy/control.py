@@ -70,12 +70,12 @@ def add_while(
 ) -> Slots:
     """A loop.  The body may write over the parts of the state it updates in place.
 
-    They are copied before the first trip unless this loop is the last to need them.
+    They are copied before the first iteration unless this loop is the last to need them.
     """
     body = compiler.line(instruction.body, counted=counted)
 
-    def stuck(trips: int) -> None:
-        check_progress(instruction, trips, alone=compiler.participant.count == 1)
+    def stuck(iteration: int) -> None:
+        check_progress(instruction, iteration, alone=compiler.participant.count == 1)
 
     blocked = _blocked(compiler, instruction, body, stuck)
     if blocked is not None:

@@ -152,7 +152,7 @@ def _of_scalars(lowered: _Lowered, count: int) -> Code:
 
 
 def _assigned(builder: Builder, operands: Sequence[int], out: int) -> int:
-    """Elements of the second array put where the predicate holds, into the third if nobody needs it.
+    """Elements of the second array put where the predicate holds, into the third if nothing else needs it.
 
     For few elements that takes half the time of ``np.where``.
     """

@@ -18,7 +18,7 @@ import numpy as np
 
 from hloopt.analysis.parallel_loop.cutting import WHOLE, LoopCut, cut_loop
 from hloopt.backends.numpy.loop_plan import Blocks
-from hloopt.backends.numpy.loops import Stuck, trips
+from hloopt.backends.numpy.loops import Stuck, iterate
 from hloopt.backends.numpy.plan import Function
 from hloopt.backends.numpy.threads import Tasks, in_parallel
 from hloopt.dataclass import dataclass
@@ -148,7 +148,7 @@ class BlockedLoop:
 
         kept = sized.loop.kept
         begun = tuple(start)
-        ended, count = trips(sized.loop.condition, body, kept, kept(begun), self._stuck)
+        ended, count = iterate(sized.loop.condition, body, kept, kept(begun), self._stuck)
         found = dict(zip(elements, ended, strict=False))
         for (number, place), array in found.items():
             if place != WHOLE and number in self.written:

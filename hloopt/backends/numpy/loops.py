@@ -1,4 +1,4 @@
-"""Loops that do not end, and how they are found out."""
+"""Loops that do not end, and how they are detected."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 
 from hloopt.backends.numpy.plan import Function
 
-__all__ = ["UNWATCHED", "Stuck", "trips", "watch"]
+__all__ = ["UNWATCHED", "Stuck", "iterate", "watch"]
 
 Stuck = Callable[[int], None]
-"""Told the number of a trip that has changed nothing: raises unless a further trip may end the loop."""
+"""Told the number of an iteration that has changed nothing: raises unless a further one may end the loop."""
 
-# At powers of two from here on a trip is watched: that costs a look at all of the state.
+# At powers of two from here on an iteration is watched: that costs a look at all of the state.
 _FIRST_WATCHED = 256
 
 UNWATCHED = f"{_FIRST_WATCHED - 1}, {_FIRST_WATCHED - 1}, None"
-"""What ``watch`` says of a loop before its first trip, in Python."""
+"""What ``watch`` says of a loop before its first iteration, in Python."""
 
 
 def watch(
     stuck: Stuck, state: Sequence[Any], chunk: int, done: int, before: bytes | None
 ) -> tuple[int, int, bytes | None]:
-    """Look at a loop's state after so many trips in a row.
+    """Look at a loop's state after so many iterations in a row.
 
     Returns how many may follow before the next look, how often the body has run by then, and what the state
-    is like now if the next trip is watched.
+    is like now if the next iteration is watched.
     """
     if before is None:
         return 1, done + 1, _digest(state)
@@ -36,10 +36,10 @@ def watch(
     return done - 1, 2 * done - 1, None
 
 
-def trips(
+def iterate(
     condition: Function, body: Function, kept: Function, state: tuple[Any, ...], stuck: Stuck
 ) -> tuple[tuple[Any, ...], int]:
-    """The state after the last trip, and how many there were."""
+    """The state after the last iteration, and how many there were."""
     done, watched = 0, _FIRST_WATCHED
     while condition(*state)[0]:
         done += 1

@@ -106,7 +106,7 @@ class Step:
                position; ``choose(own)`` gives the function or code for the set of those positions that are
                free, which has to copy the others first; a function's arrays share memory with no other
                operand
-    keep       to be run even when nobody reads the outs
+    keep       to be run even when the outs are not read
     code       what is written instead of a call of ``function``
     uncopied   code that gives a view of the first operand, which ``code`` copies: enough where nothing
                writes into it
@@ -225,16 +225,16 @@ class Line:
 class LineLoop:
     """A ``while`` over flat state.
 
-    kept    for each element of the state what a buffer keeps of it; None where that is all
-    stuck   told the number of a trip that has changed nothing: raises unless a further trip may end the loop
-    trips   how often the body runs, where that is known: the condition is not asked then
+    kept        for each element of the state what a buffer keeps of it; None where that is all
+    stuck       told the number of an iteration that has changed nothing: raises unless another may end the loop
+    trip_count  how often the body runs, where that is known: the condition is not asked then
     """
 
     condition: Line
     body: Line
     kept: tuple[Function | None, ...]
     stuck: Callable[[int], None]
-    trips: int | None = None
+    trip_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

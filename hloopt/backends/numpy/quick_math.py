@@ -1,6 +1,6 @@
-"""Functions of f32 by NumPy's own f32 loops, where the op table computes them in f64 and rounds once.
+"""Fast-math approximations of f32 functions: NumPy's own f32 loops, where the op table rounds once.
 
-The table's way (``hloopt.ops.STEADY``) is what the interpreter does: correctly rounded, and 2 to 13 times
+The table's implementation (``hloopt.ops.STEADY``) is the interpreter's: correctly rounded, and 2 to 13 times
 slower.  Here f32 results err by at most ``MOST_ULP`` units in the last place, subnormal ones included;
 bf16 and f16 are computed in f32 and rounded, f64 is the table's.  Measured against f64 over every 61st f32
 number with NumPy's AVX-512 loops and every 1009th with its AVX2 and baseline loops: tan 3.8 ulp, log 3.6,

@@ -1,4 +1,4 @@
-"""scatter: places planned when the line is made, updates combined in place where nobody needs the operand.
+"""scatter: places planned when the line is made, updates combined in place where the operand is not needed.
 
 Updates of one place are combined in the order of the interpreter (``interpret.duplicates``), by NumPy's
 ``ufunc.at`` where the region is one op: its loop over flat arrays takes the updates one after the other.

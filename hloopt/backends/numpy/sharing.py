@@ -57,7 +57,7 @@ def written_inputs(line: Line) -> frozenset[int]:
 def give_away(line: Line, owned: frozenset[int]) -> None:
     """Own these inputs, and return arrays of their own in the results at their positions.
 
-    For bodies of loops, whose first results are the next trip's first inputs.
+    For bodies of loops, whose first results are the next iteration's first inputs.
     """
     line.owned = owned
     sharing = _Sharing(line, owned)
@@ -174,7 +174,7 @@ class _Sharing(Classes):
         return -1
 
     def left_by(self, number: int, step: Step) -> list[tuple[int, int]]:
-        """Classes that nobody reads after a step, each with one of its slots that is a new array."""
+        """Classes that are not read after a step, each with one of its slots that is a new array."""
         found = {}
         for slot in (*step.ins, *step.outs):
             if slot in self._own and slot not in self._inputs and self._is_free(slot, number):
@@ -208,7 +208,7 @@ class _Sharing(Classes):
 
 
 class _Left:
-    """Large arrays that nobody reads any more, kept for a ufunc soon after that needs one like it.
+    """Large arrays that are not read any more, kept for a ufunc soon after that needs one like it.
 
     Fresh memory is not free: the system clears each page of it.  An array is kept only where that does not
     raise the most bytes that are alive at once.

@@ -59,7 +59,7 @@ class _Block:
     """The steps of one line in a function, at a depth of indentation.
 
     ``arrays`` and ``scalars`` are the variables that hold a slot; those that a block is given belong to
-    whoever wrote them.
+    the block that wrote them.
     """
 
     def __init__(self, source: FunctionSource, line: Line, depth: int, *, looped: bool) -> None:
@@ -156,7 +156,7 @@ class _Block:
         self._forget(dead)
 
     def _forget(self, slots: Sequence[int]) -> None:
-        """Let go of arrays that nobody needs any more, under any name."""
+        """Let go of arrays that are not needed any more, under any name."""
         gone = []
         for slot in slots:
             for table in (self.arrays, self.scalars):
@@ -223,7 +223,7 @@ class _Block:
                 value = f"{source.bind(np.array)}({value})"
             if body.results[at] != body.inputs[at]:
                 changing.append(at)
-            elif value.isidentifier():  # every trip hands it on as it is
+            elif value.isidentifier():  # every iteration passes it through
                 names.append(value)
                 continue
             names.append(source.variable())
@@ -231,7 +231,7 @@ class _Block:
         self._give(step, names)
         # What the loop starts with is not needed beside what it goes on with.
         self._forget([slot for slot in dead if slot in step.ins])
-        self._trips(loop, names, changing)
+        self._iterations(loop, names, changing)
 
     def _give(self, step: Step, names: Sequence[str]) -> None:
         """Say which variables hold the results of a step, in the form in which loops carry them."""
@@ -245,14 +245,14 @@ class _Block:
         value = f"{self.source.bind(kept)}({self.array(slot)})"
         return f"{value}[()]" if self.line.is_scalar(slot) else value
 
-    def _trips(self, loop: LineLoop, names: Sequence[str], changing: Sequence[int]) -> None:
+    def _iterations(self, loop: LineLoop, names: Sequence[str], changing: Sequence[int]) -> None:
         source = self.source
-        if loop.trips is not None:
+        if loop.trip_count is not None:
             if loop.condition.kernels:
                 source.counts = True
-                self._add(f"launched += {loop.condition.kernels * (loop.trips + 1)}")
-            self._for(self.depth, str(loop.trips), str(loop.trips), loop.trips)
-            self._trip(loop, names, changing, self.depth + 1)
+                self._add(f"launched += {loop.condition.kernels * (loop.trip_count + 1)}")
+            self._for(self.depth, str(loop.trip_count), str(loop.trip_count), loop.trip_count)
+            self._iteration(loop, names, changing, self.depth + 1)
             self._leave()
             return
         watching = ", ".join(source.variable() for _ in range(3))
@@ -263,7 +263,7 @@ class _Block:
         again = self._inlined(loop.condition, names, self.depth + 2)
         truth = again.scalar(loop.condition.results[0])
         self._add(f"        if not {truth}: break")
-        self._trip(loop, names, changing, self.depth + 2)
+        self._iteration(loop, names, changing, self.depth + 2)
         self._add("    else:")
         state = "".join(f"{names[at]}, " for at in changing)
         watched = f"{source.bind(watch)}({source.bind(loop.stuck)}, ({state}), {watching})"
@@ -272,13 +272,13 @@ class _Block:
         self._add("    break")
         self._leave()
 
-    def _for(self, depth: int, count: str, last: str, trips: int | None) -> None:
-        """The head of so many trips, numbered up to ``last``; ``trips`` there are in all."""
+    def _for(self, depth: int, count: str, last: str, count_of_all: int | None) -> None:
+        """The head of so many iterations, numbered up to ``last``, of ``count_of_all``."""
         repeated = f"{self.source.bind(repeat)}(None, {count})"
         if self._told:
             left = self.source.variable()
             self.source.add(depth, f"{left} = {repeated}")
-            self.source.add(depth, f"progress.enter({left}, {last}, {trips})")
+            self.source.add(depth, f"progress.enter({left}, {last}, {count_of_all})")
             repeated = left
         self.source.add(depth, f"for _ in {repeated}:")
 
@@ -286,7 +286,7 @@ class _Block:
         if self._told:
             self._add("progress.leave()")
 
-    def _trip(
+    def _iteration(
         self, loop: LineLoop, names: Sequence[str], changing: Sequence[int], depth: int
     ) -> None:
         block = self._inlined(loop.body, names, depth)

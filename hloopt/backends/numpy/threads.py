@@ -65,9 +65,9 @@ Work = Callable[[Tasks], None]
 
 
 class _Crew:
-    """Who helps with some tasks; whoever comes when they are done goes away again.
+    """The threads that help with some tasks; one that comes when they are done goes away again.
 
-    A helper the pool has taken on may begin at any time, or never: nobody may wait for one that has not.
+    A helper the pool has taken on may begin at any time, or never: one that has not may not be waited for.
     """
 
     def __init__(self, work: Work, tasks: Tasks) -> None:
@@ -96,7 +96,7 @@ class _Crew:
                 self._gate.notify_all()
 
     def close(self) -> None:
-        """Let nobody else in, and wait for those that are inside."""
+        """Let no other thread in, and wait for those that are inside."""
         with self._gate:
             self._closed = True
             self._gate.wait_for(lambda: self._inside == 0)

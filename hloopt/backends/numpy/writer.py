@@ -98,7 +98,7 @@ class FunctionSource:
         compiled = _compiled if len(text) < _SHORT else _compiled.__wrapped__
         exec(compiled(text), self.scope)  # noqa: S102 - our own names
         function: Function = self.scope["line"]
-        function.__doc__ = text  # for whoever wants to read it
+        function.__doc__ = text  # for readers
         return function
 
 

@@ -388,7 +388,7 @@ def test_a_loop_that_does_not_end_is_stopped_in_a_block() -> None:
         program.run([numbers(24)])
     line = text.splitlines().index(next(one for one in text.splitlines() if "body=body" in one)) + 1
     assert error.value.message == (
-        f"<text>:{line}:3: w: the loop does not end: trip 256 has not changed its state"
+        f"<text>:{line}:3: w: the loop does not end: iteration 256 has not changed its state"
     )
 
 

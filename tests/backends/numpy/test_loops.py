@@ -52,7 +52,7 @@ def test_a_loop_that_changes_nothing_is_stopped(limit: int, trip: int) -> None:
     with pytest.raises(EvaluationError) as error:
         program("f32", limit, limit + 1).run([np.array([np.nan, 1, 2], np.float32)])
     assert error.value.message == (
-        f"<text>:28:8: w: the loop does not end: trip {trip} has not changed its state"
+        f"<text>:28:8: w: the loop does not end: iteration {trip} has not changed its state"
     )
 
 
