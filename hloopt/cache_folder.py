@@ -1,8 +1,8 @@
 """Where a user's cache files are, and whether they are the user's own.
 
-What is in the cache is loaded as code.  So a folder counts only where nobody else can have put anything into
-it: it and its entries belong to this user and only this user may write to them, and nobody may replace it from
-above.  Where there is no such folder everything is made anew, and a note says so.
+What is in the cache is loaded as code.  So a folder counts only where no other user can have put anything into
+it: it and its entries belong to this user and only this user may write to them, and no other user may replace
+it from above.  Where there is no such folder everything is made anew, and a note says so.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _make(folder: Path) -> None:
 
 
 def _problem(root: Path, folder: Path) -> str:
-    """Why somebody else may have written into a folder; empty where nobody can."""
+    """Why another user may have written into a folder; empty where none can."""
     if not hasattr(os, "geteuid"):
         return ""
     for one in {root: None, folder: None}:
@@ -105,7 +105,7 @@ def _problem(root: Path, folder: Path) -> str:
 
 
 def is_own(state: os.stat_result) -> bool:
-    """Whether a file or folder belongs to this user, and nobody else may write to it."""
+    """Whether a file or folder belongs to this user, and no other may write to it."""
     if not hasattr(os, "geteuid"):
         return True
     return state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -3,7 +3,7 @@
     HlooptError                     exit code
     ├── UsageError                  2   a wrong option, pass name or argument
     ├── SourceError                 3   something is wrong at a place in a text
-    │   ├── FileError               2   the text is no module: a pipeline, a lock, a device, a study, a log
+    │   ├── FileError               2   the text is not a module: a pipeline, a lock, a device, a study, a log
     │   ├── ParseError                  the text is not HLO
     │   └── VerifyError                 the text is HLO, the module is not valid
     ├── ShapeError                  3   operands and attributes have no result shape
@@ -123,7 +123,7 @@ class SourceError(HlooptError):
 
 
 class FileError(SourceError):
-    """A file that is no module, such as a pipeline or a device's description, makes no sense at a place."""
+    """A file that is not a module, such as a pipeline or a device's description, makes no sense at a place."""
 
     exit_code = 2
 

@@ -1,7 +1,7 @@
 """Source texts and places in them.
 
 A ``Source`` knows its name and text; a place is a byte-free character offset.  Lines are counted
-only when somebody asks, so that keeping an offset per instruction costs one integer.
+only on demand, so that keeping an offset per instruction costs one integer.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _pick(
 def _complete(
     what: Callable[[Dump], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Completes from the dump directories that stand before on the command line."""
+    """Completes from the dump directories that precede on the command line."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from hloopt.dumps import read_dump

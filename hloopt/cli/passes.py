@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_WIDTH = 80  # columns, where nobody says how many there are
+_WIDTH = 80  # columns, where the number is not known
 _LONGEST = 400  # characters of a pipeline that are worth reading in one piece
 
 

@@ -53,7 +53,7 @@ def predictor(target: str | None, cost_model: str) -> Predictor | None:
     """What predicts times on a target; None without one.
 
     A device whose numbers say nothing of blocks and threads is predicted by the roofline.
-    stderr says where no measured figures stand behind the predictions.  Raises ``UsageError`` for options about
+    stderr says where a device's times were never measured.  Raises ``UsageError`` for options about
     times without a target.
     """
     if target is None:

@@ -75,7 +75,7 @@ def check_folder(path: str | None) -> None:
 
 
 def check_page(path: str | None, inputs: Iterable[Path]) -> None:
-    """Raise ``UsageError`` where ``--html`` is no file, or one of the modules."""
+    """Raise ``UsageError`` where ``--html`` is not a file, or one of the modules."""
     if path is None:
         return
     if path in {"", "-"} or is_folder(path):

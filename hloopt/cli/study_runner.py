@@ -191,7 +191,7 @@ class StudyRunner:
         return replace(made, counts=counts, checked=done.checked, measured=done.measured)
 
     def _by_xla(self, at: _Module, better: Optimised, made: Cell) -> Cell:
-        """By XLA itself: it makes kernels of its own, which nobody here counts."""
+        """By XLA itself, whose own kernels are not counted."""
         checked, measured = execute_xla(better.module, self._wanted(at), self.limits)
         return replace(made, checked=checked, measured=measured)
 

@@ -1,4 +1,4 @@
-"""What a terminal shows while somebody waits: on stderr, gone in the end, nothing where that is no terminal."""
+"""The progress line of long work: on stderr, removed in the end, nothing where that is not a terminal."""
 
 from __future__ import annotations
 

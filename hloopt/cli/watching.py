@@ -118,7 +118,7 @@ class Watching:
         if self.dump_dir is not None:
             from hloopt.report.dump_passes import DumpPasses
 
-            pipeline = label.partition("{")[0]  # options are no part of a file's name
+            pipeline = label.partition("{")[0]  # options are not part of a file's name
             made.append(DumpPasses(Path(self.dump_dir), pipeline, hlo_text, _write_file))
         return made
 

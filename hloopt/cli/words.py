@@ -74,7 +74,7 @@ def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_instruction(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The instructions of the file that stands before on the line; files where there is none."""
+    """The instructions of the file that precedes on the line; files where there is none."""
     typed = [Path(word) for word in (*(ctx.params.get("files") or ()), *ctx.args)]
     files = [path for path in typed if path.is_file()]
     if not files:

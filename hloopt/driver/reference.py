@@ -33,7 +33,7 @@ class TimedRun:
     """A call that is timed: each begins at the start of the streams ``host``; the first measures memory, too.
 
     ``begin`` is called before each run.  ``outputs`` and ``said`` are what the last run gave, ``peak`` the most
-    bytes that the first one took beside its inputs, None where nobody can tell.
+    bytes that the first one took beside its inputs, None where that is unknown.
     """
 
     name: str

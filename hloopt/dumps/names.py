@@ -79,7 +79,7 @@ class DumpName:
 
     ``kind`` is that of a stage, or empty; ``label`` what stands between the module's name and the format.
     Without a stage ``name`` has all of it.  ``format`` is text, proto, snapshot, or empty for what holds no
-    module; ``prefix`` is the timestamp, or whatever else stands before ``module_``.
+    module; ``prefix`` is the timestamp, or whatever else precedes ``module_``.
     """
 
     prefix: str

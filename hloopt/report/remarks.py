@@ -1,4 +1,4 @@
-"""What passes tell of the rewrites they made and missed: for people, for LLVM's tools, for editors.
+"""Remarks on the rewrites that passes made and missed: for people, for LLVM's tools, for editors.
 
 A finding is a remark with its places: that of the instruction in the HLO text, and the user's source line that
 the metadata and the module's stack tables name.

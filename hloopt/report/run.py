@@ -47,7 +47,7 @@ class RunRow:
 
     Those of participant 0 come first, then those of participant 1, as many of each.  ``written`` are
     the comparisons of what went to the host, by name.  ``memory`` is the most bytes that were resident while
-    it ran, inputs included, None where nobody can tell; ``alive`` the most bytes that are alive at once.
+    it ran, inputs included, None where that is unknown; ``alive`` the most bytes that are alive at once.
     """
 
     name: str
@@ -102,7 +102,7 @@ class RunReport:
     @property
     def verdict(self) -> str:
         """``ok``; ``differs``; ``nothing verified`` where no result has a finite number; ``not verified`` where
-        nobody has asked the interpreter, or not long enough; ``invented values``; ``partly verified`` where a
+        the interpreter was not asked, or not long enough; ``invented values``; ``partly verified`` where a
         result has elements and none of them is a finite number.
         """
         compared = [(row, entry) for row in self.rows for _, entry in self.compared(row)]

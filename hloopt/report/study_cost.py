@@ -70,7 +70,7 @@ def _parts(found: Prediction, launch_seconds: float) -> TimeParts:
 def _loop_parts(time: LoopTime, seconds: float) -> TimeParts:
     """A whole loop in one kernel, of the seconds a model gives it.
 
-    A trip that waits for memory is memory's; of one that waits for its own results, what the device computes in
+    An iteration that waits for memory is memory's; of one that waits for its own results, what is computed in
     that time is arithmetic and the rest latency.
     """
     launch, whole = time.launch_ns, time.ns

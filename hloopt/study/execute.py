@@ -28,7 +28,7 @@ __all__ = ["REPEAT", "Executed", "StudyLimits", "execute", "gpu_target", "too_mu
 REPEAT: Final = 5
 GPU_REPEAT: Final = 20
 _WARM_UP: Final = 3
-_SECONDS: Final = 10.0  # unless somebody says how many runs there shall be
+_SECONDS: Final = 10.0  # unless the number of runs is given
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Strategy:
 class ModuleRow:
     """A module of the file: ``variant_of`` is the name of the one whose baseline counts for it, too.
 
-    ``inputs`` is an .npz or a folder, None for what stands beside the file.  ``rtol`` and ``atol`` are of
+    ``inputs`` is an .npz or a folder, None for what lies beside the file.  ``rtol`` and ``atol`` are of
     results recorded there; None leaves them to the element type.
     """
 

@@ -167,7 +167,7 @@ def _participants(module: Module) -> tuple[int, int]:
 def work(module: Module) -> int:
     """Elements that the interpreter computes in one run; an instruction counts as some thousands at least.
 
-    Loops whose trips the module does not show count once.
+    Loops whose trip count is unknown count once.
     """
     weights: dict[Instruction, int] = {}
 
