@@ -27,7 +27,7 @@ from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.types import Type
 from hloopt.kernels.kernel import unsupported
 from hloopt.ops.traits import PLUMBING
-from hloopt.types import ArrayShape, leaves
+from hloopt.types import ArrayShape, DType, leaves
 
 if TYPE_CHECKING:
     from hloopt.codegen.loads import Loads
@@ -188,6 +188,14 @@ class Elements:
         """An element has a name in the current block: nobody will compute it there."""
         self.scope.remember((self.frame, instruction, leaf, tuple(index)), name)
 
+    def declare(self, kind: DType, value: Operand, hint: str) -> Var:
+        """Declare an element that never changes, here; returns its name."""
+        return self.scope.declare(self.uses.type(kind), value, hint)
+
+    def variable(self, kind: DType, hint: str, value: Operand | None = None) -> Var:
+        """Declare an element that will change, here; returns its name."""
+        return self.scope.variable(self.uses.type(kind), hint, value)
+
     def symbol(self, value: Operand, hint: str, low: int, high: int) -> Index:
         """Name an integer known to lie between ``low`` and ``high``."""
         if isinstance(value, Index) and value.is_constant:
@@ -304,9 +312,7 @@ class Elements:
             At(operand, at.index if operand.array.rank else ()) for operand in instruction.operands
         )
         expression = elementwise(instruction, names, self.uses)
-        return self.scope.declare(
-            self.uses.type(instruction.array.dtype), expression, instruction.name
-        )
+        return self.declare(instruction.array.dtype, expression, instruction.name)
 
     def _input(self, instruction: Instruction, at: At) -> Expr:
         number = self.region.inputs[instruction] + at.leaf
@@ -361,7 +367,7 @@ class Elements:
             self.scope.remember(key, known)
         assert isinstance(known, ArrayValue), "a table is an array"
         position = linearize(at.index, array.shape)
-        return self.scope.declare(self.uses.type(kind), known.array[position], instruction.name)
+        return self.declare(kind, known.array[position], instruction.name)
 
 
 _MOST_CONSTANTS = 4096

@@ -62,7 +62,7 @@ class ReducerCode:
     def lower(self, e: Elements, values: Sequence[Expr]) -> list[Expr]:
         """Accumulators as results."""
         return [
-            e.scope.declare(e.uses.type(kind), convert(value, wide, kind, e.uses), "rounded")
+            e.declare(kind, convert(value, wide, kind, e.uses), "rounded")
             if kind is not wide
             else value
             for value, kind, wide in zip(values, self.dtypes, self.accumulators, strict=True)
@@ -90,7 +90,7 @@ class ReducerCode:
         # All are computed before any is written: a result may read what another one changes.
         if len(targets) > 1:
             values = [
-                value if value not in targets else e.scope.declare(e.uses.type(kind), value, "next")
+                value if value not in targets else e.declare(kind, value, "next")
                 for value, kind in zip(values, self.accumulators, strict=True)
             ]
         for target, value in zip(targets, values, strict=True):

@@ -62,7 +62,7 @@ def _part(e: Elements, instruction: Instruction, element: Expr, number: Index) -
     whole, piece = _unsigned(instruction, source), _unsigned(instruction, result)
     bits = reinterpret(element, source, whole, e.uses).cast(e.uses.type(whole))
     lowest = bits >> number * result.bits & unsigned((1 << result.bits) - 1, piece)
-    name = e.scope.declare(e.uses.type(piece), lowest.cast(e.uses.type(piece)), "bits")
+    name = e.declare(piece, lowest.cast(e.uses.type(piece)), "bits")
     return _declared(e, instruction, reinterpret(name, piece, result, e.uses))
 
 
@@ -80,7 +80,7 @@ def _together(e: Elements, instruction: Instruction, parts: Sequence[Expr]) -> E
 
 
 def _declared(e: Elements, instruction: Instruction, value: Expr) -> Expr:
-    return e.scope.declare(e.uses.type(instruction.array.dtype), value, instruction.name)
+    return e.declare(instruction.array.dtype, value, instruction.name)
 
 
 def _unsigned(instruction: Instruction, kind: DType) -> DType:

@@ -75,7 +75,7 @@ def _dynamic_update_slice(
         position.append(moved if size > 1 else Index(0))
     if not tests:
         return (yield At(update, tuple(position)))
-    name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
+    name = e.variable(instruction.array.dtype, instruction.name)
     wanted = (At(update, tuple(position)), At(operand, index))
     with e.before(index):
         for block, one in zip(e.scope.branches([both(tests)]), wanted, strict=True):

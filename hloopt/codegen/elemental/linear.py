@@ -98,7 +98,7 @@ class Products:
     def begin(self, e: Elements) -> Var:
         """A variable for the sum."""
         hint = f"{self.instruction.name}_sum"
-        return e.scope.variable(e.uses.type(self.wide), hint, literal(0, self.wide))
+        return e.variable(self.wide, hint, literal(0, self.wide))
 
     def product(self, e: Elements, left: Expr, right: Expr) -> Expr:
         """The product of two elements, which are converted to the type of the product first."""
@@ -108,15 +108,11 @@ class Products:
             same = convert(value, source, self.kind, e.uses) if source is not self.kind else value
             if self.kind is not self.wide:
                 if source is not self.kind:
-                    same = e.scope.declare(e.uses.type(self.kind), same, "factor")
+                    same = e.declare(self.kind, same, "factor")
                 same = convert(same, self.kind, self.wide, e.uses)
             is_new = same != value
-            parts.append(
-                e.scope.declare(e.uses.type(self.wide), same, "factor") if is_new else same
-            )
-        return e.scope.declare(
-            e.uses.type(self.wide), scalar_op("multiply", self.wide, parts, e.uses), "product"
-        )
+            parts.append(e.declare(self.wide, same, "factor") if is_new else same)
+        return e.declare(self.wide, scalar_op("multiply", self.wide, parts, e.uses), "product")
 
     def accumulate(self, e: Elements, total: Var, left: Expr, right: Expr) -> None:
         """``total += left * right``."""
@@ -128,10 +124,10 @@ class Products:
         result, name = self.instruction.array.dtype, self.instruction.name
         if self.wide is not self.kind:
             rounded = convert(total, self.wide, self.kind, e.uses)
-            total = e.scope.declare(e.uses.type(self.kind), rounded, "rounded")
+            total = e.declare(self.kind, rounded, "rounded")
         if self.kind is result:
             return total
-        return e.scope.declare(e.uses.type(result), convert(total, self.kind, result, e.uses), name)
+        return e.declare(result, convert(total, self.kind, result, e.uses), name)
 
 
 EMITTERS: Final[Mapping[str, Emit]] = {"dot": _dot, "convolution": _convolution}

@@ -80,7 +80,7 @@ def _pad(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Em
     if not tests:
         return (yield At(operand, tuple(position)))
     other = yield At(value)
-    name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, other)
+    name = e.variable(instruction.array.dtype, instruction.name, other)
     with e.before(index), e.when(*tests):
         element = yield At(operand, tuple(position))
         e.scope.set(name, element)
@@ -99,7 +99,7 @@ def _concatenate(e: Elements, instruction: Instruction, index: Indices, leaf: in
     if len(parts) == 1:
         operand, start, limit = parts[0]
         return (yield At(operand, _part(index, axis, start, limit)))
-    name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
+    name = e.variable(instruction.array.dtype, instruction.name)
     outer = e.scope
     with e.before(index):
         blocks = outer.branches([as_expr(at) < limit for *_, limit in parts[:-1]])
@@ -133,7 +133,7 @@ def _iota(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> E
     yield from ()
     source = dtype("s32" if e.loads.index_type == INT else "s64")
     value = convert(at, source, kind, e.uses)
-    return e.scope.declare(e.uses.type(kind), value, instruction.name)
+    return e.declare(kind, value, instruction.name)
 
 
 def _same(e: Elements, instruction: Instruction, index: Indices, leaf: int) -> Emission:

@@ -137,12 +137,12 @@ def _wide(e: Elements, low: Expr, high: Expr) -> Expr:
 def _as_type(e: Elements, instruction: Instruction, raw: Expr, kind: DType, result: DType) -> Expr:
     """The low bits of a word as an element of the result's type."""
     bits = DTYPES[f"u{result.bits}"]
-    name = e.scope.declare(e.uses.type(kind), raw, "bits")
+    name = e.declare(kind, raw, "bits")
     narrow = convert(name, kind, bits, e.uses) if bits is not kind else name
     if bits is not kind:
-        name = e.scope.declare(e.uses.type(bits), narrow, "bits")
+        name = e.declare(bits, narrow, "bits")
     value = reinterpret(name, bits, result, e.uses)
-    return e.scope.declare(e.uses.type(result), value, instruction.name)
+    return e.declare(result, value, instruction.name)
 
 
 EMITTERS: Final[Mapping[str, Emit]] = {"rng-bit-generator": _rng_bit_generator}

@@ -19,7 +19,7 @@ __all__ = ["EMITTERS", "begin", "finish", "fold"]
 def begin(e: Elements, reducer: ReducerCode, inits: Sequence[Expr], hint: str) -> list[Var]:
     """Variables for the accumulators, set to the inits."""
     return [
-        e.scope.variable(e.uses.type(kind), f"{hint}_sum" if len(inits) == 1 else hint, value)
+        e.variable(kind, f"{hint}_sum" if len(inits) == 1 else hint, value)
         for kind, value in zip(reducer.accumulators, reducer.lift(e, inits), strict=True)
     ]
 

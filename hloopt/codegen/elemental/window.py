@@ -71,7 +71,7 @@ def _select_and_scatter(
     source, init = instruction.operands[1:]
     windows = instruction.window.dims
     first = yield At(init)
-    total = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, first)
+    total = e.variable(instruction.array.dtype, instruction.name, first)
     with ExitStack() as blocks:
         blocks.enter_context(e.before(index))
         places: list[Index] = []
@@ -108,7 +108,7 @@ def _selected(
     operand = instruction.operands[0]
     kind = e.loads.index_type
     chosen = [e.scope.variable(kind, f"selected_{at}", -1) for at in range(operand.array.rank)]
-    best = e.scope.variable(e.uses.type(operand.array.dtype), "selected")
+    best = e.variable(operand.array.dtype, "selected")
     with ExitStack() as blocks:
         blocks.enter_context(e.before(output))
         position = _visit(e, instruction, output, blocks)

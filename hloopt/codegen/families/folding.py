@@ -118,10 +118,7 @@ def begin(e: Elements, hero: Instruction, values: Sequence[Expr] = ()) -> Thread
     hint = _HINTS.get(reducer.plain, "best" if len(reducer.dtypes) > 1 else "folded")
     kinds = reducer.accumulators
     given = values or [*(start or literal(0, kind) for kind in kinds), FALSE]
-    names = tuple(
-        e.scope.variable(e.uses.type(kind), hint, value)
-        for kind, value in zip(kinds, given, strict=False)
-    )
+    names = tuple(e.variable(kind, hint, value) for kind, value in zip(kinds, given, strict=False))
     has = None if start else e.scope.variable(BOOL, "has", given[len(kinds)])
     return ThreadFold(hero, reducer, names, has)
 
@@ -230,7 +227,7 @@ def finished(e: Elements, fold: ThreadFold) -> list[Expr]:
     inits = [e.value(init) for init in fold.hero.operands[len(fold.names) :]]
     totals = fold.reducer.combined(e, fold.reducer.lift(e, inits), fold.names)
     named = [
-        e.scope.declare(e.uses.type(kind), total, "total")
+        e.declare(kind, total, "total")
         for kind, total in zip(fold.reducer.accumulators, totals, strict=True)
     ]
     return fold.reducer.lower(e, named)

@@ -160,7 +160,7 @@ class Counted(ValuePlace):
         at = as_expr(e.symbol(self.counter, "at", self.counter.low, self.counter.high))
         if source is not self.kind:
             value = convert(at, source, self.kind, e.uses)
-            at = e.scope.declare(e.uses.type(self.kind), value, "at")
+            at = e.declare(self.kind, value, "at")
         e.ranges[at] = self.counter
         return at
 
@@ -183,9 +183,7 @@ class Turning(ValuePlace):
             (dtype("u64"), self.number.inner),
             (self.number.inner, self.number.dtype),
         ):
-            name = e.scope.declare(
-                e.uses.type(kind), convert(name, source, kind, e.uses), "counted"
-            )
+            name = e.declare(kind, convert(name, source, kind, e.uses), "counted")
         return name
 
 

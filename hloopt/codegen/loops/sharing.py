@@ -49,7 +49,7 @@ class SharedPlace(ValuePlace):
         yield from ()
         local = tuple(at for at, axis in zip(index, self.axes, strict=True) if axis is None)
         value = self.at(linearize(local, self.dims))
-        return e.scope.declare(e.uses.type(self.kind), value, self.memory.name)
+        return e.declare(self.kind, value, self.memory.name)
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ def finish(f: FunctionWriter, every: Sequence[Accumulators], lane: Index, positi
         inits = [e.value(init) for init in one.hero.operands[count:]]
         totals = one.reducer.combined(e, one.reducer.lift(e, inits), one.at(lane))
         named = [
-            e.scope.declare(e.uses.type(kind), total, "total")
+            e.declare(kind, total, "total")
             for kind, total in zip(one.reducer.accumulators, totals, strict=True)
         ]
         shapes = [leaf for leaf in leaves(one.hero.shape) if isinstance(leaf, ArrayShape)]
