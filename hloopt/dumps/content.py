@@ -88,7 +88,7 @@ def text_counts(content: bytes) -> tuple[int, int]:
 def proto_counts(content: bytes) -> tuple[int, int]:
     """The numbers of instructions and computations of a proto.  Raises ``ValueError`` where it is none."""
     from hloopt.proto import is_proto
-    from hloopt.proto.problem import Problem
+    from hloopt.proto.problem import ProtoProblem
     from hloopt.proto.wire import entries
 
     try:
@@ -103,6 +103,6 @@ def proto_counts(content: bytes) -> tuple[int, int]:
                 instructions += sum(
                     1 for inner, _, _ in entries(content[start:end]) if inner == _INSTRUCTIONS
                 )
-    except Problem as problem:
+    except ProtoProblem as problem:
         raise ValueError(str(problem)) from problem
     return instructions, computations

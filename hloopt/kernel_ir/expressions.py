@@ -1,6 +1,6 @@
 """Expressions of the kernel IR: trees of frozen nodes, each of which knows its type.
 
-    Var Literal IndexValue           a variable, a number, an index computed by ``analysis/index.py``
+    Var Number IndexValue           a variable, a number, an index computed by ``analysis/index.py``
     Unary Binary Select Cast         C's operators
     Call Member Make                 a function, a member of a struct, a struct of its parts
     Element Address ArrayValue       an element of memory, where it lies, where an array begins
@@ -32,9 +32,9 @@ __all__ = [
     "Element",
     "Expr",
     "IndexValue",
-    "Literal",
     "Make",
     "Member",
+    "Number",
     "Operand",
     "Select",
     "Unary",
@@ -111,7 +111,7 @@ class Var(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Literal(Expr):
+class Number(Expr):
     """A number as C writes it; ``value`` is the number, where Python has it."""
 
     text: str
@@ -293,8 +293,8 @@ class ArrayValue(Expr):
 
 Operand: TypeAlias = "Expr | Index | int"
 
-TRUE: Final = Literal("true", BOOL, 1)
-FALSE: Final = Literal("false", BOOL, 0)
+TRUE: Final = Number("true", BOOL, 1)
+FALSE: Final = Number("false", BOOL, 0)
 
 
 def as_expr(value: Operand) -> Expr:
@@ -303,7 +303,7 @@ def as_expr(value: Operand) -> Expr:
         return value
     if isinstance(value, Index):
         return IndexValue(value)
-    return Literal(str(value), INT, value)
+    return Number(str(value), INT, value)
 
 
 def eq(left: Operand, right: Operand) -> Expr:

@@ -18,9 +18,9 @@ from hloopt.kernel_ir.expressions import (
     Element,
     Expr,
     IndexValue,
-    Literal,
     Make,
     Member,
+    Number,
     Select,
     Unary,
     Var,
@@ -86,7 +86,7 @@ class Printer:
         match expr:
             case Var():
                 return expr.name, _PRIMARY
-            case Literal():
+            case Number():
                 return expr.text, _PREFIX if expr.text.startswith("-") else _PRIMARY
             case IndexValue():
                 return str(expr.index), _PRIMARY if expr.index.is_factor else _BINDING["+"]

@@ -29,9 +29,9 @@ from hloopt.kernel_ir.expressions import (
     Element,
     Expr,
     IndexValue,
-    Literal,
     Make,
     Member,
+    Number,
     Select,
     Unary,
     Var,
@@ -60,7 +60,7 @@ from hloopt.kernel_ir.statements import (
 from hloopt.kernel_ir.types import BOOL, Type
 from hloopt.kernel_ir.uniformity import split_barriers
 
-__all__ = ["KernelError", "Places", "verify"]
+__all__ = ["ElementPlaces", "KernelError", "verify"]
 
 _BUILTINS: Final = frozenset(
     f"{word}.{axis}" for word in ("threadIdx", "blockIdx", "blockDim", "gridDim") for axis in "xyz"
@@ -73,14 +73,14 @@ class KernelError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ElementPlaces:
     """How many elements certainly lie in their arrays, and how many may not, for all that is known."""
 
     certain: int = 0
     unknown: int = 0
 
 
-def verify(function: Function) -> Places:
+def verify(function: Function) -> ElementPlaces:
     """Check a function; raises ``KernelError`` for the first rule that it breaks."""
     checks = _Checks(function)
     with checks.block():
@@ -92,7 +92,7 @@ def verify(function: Function) -> Places:
     for barrier, parts in split_barriers(function):
         checks.at = barrier
         checks.fail(f"some threads may not reach it: they part at {_text(parts)}")
-    return Places(checks.certain, checks.unknown)
+    return ElementPlaces(checks.certain, checks.unknown)
 
 
 class _Checks:
@@ -308,7 +308,7 @@ class _Checks:
                 self.element(expr)
             case ArrayValue(array):
                 self.named(array)
-            case Literal() | Address():
+            case Number() | Address():
                 pass
             case _:
                 raise TypeError(f"{type(expr).__name__} is no expression of the kernel IR")
@@ -343,7 +343,7 @@ class _Checks:
     def never(self, test: Expr) -> bool:
         """Whether a test holds for no value of its variables."""
         if not isinstance(test, Binary):
-            return isinstance(test, Literal) and not test.value
+            return isinstance(test, Number) and not test.value
         sides = (test.left, test.right)
         if test.sign in ("&&", "||"):
             return (any if test.sign == "&&" else all)(map(self.never, sides))
@@ -368,7 +368,7 @@ class _Checks:
         match expr:
             case IndexValue(index):
                 return index.low, index.high
-            case Literal(_, kind, int(value)) if kind.is_integer:
+            case Number(_, kind, int(value)) if kind.is_integer:
                 return value, value
             case Var(name):
                 return self.ranges.get(name)

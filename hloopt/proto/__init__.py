@@ -78,13 +78,13 @@ def read_snapshot(data: bytes, name: str) -> Snapshot:
 
 
 def _no_module(data: bytes, name: str) -> ParseError:
-    from hloopt.proto.problem import Problem
+    from hloopt.proto.problem import ProtoProblem
     from hloopt.proto.wire import entries
 
     try:
         for _ in entries(data):
             pass
-    except Problem as problem:
+    except ProtoProblem as problem:
         return ParseError(f"this is no whole protocol buffer: {problem}", name=name)
     return ParseError("this is no protocol buffer of HLO, or one without a module", name=name)
 

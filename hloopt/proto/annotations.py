@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.proto.entry import said
 from hloopt.proto.messages import decode, encoded, new, text
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.types import (
     FrontendAttributes,
     Metadata,
@@ -75,7 +75,7 @@ def read_metadata(data: bytes, warnings: list[str]) -> Metadata | None:
 
 
 def write_metadata(metadata: Metadata) -> Any:
-    """An ``OpMetadata``; raises ``Problem`` for a field the proto has not."""
+    """An ``OpMetadata``; raises ``ProtoProblem`` for a field the proto has not."""
     proto = new("OpMetadata")
     for name, value in metadata.fields.items():
         if name == "metadata_payload":
@@ -85,7 +85,7 @@ def write_metadata(metadata: Metadata) -> Any:
         elif name in _METADATA or name in _NUMBERS:
             setattr(proto, name, encoded(value) if isinstance(value, str) else value)
         else:
-            raise Problem(f"metadata has a field {name!r}, the proto has none", "metadata")
+            raise ProtoProblem(f"metadata has a field {name!r}, the proto has none", "metadata")
     return proto
 
 
@@ -130,9 +130,9 @@ def write_frontend(proto: Any, value: Verbatim) -> None:
 
 
 def _check_key(key: str, field: str) -> None:
-    """Raise ``Problem`` for a key that would be something else in a text: it stands there without quotes."""
+    """Raise ``ProtoProblem`` for a key that would be something else in a text, where it has no quotes."""
     if not _KEY.fullmatch(key):
-        raise Problem(f"{key!r} cannot stand before a value", field)
+        raise ProtoProblem(f"{key!r} cannot stand before a value", field)
 
 
 def read_statistics(proto: Any) -> Verbatim | None:
@@ -200,12 +200,12 @@ def write_array(proto: Any, array: OriginalArray) -> None:
 
 def _tree(leaves: dict[tuple[int, ...], Any], index: tuple[int, ...], depth: int) -> OriginTree:
     if depth > _DEEPEST:
-        raise Problem(f"nested more than {_DEEPEST} levels deep", "elements")
+        raise ProtoProblem(f"nested more than {_DEEPEST} levels deep", "elements")
     if index in leaves:
         return read_array(leaves[index].original_array)
     below = [key[depth] for key in leaves if len(key) > depth and key[:depth] == index]
     if not below or min(below) < 0 or max(below) > len(leaves):
-        raise Problem(f"no element for {index}", "elements")
+        raise ProtoProblem(f"no element for {index}", "elements")
     return tuple(_tree(leaves, (*index, number), depth + 1) for number in range(max(below) + 1))
 
 

@@ -25,7 +25,7 @@ from hloopt.proto.entry import ProtoSource, ProtoTarget, said
 from hloopt.proto.literals import read_literal, write_literal
 from hloopt.proto.messages import encoded, text
 from hloopt.proto.precision import ALGORITHM, OPERAND_PRECISION, RESULT_ACCURACY
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.rows import (
     ProtoRow,
     field,
@@ -68,7 +68,7 @@ def _backend_config() -> ProtoRow:
             if payload.HasField("id"):
                 if not 0 <= payload.id < len(entry.reading.payloads):
                     message = f"the module has no payload {payload.id}"
-                    raise Problem(message, "backend_config_payload.id")
+                    raise ProtoProblem(message, "backend_config_payload.id")
                 data = entry.reading.payloads[payload.id]
         return Verbatim(json_or_string(text(data))) if data else None
 
@@ -137,7 +137,7 @@ def _epsilon(value: float) -> float:
 
 def _one_dimension(dims: Sequence[int]) -> int:
     if len(dims) != 1:
-        raise Problem("an iota has one dimension", "dimensions")
+        raise ProtoProblem("an iota has one dimension", "dimensions")
     return dims[0]
 
 
@@ -204,10 +204,10 @@ def _literal(*, of_constant: bool) -> ProtoRow:
         data = entry.proto.literal
         if not data and of_constant:
             if not isinstance(entry.shape, (ArrayShape, TupleShape)):
-                raise Problem(f"{entry.shape} has no literals", "shape")
+                raise ProtoProblem(f"{entry.shape} has no literals", "shape")
             if isinstance(entry.shape, ArrayShape) and not entry.shape.dims:
                 # Texts leave out large values only.
-                raise Problem("a constant of one element has no value", "literal")
+                raise ProtoProblem("a constant of one element has no value", "literal")
             return Literal(entry.shape, elided=True)
         if not data:
             return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.ir import Computation
 from hloopt.ops import OPS
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.types import ArrayShape, Shape
 
 __all__ = ["CALLS", "called_by", "calls"]
@@ -27,7 +27,7 @@ _REPEATED = ("async-update", "async-done")
 def calls(
     opcode: str, called: tuple[Computation, ...], operands: tuple[Shape, ...]
 ) -> Iterator[tuple[str, Any]]:
-    """Attribute names and computations of an instruction; raises ``Problem`` where one is missing."""
+    """Attribute names and computations of an instruction; raises ``ProtoProblem`` where one is missing."""
     if not called or opcode in _REPEATED:
         return
     parts = CALLS.get(opcode)
@@ -37,7 +37,7 @@ def calls(
         yield ("branch_computations" if opcode == "conditional" else "called_computations"), called
         return
     if len(called) != len(parts):
-        raise Problem(
+        raise ProtoProblem(
             f"{opcode} calls {len(parts)} computations, the proto lists {len(called)}",
             "called_computation_ids",
         )

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from hloopt.ir import Computation, Instruction
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.text.attributes import verbatim
-from hloopt.text.problem import Problem as TextProblem
+from hloopt.text.problem import Problem
 from hloopt.types import Shape, Verbatim
 
 __all__ = ["ProtoSource", "ProtoTarget", "Reading", "Writing", "kept", "said"]
@@ -36,20 +36,20 @@ class Reading:
 
 
 def kept(name: str, text: str) -> Verbatim:
-    """An attribute that keeps its text, made of the text; raises ``Problem``."""
+    """An attribute that keeps its text, made of the text; raises ``ProtoProblem``."""
     try:
         return verbatim(name, text)
-    except TextProblem as problem:
-        raise Problem(f"{name}={text}: {problem.message}") from None
+    except Problem as problem:
+        raise ProtoProblem(f"{name}={text}: {problem.message}") from None
 
 
 def said(name: str, value: Verbatim, kind: type[_T]) -> _T:
-    """What an attribute that keeps its text says; raises ``Problem`` for a form that is not known."""
+    """What an attribute that keeps its text says; raises ``ProtoProblem`` for a form that is not known."""
     record = value.value
     if record is None:  # made as a text
         record = kept(name, value.text).value
     if not isinstance(record, kind):
-        raise Problem(f"{name}={value} has no form that the proto has fields for")
+        raise ProtoProblem(f"{name}={value} has no form that the proto has fields for")
     return record
 
 

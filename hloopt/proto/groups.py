@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.proto.entry import ProtoSource, ProtoTarget, kept, said
 from hloopt.proto.messages import new
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.rows import ProtoRow, flag, integers, of_message, word
 from hloopt.proto.sharding import read_iota, read_mesh_groups, write_mesh_groups
 from hloopt.proto.words import TRANSPOSES
@@ -118,7 +118,7 @@ def _slice_sizes() -> ProtoRow:
         if not rank or len(sizes) % rank:
             starts = entry.operands[2].shape if len(entry.operands) > 2 else None
             count = len(starts.elements) if isinstance(starts, TupleShape) else starts is None
-            raise Problem(
+            raise ProtoProblem(
                 f"has {len(sizes)} numbers for inputs of ranks {ranks} and {count:d} starts",
                 "dynamic_slice_sizes",
             )
@@ -185,7 +185,7 @@ def _write_sparsity(proto: Any, value: Verbatim) -> None:
         for name, numbers in fields.items():
             names = ("num_non_zero", "block_size") if name == "sparsity" else (name,)
             if len(numbers) != len(names):
-                raise Problem(f"{name}= of a sparsity_config has {len(numbers)} numbers")
+                raise ProtoProblem(f"{name}= of a sparsity_config has {len(numbers)} numbers")
             for field, number in zip(names, numbers, strict=True):
                 setattr(part, field, number)
 

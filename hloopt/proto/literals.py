@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.types import Array, ArrayShape, DType, Literal, Shape, TupleShape
 
@@ -34,23 +34,23 @@ _DEEPEST = 64
 
 
 def read_literal(data: bytes, shapes: ShapeReader, warnings: list[str]) -> Literal:
-    """The literal in the bytes of a ``LiteralProto``; raises ``Problem``."""
+    """The literal in the bytes of a ``LiteralProto``; raises ``ProtoProblem``."""
     return _literal(decode("Literal", data, warnings), shapes, warnings, 0)
 
 
 def _literal(proto: Any, shapes: ShapeReader, warnings: list[str], depth: int) -> Literal:
     if depth > _DEEPEST:
-        raise Problem(f"a literal is nested more than {_DEEPEST} levels deep")
+        raise ProtoProblem(f"a literal is nested more than {_DEEPEST} levels deep")
     if not proto.HasField("shape"):
-        raise Problem("a literal needs a shape", "shape")
+        raise ProtoProblem("a literal needs a shape", "shape")
     with within("shape"):
         shape = shapes.read(proto.shape)
     if isinstance(shape, TupleShape):
         return _tuple(proto, shape, shapes, warnings, depth)
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
-        raise Problem(f"{shape} has no literals", "shape")
+        raise ProtoProblem(f"{shape} has no literals", "shape")
     if any(size != bound for size, bound in zip(proto.dynamic_sizes, shape.dims, strict=False)):
-        raise Problem(
+        raise ProtoProblem(
             f"a literal of shape {shape} of which only {list(proto.dynamic_sizes)} elements count "
             "has no text form",
             "dynamic_sizes",
@@ -62,7 +62,7 @@ def _tuple(
     proto: Any, shape: TupleShape, shapes: ShapeReader, warnings: list[str], depth: int
 ) -> Literal:
     if len(proto.tuple_literals) != len(shape.elements):
-        raise Problem(
+        raise ProtoProblem(
             f"has {len(proto.tuple_literals)} parts, the shape {shape} has {len(shape.elements)}",
             "tuple_literals",
         )
@@ -99,7 +99,7 @@ def _check_count(
     field: str, found: float, wanted: int, shape: Shape, unit: str = "elements"
 ) -> None:
     if found != wanted:
-        raise Problem(f"has {found:g} {unit}, the shape {shape} needs {wanted}", field)
+        raise ProtoProblem(f"has {found:g} {unit}, the shape {shape} needs {wanted}", field)
 
 
 def _physical(shape: ArrayShape) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ def _to_bytes(dtype: DType, flat: Array) -> bytes:
 
 
 def write_literal(literal: Literal, shapes: ShapeWriter) -> Any:
-    """A ``Literal`` message; raises ``Problem`` for an elided one."""
+    """A ``Literal`` message; raises ``ProtoProblem`` for an elided one."""
     proto = new("Literal")
     _fill(proto, literal, shapes)
     return proto
@@ -142,7 +142,7 @@ def write_literal(literal: Literal, shapes: ShapeWriter) -> Any:
 
 def _fill(proto: Any, literal: Literal, shapes: ShapeWriter) -> None:
     if literal.elided:
-        raise Problem("a part of the literal is elided; its values are not in the text")
+        raise ProtoProblem("a part of the literal is elided; its values are not in the text")
     proto.shape = shapes.write(literal.shape)
     if literal.array is None:
         for part in literal.elements:

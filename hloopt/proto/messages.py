@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.schema import MESSAGES, Field, fields
 from hloopt.proto.wire import inspect
 
@@ -26,7 +26,7 @@ def new(message: str) -> Any:
 
 
 def decode(message: str, data: bytes, warnings: list[str]) -> Any:
-    """The message in ``data``; raises ``Problem`` with the path of the field that is wrong.
+    """The message in ``data``; raises ``ProtoProblem`` with the path of the field that is wrong.
 
     Fields the table does not know are left out and named in ``warnings``.
     """
@@ -37,7 +37,7 @@ def decode(message: str, data: bytes, warnings: list[str]) -> Any:
         found.ParseFromString(data)
     except DecodeError:
         inspect(message, data, warnings)
-        raise Problem("the message cannot be decoded") from None
+        raise ProtoProblem("the message cannot be decoded") from None
     size = found.ByteSize()
     found.DiscardUnknownFields()
     if found.ByteSize() != size:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloopt.proto.entry import kept, said
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.rows import field, of_message, word
 from hloopt.proto.words import ALGORITHMS, PRECISIONS, number_of, word_of
 from hloopt.types import Verbatim
@@ -47,7 +47,7 @@ def _write_accuracy(proto: Any, value: Verbatim) -> None:
         elif name in ("atol", "rtol", "ulps"):
             setattr(proto.tolerance, name, int(amount) if name == "ulps" else float(amount))
         else:
-            raise Problem(f"the proto has no field for the tolerance {name!r}")
+            raise ProtoProblem(f"the proto has no field for the tolerance {name!r}")
 
 
 OPERAND_PRECISION = field(

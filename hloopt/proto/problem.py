@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem", "within"]
+__all__ = ["ProtoProblem", "within"]
 
 
-class Problem(Exception):  # noqa: N818 - not an error yet: the file gives it its name
+class ProtoProblem(Exception):  # noqa: N818 - not an error yet: the file gives it its name
     """A defect and the path of the field it is in, the innermost part first."""
 
     def __init__(self, message: str, *path: str) -> None:
@@ -13,7 +13,7 @@ class Problem(Exception):  # noqa: N818 - not an error yet: the file gives it it
         self.message = message
         self.path = list(path)
 
-    def within(self, part: str) -> Problem:
+    def within(self, part: str) -> ProtoProblem:
         """The same defect, seen from the message around it."""
         self.path.append(part)
         return self
@@ -35,5 +35,5 @@ class within:  # noqa: N801 - a statement's word
 
     def __exit__(self, kind: object, found: object, trace: object) -> None:
         """A defect gets another part of its path."""
-        if isinstance(found, Problem):
+        if isinstance(found, ProtoProblem):
             found.within(self.part)

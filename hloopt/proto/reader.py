@@ -18,7 +18,7 @@ from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import calls
 from hloopt.proto.entry import ProtoSource, Reading
 from hloopt.proto.messages import decode, text
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.rows import ProtoRow
 from hloopt.proto.schema import fields
 from hloopt.types import DTYPES
@@ -51,10 +51,10 @@ def read_module(data: bytes, name: str) -> Module:
 
 @contextmanager
 def parse_errors(name: str) -> Iterator[None]:
-    """Turn a ``Problem`` into a ``ParseError`` of the file ``name``."""
+    """Turn a ``ProtoProblem`` into a ``ParseError`` of the file ``name``."""
     try:
         yield
-    except Problem as problem:
+    except ProtoProblem as problem:
         raise ParseError(str(problem), name=name) from None
 
 
@@ -76,7 +76,7 @@ class _ModuleReader:
         protos = _by_id(proto.computations, "computation", "computations")
         entry = proto.entry_computation_id
         if entry not in protos:
-            raise Problem(f"there is no computation with id {entry}", "entry_computation_id")
+            raise ProtoProblem(f"there is no computation with id {entry}", "entry_computation_id")
         for number in _sorted_by_needs(
             list(protos), lambda key: _callees(protos, key), lambda key: _told(protos[key])
         ):
@@ -97,13 +97,13 @@ class _ModuleReader:
         computation.execution_thread = None if thread in {"", "main"} else thread
         protos = _by_id(proto.instructions, "instruction", "instructions")
         if proto.root_id not in protos:
-            raise Problem(f"there is no instruction with id {proto.root_id}", "root_id")
+            raise ProtoProblem(f"there is no instruction with id {proto.root_id}", "root_id")
         made: dict[int, Instruction] = {}
         for number in self.order(proto, protos):
             source = protos[number]
             try:
                 instruction = self.instruction(source, made)
-            except Problem as problem:
+            except ProtoProblem as problem:
                 raise problem.within(f"instruction {_told(source)}") from None
             wanted = instruction.name
             made[number] = edit.append(computation, instruction)
@@ -117,7 +117,7 @@ class _ModuleReader:
         computation.root = made[proto.root_id]
         for number, parameter in enumerate(computation.parameters):
             if parameter.parameter_number != number:
-                raise Problem(
+                raise ProtoProblem(
                     f"parameter {parameter.parameter_number} ({parameter.name}) stands where "
                     f"parameter {number} is expected"
                 )
@@ -134,7 +134,7 @@ class _ModuleReader:
                 if wrong is not None
                 else f"{len(given)} instructions are scheduled, there are {len(protos)}"
             )
-            raise Problem(what, f"schedule.sequences[{proto.id}]")
+            raise ProtoProblem(what, f"schedule.sequences[{proto.id}]")
         seen: set[int] = set()
         sorted_already = True
         for number in ids:
@@ -143,7 +143,7 @@ class _ModuleReader:
                 if needed not in seen:
                     sorted_already = False
                     if needed not in protos:
-                        raise Problem(
+                        raise ProtoProblem(
                             f"there is no instruction with id {needed}",
                             _field_of(source, needed),
                             f"instruction {_told(source)}",
@@ -181,7 +181,7 @@ class _ModuleReader:
         if plan is None:
             plan = self._plans[opcode, present] = self.plan(opcode, present)
         if not plan.least <= len(operands) <= plan.most:
-            raise Problem(_wrong_count(opcode, plan, len(operands)), "operand_ids")
+            raise ProtoProblem(_wrong_count(opcode, plan, len(operands)), "operand_ids")
         attributes: dict[str, Any] = {}
         if plan.own or plan.common or called:
             entry = ProtoSource(self.reading, proto, opcode, shape, operands, called)
@@ -197,10 +197,10 @@ class _ModuleReader:
                     attributes[row.name] = value
         for needed in plan.required:
             if needed not in attributes:
-                raise Problem(f"{opcode} needs {needed}")
+                raise ProtoProblem(f"{opcode} needs {needed}")
         for name_of, words in plan.words:
             if attributes.get(name_of, words[0]) not in words:
-                raise Problem(f"{name_of} cannot be {attributes[name_of]!r}")
+                raise ProtoProblem(f"{name_of} cannot be {attributes[name_of]!r}")
         data = proto.metadata
         metadata = self.reading.once(read_metadata, data) if data else None
         return Instruction(name, opcode, shape, operands, attributes, metadata)
@@ -208,9 +208,9 @@ class _ModuleReader:
     def plan(self, opcode: str, present: tuple[int, ...]) -> _Plan:
         """What there is to read for an opcode with these fields; made once."""
         if not opcode:
-            raise Problem("an instruction needs an opcode", "opcode")
+            raise ProtoProblem("an instruction needs an opcode", "opcode")
         if not _OPCODE.fullmatch(opcode) or opcode in DTYPES:
-            raise Problem(f"{opcode!r} is no opcode", "opcode")
+            raise ProtoProblem(f"{opcode!r} is no opcode", "opcode")
         op = op_of(opcode)
         if op.family == "unknown":
             self.warn(f"unknown opcode {opcode!r}: it is kept as it is")
@@ -273,7 +273,7 @@ def _by_id(protos: Any, what: str, field: str) -> dict[int, Any]:
     found: dict[int, Any] = {}
     for index, proto in enumerate(protos):
         if found.setdefault(proto.id, proto) is not proto:
-            raise Problem(
+            raise ProtoProblem(
                 f"{what}s {text(found[proto.id].name)!r} and {text(proto.name)!r} have the same id "
                 f"{proto.id}",
                 f"{field}[{index}]",
@@ -289,7 +289,7 @@ def _callees(protos: dict[int, Any], number: int) -> Iterator[int]:
     for instruction in protos[number].instructions:
         for called in instruction.called_computation_ids:
             if called not in protos:
-                raise Problem(
+                raise ProtoProblem(
                     f"there is no computation with id {called}",
                     "called_computation_ids",
                     f"instruction {_told(instruction)}",
@@ -310,7 +310,7 @@ def _sorted_by_needs(
 ) -> list[int]:
     """``ids`` so that each comes after those it needs, otherwise as they are.
 
-    Raises ``Problem`` naming a cycle by ``what``.
+    Raises ``ProtoProblem`` naming a cycle by ``what``.
     """
     order: list[int] = []
     done: set[int] = set()
@@ -331,7 +331,7 @@ def _sorted_by_needs(
             elif needed in on_path:
                 cycle = [*path[path.index(needed) :], needed]
                 shown = [what(entry) for entry in cycle[:8]]
-                raise Problem(f"depends on itself: {' needs '.join(shown)}")
+                raise ProtoProblem(f"depends on itself: {' needs '.join(shown)}")
             else:
                 stack.append((needed, iter(needs(needed))))
                 path.append(needed)

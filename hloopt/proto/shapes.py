@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.words import BUFFER, DIM_LEVELS, ELEMENT_TYPES, TUPLE, number_of, word_of
 from hloopt.types import UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape, dtype
 
@@ -26,11 +26,11 @@ class ShapeReader:
         self._known: dict[bytes, Shape] = {}
 
     def read(self, data: bytes, depth: int = 0) -> Shape:
-        """The shape in the bytes of a ``ShapeProto``; raises ``Problem``."""
+        """The shape in the bytes of a ``ShapeProto``; raises ``ProtoProblem``."""
         shape = self._known.get(data)
         if shape is None:
             if depth > _DEEPEST:
-                raise Problem(f"a shape is nested more than {_DEEPEST} levels deep")
+                raise ProtoProblem(f"a shape is nested more than {_DEEPEST} levels deep")
             shape = self._known[data] = self._shape(decode("Shape", data, self._warnings), depth)
         return shape
 
@@ -45,15 +45,17 @@ class ShapeReader:
         element = dtype(word_of(ELEMENT_TYPES, kind, "element_type"))
         sizes = tuple(proto.dimensions)
         if sizes and not element.is_array:
-            raise Problem(f"{element.name} has no dimensions", "dimensions")
+            raise ProtoProblem(f"{element.name} has no dimensions", "dimensions")
         marks = tuple(proto.is_dynamic_dimension)
         if marks and len(marks) != len(sizes):
-            raise Problem(f"has {len(marks)} entries for rank {len(sizes)}", "is_dynamic_dimension")
+            raise ProtoProblem(
+                f"has {len(marks)} entries for rank {len(sizes)}", "is_dynamic_dimension"
+            )
         dims, dynamic = sizes, marks if any(marks) else ()
         if sizes and min(sizes) < 0:
             for size in sizes:
                 if size < 0 and size != _LEAST:
-                    raise Problem(f"{size} is no dimension size", "dimensions")
+                    raise ProtoProblem(f"{size} is no dimension size", "dimensions")
             dynamic = tuple(
                 size == _LEAST or bool(marks and marks[axis]) for axis, size in enumerate(sizes)
             )
@@ -67,7 +69,7 @@ class ShapeReader:
     def _layout(self, proto: Any, rank: int, depth: int) -> Layout:
         order = tuple(proto.minor_to_major)
         if sorted(order) != list(range(rank)):
-            raise Problem(f"{order} is no permutation of {rank} dimensions", "minor_to_major")
+            raise ProtoProblem(f"{order} is no permutation of {rank} dimensions", "minor_to_major")
         bits, space = proto.element_size_in_bits, proto.memory_space
         if not (bits or space or proto.tiles or len(proto.ListFields()) > 2):
             return Layout(order) if order else _SCALAR
@@ -100,7 +102,7 @@ def _numbers(proto: Any, letters: str) -> Iterator[str]:
 
 def _buffer(parts: list[Shape]) -> BufferShape:
     if len(parts) != 1 or not isinstance(parts[0], ArrayShape):
-        raise Problem("a buffer holds one array", "tuple_shapes")
+        raise ProtoProblem("a buffer holds one array", "tuple_shapes")
     return BufferShape(parts[0])
 
 
@@ -122,7 +124,7 @@ class ShapeWriter:
         self._known: dict[Shape, bytes] = {}
 
     def write(self, shape: Shape) -> bytes:
-        """The bytes of the shape's ``ShapeProto``; raises ``Problem`` for what has no field."""
+        """The bytes of the shape's ``ShapeProto``; raises ``ProtoProblem`` for what has no field."""
         data = self._known.get(shape)
         if data is None:
             data = self._known[shape] = self._proto(shape).SerializeToString()
@@ -153,7 +155,7 @@ class ShapeWriter:
         while rest:
             match = _PART.match(rest)
             if match is None:
-                raise Problem(
+                raise ProtoProblem(
                     f"the layout {layout} has a part {rest!r} without a field in the proto"
                 )
             self._part(proto, match[1], match[2])

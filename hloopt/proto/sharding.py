@@ -9,7 +9,7 @@ from typing import Any
 from hloopt.proto.annotations import read_metadata, write_metadata
 from hloopt.proto.entry import ProtoSource, ProtoTarget, said
 from hloopt.proto.messages import decode, encoded, new, text
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.rows import ProtoRow
 from hloopt.proto.words import number_of, word_of
 from hloopt.types import (
@@ -43,11 +43,11 @@ def _read(proto: Any, warnings: list[str], *, nested: bool) -> Sharding:
         return _read_named(proto.named_sharding, warnings)
     if proto.type == _TUPLE:
         if nested:
-            raise Problem("a tuple has one sharding for each of its leaves, no tuples of them")
+            raise ProtoProblem("a tuple has one sharding for each of its leaves, no tuples of them")
         inner = (_read(part, warnings, nested=True) for part in proto.tuple_shardings)
         return Sharding(elements=tuple(inner))
     if proto.type == _MAXIMAL and len(proto.tile_assignment_devices) != 1:
-        raise Problem("a maximal sharding has one device", "tile_assignment_devices")
+        raise ProtoProblem("a maximal sharding has one device", "tile_assignment_devices")
     return Sharding(
         "" if proto.type == _OTHER else word_of(_TYPES, proto.type, "type"),
         proto.tile_assignment_devices[0] if proto.type == _MAXIMAL else None,
@@ -166,7 +166,7 @@ DOMAIN = _domain()
 
 
 def read_mesh_groups(proto: Any) -> MeshGroups:
-    """The groups of a ``MeshAxesReplicaGroupList``; raises ``Problem``."""
+    """The groups of a ``MeshAxesReplicaGroupList``; raises ``ProtoProblem``."""
     mesh = _read_mesh(proto.mesh)
     return MeshGroups(mesh, _read_axes(mesh, proto.axes))
 
@@ -203,7 +203,7 @@ def _write_named(proto: Any, named: NamedSharding) -> None:
         made = proto.dim_shardings.add(is_closed=not dim.is_open)
         _write_axes(made.axes, named.mesh, dim.axes)
     if named.reduction:
-        raise Problem(f"the proto has no field for unreduced={named.reduction}", "sharding")
+        raise ProtoProblem(f"the proto has no field for unreduced={named.reduction}", "sharding")
     for word, axes in named.others:
         _write_axes(getattr(proto, f"{word}_axes"), named.mesh, axes)
 
@@ -232,7 +232,7 @@ def _read_axes(mesh: Mesh, axes: Iterable[Any]) -> tuple[AxisRef, ...]:
     found = []
     for axis in axes:
         if not 0 <= axis.mesh_axis_index < len(mesh.axes):
-            raise Problem(f"the mesh has no axis {axis.mesh_axis_index}", "mesh_axis_index")
+            raise ProtoProblem(f"the mesh has no axis {axis.mesh_axis_index}", "mesh_axis_index")
         part = axis.sub_axis_info
         sizes = (part.pre_size, part.size) if axis.HasField("sub_axis_info") else ()
         found.append(AxisRef(mesh.axes[axis.mesh_axis_index][0], *sizes))
@@ -243,7 +243,7 @@ def _write_axes(several: Any, mesh: Mesh, axes: Iterable[AxisRef]) -> None:
     names = [name for name, _ in mesh.axes]
     for axis in axes:
         if axis.name not in names:
-            raise Problem(f"the mesh has no axis {axis.name!r}", "sharding")
+            raise ProtoProblem(f"the mesh has no axis {axis.name!r}", "sharding")
         proto = several.add(mesh_axis_index=names.index(axis.name))
         if axis.size is not None:
             proto.sub_axis_info.pre_size = axis.before

@@ -11,7 +11,7 @@ from hloopt.errors import EvaluationError
 from hloopt.ir import Module
 from hloopt.proto.literals import logical, read_literal, write_literal
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.reader import parse_errors, read_module
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.proto.wire import entries, varint
@@ -85,21 +85,21 @@ def _size(descriptor: bytes) -> int:
     for number, kind, (start, _) in entries(descriptor):
         if number == 2 and kind == 0:
             return varint(descriptor, start)[0]
-    raise Problem("an array has no size", "arguments_descriptors")
+    raise ProtoProblem("an array has no size", "arguments_descriptors")
 
 
 def _raw_array(data: bytes, size: int, shapes: ShapeReader) -> Array:
     if len(data) != size or size < 8:
-        raise Problem(f"needs {size} bytes, {len(data)} are left")
+        raise ProtoProblem(f"needs {size} bytes, {len(data)} are left")
     begin = 8 + int.from_bytes(data[:8], "little")
     shape = shapes.read(data[8:begin])
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
-        raise Problem(f"{shape} is no array")
+        raise ProtoProblem(f"{shape} is no array")
     if shape.dtype.bits < 8:
-        raise Problem(f"elements of {shape.dtype.name} are packed, which is not read")
+        raise ProtoProblem(f"elements of {shape.dtype.name} are packed, which is not read")
     raw = data[begin:]
     if len(raw) != shape.elements * shape.dtype.numpy.itemsize:
-        raise Problem(f"has {len(raw)} bytes of elements, which are not those of {shape}")
+        raise ProtoProblem(f"has {len(raw)} bytes of elements, which are not those of {shape}")
     return logical(np.frombuffer(bytearray(raw), shape.dtype.numpy), shape)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.schema import fields, named
 from hloopt.proto.wire import entries, varint
 
@@ -38,7 +38,7 @@ def kind_of(data: bytes) -> str | None:
 def _is_delimited(data: bytes) -> bool:
     try:
         length, start = varint(data, 0)
-    except Problem:
+    except ProtoProblem:
         return False
     if start + length > len(data):
         return False
@@ -53,7 +53,7 @@ def part(data: bytes, wanted: int) -> bytes | None:
         for number, kind, (start, end) in entries(data):
             if number == wanted:
                 return data[start:end] if kind == _LENGTH else None
-    except Problem:
+    except ProtoProblem:
         return None
     return None
 
@@ -82,6 +82,6 @@ def _is_made_of(data: bytes, message: str) -> bool:
                 and not (field.repeated and kind == _LENGTH)
             ):
                 return False
-    except Problem:
+    except ProtoProblem:
         return False
     return True

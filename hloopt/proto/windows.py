@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.rows import ProtoRow, of_message, plain, put, records
 from hloopt.types import ConvDims, PaddingDim, SliceRange, Window, WindowDim
 
@@ -38,7 +38,7 @@ def _labels(letters: str, places: Sequence[int], spatial: Sequence[int]) -> str:
     """``b01f``: a letter or a digit for each dimension, ``?`` where it plays no part."""
     taken = [*places, *spatial]
     if min(taken) < 0 or max(taken) > _MOST_DIMENSIONS or len(set(taken)) != len(taken):
-        raise Problem(f"{taken} are no dimensions of one array")
+        raise ProtoProblem(f"{taken} are no dimensions of one array")
     labels = ["?"] * (max(taken) + 1)
     for letter, place in zip(letters, places, strict=True):
         labels[place] = letter

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloopt.proto.problem import Problem, within
+from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.schema import fields
 
 __all__ = ["entries", "inspect", "varint"]
@@ -18,9 +18,9 @@ _WIDTHS = {1: 8, 5: 4}
 
 
 def inspect(message: str, data: bytes, warnings: list[str], depth: int = 0) -> None:
-    """Raise ``Problem`` at the first defect; name unknown fields in ``warnings``, each once."""
+    """Raise ``ProtoProblem`` at the first defect; name unknown fields in ``warnings``, each once."""
     if depth > _DEEPEST:
-        raise Problem(f"messages are nested more than {_DEEPEST} levels deep")
+        raise ProtoProblem(f"messages are nested more than {_DEEPEST} levels deep")
     known = fields(message)
     counts: dict[str, int] = {}
     for number, kind, value in entries(data):
@@ -35,20 +35,22 @@ def inspect(message: str, data: bytes, warnings: list[str], depth: int = 0) -> N
             part = f"{field.name}[{counts.get(field.name, 0)}]"
             counts[field.name] = counts.get(field.name, 0) + 1
         if kind != field.wire_type and not (field.repeated and kind == 2):
-            raise Problem(f"has the wire type {_TYPES[kind]}, not {_TYPES[field.wire_type]}", part)
+            raise ProtoProblem(
+                f"has the wire type {_TYPES[kind]}, not {_TYPES[field.wire_type]}", part
+            )
         if kind == 2 and field.is_message:
             with within(part):
                 inspect(field.kind, data[value[0] : value[1]], warnings, depth + 1)
 
 
 def entries(data: bytes) -> Iterator[tuple[int, int, tuple[int, int]]]:
-    """Number, wire type and extent of each field of a message; raises ``Problem`` where it breaks off."""
+    """Number, wire type and extent of each field of a message; raises ``ProtoProblem`` where it breaks off."""
     at = 0
     while at < len(data):
         key, at = varint(data, at)
         number, kind = key >> 3, key & 7
         if not number or kind not in (0, 1, 2, 5):
-            raise Problem(f"byte {at} of the message begins no field")
+            raise ProtoProblem(f"byte {at} of the message begins no field")
         start = at
         if kind == 0:
             _, at = varint(data, at)
@@ -58,7 +60,7 @@ def entries(data: bytes) -> Iterator[tuple[int, int, tuple[int, int]]]:
         else:
             at += _WIDTHS[kind]
         if at > len(data):
-            raise Problem(
+            raise ProtoProblem(
                 f"field {number} needs {at - start} bytes, {len(data) - start} are left: "
                 "the message is truncated"
             )
@@ -66,7 +68,7 @@ def entries(data: bytes) -> Iterator[tuple[int, int, tuple[int, int]]]:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at a byte, and where it ends; raises ``Problem``."""
+    """The number that begins at a byte, and where it ends; raises ``ProtoProblem``."""
     value = shift = 0
     while at < len(data) and shift < 70:
         byte = data[at]
@@ -75,4 +77,6 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if byte < 128:
             return value, at
-    raise Problem("a number is truncated" if at >= len(data) else "a number is longer than 64 bits")
+    raise ProtoProblem(
+        "a number is truncated" if at >= len(data) else "a number is longer than 64 bits"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 
 __all__ = [
     "ALGORITHMS",
@@ -100,19 +100,19 @@ ALGORITHMS = {
 
 
 def word_of(words: Mapping[int, str], number: int, field: str) -> str:
-    """The word of an enum's number; raises ``Problem`` naming the field."""
+    """The word of an enum's number; raises ``ProtoProblem`` naming the field."""
     word = words.get(number)
     if word is None:
-        raise Problem(f"{number} is none of {_choices(words)}", field)
+        raise ProtoProblem(f"{number} is none of {_choices(words)}", field)
     return word
 
 
 def number_of(words: Mapping[int, str], word: str) -> int:
-    """The number of a word; raises ``Problem`` where the proto has none."""
+    """The number of a word; raises ``ProtoProblem`` where the proto has none."""
     for number, known in words.items():
         if known.lower() == word.lower():  # XLA's texts have them in either case
             return number
-    raise Problem(f"{word!r} has no number in the proto; those with one are {_choices(words)}")
+    raise ProtoProblem(f"{word!r} has no number in the proto; those with one are {_choices(words)}")
 
 
 def _choices(words: Mapping[int, str]) -> str:

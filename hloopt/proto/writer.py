@@ -12,7 +12,7 @@ from hloopt.proto.attributes import rows_by_name
 from hloopt.proto.calls import called_by
 from hloopt.proto.entry import ProtoTarget, Writing, said
 from hloopt.proto.messages import encoded, new
-from hloopt.proto.problem import Problem
+from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.words import ALIAS_KINDS, number_of
 from hloopt.types import Shape, Verbatim, attribute_name
 
@@ -79,7 +79,7 @@ class _ModuleWriter:
         proto.entry_computation_id = self.computations[module.entry]
         try:
             self.header(proto)
-        except Problem as problem:
+        except ProtoProblem as problem:
             raise UnsupportedError(str(problem), name=_name(module)) from None
         if module.attributes.get("is_scheduled"):
             proto.schedule.SetInParent()
@@ -158,7 +158,7 @@ class _ModuleWriter:
             made = proto.instructions.add()
             try:
                 self.instruction(instruction, made)
-            except Problem as problem:
+            except ProtoProblem as problem:
                 raise self.error(instruction, problem) from None
         proto.root_id = self.instructions[computation.root]
         names = [self.names[parameter] for parameter in computation.parameters]
@@ -198,13 +198,13 @@ class _ModuleWriter:
                 continue
             if name not in rows:
                 spelled = attribute_name(name)
-                raise Problem(
+                raise ProtoProblem(
                     f"{instruction.opcode} has no field for {spelled} in a protocol buffer"
                 )
             rows[name].write(target, value)
         target.finish()
 
-    def error(self, instruction: Instruction, problem: Problem) -> UnsupportedError:
+    def error(self, instruction: Instruction, problem: ProtoProblem) -> UnsupportedError:
         source = self.module.source
         if source is not None and instruction.offset >= 0:
             return source.error(UnsupportedError, instruction.offset, str(problem))

@@ -26,8 +26,8 @@ from hloopt.text.scope import (
     NO_SHAPE,
     ROLES,
     Head,
-    Scope,
     TailPlaces,
+    TextScope,
     head_of,
     undefined,
     unknown_opcode,
@@ -56,7 +56,7 @@ class ArgumentReader(ABC):
     @abstractmethod
     def finish(
         self,
-        scope: Scope,
+        scope: TextScope,
         instruction: Instruction,
         head: Head,
         tail: Tail,
@@ -64,7 +64,7 @@ class ArgumentReader(ABC):
     ) -> None:
         """Complete an instruction that has its arguments, and put it in its place."""
 
-    def items(self, scope: Scope) -> Iterator[tuple[Any, list[AttributeText] | None, int]]:
+    def items(self, scope: TextScope) -> Iterator[tuple[Any, list[AttributeText] | None, int]]:
         """What a body consists of: an ``InstructionText``, or the parts of an ordinary instruction
         with further attributes (None where it has none) and the offset its parts count from.
         """
@@ -107,7 +107,7 @@ class ArgumentReader(ABC):
         self.depth -= 1
 
     def given_arguments(
-        self, scope: Scope, instruction: Instruction, head: Head, given: ArgumentsText
+        self, scope: TextScope, instruction: Instruction, head: Head, given: ArgumentsText
     ) -> None:
         if isinstance(given, Token):
             text = given[:-1]
@@ -120,7 +120,7 @@ class ArgumentReader(ABC):
             self.operands(scope, instruction, head, given, scope.base)
 
     def arguments(
-        self, scope: Scope, instruction: Instruction, head: Head, text: str, at: int
+        self, scope: TextScope, instruction: Instruction, head: Head, text: str, at: int
     ) -> None:
         """``text`` stands between the parentheses, at offset ``at``; it is not empty."""
         role = head.row.role
@@ -168,7 +168,7 @@ class ArgumentReader(ABC):
 
     def operands(
         self,
-        scope: Scope,
+        scope: TextScope,
         instruction: Instruction,
         head: Head,
         operands: list[OperandText],
@@ -179,7 +179,7 @@ class ArgumentReader(ABC):
         found = [self.operand(scope, operand, at) for operand in operands]
         instruction.operands = tuple(operand for operand in found if operand is not None)
 
-    def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction | None:
+    def operand(self, scope: TextScope, syntax: OperandText, at: int) -> Instruction | None:
         """The instruction an operand stands for; None for one that XLA passes over."""
         offset = at + syntax.name.begin
         if syntax.arguments is not None:
@@ -206,7 +206,7 @@ class ArgumentReader(ABC):
             )
         return found
 
-    def parameter(self, scope: Scope, name: str, shape: Shape, offset: int) -> Instruction:
+    def parameter(self, scope: TextScope, name: str, shape: Shape, offset: int) -> Instruction:
         """The next parameter of a text that is one instruction."""
         number = len(scope.computation.parameters)
         name = name or self.free_name(scope, f"_{number}")
@@ -214,7 +214,7 @@ class ArgumentReader(ABC):
         parameter = Instruction(name, "parameter", shape, (), attributes, None, offset)
         return edit.append(scope.computation, parameter)
 
-    def element(self, scope: Scope, whole: Instruction, index: Token, at: int) -> Instruction:
+    def element(self, scope: TextScope, whole: Instruction, index: Token, at: int) -> Instruction:
         """``%t#1``: one get-tuple-element for all places that name the same element."""
         offset = at + index.begin
         number = integer(index[1:].lstrip(), offset)
@@ -237,7 +237,7 @@ class ArgumentReader(ABC):
         return edit.append(scope.computation, element)
 
     def nested(
-        self, scope: Scope, syntax: OperandText, given: ArgumentsText, at: int
+        self, scope: TextScope, syntax: OperandText, given: ArgumentsText, at: int
     ) -> Instruction:
         """An instruction written in the place of an operand; it gets a name made of its opcode."""
         head = head_of(syntax.shape, syntax.name)
@@ -254,7 +254,7 @@ class ArgumentReader(ABC):
         self.finish(scope, instruction, head, tail, None)
         return instruction
 
-    def free_name(self, scope: Scope, base: str) -> str:
+    def free_name(self, scope: TextScope, base: str) -> str:
         """A name that no instruction of the computation has, and none further down in the text."""
         if scope.reserved is None:
             scope.reserved = {

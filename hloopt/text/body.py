@@ -27,8 +27,8 @@ from hloopt.text.scope import (
     NO_SHAPE,
     ROLES,
     Head,
-    Scope,
     TailPlaces,
+    TextScope,
     head_of,
     read_head,
     undefined,
@@ -59,7 +59,7 @@ class BodyReader(ArgumentReader):
         self.text = text
         self.computations: dict[str, Computation] = {}
 
-    def body(self, scope: Scope) -> None:
+    def body(self, scope: TextScope) -> None:
         """Add the instructions of a computation."""
         computation = scope.computation
         instruction: Instruction
@@ -95,7 +95,7 @@ class BodyReader(ArgumentReader):
     # ---- instruction ----
 
     def item(
-        self, scope: Scope, item: Any, more: list[AttributeText] | None, start: int
+        self, scope: TextScope, item: Any, more: list[AttributeText] | None, start: int
     ) -> tuple[Instruction, bool]:
         """One of ``items``, and whether it is marked as the root."""
         if type(item) is InstructionText:
@@ -103,7 +103,7 @@ class BodyReader(ArgumentReader):
         return self.line(scope, item, more, start)
 
     def line(
-        self, scope: Scope, match: re.Match[str], more: list[AttributeText] | None, start: int
+        self, scope: TextScope, match: re.Match[str], more: list[AttributeText] | None, start: int
     ) -> tuple[Instruction, bool]:
         """An ordinary instruction, with further attributes perhaps; ``start`` is where its lines do."""
         root, name, head_text, arguments, before, metadata, after = match.group(*_PARTS)
@@ -159,7 +159,7 @@ class BodyReader(ArgumentReader):
 
     def more(
         self,
-        scope: Scope,
+        scope: TextScope,
         found: OpcodeSchema,
         match: re.Match[str],
         start: int,
@@ -184,7 +184,7 @@ class BodyReader(ArgumentReader):
             raise Problem(offset, tail.missing, name)
         return Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
 
-    def instruction(self, scope: Scope, syntax: InstructionText) -> tuple[Instruction, bool]:
+    def instruction(self, scope: TextScope, syntax: InstructionText) -> tuple[Instruction, bool]:
         """An instruction read token by token."""
         base = scope.base
         name = syntax.name.lstrip("%")
@@ -200,7 +200,7 @@ class BodyReader(ArgumentReader):
         self.finish(scope, instruction, head, tail, TailPlaces(0))
         return instruction, syntax.root
 
-    def check_name(self, scope: Scope, name: str, offset: int) -> None:
+    def check_name(self, scope: TextScope, name: str, offset: int) -> None:
         """A name may be used once in a computation; some words need ``%``, types are no names."""
         computation = scope.computation
         first = computation.by_name.get(name)
@@ -219,7 +219,7 @@ class BodyReader(ArgumentReader):
 
     def finish(
         self,
-        scope: Scope,
+        scope: TextScope,
         instruction: Instruction,
         head: Head,
         tail: Tail,
@@ -338,7 +338,9 @@ class BodyReader(ArgumentReader):
         self.computations[computation.name] = computation
         instruction.attributes["calls"] = computation
 
-    def links(self, scope: Scope, instruction: Instruction, tail: Tail, places: TailPlaces) -> None:
+    def links(
+        self, scope: TextScope, instruction: Instruction, tail: Tail, places: TailPlaces
+    ) -> None:
         """Names in attributes become computations and instructions."""
         for one in tail.unfamiliar:
             self.tolerate(Problem(places.of(one.offset), one.message, one.width))
@@ -382,7 +384,7 @@ class BodyReader(ArgumentReader):
             return found
         computation = Computation(f"{instruction.name}.{attribute}", at)
         with self.nesting(at, _DEEPEST_COMPUTATION):
-            self.body(Scope(computation, read("body", text[1:-1], at + 1), at + 1))
+            self.body(TextScope(computation, read("body", text[1:-1], at + 1), at + 1))
         edit.add_computation(self.result, computation)
         self.computations[computation.name] = computation
         return computation

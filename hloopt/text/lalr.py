@@ -14,7 +14,7 @@ from typing import Any
 from hloopt.text.records import Token
 from hloopt.text.tables import Tables, Terminal
 
-__all__ = ["END", "Parser", "Parts", "Unexpected"]
+__all__ = ["END", "Parser", "RuleParts", "Unexpected"]
 
 END = "$END"
 """What comes after the last token."""
@@ -38,7 +38,7 @@ class Unexpected(Exception):  # noqa: N818 - what a reader met, not what went wr
         self.is_end = is_end
 
 
-class Parts(list[Any]):
+class RuleParts(list[Any]):
     """The value of a rule for which nobody makes one: its parts."""
 
 
@@ -125,9 +125,9 @@ class _Rules(dict[int, tuple[int, str, Callable[[list[Any]], Any]]]):
     def __missing__(self, number: int) -> tuple[int, str, Callable[[list[Any]], Any]]:
         size, origin, maker, given, is_single = self._tables.rules[number]
         name = self._tables.names[origin]
-        make: Callable[[list[Any]], Any] = Parts
+        make: Callable[[list[Any]], Any] = RuleParts
         if not name.startswith("_"):
-            make = getattr(self._maker, maker, Parts)
+            make = getattr(self._maker, maker, RuleParts)
         if is_single:
             make = _or_single(make)
         if given is not None:

@@ -18,7 +18,7 @@ from hloopt.text.records import (
     Token,
     integer,
 )
-from hloopt.text.scope import Scope
+from hloopt.text.scope import TextScope
 from hloopt.types import Shape, compatible
 from hloopt.types.strings import unquote
 
@@ -44,7 +44,7 @@ class ModuleReader:
         module.name = "_"
         module.attributes["is_scheduled"] = True
         computation = module.entry = Computation("_", 0)
-        scope = Scope(computation, items, 0, open=True)
+        scope = TextScope(computation, items, 0, open=True)
         for number, (item, _, start) in enumerate(self.body.items(scope)):
             if number:
                 at = (
@@ -123,7 +123,7 @@ class ModuleReader:
         if self.strict and syntax.parameters is not None:
             self.check_signature(syntax.parameters)
         computation = Computation(name, offset)
-        self.body.body(Scope(computation, syntax.body, 0))
+        self.body.body(TextScope(computation, syntax.body, 0))
         self.check_result(computation, syntax.result)
         for entry in syntax.attributes:
             self.computation_attribute(computation, entry)

@@ -6,10 +6,10 @@ from hloopt.source import Source
 from hloopt.text.parts import ComputationOutline, Outline
 from hloopt.text.problem import Problem, Undefined, did_you_mean
 
-__all__ = ["Names"]
+__all__ = ["ComputationNames"]
 
 
-class Names:
+class ComputationNames:
     """The names of a whole text; ``first`` is the first computation of each name."""
 
     def __init__(self, source: Source, text: str, parts: Outline) -> None:

@@ -19,12 +19,12 @@ from hloopt.text.body import BodyReader
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import PLAIN, Odd, first_unclosed, found_at
 from hloopt.text.module import ModuleReader
-from hloopt.text.names import Names
+from hloopt.text.names import ComputationNames
 from hloopt.text.outline import HEADER, OPENING, outline
 from hloopt.text.parts import CUT_OFF, ComputationOutline, Piece, Suspect, left_out, skip
 from hloopt.text.problem import Expected, Problem, Undefined
 from hloopt.text.records import AttributeText, InstructionText, ModuleText, OperandText
-from hloopt.text.scope import Head, Scope, TailPlaces
+from hloopt.text.scope import Head, TailPlaces, TextScope
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["mistakes"]
@@ -83,7 +83,7 @@ class _Recovery(BodyReader):
         super().__init__(source, text, strict)
         self.module = ModuleReader(self)
         self.outline = outline(source, text, most)
-        self.names = Names(source, text, self.outline)
+        self.names = ComputationNames(source, text, self.outline)
         self.part = ComputationOutline("", 0, 0, 0)
         self.standing: set[Instruction] = set()
         self.most = most
@@ -244,7 +244,7 @@ class _Recovery(BodyReader):
 
     def pieces(self, part: ComputationOutline, computation: Computation) -> Instruction | None:
         """Read the instructions; the root, or None where it is not known."""
-        scope = Scope(computation, [], 0, set(part.names(self.text)))
+        scope = TextScope(computation, [], 0, set(part.names(self.text)))
         root: Instruction | None = None
         marked = False
         for piece in part.pieces:
@@ -285,7 +285,9 @@ class _Recovery(BodyReader):
 
     # ---- an instruction ----
 
-    def instructions(self, scope: Scope, piece: int | Piece) -> Iterator[tuple[Instruction, bool]]:
+    def instructions(
+        self, scope: TextScope, piece: int | Piece
+    ) -> Iterator[tuple[Instruction, bool]]:
         """What a piece of a body defines; a broken instruction with a shape has a stand-in."""
         if isinstance(piece, int):
             match = self.parts(self.text, piece)
@@ -304,7 +306,7 @@ class _Recovery(BodyReader):
 
     def one(
         self,
-        scope: Scope,
+        scope: TextScope,
         item: InstructionText | re.Match[str],
         more: list[AttributeText] | None,
         start: int,
@@ -337,7 +339,7 @@ class _Recovery(BodyReader):
         self.standing.add(instruction)
         return edit.append(computation, instruction)
 
-    def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction | None:
+    def operand(self, scope: TextScope, syntax: OperandText, at: int) -> Instruction | None:
         """Nothing is wrong with an operand of which no shape is known."""
         found = scope.computation.by_name.get(syntax.name.lstrip("%"))
         if syntax.arguments is None and found is not None and found.shape is _UNKNOWN:
@@ -346,7 +348,7 @@ class _Recovery(BodyReader):
 
     def finish(
         self,
-        scope: Scope,
+        scope: TextScope,
         instruction: Instruction,
         head: Head,
         tail: Tail,
@@ -366,7 +368,7 @@ class _Recovery(BodyReader):
             instruction.shape = _UNKNOWN
             self.standing.add(instruction)
 
-    def guessed(self, scope: Scope, piece: Piece) -> Iterator[tuple[Instruction, bool]]:
+    def guessed(self, scope: TextScope, piece: Piece) -> Iterator[tuple[Instruction, bool]]:
         """The stand-in for a piece that is not even well formed: by the words it begins with."""
         match = _BEGINNING.match(self.text, piece.start, piece.end)
         if match is None:

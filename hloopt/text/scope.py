@@ -18,8 +18,8 @@ __all__ = [
     "NO_SHAPE",
     "ROLES",
     "Head",
-    "Scope",
     "TailPlaces",
+    "TextScope",
     "head_of",
     "read_head",
     "undefined",
@@ -78,7 +78,7 @@ def unknown_opcode(opcode: str, offset: int) -> Problem:
 
 
 @dataclass(slots=True)
-class Scope:
+class TextScope:
     """The computation being read: ``items`` is its text, ``base`` where that text begins.
 
     ``reserved`` holds the names in it and ``serial`` the numbers tried, once an instruction needs one;
@@ -107,5 +107,5 @@ class TailPlaces:
         return self.base + offset + (self.gap if offset >= self.split else 0)
 
 
-def undefined(scope: Scope, name: str, offset: int, width: int | str) -> Undefined:
+def undefined(scope: TextScope, name: str, offset: int, width: int | str) -> Undefined:
     return Undefined(offset, name, scope.computation.name, width)

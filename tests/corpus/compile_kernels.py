@@ -40,7 +40,7 @@ from hloopt.backends.nvrtc import (
 from hloopt.codegen.program import KernelProgram, kernel_steps
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.ir import Module
-from hloopt.kernel_ir.verifier import KernelError, Places
+from hloopt.kernel_ir.verifier import ElementPlaces, KernelError
 from hloopt.kernels.plan import Plan
 from hloopt.runtime.device_program import descriptions
 from tests.helpers.verified import verify_native, verify_program
@@ -91,7 +91,7 @@ class Program:
     describe: Mapping[str, str]
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     broken: tuple[str, ...] = ()
-    places: Places = field(default_factory=Places)
+    places: ElementPlaces = field(default_factory=ElementPlaces)
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Row:
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: str = ""
     errors: list[str] = field(default_factory=list)
-    places: Places = field(default_factory=Places)
+    places: ElementPlaces = field(default_factory=ElementPlaces)
 
     @property
     def kernels(self) -> int:
@@ -134,11 +134,13 @@ def written_natively(module: Module, name: str) -> Program:
     return Program(name, source, {}, _sizes(source, plan, _NATIVE), *_verified(verify_native, plan))
 
 
-def _verified(verify: Callable[[T], Places], given: T) -> tuple[tuple[str, ...], Places]:
+def _verified(
+    verify: Callable[[T], ElementPlaces], given: T
+) -> tuple[tuple[str, ...], ElementPlaces]:
     try:
         return (), verify(given)
     except KernelError as error:
-        return (str(error),), Places()
+        return (str(error),), ElementPlaces()
 
 
 def _sizes(source: str, plan: Plan, heads: re.Pattern[str] = _KERNEL) -> dict[str, tuple[int, int]]:

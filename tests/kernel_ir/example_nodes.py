@@ -15,7 +15,7 @@ E = Element(P, (X,))
 
 EXPRESSIONS: dict[type, Expr] = {
     expressions.Var: X,
-    expressions.Literal: expressions.TRUE,
+    expressions.Number: expressions.TRUE,
     expressions.IndexValue: as_expr(Index(3)),
     expressions.Unary: -X,
     expressions.Binary: X + 1,

@@ -11,9 +11,9 @@ from hloopt.kernel_ir.expressions import (
     Call,
     Cast,
     Expr,
-    Literal,
     Make,
     Member,
+    Number,
     Select,
     Unary,
     Var,
@@ -85,7 +85,7 @@ def test_types_are_those_of_c() -> None:
     assert (A + Var("f", FLOAT)).type == FLOAT
     assert (A < B).type == BOOL
     assert Binary.of("<<", A, Var("l", LONG)).type == INT
-    assert Select.of(A < B, A, Literal("1.0f", FLOAT, 1.0)).type == FLOAT
+    assert Select.of(A < B, A, Number("1.0f", FLOAT, 1.0)).type == FLOAT
 
 
 def scope() -> Scope:
@@ -99,7 +99,7 @@ def printed(made: Scope) -> list[str]:
 def test_blocks_and_names() -> None:
     """Blocks are filled in any order; names are given once, and never those that are reserved."""
     outer = scope()
-    total = outer.variable(FLOAT, "sum", Literal("0.0f", FLOAT, 0.0))
+    total = outer.variable(FLOAT, "sum", Number("0.0f", FLOAT, 0.0))
     block, at = outer.loop(0, 8, "i", unroll=0)
     other, second = outer.loop(8, 0, "i", step=2, test=">", change="/=")
     other.set(total, total * P[second])

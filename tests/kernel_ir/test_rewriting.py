@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hloopt.analysis.index import Index, Symbol
-from hloopt.kernel_ir.expressions import Expr, IndexValue, Literal, Member, Var, as_expr
+from hloopt.kernel_ir.expressions import Expr, IndexValue, Member, Number, Var, as_expr
 from hloopt.kernel_ir.printer import expression_text
 from hloopt.kernel_ir.rewriting import expanded, mentioned, rewritten
 from hloopt.kernel_ir.statements import (
@@ -85,4 +85,4 @@ def test_symbols_of_indices_are_mentioned() -> None:
     """As often as they stand there."""
     a = Symbol("a", 0, 40)
     at = IndexValue(a.index * 3 + a.index // 5)
-    assert list(mentioned(P[at] + Literal("1.0f", FLOAT, 1.0))) == [P, a, a]
+    assert list(mentioned(P[at] + Number("1.0f", FLOAT, 1.0))) == [P, a, a]

@@ -18,9 +18,9 @@ from hloopt.kernel_ir.expressions import (
     Call,
     Cast,
     Expr,
-    Literal,
     Make,
     Member,
+    Number,
     Select,
     Unary,
     Var,
@@ -59,7 +59,7 @@ from hloopt.kernel_ir.types import (
     struct,
     vector,
 )
-from hloopt.kernel_ir.verifier import KernelError, Places, verify
+from hloopt.kernel_ir.verifier import ElementPlaces, KernelError, verify
 
 F16: Final = struct("f16")
 GIVEN: Final = Array("given", FLOAT, (64,), "global")
@@ -70,8 +70,8 @@ BLOCK: Final = Cast(INT, Var("blockIdx.x", UINT))
 SHARED: Final = Array("shared", FLOAT, (8, 64), "shared")
 STATE: Final = Array("state", INT, (4,), "shared")
 OWN: Final = Array("own", FLOAT, (4,), "local")
-ONE: Final = Literal("1.0f", FLOAT, 1.0)
-WIDE: Final = Literal("1.0", DOUBLE, 1.0)
+ONE: Final = Number("1.0f", FLOAT, 1.0)
+WIDE: Final = Number("1.0", DOUBLE, 1.0)
 
 
 def _function(*body: Statement) -> Function:
@@ -323,7 +323,7 @@ def test_the_error_has_the_statement() -> None:
         [For(X, N, N, ()), For(X, N, N, ())],
         # Numbers become wider, or what they were.
         [_let("x", N, LONG), _let("y", N, FLOAT), _let("z", ONE, DOUBLE), _let("w", TRUE, INT)],
-        [_let("x", eq(N, 1), BOOL), _let("y", Literal("1ll", LONG, 1), INT)],
+        [_let("x", eq(N, 1), BOOL), _let("y", Number("1ll", LONG, 1), INT)],
     ],
 )
 def test_what_keeps_the_rules_passes(body: Sequence[Statement]) -> None:
@@ -349,4 +349,4 @@ def test_places_are_counted() -> None:
         For(Var("i", INT), as_expr(0), as_expr(64), (Set(RESULT[Var("i", INT)], ONE),)),
         _let("d", GIVEN[Select.of(X < 3, as_expr(_place("x", 0, 9)) % 8, 63)]),
     ]
-    assert verify(_function(*body)) == Places(certain=3, unknown=2)
+    assert verify(_function(*body)) == ElementPlaces(certain=3, unknown=2)

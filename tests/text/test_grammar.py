@@ -20,7 +20,7 @@ from hloopt.ops import OPS, Kind
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text import attributes, grammar, hints, lalr, tables
 from hloopt.text.grammar import pattern, read
-from hloopt.text.lalr import Parser, Parts, Unexpected
+from hloopt.text.lalr import Parser, RuleParts, Unexpected
 from hloopt.text.lalr_build import build, make_parser
 from hloopt.text.problem import Problem
 from hloopt.text.records import Token
@@ -164,7 +164,7 @@ def test_rules_without_a_method_are_their_parts(built: tables.Tables) -> None:
     assert Parser(built, object()).parse("{{0,1},{}}", "groups") is not None
     parts = Parser(built, object()).parse("x1, y", "operands")
     assert parts == [["x1"], ["y"]]
-    assert isinstance(parts, Parts)
+    assert isinstance(parts, RuleParts)
 
 
 def test_only_what_is_met_is_made(built: tables.Tables) -> None:

@@ -12,7 +12,7 @@ from hloopt.codegen.positions import inside
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import Expr, Literal, Select, as_expr, both
+from hloopt.kernel_ir.expressions import Expr, Number, Select, as_expr, both
 from hloopt.types import DType, GatherDims
 
 __all__ = ["EMITTERS", "clamped_start", "starts"]
@@ -22,7 +22,7 @@ def clamped_start(e: Elements, value: Expr, kind: DType, high: int, hint: str) -
     """An index operand of any integer type, limited to ``0 <= start <= high``."""
     if high <= 0:
         return Index(0)
-    if isinstance(value, Literal) and isinstance(value.value, int):
+    if isinstance(value, Number) and isinstance(value.value, int):
         return Index(max(0, min(value.value, high)))
     known = e.ranges.get(value)
     if known is not None and known.low >= 0 and known.high <= high:

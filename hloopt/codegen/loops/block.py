@@ -34,7 +34,7 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import TRUE, Array, Element, Expr, Literal, Var
+from hloopt.kernel_ir.expressions import TRUE, Array, Element, Expr, Number, Var
 from hloopt.kernel_ir.scope import Scope
 from hloopt.kernel_ir.types import INT, Type
 
@@ -419,7 +419,7 @@ class BlockLoop:
         self, one: _Work, name: Expr, others: Sequence[tuple[_Work, Indices, Expr]]
     ) -> Expr:
         """A value that stays what it is when registers are set."""
-        if isinstance(name, Var | Literal) or len(others) == 1:
+        if isinstance(name, Var | Number) or len(others) == 1:
             return name
         return self.e.scope.declare(self.e.uses.type(one.value.shape.dtype), name, "next")
 

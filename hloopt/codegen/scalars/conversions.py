@@ -19,8 +19,8 @@ from hloopt.codegen.types import is_struct, register_type
 from hloopt.kernel_ir.expressions import (
     Call,
     Expr,
-    Literal,
     Make,
+    Number,
     Operand,
     Select,
     as_expr,
@@ -134,7 +134,7 @@ def _of_bits(bits: Expr, target: DType, uses: Uses) -> Expr:
     if target.name == "f64":
         return Call("__longlong_as_double", (bits.cast(LONG),), DOUBLE)
     if target.is_pred:
-        return ne(bits, Literal("0u", UINT, 0))
+        return ne(bits, Number("0u", UINT, 0))
     if is_struct(target):
         return of_code(bits, target, uses)
     if register_type(target) == unsigned_type(target):

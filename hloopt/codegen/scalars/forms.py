@@ -6,7 +6,7 @@ from typing import Final
 
 from hloopt.codegen.device import Uses
 from hloopt.codegen.types import register_type
-from hloopt.kernel_ir.expressions import Expr, Literal, Make, Member
+from hloopt.kernel_ir.expressions import Expr, Make, Member, Number
 from hloopt.kernel_ir.types import BYTE, DOUBLE, FLOAT, INT, UINT, ULONG, USHORT, Type
 from hloopt.types import DType, dtype
 
@@ -35,14 +35,14 @@ def unsigned_type(kind: DType) -> Type:
     return ULONG if kind.bits > 32 else UINT
 
 
-def unsigned(number: int, kind: DType) -> Literal:
+def unsigned(number: int, kind: DType) -> Number:
     """A number of ``unsigned_type``."""
-    return Literal(f"{number}{'ull' if kind.bits > 32 else 'u'}", unsigned_type(kind), number)
+    return Number(f"{number}{'ull' if kind.bits > 32 else 'u'}", unsigned_type(kind), number)
 
 
-def mask(number: int) -> Literal:
+def mask(number: int) -> Number:
     """A number whose bits count."""
-    return Literal(f"{number:#x}", INT, number)
+    return Number(f"{number:#x}", INT, number)
 
 
 def wrapped(expr: Expr, kind: DType, uses: Uses) -> Expr:

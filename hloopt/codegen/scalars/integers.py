@@ -15,7 +15,7 @@ from hloopt.codegen.scalars.forms import (
     wrapped,
 )
 from hloopt.codegen.types import register_type
-from hloopt.kernel_ir.expressions import Binary, Call, Expr, Literal, Select, both, either, ne
+from hloopt.kernel_ir.expressions import Binary, Call, Expr, Number, Select, both, either, ne
 from hloopt.kernel_ir.types import INT, LONG, UINT, ULONG
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import DType
@@ -92,7 +92,7 @@ def _shift_right_logical(kind: DType, uses: Uses, x: Expr, y: Expr) -> Expr:
 def _shifted(x: Expr, sign: str, y: Expr, kind: DType, uses: Uses) -> Expr:
     """A shift that leaves nothing where the amount is as large as the type."""
     amount = own_bits(y, kind)
-    if isinstance(y, Literal) and y.value is not None and 0 <= y.value < kind.bits:
+    if isinstance(y, Number) and y.value is not None and 0 <= y.value < kind.bits:
         return Binary.of(sign, x, amount)
     if uses.native:
         # No condition: a host's compiler would write loops anew for each that does not change in them.

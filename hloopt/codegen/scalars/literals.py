@@ -8,7 +8,7 @@ from math import isnan
 import numpy as np
 
 from hloopt.codegen.types import device_problem, is_struct, register_type
-from hloopt.kernel_ir.expressions import FALSE, TRUE, Literal
+from hloopt.kernel_ir.expressions import FALSE, TRUE, Number
 from hloopt.types import Array, DType, dtype, rounded
 
 __all__ = ["are_constants", "literal"]
@@ -18,7 +18,7 @@ _INT_MIN = -(1 << 31)
 _LLONG_MIN = -(1 << 63)
 
 
-def literal(value: object, dtype: DType) -> Literal:
+def literal(value: object, dtype: DType) -> Number:
     """The C literal of a value: an expression of the register type, safe as an operand.
 
     ``value`` is a NumPy scalar or 0-d array of the storage type, taken bit for bit, or anything NumPy
@@ -32,12 +32,12 @@ def literal(value: object, dtype: DType) -> Literal:
         return TRUE if bool(element) else FALSE
     if dtype.is_integer:
         number = _wrapped(int(element), dtype)
-        return Literal(_integer(number, dtype), type, number)
+        return Number(_integer(number, dtype), type, number)
     if dtype.is_complex:
-        return Literal(f"{type}{{{_float(element.real)}, {_float(element.imag)}}}", type)
+        return Number(f"{type}{{{_float(element.real)}, {_float(element.imag)}}}", type)
     wide = float(element)
     text = f"{type}{{{_bits(element, dtype):#x}}}" if is_struct(dtype) else _float(element)
-    return Literal(text, type, None if isnan(wide) else wide)
+    return Number(text, type, None if isnan(wide) else wide)
 
 
 def are_constants(array: Array, dtype: DType) -> bool:

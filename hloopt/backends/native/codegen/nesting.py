@@ -33,7 +33,7 @@ from hloopt.kernel_ir.expressions import (
     Binary,
     Expr,
     IndexValue,
-    Literal,
+    Number,
     subexpressions,
 )
 from hloopt.kernel_ir.scope import Names, Scope
@@ -160,7 +160,7 @@ def _part_end(test: Expr) -> tuple[str, int]:
     """Of a test for a part of a concatenate: a loop's counter, and where it leaves the part."""
     match test:
         case Binary(
-            "<", IndexValue(Index(terms=((Symbol(name), 1),)) as at), Literal(value=int(end))
+            "<", IndexValue(Index(terms=((Symbol(name), 1),)) as at), Number(value=int(end))
         ):
             return name, end - at.constant
     return "", 0

@@ -18,7 +18,7 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.program import ProgramPart, comment, kernel_steps, launched
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Literal, Var
+from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Number, Var
 from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Parameter
 from hloopt.kernel_ir.types import VOID, Type
 from hloopt.kernels.plan import KernelStep, Plan, function_name
@@ -122,7 +122,7 @@ def _nameless(function: Function) -> object:
                 return number(node.name), node.element.name, dims, node.space
             case Type():
                 return node.name
-            case Literal():
+            case Number():
                 return node.text, node.type.name
             case tuple():
                 return tuple([nameless(one) for one in node])

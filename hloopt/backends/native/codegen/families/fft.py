@@ -14,8 +14,8 @@ from hloopt.kernel_ir.expressions import (
     ArrayValue,
     Call,
     Expr,
-    Literal,
     Make,
+    Number,
     Operand,
     Var,
     as_expr,
@@ -129,7 +129,7 @@ class _Transform:
 
     def write(self, on: Var, target: Array, group: Index) -> None:
         axis, way = self.axis, self.way
-        scale: Expr = Literal("1.0", DOUBLE, 1.0)
+        scale: Expr = Number("1.0", DOUBLE, 1.0)
         if axis.is_inverse:
             scale = scale / axis.length
         function, written = "write_lines", axis.written

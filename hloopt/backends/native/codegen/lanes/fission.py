@@ -25,8 +25,8 @@ from hloopt.kernel_ir.expressions import (
     Element,
     Expr,
     IndexValue,
-    Literal,
     Member,
+    Number,
     Operand,
     Var,
     as_expr,
@@ -384,7 +384,7 @@ def _trips(loop: For) -> int:
     ends = [
         one.index.constant if isinstance(one, IndexValue) else one.value
         for one in (loop.first, loop.stop)
-        if (isinstance(one, IndexValue) and one.index.is_constant) or isinstance(one, Literal)
+        if (isinstance(one, IndexValue) and one.index.is_constant) or isinstance(one, Number)
     ]
     match ends:
         case [int(first), int(stop)]:
