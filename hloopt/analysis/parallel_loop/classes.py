@@ -7,13 +7,14 @@ class is mixed where an op reads such a value at other indices than its own alon
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from hloopt.analysis.parallel_loop.edges import nodes_of, shape_of
 from hloopt.analysis.parallel_loop.model import Dependence, LoopNode
 from hloopt.analysis.parallel_loop.ties import relations
+from hloopt.graphs import UnionFind
 from hloopt.ir import Instruction
 from hloopt.ops.traits import TUPLES
 
@@ -34,18 +35,18 @@ class DimensionClasses:
 
     def __init__(self, owned: Collection[LoopNode]) -> None:
         self.owned = owned
-        self._heads: dict[LoopNode, LoopNode] = {}
-        self._parents: dict[Dim, Dim] = {}
+        self._heads = UnionFind[LoopNode]()
+        self._parents = UnionFind[Dim]()
         self._ties: list[tuple[LoopNode, int, LoopNode, int]] = []
         self._mixing: list[tuple[Instruction, Instruction, int]] = []
 
     def of(self, node: LoopNode, dim: int) -> Dim:
         """The class of a dimension."""
-        return _root(self._parents, (*self.head(node), dim))
+        return self._parents.find((*self.head(node), dim))
 
     def head(self, node: LoopNode) -> LoopNode:
         """One of all nodes whose dimensions are in the same classes."""
-        return _root(self._heads, node)
+        return self._heads.find(node)
 
     @cached_property
     def groups(self) -> dict[LoopNode, LoopNode]:
@@ -61,7 +62,7 @@ class DimensionClasses:
         """Tie all dimensions of nodes that are the same."""
         for source, target in pairs:
             if source in self.owned and target in self.owned:
-                _join(self._heads, source, target)
+                self._heads.join(source, target)
 
     def relate(self, ops: Iterable[Instruction]) -> None:
         """Tie what the relations of instructions tie."""
@@ -71,7 +72,7 @@ class DimensionClasses:
                 continue
             if instruction.op.is_elementwise and _are_alike(instruction, owned):
                 for operand in owned:
-                    _join(self._heads, (operand, 0), (instruction, 0))
+                    self._heads.join((operand, 0), (instruction, 0))
                 continue
             for one in relations(instruction):
                 operand = instruction.operands[one.operand]
@@ -86,7 +87,7 @@ class DimensionClasses:
     def tie(self) -> None:
         """After all links and relations."""
         for source, dim, target, result in self._ties:
-            _join(self._parents, (*self.head(source), dim), (*self.head(target), result))
+            self._parents.join((*self.head(source), dim), (*self.head(target), result))
 
     def mixed(self, spared: Mapping[Instruction, Collection[int]]) -> Mixed:
         """What mixes each class first, leaving out dimensions that ``spared`` instructions mix."""
@@ -121,7 +122,7 @@ class DimensionClasses:
                 if other is None:
                     first[size].append(key)
                     continue
-                _join(self._parents, other, key)
+                self._parents.join(other, key)
                 for one in together.pop(key):
                     together[one].add(other)
                     together[other].add(one)
@@ -135,24 +136,6 @@ class DimensionClasses:
                 if key in seen:
                     yield key, size
                 seen.add(key)
-
-
-_Key = TypeVar("_Key", bound=Hashable)
-
-
-def _root(parents: dict[_Key, _Key], one: _Key) -> _Key:
-    root = one
-    while (above := parents.get(root)) is not None:
-        root = above
-    while one != root:
-        parents[one], one = root, parents[one]
-    return root
-
-
-def _join(parents: dict[_Key, _Key], one: _Key, other: _Key) -> None:
-    one, other = _root(parents, one), _root(parents, other)
-    if one != other:
-        parents[other] = one
 
 
 def _are_alike(instruction: Instruction, operands: Iterable[Instruction]) -> bool:
