@@ -10,7 +10,6 @@ from hloopt.passes.call_inliner import inline_call
 from hloopt.passes.expand.computations import region
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer, plain
-from hloopt.passes.sorting.plain import sorted_dim
 from hloopt.types import TupleShape, array, dtype
 
 __all__ = ["StableSortExpander"]
@@ -50,12 +49,12 @@ ENTRY main {
 
     def obstacle(self, instruction: Instruction) -> str | None:
         """More elements than s32 counts."""
-        size = instruction.operands[0].array.dims[sorted_dim(instruction)]
+        size = instruction.operands[0].array.dims[instruction.dimensions[0]]
         return f"s32 does not count to {size}" if size > _MOST else None
 
     def expand(self, instruction: Instruction, write: Writer) -> Term:
         """The sort with positions."""
-        axis = sorted_dim(instruction)
+        axis = instruction.dimensions[0]
         operands = [write.term(operand) for operand in instruction.operands]
         count = len(operands)
         place = next((at for at, term in enumerate(operands) if _counts(term, axis)), count)

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.passes.indexing.canonical import index_matrix
-from hloopt.passes.indexing.windows import Starts
+from hloopt.passes.indexing.windows import Starts, index_matrix
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import GatherDims

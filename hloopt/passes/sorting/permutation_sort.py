@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.passes.sorting.plain import plain_order, sorted_dim
+from hloopt.passes.sorting.sort_simplifier import plain_order
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import array
@@ -65,7 +65,7 @@ ENTRY main {
             order = plain_order(instruction.to_apply)
             if order is None or order.descending:
                 continue
-            if not _is_permutation(instruction.operands[order.operand], sorted_dim(instruction)):
+            if not _is_permutation(instruction.operands[order.operand], instruction.dimensions[0]):
                 continue
             if not log.allows():
                 return changed
@@ -84,10 +84,10 @@ def _is_permutation(key: Instruction, dim: int) -> bool:
     if source.opcode == "broadcast" and source.operands[0].opcode == "iota":
         dims, iota = source.dimensions, source.operands[0]
         along = dims[iota.iota_dimension]
-        return along == dim == sorted_dim(inner) and _holds(iota)
+        return along == dim == inner.dimensions[0] and _holds(iota)
     if source.opcode != "iota" or source.iota_dimension != dim:
         return False
-    return sorted_dim(inner) == dim and _holds(source)
+    return inner.dimensions[0] == dim and _holds(source)
 
 
 def _holds(iota: Instruction) -> bool:
@@ -97,7 +97,7 @@ def _holds(iota: Instruction) -> bool:
 
 
 def _scatter(sort: Instruction, number: int, module: Module) -> None:
-    site, dim = Site(sort), sorted_dim(sort)
+    site, dim = Site(sort), sort.dimensions[0]
     key = sort.operands[number]
     rank = key.array.rank
     others = tuple(other for other in range(rank) if other != dim)

@@ -10,14 +10,13 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.comparator import SortKey
 from hloopt.interpret.sort import key_order
-from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.passes.indexing.known import KnownArrays
-from hloopt.passes.sorting.plain import plain_order, sorted_dim
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import Site, sites
 from hloopt.types import TupleShape
 
-__all__ = ["SortSimplifier"]
+__all__ = ["PlainOrder", "SortSimplifier", "plain_order"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ ENTRY main {
 
 
 def _sorted_already(sort: Instruction, arrays: KnownArrays, log: PassLog) -> bool:
-    order, axis = plain_order(sort.to_apply), sorted_dim(sort)
+    order, axis = plain_order(sort.to_apply), sort.dimensions[0]
     if order is None:
         return False
     key = sort.operands[order.operand]
@@ -116,7 +115,7 @@ def _is_sort_of(key: Instruction, sort: Instruction) -> bool:
     if key.opcode != "sort" or key.is_tuple or not key.is_understood:
         return False
     inner, outer = plain_order(key.to_apply), plain_order(sort.to_apply)
-    return inner == outer and sorted_dim(key) == sorted_dim(sort)
+    return inner == outer and key.dimensions[0] == sort.dimensions[0]
 
 
 def _without_unread(sort: Instruction, module: Module, log: PassLog) -> tuple[Instruction, bool]:
@@ -181,3 +180,33 @@ def _without_promise(sort: Instruction, log: PassLog) -> bool:
     log.hit("drop is_stable", sort)
     edit.set_attribute(sort, "is_stable", None)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class PlainOrder:
+    """``compare(a, b)`` of the elements of operand ``operand``.
+
+    decides   whether elements that compare equal have the same bits: integers, and floats in total order
+    """
+
+    operand: int
+    descending: bool
+    decides: bool
+
+
+def plain_order(comparator: Computation) -> PlainOrder | None:
+    """What a comparator compares that is a single ``<`` or ``>``, else None."""
+    root = comparator.root
+    direction = root.attributes.get("direction")
+    if root.opcode != "compare" or direction not in ("LT", "GT"):
+        return None
+    left, right = root.operands
+    if left.opcode != "parameter" or right.opcode != "parameter":
+        return None
+    first, second = left.parameter_number, right.parameter_number
+    if first // 2 != second // 2 or first == second:
+        return None
+    dtype = left.array.dtype
+    total = root.attributes.get("type") == "TOTALORDER"
+    decides = dtype.is_integer or dtype.is_pred or (dtype.is_float and total)
+    return PlainOrder(first // 2, (direction == "GT") == (first < second), decides)
