@@ -14,9 +14,10 @@ from hloopt.rewrite import (
     RuleSet,
     op,
     splat_literal,
+    used_once,
     var,
 )
-from hloopt.simplify.data_movement import adds_only_ones, all_users_are, used_once
+from hloopt.simplify.data_movement import adds_only_ones, all_users_are
 from hloopt.simplify.rules.convert import PAIRS, is_lossless
 from hloopt.types import DType, Literal, array
 

@@ -8,19 +8,21 @@ from typing import ClassVar
 import numpy as np
 
 from hloopt.dataclass import dataclass
+from hloopt.graphs import UnionFind
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
-from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout
+from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout, used_once
 from hloopt.rewrite.site import is_replaceable
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     adds_only_ones,
     dimensions,
+    in_order,
     is_scalar,
+    keeps_places,
     unmodified_dimensions,
-    used_once,
 )
-from hloopt.types import ArrayShape, Dims, Layout, Literal
+from hloopt.types import ArrayShape, Dims, Layout, Literal, inverse_permutation
 
 __all__ = ["ReshapeMover"]
 
@@ -80,16 +82,12 @@ class _Tree:
     def undoes(self, user: Instruction, member: Instruction) -> bool:
         """Whether ``user`` takes a member back, sizes, order and layout."""
         move = self.move
-        if (
-            user.opcode != move.opcode
-            or not _may_move(user)
-            or "frontend_attributes" in user.attributes
-        ):
+        if user.opcode != move.opcode or not _may_move(user):
             return False
-        if move.opcode == "transpose":
-            back = tuple(move.permutation[d] for d in dimensions(user))
-            if back != tuple(range(len(back))):
-                return False
+        if "frontend_attributes" in user.attributes:
+            return False
+        if inverse_permutation(move.permutation) != dimensions(user):
+            return False
         shape = ArrayShape(member.array.dtype, move.source, move.layout)
         return same_layout(user.array, shape) if user.array.dims == move.source else False
 
@@ -238,8 +236,7 @@ def _move_of(instruction: Instruction) -> _Move | None:
 def _keeps_all(instruction: Instruction) -> bool:
     """Whether this moves nothing: ``simplify`` removes it."""
     if instruction.opcode == "transpose":
-        permutation = dimensions(instruction)
-        return permutation == tuple(range(len(permutation)))
+        return keeps_places(instruction)
     return instruction.array.dims == instruction.operands[0].array.dims
 
 
@@ -247,7 +244,7 @@ def _trees(computation: Computation) -> list[_Tree]:
     """All trees, in the order of their first ops; each op is in one at most."""
     moves: dict[Instruction, _Move] = {}
     members: dict[Instruction, _Move] = {}
-    groups = _Groups()
+    groups = UnionFind[Instruction]()
     for instruction in computation:
         move = _move_of(instruction)
         if move is not None:
@@ -263,27 +260,10 @@ def _trees(computation: Computation) -> list[_Tree]:
                     groups.join(instruction, operand)
     found: dict[Instruction, _Tree] = {}
     for member, move in members.items():
-        tree = found.setdefault(groups.first(member), _Tree(move))
+        tree = found.setdefault(groups.find(member), _Tree(move))
         tree.members[member] = None
         tree.moves.update((operand, None) for operand in member.operands if operand in moves)
     return list(found.values())
-
-
-class _Groups:
-    """Which instructions hang together: disjoint sets with path halving."""
-
-    def __init__(self) -> None:
-        self._above: dict[Instruction, Instruction] = {}
-
-    def first(self, instruction: Instruction) -> Instruction:
-        above = self._above
-        while (parent := above.setdefault(instruction, instruction)) is not instruction:
-            above[instruction] = above[parent]
-            instruction = above[instruction]
-        return instruction
-
-    def join(self, left: Instruction, right: Instruction) -> None:
-        self._above[self.first(left)] = self.first(right)
 
 
 def _common_move(
@@ -311,8 +291,7 @@ def _comes_free(operand: Instruction, move: _Move) -> bool:
     if is_scalar(operand):
         return True
     if operand.opcode == "constant":
-        literal = operand.literal
-        return literal is not None and literal.array is not None and used_once(operand)
+        return operand.constant_array is not None and used_once(operand)
     return _places(operand, move) is not None
 
 
@@ -331,7 +310,7 @@ def _places(operand: Instruction, move: _Move) -> Dims | None:
         if any(d not in kept for d in dims):
             return None
         places = tuple(kept[d] for d in dims)
-    return places if list(places) == sorted(places) else None
+    return places if in_order(places) else None
 
 
 def _gains(tree: _Tree, log: PassLog) -> bool:
@@ -342,10 +321,11 @@ def _gains(tree: _Tree, log: PassLog) -> bool:
     if len(after) > len(before):
         log.miss(_STEP, last, f"{len(after)} moves instead of {len(before)}")
         return False
-    bytes_before = sum(move.array.byte_size for move in before)
-    bytes_after = sum(result.array.byte_size for result in after)
     if not before:
         return False
+    bytes_before, bytes_after = (
+        sum(one.array.byte_size for one in side) for side in (before, after)
+    )
     if len(after) == len(before) and bytes_after > bytes_before:
         log.miss(_STEP, last, f"{bytes_after} bytes moved instead of {bytes_before}")
         return False
@@ -407,9 +387,8 @@ def _before(member: Instruction, operand: Instruction, tree: _Tree) -> Instructi
     shape = ArrayShape(operand.array.dtype, move.source, move.layout)
     metadata = operand.metadata
     if operand.opcode == "constant":
-        assert operand.literal is not None
-        assert operand.literal.array is not None
-        values = operand.literal.array
+        values = operand.constant_array
+        assert values is not None
         if move.opcode == "transpose":
             values = values.transpose(np.argsort(move.permutation))
         values = np.ascontiguousarray(values).reshape(move.source)

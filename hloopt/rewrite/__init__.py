@@ -13,6 +13,7 @@ from hloopt.rewrite.pattern import (
     same_op,
     splat,
     splat_literal,
+    used_once,
     var,
     variables,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "same_op",
     "splat",
     "splat_literal",
+    "used_once",
     "var",
     "variables",
 ]

@@ -35,6 +35,7 @@ __all__ = [
     "same_op",
     "splat",
     "splat_literal",
+    "used_once",
     "var",
     "variables",
 ]
@@ -82,7 +83,7 @@ class Pattern:
     @property
     def one_use(self) -> Pattern:
         """The same pattern, only for an instruction that exactly one operand slot refers to."""
-        return self.where(_used_once)
+        return self.where(used_once)
 
     def depth(self) -> int:
         """How many levels of operands the pattern looks at."""
@@ -181,7 +182,8 @@ def _has_value(instruction: Instruction) -> bool:
     return literal is not None and literal.array is not None
 
 
-def _used_once(instruction: Instruction) -> bool:
+def used_once(instruction: Instruction) -> bool:
+    """Whether exactly one operand slot refers to the instruction, and it is not the root."""
     users = instruction.users
     return len(users) == 1 and not instruction.is_root and next(iter(users.values())) == 1
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import open_computations
-from hloopt.rewrite import Maker
-from hloopt.types import ArrayShape, Dims, Shape, array, descending
+from hloopt.rewrite import Maker, Pass, PassLog, same_layout
+from hloopt.types import ArrayShape, Dims, descending
 
-__all__ = ["Site", "is_replaceable", "row_major", "sites"]
+__all__ = ["Site", "SitePass", "is_replaceable", "row_major", "sites"]
 
 _MARKS = ("sharding", "frontend_attributes")
 
@@ -30,6 +32,32 @@ def sites(module: Module, opcode: str) -> Iterator[Instruction]:
         for instruction in list(computation):
             if instruction.opcode == opcode and is_replaceable(instruction):
                 yield instruction
+
+
+class SitePass(Pass):
+    """Base of passes that look once at each op of one kind that they may replace.
+
+    Bodies of fusions and asynchronous calls are left alone.
+    """
+
+    opcode: ClassVar[str]
+
+    def sites(self, module: Module) -> Iterable[Instruction]:
+        """The instructions to look at, as they are when the pass comes to them."""
+        return sites(module, self.opcode)
+
+    @abstractmethod
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Replace one instruction, if it can be, and tell of it; whether it was replaced."""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each instruction once, as long as rewrites are allowed."""
+        changed = False
+        for instruction in self.sites(module):
+            if not log.allows():
+                break
+            changed |= self.rewrite(instruction, log)
+        return changed
 
 
 def row_major(shape: ArrayShape, dims: Dims) -> ArrayShape:
@@ -72,17 +100,10 @@ class Site(Maker):
         """
         old = self.root
         marks = {name: old.attributes[name] for name in _MARKS if name in old.attributes}
-        if result not in self.created and (marks or not _alike(old.shape, result.shape)):
+        if result not in self.created and (marks or not same_layout(old.shape, result.shape)):
             result = self.make("copy", result, shape=old.shape)
         if result in self.created:
             edit.set_shape(result, old.shape)
             for name, value in marks.items():
                 edit.set_attribute(result, name, value)
         edit.replace_instruction(old, result)
-
-
-def _alike(left: Shape, right: Shape) -> bool:
-    if isinstance(left, ArrayShape) and isinstance(right, ArrayShape):
-        default = array(left.dtype, left.dims).layout
-        return (left.layout or default) == (right.layout or default)
-    return left == right

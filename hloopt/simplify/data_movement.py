@@ -8,7 +8,7 @@ from dataclasses import replace
 from hloopt.analysis.layout import reshaped_groups
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
-from hloopt.rewrite import Match, op, own_attributes, same_layout, var
+from hloopt.rewrite import Match, op, own_attributes, same_layout, used_once, var
 from hloopt.simplify.predicates import resized
 from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
@@ -35,7 +35,6 @@ __all__ = [
     "reorders_only",
     "reshaped_before",
     "unmodified_dimensions",
-    "used_once",
     "with_dims",
     "without_sparsity",
 ]
@@ -82,12 +81,6 @@ def reorders_only(copy: Instruction) -> bool:
     """Whether a copy changes the order of dimensions in memory, and neither tiles nor memory space."""
     given, made = copy.operands[0].array.layout, copy.array.layout
     return (given.suffix if given else "") == (made.suffix if made else "")
-
-
-def used_once(instruction: Instruction) -> bool:
-    """Whether exactly one operand slot refers to the instruction, and it is not the root."""
-    users = instruction.users
-    return len(users) == 1 and not instruction.is_root and next(iter(users.values())) == 1
 
 
 def all_users_are(instruction: Instruction, *opcodes: str) -> bool:

@@ -6,17 +6,17 @@ from math import prod
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module
-from hloopt.rewrite import Pass, PassLog
+from hloopt.ir import Instruction
+from hloopt.rewrite import PassLog
 from hloopt.rewrite.dimension_numbers import dot_attributes
-from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import Dims, DotDims, free_dims
 
 __all__ = ["DotDecomposer"]
 
 
 @dataclass(frozen=True)
-class DotDecomposer(Pass):
+class DotDecomposer(SitePass):
     """Bring dots into the form [batch..., M, K] x [batch..., K, N] = [batch..., M, N].
 
     1. Transpose each operand: batch dimensions first, in the order they are paired; then what comes back
@@ -33,6 +33,7 @@ class DotDecomposer(Pass):
               compilers leave them
     """
 
+    opcode: ClassVar[str] = "dot"
     example: ClassVar[str] = """HloModule two_of_each
 
 ENTRY main {
@@ -45,18 +46,13 @@ ENTRY main {
 
     matrices: bool = True
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each dot once."""
-        changed = False
-        for instruction in sites(module, "dot"):
-            if _is_canonical(instruction, self.matrices):
-                continue
-            if not log.allows():
-                return changed
-            log.hit("canonical dot", instruction)
-            _decompose(instruction)
-            changed = True
-        return changed
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Bring one dot into canonical form."""
+        if _is_canonical(instruction, self.matrices):
+            return False
+        log.hit("canonical dot", instruction)
+        _decompose(instruction)
+        return True
 
 
 def _is_canonical(dot: Instruction, matrices: bool) -> bool:

@@ -8,17 +8,17 @@ from typing import ClassVar
 
 from hloopt.analysis.layout import is_descending
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module
-from hloopt.rewrite import Pass, PassLog
+from hloopt.ir import Instruction
+from hloopt.rewrite import PassLog
 from hloopt.rewrite.dimension_numbers import dot_attributes
-from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import Dims, DotDims
 
 __all__ = ["DotDimensionMerger"]
 
 
 @dataclass(frozen=True)
-class DotDimensionMerger(Pass):
+class DotDimensionMerger(SitePass):
     """Make one batch dimension of several that both operands have side by side, in the same order.
 
         dot(a[b,h,m,k], b[b,h,k,n])    =>    reshape(dot(reshape(a)[b*h,m,k], reshape(b)[b*h,k,n]))
@@ -26,6 +26,7 @@ class DotDimensionMerger(Pass):
     Left alone: arrays that are not row-major.
     """
 
+    opcode: ClassVar[str] = "dot"
     example: ClassVar[str] = """HloModule heads
 
 ENTRY main {
@@ -36,19 +37,14 @@ ENTRY main {
 }
 """
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each dot once."""
-        changed = False
-        for dot in sites(module, "dot"):
-            if not _is_mergeable(dot):
-                continue
-            if not log.allows():
-                break
-            dims = DotDims.of(dot.attributes)
-            log.hit("merge batch dimensions", dot, f"{len(dims.lhs_batch)} of them")
-            _merge(dot, dims)
-            changed = True
-        return changed
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Merge the batch dimensions of one dot."""
+        if not _is_mergeable(instruction):
+            return False
+        dims = DotDims.of(instruction.attributes)
+        log.hit("merge batch dimensions", instruction, f"{len(dims.lhs_batch)} of them")
+        _merge(instruction, dims)
+        return True
 
 
 def _is_mergeable(dot: Instruction) -> bool:

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module, edit
-from hloopt.rewrite import Pass, PassLog
+from hloopt.ir import Instruction, edit
+from hloopt.rewrite import PassLog
 from hloopt.rewrite.dimension_numbers import dot_attributes
-from hloopt.rewrite.site import sites
+from hloopt.rewrite.site import SitePass
 from hloopt.types import DotDims
 
 __all__ = ["DotDimensionSorter"]
 
 
 @dataclass(frozen=True)
-class DotDimensionSorter(Pass):
+class DotDimensionSorter(SitePass):
     """Sort pairs of contracting dimensions of a dot where more sides come out consecutive and ascending.
 
     Such a side is contracted as it lies in memory, without a transpose.  The products of an element
@@ -25,6 +25,7 @@ class DotDimensionSorter(Pass):
     fast_math   whether to sort in dots of floats and complex numbers as well
     """
 
+    opcode: ClassVar[str] = "dot"
     example: ClassVar[str] = """HloModule unsorted
 
 ENTRY main {
@@ -36,16 +37,9 @@ ENTRY main {
 
     fast_math: bool = False
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each dot once."""
-        changed = False
-        for dot in sites(module, "dot"):
-            changed |= log.allows() and self.sort(dot, log)
-        return changed
-
-    def sort(self, dot: Instruction, log: PassLog) -> bool:
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
         """Sort by the left side, or by the right one where only that comes out consecutive."""
-        dims = DotDims.of(dot.attributes)
+        dims = DotDims.of(instruction.attributes)
         pairs = list(zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
         if not pairs:
             return False
@@ -53,16 +47,18 @@ ENTRY main {
             by_side = sorted(pairs, key=lambda pair, side=side: pair[side])  # type: ignore[misc]
             if _runs(by_side) <= _runs(pairs):
                 continue
-            if not self.fast_math and dot.array.dtype.kind in ("float", "complex"):
+            if not self.fast_math and instruction.array.dtype.kind in ("float", "complex"):
                 log.miss(
-                    "sort contracting dimensions", dot, "floats would be added in another order"
+                    "sort contracting dimensions",
+                    instruction,
+                    "floats would be added in another order",
                 )
                 return False
-            log.hit("sort contracting dimensions", dot)
+            log.hit("sort contracting dimensions", instruction)
             lhs, rhs = (tuple(entry) for entry in zip(*by_side, strict=True))
             dims = replace(dims, lhs_contracting=lhs, rhs_contracting=rhs)
-            for name, value in dot_attributes(dot, dims).items():
-                edit.set_attribute(dot, name, value)
+            for name, value in dot_attributes(instruction, dims).items():
+                edit.set_attribute(instruction, name, value)
             return True
         return False
 

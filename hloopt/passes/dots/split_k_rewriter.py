@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from hloopt.analysis.emitters.dots import accumulator_type, split_k
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module
-from hloopt.rewrite import Pass, PassLog
+from hloopt.ir import Instruction
+from hloopt.rewrite import PassLog
 from hloopt.rewrite.dimension_numbers import dot_attributes
 from hloopt.rewrite.regions import combiner_computation
-from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.targets import find_target
 from hloopt.types import Dims, DotDims, PaddingDim
 
@@ -21,7 +21,7 @@ _STEP = "dot => reduce(dot)"
 
 
 @dataclass(frozen=True)
-class SplitKRewriter(Pass):
+class SplitKRewriter(SitePass):
     """Contract a long dimension in parts, as a batch, and add them up.
 
         dot(a[m,k], b[k,n])    =>    reduce(dot(reshape(a)[m,s,k/s], reshape(b)[s,k/s,n])) over s
@@ -36,6 +36,7 @@ class SplitKRewriter(Pass):
     """
 
     name: ClassVar[str] = "splitk-rewriter"
+    opcode: ClassVar[str] = "dot"
     example: ClassVar[str] = """HloModule long_contraction
 
 ENTRY main {
@@ -48,24 +49,18 @@ ENTRY main {
     target: str = "h200"
     fast_math: bool = False
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each dot once."""
-        target = find_target(self.target)
-        changed = False
-        for dot in sites(module, "dot"):
-            parts, padding = split_k(dot, target)
-            if parts == 1:
-                continue
-            kind = dot.array.dtype
-            if not kind.is_integer and not self.fast_math:
-                log.miss(_STEP, dot, f"sums of {kind.name} round by their order")
-                continue
-            if not log.allows():
-                return changed
-            log.hit(_STEP, dot, f"in {parts} parts")
-            _split(dot, parts, padding)
-            changed = True
-        return changed
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Split one dot, where the device gains by it."""
+        parts, padding = split_k(instruction, find_target(self.target))
+        if parts == 1:
+            return False
+        kind = instruction.array.dtype
+        if not kind.is_integer and not self.fast_math:
+            log.miss(_STEP, instruction, f"sums of {kind.name} round by their order")
+            return False
+        log.hit(_STEP, instruction, f"in {parts} parts")
+        _split(instruction, parts, padding)
+        return True
 
 
 def _split(dot: Instruction, parts: int, padding: int) -> None:

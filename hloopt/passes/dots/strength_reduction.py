@@ -8,9 +8,9 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
-from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite import PassLog
 from hloopt.rewrite.regions import combiner_computation
-from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import DTYPES, ArrayShape, DotDims, DType
 
 __all__ = ["DotStrengthReduction"]
@@ -19,7 +19,7 @@ _RULE = "dot => reduce(multiply)"
 
 
 @dataclass(frozen=True)
-class DotStrengthReduction(Pass):
+class DotStrengthReduction(SitePass):
     """Compute dots with a vector on a side by multiply and reduce, which fuse with what is around them.
 
         dot(a, v)    =>    reduce(multiply(a, broadcast(v)), 0), to_apply=add
@@ -34,6 +34,7 @@ class DotStrengthReduction(Pass):
     max_work    the most (M + N) * K of a dot with one vector
     """
 
+    opcode: ClassVar[str] = "dot"
     example: ClassVar[str] = """HloModule matrix_times_vector
 
 ENTRY main {
@@ -50,18 +51,14 @@ ENTRY main {
         if self.max_work < 0:
             raise UsageError(f"{self.name}: max_work is not negative")
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each dot once."""
-        changed = False
-        for instruction in sites(module, "dot"):
-            if not log.allows():
-                return changed
-            if self.takes(instruction, log):
-                reason, otherwise = self.why(instruction)
-                log.hit(_RULE, instruction, reason, otherwise=otherwise)
-                _reduce(instruction, module)
-                changed = True
-        return changed
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Replace one dot that is small and exact enough."""
+        if not self.takes(instruction, log):
+            return False
+        reason, otherwise = self.why(instruction)
+        log.hit(_RULE, instruction, reason, otherwise=otherwise)
+        _reduce(instruction, instruction.module)
+        return True
 
     def takes(self, dot: Instruction, log: PassLog) -> bool:
         """Whether the dot is small and exact enough."""

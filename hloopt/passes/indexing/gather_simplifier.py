@@ -6,17 +6,17 @@ from math import prod
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Instruction
 from hloopt.passes.indexing.windows import Starts, index_matrix
-from hloopt.rewrite import Pass, PassLog
-from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.rewrite import PassLog
+from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import GatherDims
 
 __all__ = ["GatherSimplifier"]
 
 
 @dataclass(frozen=True)
-class GatherSimplifier(Pass):
+class GatherSimplifier(SitePass):
     """Bring gathers into the form ``[N, k]`` indices, ``[N, window...]`` result.
 
     1. Index vectors become the rows of a matrix; batching dimensions become columns that count.
@@ -31,6 +31,7 @@ class GatherSimplifier(Pass):
     makes batching dimensions out of counting columns again, so run this pass after it.
     """
 
+    opcode: ClassVar[str] = "gather"
     example: ClassVar[str] = """HloModule columns
 
 ENTRY main {
@@ -41,18 +42,13 @@ ENTRY main {
 }
 """
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each gather once."""
-        changed = False
-        for instruction in sites(module, "gather"):
-            if _is_canonical(instruction) or not instruction.operands[0].array.elements:
-                continue
-            if not log.allows():
-                return changed
-            log.hit("canonical gather", instruction)
-            _rewrite(instruction)
-            changed = True
-        return changed
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Bring one gather into canonical form."""
+        if _is_canonical(instruction) or not instruction.operands[0].array.elements:
+            return False
+        log.hit("canonical gather", instruction)
+        _rewrite(instruction)
+        return True
 
 
 def _is_canonical(gather: Instruction) -> bool:

@@ -6,17 +6,17 @@ from math import prod
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Instruction
 from hloopt.passes.indexing.windows import Starts, index_matrix
-from hloopt.rewrite import Pass, PassLog
-from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.rewrite import PassLog
+from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import ScatterDims
 
 __all__ = ["ScatterSimplifier"]
 
 
 @dataclass(frozen=True)
-class ScatterSimplifier(Pass):
+class ScatterSimplifier(SitePass):
     """Bring scatters into the form ``[N, k]`` indices, ``[N, window...]`` updates.
 
     1. Index vectors become the rows of a matrix; batching dimensions become columns that count.
@@ -29,6 +29,7 @@ class ScatterSimplifier(Pass):
     it.
     """
 
+    opcode: ClassVar[str] = "scatter"
     example: ClassVar[str] = """HloModule columns
 
 add {
@@ -46,18 +47,13 @@ ENTRY main {
 }
 """
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each scatter once."""
-        changed = False
-        for instruction in sites(module, "scatter"):
-            if _is_canonical(instruction) or not instruction.operands[0].array.elements:
-                continue
-            if not log.allows():
-                return changed
-            log.hit("canonical scatter", instruction)
-            _rewrite(instruction)
-            changed = True
-        return changed
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Bring one scatter into canonical form."""
+        if _is_canonical(instruction) or not instruction.operands[0].array.elements:
+            return False
+        log.hit("canonical scatter", instruction)
+        _rewrite(instruction)
+        return True
 
 
 def _is_canonical(scatter: Instruction) -> bool:

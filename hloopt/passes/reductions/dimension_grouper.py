@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
 from hloopt.passes.reductions.regrouping import plain_reduces
-from hloopt.rewrite import Pass, PassLog
-from hloopt.rewrite.site import Site, row_major
+from hloopt.rewrite import PassLog
+from hloopt.rewrite.site import Site, SitePass, row_major
 
 __all__ = ["ReductionDimensionGrouper"]
 
 
 @dataclass(frozen=True)
-class ReductionDimensionGrouper(Pass):
+class ReductionDimensionGrouper(SitePass):
     """Reduce neighbouring dimensions as one.
 
         reduce(a[..,m,n,..]), both reduced    =>    reduce(reshape(a)[..,m*n,..])
@@ -39,20 +40,19 @@ ENTRY main {
 }
 """
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each reduce once."""
-        changed = False
-        for reduce in plain_reduces(module):
-            dims = reduce.operands[0].array.dims
-            runs = _runs(len(dims), frozenset(reduce.dimensions))
-            if len(runs) == len(dims):
-                continue
-            if not log.allows():
-                return changed
-            log.hit("group reduced dimensions", reduce, f"{len(dims)} dimensions as {len(runs)}")
-            _group(reduce, runs)
-            changed = True
-        return changed
+    def sites(self, module: Module) -> Iterable[Instruction]:
+        """The reduces of row-major arrays."""
+        return plain_reduces(module)
+
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Group the dimensions of one reduce."""
+        dims = instruction.operands[0].array.dims
+        runs = _runs(len(dims), frozenset(instruction.dimensions))
+        if len(runs) == len(dims):
+            return False
+        log.hit("group reduced dimensions", instruction, f"{len(dims)} dimensions as {len(runs)}")
+        _group(instruction, runs)
+        return True
 
 
 def _runs(rank: int, reduced: frozenset[int]) -> list[range]:

@@ -7,15 +7,15 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.passes.sorting.sort_simplifier import plain_order
-from hloopt.rewrite import Pass, PassLog
-from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.rewrite import PassLog
+from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import array
 
 __all__ = ["PermutationSort"]
 
 
 @dataclass(frozen=True)
-class PermutationSort(Pass):
+class PermutationSort(SitePass):
     """Invert a permutation by a scatter instead of sorting it.
 
         p = sort(x, iota).1; sort(p, y)    =>    iota, scatter(y at p)
@@ -28,6 +28,7 @@ class PermutationSort(Pass):
     along another dimension than the one in which the keys were permuted.
     """
 
+    opcode: ClassVar[str] = "sort"
     example: ClassVar[str] = """HloModule ranks
 
 less {
@@ -56,23 +57,16 @@ ENTRY main {
 }
 """
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each sort once."""
-        changed = False
-        for instruction in sites(module, "sort"):
-            if not instruction.is_tuple:
-                continue
-            order = plain_order(instruction.to_apply)
-            if order is None or order.descending:
-                continue
-            if not _is_permutation(instruction.operands[order.operand], instruction.dimensions[0]):
-                continue
-            if not log.allows():
-                return changed
-            log.hit("sort of a permutation => scatter", instruction)
-            _scatter(instruction, order.operand, module)
-            changed = True
-        return changed
+    def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
+        """Replace one sort whose keys are a permutation."""
+        order = plain_order(instruction.to_apply)
+        if not instruction.is_tuple or order is None or order.descending:
+            return False
+        if not _is_permutation(instruction.operands[order.operand], instruction.dimensions[0]):
+            return False
+        log.hit("sort of a permutation => scatter", instruction)
+        _scatter(instruction, order.operand, instruction.module)
+        return True
 
 
 def _is_permutation(key: Instruction, dim: int) -> bool:

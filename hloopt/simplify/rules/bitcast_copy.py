@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.ops.traits import REARRANGING
-from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, used_once, var
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     dimensions,
@@ -13,7 +13,6 @@ from hloopt.simplify.data_movement import (
     moved,
     only_ones_differ,
     unmodified_dimensions,
-    used_once,
 )
 from hloopt.types import ArrayShape
 

@@ -7,12 +7,11 @@ from itertools import pairwise
 from math import prod
 
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal
+from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, used_once
 from hloopt.simplify.data_movement import (
     concatenated,
     dimensions,
     ranges,
-    used_once,
     with_dims,
 )
 from hloopt.simplify.predicates import resized

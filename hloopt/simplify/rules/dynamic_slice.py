@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Pattern, Rule, op, own_attributes, splat_literal
+from hloopt.rewrite import Match, Pattern, Rule, op, own_attributes, splat_literal, used_once
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     concatenated,
@@ -12,7 +12,6 @@ from hloopt.simplify.data_movement import (
     moved,
     only_ones_differ,
     ranges,
-    used_once,
     with_dims,
     without_sparsity,
 )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Computation, Instruction
-from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal, var, variables
-from hloopt.simplify.data_movement import used_once
+from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal, used_once, var, variables
 from hloopt.simplify.predicates import exact_or_fast, is_negative_zero
 from hloopt.simplify.rules.start_indices import joined_starts, number, starts_of
 from hloopt.types import PaddingDim, ScatterDims

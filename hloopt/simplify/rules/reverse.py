@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, used_once, var
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     dimensions,
     is_scalar,
     matched_dims,
     only_ones_differ,
-    used_once,
     with_dims,
 )
 from hloopt.types import Window

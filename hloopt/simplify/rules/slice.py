@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from hloopt.ir import Instruction, edit
-from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, variables
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, used_once, variables
 from hloopt.simplify.data_movement import (
     ELEMENTWISE,
     all_users_are,
@@ -13,7 +13,6 @@ from hloopt.simplify.data_movement import (
     dimensions,
     moved,
     ranges,
-    used_once,
     with_dims,
     without_sparsity,
 )
