@@ -14,7 +14,7 @@ from hloopt.ir.walk import open_computations
 from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout, used_once
 from hloopt.rewrite.site import is_replaceable
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     adds_only_ones,
     dimensions,
     in_order,
@@ -29,7 +29,7 @@ __all__ = ["ReshapeMover"]
 _STEP = "f(move(A), move(B)) => move(f(A, B))"
 _ROUNDS = 16
 _MOVES = ("reshape", "transpose")
-_COMPUTED = frozenset(ELEMENTWISE)
+_COMPUTED = frozenset(PASSABLE)
 
 
 @dataclass(frozen=True, slots=True)

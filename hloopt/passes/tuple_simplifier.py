@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.rewrite import RulePass, RuleSet
-from hloopt.simplify.rules.control_flow import TUPLES
+from hloopt.simplify.rules.control_flow import TUPLE_RULES
 
 __all__ = ["TupleSimplifier"]
 
@@ -26,4 +26,4 @@ ENTRY main {
 }
 """
 
-    rule_set: ClassVar[RuleSet] = RuleSet(TUPLES)
+    rule_set: ClassVar[RuleSet] = RuleSet(TUPLE_RULES)

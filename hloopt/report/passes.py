@@ -24,11 +24,10 @@ from hloopt.presets import Row, preset_rows
 from hloopt.report.console import say, table
 from hloopt.report.diff import unified_diff
 from hloopt.rewrite import Fix, Pass, PassLog, Pipeline, Rule, RuleSet, apply_rules
-from hloopt.rewrite.entries import Entry as RunEntry
-from hloopt.rewrite.entries import entry_text
+from hloopt.rewrite.entries import Entry, entry_text
 from hloopt.rewrite.spec import value_text
 from hloopt.simplify import RULES
-from hloopt.simplify.xla import ENTRIES, Entry
+from hloopt.simplify.xla import ENTRIES, SimplifierEntry
 from hloopt.text.parser import parse_module
 
 __all__ = [
@@ -257,12 +256,12 @@ def _read(text: str) -> Module:
     return parse_module(text, "example")
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:
+def entry_json(entry: SimplifierEntry) -> dict[str, Any]:
     """An entry of the list of what XLA's simplifier does, as JSON values."""
     return dataclasses.asdict(entry)
 
 
-def show_entries(entries: Iterable[Entry], console: Console) -> None:
+def show_entries(entries: Iterable[SimplifierEntry], console: Console) -> None:
     """What XLA's algebraic simplifier does, by number, and what does it here or why not."""
     made = table("", "XLA rewrites", "here", left=3)
     for column in made.columns[1:]:
@@ -287,7 +286,7 @@ def pipeline_lines(pipeline: Pipeline) -> Iterator[str]:
     yield from _entry_lines(pipeline.entries, "")
 
 
-def _entry_lines(entries: tuple[RunEntry, ...], indent: str) -> Iterator[str]:
+def _entry_lines(entries: tuple[Entry, ...], indent: str) -> Iterator[str]:
     for number, entry in enumerate(entries):
         comma = "" if number == len(entries) - 1 else ","
         if isinstance(entry, Fix):

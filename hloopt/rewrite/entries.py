@@ -81,7 +81,7 @@ def select(entries: tuple[Entry, ...], keep: Callable[[Pass], Pass | None]) -> t
 
 
 def with_options(
-    entries: tuple[Entry, ...], name: str, options: tuple[tuple[str, spec.Value], ...]
+    entries: tuple[Entry, ...], name: str, options: tuple[tuple[str, spec.OptionValue], ...]
 ) -> tuple[Entry, ...]:
     """The entries, each option given to every pass that has it; ``name`` is for messages.
 

@@ -32,9 +32,9 @@ from hloopt.spelling import nearest
 
 __all__ = [
     "FixSpec",
+    "OptionValue",
     "PassSpec",
     "Spec",
-    "Value",
     "check_options",
     "did_you_mean",
     "make_pass",
@@ -42,7 +42,7 @@ __all__ = [
     "pass_text",
 ]
 
-Value: TypeAlias = "str | tuple[Value, ...]"
+OptionValue: TypeAlias = "str | tuple[OptionValue, ...]"
 
 _TOKEN = re.compile(
     r'(?:\s|#[^\n]*)*+(?:([A-Za-z0-9_.+\-/:]+)|("(?:[^"\\]|\\.)*")|([{}()\[\],=])|([^\s#])|\Z)'
@@ -57,7 +57,7 @@ class PassSpec:
     """``name{key=value}`` before anybody asked whether there is such a pass."""
 
     name: str
-    options: tuple[tuple[str, Value], ...] = ()
+    options: tuple[tuple[str, OptionValue], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FixSpec:
     """``fix{limit=N}(...)``."""
 
     entries: tuple[Spec, ...]
-    options: tuple[tuple[str, Value], ...] = ()
+    options: tuple[tuple[str, OptionValue], ...] = ()
 
 
 Spec: TypeAlias = PassSpec | FixSpec
@@ -140,9 +140,9 @@ class _Reader:
         self.take(")", "',' or ')'")
         return FixSpec(entries, options)
 
-    def options(self) -> tuple[tuple[str, Value], ...]:
+    def options(self) -> tuple[tuple[str, OptionValue], ...]:
         self.take("{", "'{'")
-        found: list[tuple[str, Value]] = []
+        found: list[tuple[str, OptionValue]] = []
         while self.peek != "}":
             if found:
                 self.take(",", "',' or '}'")
@@ -152,14 +152,14 @@ class _Reader:
         self.take("}", "'}'")
         return tuple(found)
 
-    def value(self) -> Value:
+    def value(self) -> OptionValue:
         if self.peek == "string":
             return self.string()
         if self.peek != "[":
             return self.take("word", "a value")
         self.position += 1
         self.enter("a value")
-        found: list[Value] = []
+        found: list[OptionValue] = []
         while self.peek != "]":
             if found:
                 self.take(",", "',' or ']'")
@@ -192,7 +192,7 @@ def make_pass(spec: PassSpec, passes: Mapping[str, type[Pass]]) -> Pass:
 
 
 def read_options(
-    kind: type[Any], name: str, options: tuple[tuple[str, Value], ...]
+    kind: type[Any], name: str, options: tuple[tuple[str, OptionValue], ...]
 ) -> dict[str, Any]:
     """Option texts as values of the fields of dataclass ``kind``; ``name`` is for messages."""
     if not options:
@@ -245,7 +245,7 @@ def _has_text_form(kind: Any) -> bool:
     return kind in (bool, int, float, str)
 
 
-def _convert(value: Value, kind: Any, where: str) -> Any:
+def _convert(value: OptionValue, kind: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
     if origin in (typing.Union, UnionType):
         inner = [entry for entry in typing.get_args(kind) if entry is not NoneType]

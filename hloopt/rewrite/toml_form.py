@@ -97,7 +97,7 @@ class _Reader:
             raise self.fail(f"{where}.pass", f"the name of a pass, not {_kind(table['pass'])}")
         return spec.PassSpec(table["pass"], options)
 
-    def value(self, value: Any, where: str) -> spec.Value:
+    def value(self, value: Any, where: str) -> spec.OptionValue:
         """An option as the text form has it."""
         plain = _SCALARS.get(type(value))
         if plain is not None:

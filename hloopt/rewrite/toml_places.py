@@ -14,9 +14,9 @@ from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.toml_text import parse_toml
 
-__all__ = ["Path", "Place", "Places", "read_table"]
+__all__ = ["KeyPath", "KeyPlace", "KeyPlaces", "read_table"]
 
-Path: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and, in lists, numbers: ``("strategy", 1, "passes", 0)``."""
 
 _BLANK = re.compile(r"[ \t]*+(?:#[^\n]*+)?+")
@@ -33,38 +33,38 @@ _SCALAR = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyPlace:
     """Offset and width of a key (of a table: its header) and of its value."""
 
     key: tuple[int, int]
     value: tuple[int, int]
 
 
-class Places:
+class KeyPlaces:
     """The places of one text by their paths."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.found: dict[Path, Place] = {}
+        self.found: dict[KeyPath, KeyPlace] = {}
         self._at = 0
-        self._lists: dict[Path, int] = {}
+        self._lists: dict[KeyPath, int] = {}
         self._document()
 
-    def key_error(self, path: Path, message: str) -> FileError:
+    def key_error(self, path: KeyPath, message: str) -> FileError:
         """An error at a key, or at the nearest thing around it that stands in the text."""
         offset, width = self._nearest(path).key
         return self.source.error(FileError, offset, message, width=width)
 
-    def value_error(self, path: Path, message: str) -> FileError:
+    def value_error(self, path: KeyPath, message: str) -> FileError:
         """An error at a value."""
         place = self._nearest(path)
         offset, width = place.value if path in self.found else place.key
         return self.source.error(FileError, offset, message, width=width)
 
-    def _nearest(self, path: Path) -> Place:
+    def _nearest(self, path: KeyPath) -> KeyPlace:
         while path and path not in self.found:
             path = path[:-1]
-        return self.found.get(path, Place((0, 1), (0, 1)))
+        return self.found.get(path, KeyPlace((0, 1), (0, 1)))
 
     @property
     def _text(self) -> str:
@@ -76,7 +76,7 @@ class Places:
         self._at = match.end()
 
     def _document(self) -> None:
-        table: Path = ()
+        table: KeyPath = ()
         self._skip(_BLANKS)
         while self._at < len(self._text):
             if self._text[self._at] == "[":
@@ -85,27 +85,27 @@ class Places:
                 self._pair(table)
             self._skip(_BLANKS)
 
-    def _header(self) -> Path:
+    def _header(self) -> KeyPath:
         is_list = self._text.startswith("[[", self._at)
         self._at += 2 if is_list else 1
         self._skip(_BLANK)
         start = self._at
         keys = self._keys()
         width = self._at - start
-        path: Path = ()
+        path: KeyPath = ()
         for key in keys[:-1]:
             path = self._entered((*path, key))
         path = (*path, keys[-1])
         if is_list:
-            self.found.setdefault(path, Place((start, width), (start, width)))
+            self.found.setdefault(path, KeyPlace((start, width), (start, width)))
             self._lists[path] = self._lists.get(path, -1) + 1
             path = (*path, self._lists[path])
-        self.found[path] = Place((start, width), (start, width))
+        self.found[path] = KeyPlace((start, width), (start, width))
         self._skip(_BLANK)
         self._at += 2 if is_list else 1
         return path
 
-    def _entered(self, path: Path) -> Path:
+    def _entered(self, path: KeyPath) -> KeyPath:
         return (*path, self._lists[path]) if path in self._lists else path
 
     def _keys(self) -> list[str]:
@@ -124,7 +124,7 @@ class Places:
             self._at += 1
             self._skip(_BLANK)
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: KeyPath) -> None:
         start = self._at
         path = (*table, *self._keys())
         key = (start, self._at - start)
@@ -132,9 +132,9 @@ class Places:
         self._at += 1
         self._skip(_BLANK)
         value = self._value(path)
-        self.found[path] = Place(key, value)
+        self.found[path] = KeyPlace(key, value)
 
-    def _value(self, path: Path) -> tuple[int, int]:
+    def _value(self, path: KeyPath) -> tuple[int, int]:
         start = self._at
         opening = self._text[start]
         if opening in "[{":
@@ -147,7 +147,7 @@ class Places:
                 else:
                     inner = (*path, number)
                     place = self._value(inner)
-                    self.found[inner] = Place(place, place)
+                    self.found[inner] = KeyPlace(place, place)
                     number += 1
                 self._skip(_BLANKS)
                 if self._text[self._at] == ",":
@@ -161,6 +161,6 @@ class Places:
         return start, match.end() - start
 
 
-def read_table(source: Source) -> tuple[dict[str, Any], Places]:
+def read_table(source: Source) -> tuple[dict[str, Any], KeyPlaces]:
     """What a TOML text says, and where.  Raises ``FileError`` at the place of what is no TOML."""
-    return parse_toml(source), Places(source)
+    return parse_toml(source), KeyPlaces(source)

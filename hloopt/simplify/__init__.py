@@ -85,7 +85,7 @@ RULES = RuleSet(
         *convolution.RULES,
         *collective.RULES,
         *control_flow.RULES,
-        *control_flow.TUPLES,
+        *control_flow.TUPLE_RULES,
     )
 )
 

@@ -13,7 +13,7 @@ from hloopt.simplify.predicates import resized
 from hloopt.types import ArrayShape, Dims, PaddingDim, SliceRange
 
 __all__ = [
-    "ELEMENTWISE",
+    "PASSABLE",
     "REORDERED",
     "adds_only_ones",
     "all_users_are",
@@ -43,7 +43,7 @@ REORDERED = op("copy", var("A")).where(lambda copy: used_once(copy) and reorders
 """A copy only of the order in memory, for what may read the elements of ``A`` in any order."""
 
 _NOT_MOVED = ("copy", "reduce-precision", "stochastic-convert")
-ELEMENTWISE = tuple(
+PASSABLE = tuple(
     name for name, row in OPS.items() if row.family == "elementwise" and name not in _NOT_MOVED
 )
 """Elementwise ops that data movement may pass; a copy is there for its layout."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["ENTRIES", "Entry", "own_rules"]
+__all__ = ["ENTRIES", "SimplifierEntry", "own_rules"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SimplifierEntry:
     """One thing XLA's algebraic simplifier does, and what hloopt does about it.
 
     number      its place in the list, from 1
@@ -32,8 +32,8 @@ class Entry:
 
 _FOUND: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
-ENTRIES: Final[tuple[Entry, ...]] = tuple(
-    Entry(
+ENTRIES: Final[tuple[SimplifierEntry, ...]] = tuple(
+    SimplifierEntry(
         row["number"],
         row["equation"],
         tuple(row.get("rules", ())),

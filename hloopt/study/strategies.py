@@ -37,7 +37,7 @@ from hloopt.pipelines import pipeline_of, read_pipeline
 from hloopt.rewrite import Pass, Pipeline
 from hloopt.rewrite.entries import select
 from hloopt.rewrite.toml_form import read_entry
-from hloopt.rewrite.toml_places import Path as At
+from hloopt.rewrite.toml_places import KeyPath
 from hloopt.study.plan import Strategy
 from hloopt.study.tables import Table
 
@@ -163,7 +163,7 @@ class StrategyReader:
         """A text, or a list of texts and tables, each with its own place for what is wrong in it."""
         made: list[Pipeline] = []
         for number, entry in enumerate(value if isinstance(value, list) else [value]):
-            place: At = (*at, number) if isinstance(value, list) else at
+            place: KeyPath = (*at, number) if isinstance(value, list) else at
             made.append(table.placed(partial(self._read_entry, entry), *place))
         return Pipeline(tuple(entry for part in made for entry in part.entries))
 
@@ -184,7 +184,7 @@ def _steps(table: Table, key: str, pipeline: Pipeline) -> list[tuple[str, ...]]:
         if not isinstance(names, list) or not names:
             raise table.value_error("a step is the name of a pass, or several", key, number)
         for inner, name in enumerate(names):
-            at: At = (key, number) if isinstance(step, str) else (key, number, inner)
+            at: KeyPath = (key, number) if isinstance(step, str) else (key, number, inner)
             if name not in known:
                 raise table.unknown("pass of the pipeline", name, known, *at)
             if any(name in other for other in found) or name in names[:inner]:

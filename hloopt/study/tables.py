@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from hloopt.errors import FileError, UsageError
 from hloopt.rewrite.spec import did_you_mean
-from hloopt.rewrite.toml_places import Path as At
-from hloopt.rewrite.toml_places import Places
+from hloopt.rewrite.toml_places import KeyPath, KeyPlaces
 
 __all__ = ["Table"]
 
@@ -23,7 +22,7 @@ class Table:
     """
 
     def __init__(
-        self, value: Any, places: Places, at: At, what: str, keys: Collection[str]
+        self, value: Any, places: KeyPlaces, at: KeyPath, what: str, keys: Collection[str]
     ) -> None:
         self.places, self.at = places, at
         if not isinstance(value, dict):

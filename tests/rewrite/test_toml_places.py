@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hloopt.errors import FileError
-from hloopt.rewrite.toml_places import Path, read_table
+from hloopt.rewrite.toml_places import KeyPath, read_table
 from hloopt.source import Source
 
 TEXT = '''# a comment = "not a key"
@@ -32,7 +32,7 @@ name = \'\'\'second\'\'\'
 '''
 
 
-def shown(path: Path) -> tuple[str, str]:
+def shown(path: KeyPath) -> tuple[str, str]:
     """The texts at the places of key and value."""
     _, places = read_table(Source(TEXT, "t.toml"))
     place = places.found[path]
@@ -55,7 +55,7 @@ def shown(path: Path) -> tuple[str, str]:
         (("row", 1, "name"), "name", "'''second'''"),
     ],
 )
-def test_place_of(path: Path, key: str, value: str) -> None:
+def test_place_of(path: KeyPath, key: str, value: str) -> None:
     """Comments, quotes, lists of lists, inline tables and arrays of tables do not confuse it."""
     assert shown(path) == (key, value)
 
@@ -114,7 +114,7 @@ def written(value: object) -> str:
     return f"{{ {', '.join(pairs)} }}"
 
 
-def check(value: object, path: Path, text: str, found: dict) -> None:
+def check(value: object, path: KeyPath, text: str, found: dict) -> None:
     """Every value is found where its text is."""
     place = found[path]
     start, width = place.value

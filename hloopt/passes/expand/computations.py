@@ -8,12 +8,12 @@ from hloopt.ir import Computation, Module, build, edit
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import Metadata, Shape, dtype
 
-__all__ = ["Region", "loop", "region"]
+__all__ = ["RegionWriter", "loop", "region"]
 
 Step = Callable[[Writer, Term, list[Term]], Sequence[Term]]
 
 
-class Region(Writer):
+class RegionWriter(Writer):
     """A writer of a computation with parameters of the given shapes."""
 
     def __init__(
@@ -45,10 +45,10 @@ class Region(Writer):
         return self.computation
 
 
-def region(write: Writer, name: str, *parameters: Shape) -> Region:
+def region(write: Writer, name: str, *parameters: Shape) -> RegionWriter:
     """A writer of a new computation of the module, whose name begins with ``name``."""
     computation = edit.add_computation(write.module, Computation(name))
-    return Region(computation, write.module, write.metadata, parameters)
+    return RegionWriter(computation, write.module, write.metadata, parameters)
 
 
 def loop(

@@ -7,7 +7,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build
 from hloopt.ir.walk import has_side_effect
-from hloopt.passes.expand.computations import Region, region
+from hloopt.passes.expand.computations import RegionWriter, region
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import DType, TupleShape, array, dtype
@@ -104,7 +104,7 @@ def _selection(write: Writer, select: Computation, value: DType, place: DType) -
     return inner.finish(inner.pack(stays.select(value0, value1), stays.select(place0, place1)))
 
 
-def _copied(write: Region, computation: Computation, *arguments: Term) -> Term:
+def _copied(write: RegionWriter, computation: Computation, *arguments: Term) -> Term:
     """The result of a computation whose instructions are written here once more."""
     values = {
         parameter: argument.instruction

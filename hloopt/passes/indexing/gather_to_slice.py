@@ -11,7 +11,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.passes.indexing.known import KnownArrays
-from hloopt.passes.indexing.windows import Affine, Starts, affine
+from hloopt.passes.indexing.windows import AffineStarts, Starts, affine
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import Array, ArrayShape, Dims, GatherDims, SliceRange, inverse_permutation
@@ -124,7 +124,7 @@ ENTRY main {
         parts = []
         for begin, end in cuts:
             rows = {
-                other: affine(values[begin:end]) or Affine(int(values[0]), (0,))
+                other: affine(values[begin:end]) or AffineStarts(int(values[0]), (0,))
                 for other, values in windows.items()
             }
             plan = _Plan.of(dims, rows, (end - begin,))
@@ -205,7 +205,7 @@ class _Plan:
     batch: Dims
 
     @classmethod
-    def of(cls, dims: GatherDims, rows: dict[int, Affine], batch: Dims) -> _Plan | None:
+    def of(cls, dims: GatherDims, rows: dict[int, AffineStarts], batch: Dims) -> _Plan | None:
         """None where a dimension moves with several batch indices, or moves windows of several elements."""
         axes: list[_Axis] = []
         for dim, size in enumerate(dims.slice_sizes):

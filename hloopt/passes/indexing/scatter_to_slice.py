@@ -14,7 +14,7 @@ from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module
 from hloopt.ops import op_of
 from hloopt.passes.indexing.known import KnownArrays
-from hloopt.passes.indexing.windows import Affine, Starts, affine, is_inside
+from hloopt.passes.indexing.windows import AffineStarts, Starts, affine, is_inside
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.regions import is_liftable, lifted, named_combiner
 from hloopt.rewrite.site import Site, row_major, sites
@@ -281,7 +281,7 @@ def _plan(
 
 def _affine_starts(
     shape: ArrayShape, sizes: Dims, starts: Starts, arrays: KnownArrays
-) -> list[Affine] | None:
+) -> list[AffineStarts] | None:
     """For each operand dimension its starts, where all are known, affine and inside."""
     batch = starts.batch
     found: list[Array] = [np.zeros(batch, np.int64) for _ in shape.dims]

@@ -13,7 +13,7 @@ from hloopt.passes.indexing.known import KnownArrays
 from hloopt.rewrite.site import Site, row_major
 from hloopt.types import DTYPES, Array, ArrayShape, Dims, GatherDims, ScatterDims, SliceRange
 
-__all__ = ["Affine", "Starts", "affine", "index_matrix", "is_inside"]
+__all__ = ["AffineStarts", "Starts", "affine", "index_matrix", "is_inside"]
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,14 @@ def _along(axis: int, shape: Dims) -> Array:
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineStarts:
     """``offset + sum(strides[j] * b[j])`` at batch index b."""
 
     offset: int
     strides: Dims
 
 
-def affine(values: Array) -> Affine | None:
+def affine(values: Array) -> AffineStarts | None:
     """The values as an affine function of their index, or None; strides along single elements are 0."""
     if not values.size:
         return None
@@ -130,7 +130,7 @@ def affine(values: Array) -> Affine | None:
             step = int(values[tuple(place)]) - offset
         strides.append(step)
         expected = expected + step * _along(axis, values.shape)
-    return Affine(offset, tuple(strides)) if np.array_equal(expected, values) else None
+    return AffineStarts(offset, tuple(strides)) if np.array_equal(expected, values) else None
 
 
 def is_inside(values: Array, size: int, window: int) -> bool:

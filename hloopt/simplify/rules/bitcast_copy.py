@@ -6,7 +6,7 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import REARRANGING
 from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, used_once, var
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     dimensions,
     dimensions_besides_ones,
     lies_alike,
@@ -148,7 +148,7 @@ RULES = (
     ),
     Rule(
         "bitcast(f(bitcast(A))) => f(A)",
-        op("bitcast", op(ELEMENTWISE).bind("F").one_use),
+        op("bitcast", op(PASSABLE).bind("F").one_use),
         _bitcast_undone,
     ),
     Rule("copy(A) => A", op("copy", A), A),

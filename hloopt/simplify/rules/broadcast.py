@@ -6,7 +6,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     adds_only_ones,
     dimensions,
     in_order,
@@ -170,10 +170,8 @@ RULES = (
         _broadcast_of_transpose,
     ),
     Rule("broadcast(iota) => iota", op("broadcast", op("iota")), _broadcast_of_iota),
-    Rule("f(broadcast(A), broadcast(B)) => broadcast(f(A, B))", op(ELEMENTWISE), _sink_broadcast),
-    Rule(
-        "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))", op(ELEMENTWISE), _sink_partly
-    ),
+    Rule("f(broadcast(A), broadcast(B)) => broadcast(f(A, B))", op(PASSABLE), _sink_broadcast),
+    Rule("f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))", op(PASSABLE), _sink_partly),
 )
 
 _SINKING = (

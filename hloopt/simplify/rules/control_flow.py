@@ -12,7 +12,7 @@ from hloopt.rewrite import Match, Rule, op, var
 from hloopt.simplify.predicates import scalar_value
 from hloopt.types import ArrayShape, TupleShape, parts_of
 
-__all__ = ["RULES", "TUPLES"]
+__all__ = ["RULES", "TUPLE_RULES"]
 
 P = var("P")
 _MOST_BRANCHES = 4
@@ -259,7 +259,7 @@ def _barred(match: Match) -> Instruction | None:
     return match.result("tuple", *elements)
 
 
-TUPLES = (
+TUPLE_RULES = (
     Rule("constant((A, B)) => tuple(constant(A), constant(B))", op("constant"), _taken_apart),
     Rule("get-tuple-element(tuple(A, B)) => A", op("get-tuple-element", op("tuple")), _element),
     Rule("tuple(get-tuple-element(A), ...) => A", op("tuple"), _whole),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Pattern, Rule, op, own_attributes, splat_literal, used_once
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     concatenated,
     dimensions,
     matched_dims,
@@ -222,7 +222,7 @@ RULES = (
     ),
     Rule(
         "dynamic-slice(f(A, B), I) => f(dynamic-slice(A, I), dynamic-slice(B, I))",
-        _over(*ELEMENTWISE, once=True),
+        _over(*PASSABLE, once=True),
         _of_elementwise,
     ),
     Rule("dynamic-slice(iota, I) => iota + I", _over("iota"), _of_iota),

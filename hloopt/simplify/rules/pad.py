@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, own_attributes, splat, splat_literal, var
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     dimensions,
     is_scalar,
     lies_alike,
@@ -171,5 +171,5 @@ RULES = (
         op("pad", op("broadcast", A), B),
         _before_broadcast,
     ),
-    Rule("f(pad(A, C), pad(B, D)) => pad(f(A, B), f(C, D))", op(ELEMENTWISE), _after_elementwise),
+    Rule("f(pad(A, C), pad(B, D)) => pad(f(A, B), f(C, D))", op(PASSABLE), _after_elementwise),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     REORDERED,
     concatenated,
     dimensions,
@@ -188,9 +188,7 @@ RULES = (
         op("reshape", op("transpose", op("reshape", A)).bind("T").one_use),
         _past_transpose,
     ),
-    Rule(
-        "reshape(f(reshape(A))) => f(A)", op("reshape", op(ELEMENTWISE).bind("F").one_use), _undone
-    ),
+    Rule("reshape(f(reshape(A))) => f(A)", op("reshape", op(PASSABLE).bind("F").one_use), _undone),
     Rule(
         "reshape(concatenate(reshape(A), reshape(B))) => concatenate(A, B)",
         op("reshape", op("concatenate").bind("F").one_use),

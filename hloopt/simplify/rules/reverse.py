@@ -7,7 +7,7 @@ from dataclasses import replace
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, used_once, var
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     dimensions,
     is_scalar,
     matched_dims,
@@ -145,7 +145,7 @@ RULES = (
     ),
     Rule(
         "reverse(f(A, C)) => f(reverse(A), C)",
-        op("reverse", op(ELEMENTWISE).bind("F").one_use),
+        op("reverse", op(PASSABLE).bind("F").one_use),
         _past_elementwise,
     ),
     Rule(

@@ -7,7 +7,7 @@ from math import prod
 from hloopt.ir import Instruction, edit
 from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, used_once, variables
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     all_users_are,
     common_factors,
     dimensions,
@@ -285,7 +285,7 @@ RULES = (
     ),
     Rule(
         "slice(f(A, B)) => f(slice(A), slice(B))",
-        op("slice", op(ELEMENTWISE).bind("F").one_use),
+        op("slice", op(PASSABLE).bind("F").one_use),
         _slice_before_elementwise,
     ),
     Rule(

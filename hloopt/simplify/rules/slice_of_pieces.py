@@ -7,7 +7,7 @@ from hloopt.ops.traits import PERMUTING, REARRANGING, SOURCES
 from hloopt.rewrite import Match, Rule, op, splat_literal, variables
 from hloopt.rewrite.regions import is_exact, named_combiner
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     all_users_are,
     concatenated,
     is_scalar,
@@ -237,7 +237,7 @@ RULES = (
     ),
     Rule(
         "slice(f(concatenate(A, B))) => f(A)",
-        op("slice", op(ELEMENTWISE).bind("F")),
+        op("slice", op(PASSABLE).bind("F")),
         _slice_past_pieces,
     ),
     Rule("slice(pad(A, B)) => slice(A)", op("slice", op("pad", A, B)), _slice_of_pad),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, own_attributes, same_op, variables
 from hloopt.simplify.data_movement import (
-    ELEMENTWISE,
+    PASSABLE,
     REORDERED,
     dimensions,
     in_order,
@@ -152,7 +152,7 @@ RULES = (
     ),
     Rule(
         "transpose(f(transpose(A))) => f(A)",
-        op("transpose", op(ELEMENTWISE).bind("F").one_use),
+        op("transpose", op(PASSABLE).bind("F").one_use),
         _undone,
     ),
     Rule(
