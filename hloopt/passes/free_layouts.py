@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import major_to_minor, reshaped_groups
 from hloopt.analysis.reduction import is_fast_row
 from hloopt.ir import Computation, Instruction
-from hloopt.types import ArrayShape
+from hloopt.types import ArrayShape, Dims
 
-__all__ = ["Order", "free_layouts"]
+__all__ = ["free_layouts"]
 
-Order: TypeAlias = tuple[int, ...]
-"""Dimensions from the slowest to the fastest."""
 
 _ANYHOW: Final = frozenset(("broadcast", "constant", "iota"))
 _VIEWS: Final = frozenset(("reshape", "transpose"))
 
 
-def free_layouts(computation: Computation) -> dict[Instruction, Order]:
+def free_layouts(computation: Computation) -> dict[Instruction, Dims]:
     """The orders, other than row-major, in which instructions best keep their results.
 
     Nothing says how a gather lays out its result: those who read it do.  Backwards from them, through
@@ -29,7 +27,7 @@ def free_layouts(computation: Computation) -> dict[Instruction, Order]:
     side by side where that is fast enough.
     """
     free = _free(computation)
-    orders: dict[Instruction, Order] = {}
+    orders: dict[Instruction, Dims] = {}
     for instruction in reversed(list(computation)):
         if instruction not in free or instruction.is_root:
             continue
@@ -57,13 +55,13 @@ def _free(computation: Computation) -> dict[Instruction, bool]:
     return free
 
 
-def _plain(instruction: Instruction) -> Order:
+def _plain(instruction: Instruction) -> Dims:
     return tuple(range(instruction.array.rank))
 
 
 def _wanted(
-    instruction: Instruction, free: dict[Instruction, bool], orders: dict[Instruction, Order]
-) -> Iterator[Order]:
+    instruction: Instruction, free: dict[Instruction, bool], orders: dict[Instruction, Dims]
+) -> Iterator[Dims]:
     for user in instruction.users:
         order = None
         if user in free and user.opcode != "gather" and user.opcode not in _ANYHOW:
@@ -75,7 +73,7 @@ def _wanted(
         yield order or _plain(instruction)
 
 
-def _before(user: Instruction, order: Order) -> Order | None:
+def _before(user: Instruction, order: Dims) -> Dims | None:
     """The order of an operand such that its bytes stay where they are; None where there is none."""
     if user.opcode == "transpose":
         turned = user.dimensions
@@ -85,7 +83,7 @@ def _before(user: Instruction, order: Order) -> Order | None:
     return order
 
 
-def _reshaped(source: Order, target: Order, order: Order) -> Order | None:
+def _reshaped(source: Dims, target: Dims, order: Dims) -> Dims | None:
     """The order of ``target`` such that a reshape of a ``source`` in its order moves nothing."""
     if 0 in source:
         return None
@@ -102,7 +100,7 @@ def _reshaped(source: Order, target: Order, order: Order) -> Order | None:
     return tuple(_with_ones(found, target))
 
 
-def _with_ones(found: list[int], sizes: Order) -> Iterator[int]:
+def _with_ones(found: list[int], sizes: Dims) -> Iterator[int]:
     """Each dimension of size 1 right before the next of another size, as XLA aligns layouts."""
     ones: dict[int, list[int]] = {}
     pending: list[int] = []
@@ -115,7 +113,7 @@ def _with_ones(found: list[int], sizes: Order) -> Iterator[int]:
     yield from pending
 
 
-def _reduced_last(reduce: Instruction) -> Order | None:
+def _reduced_last(reduce: Instruction) -> Dims | None:
     """Kept dimensions as in the result, then the reduced ones; None where a row is too short for that."""
     reduced = reduce.dimensions
     if not reduce.is_array:

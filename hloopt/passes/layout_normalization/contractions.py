@@ -9,9 +9,9 @@ from hloopt.passes.layout_normalization.dimensions import (
     ranks,
     scatter_order,
 )
-from hloopt.passes.layout_normalization.rewriter import Order, Rewriter, positions
+from hloopt.passes.layout_normalization.rewriter import Rewriter, positions
 from hloopt.passes.layout_normalization.values import Orders
-from hloopt.types import DotDims, GatherDims, ScatterDims, TupleShape, Window
+from hloopt.types import Dims, DotDims, GatherDims, ScatterDims, TupleShape, Window
 
 __all__ = ["convolution", "dot", "gather", "reduce", "reduce_window", "scatter", "sort"]
 
@@ -24,7 +24,7 @@ def sort(rewriter: Rewriter, instruction: Instruction) -> None:
     rewriter.update(instruction, operands, orders, dimensions=dimensions)
 
 
-def _each(instruction: Instruction, order: Order) -> Orders:
+def _each(instruction: Instruction, order: Dims) -> Orders:
     """The same order for all results."""
     if isinstance(instruction.shape, TupleShape):
         return (order,) * len(instruction.shape.elements)

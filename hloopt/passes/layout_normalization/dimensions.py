@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from hloopt.analysis.layout import reshaped_groups
-from hloopt.passes.layout_normalization.rewriter import Order, positions
+from hloopt.passes.layout_normalization.rewriter import positions
 from hloopt.rewrite.dimension_numbers import moved_labels
 from hloopt.types import ConvDims, Dims, GatherDims, ScatterDims, inverse_permutation
 
 __all__ = ["conv_labels", "gather_order", "ranks", "regrouped", "scatter_order"]
 
 
-def conv_labels(labels: ConvDims, lhs: Order, rhs: Order, result: Order) -> ConvDims:
+def conv_labels(labels: ConvDims, lhs: Dims, rhs: Dims, result: Dims) -> ConvDims:
     """The labels of a convolution of arrays in these orders."""
     for side, order in (("input", lhs), ("kernel", rhs), ("output", result)):
         labels = moved_labels(labels, side, inverse_permutation(order))
@@ -21,8 +21,8 @@ def conv_labels(labels: ConvDims, lhs: Order, rhs: Order, result: Order) -> Conv
 
 
 def gather_order(
-    dims: GatherDims, order: Order, indices: Order, declared: Order
-) -> tuple[GatherDims, Order]:
+    dims: GatherDims, order: Dims, indices: Dims, declared: Dims
+) -> tuple[GatherDims, Dims]:
     """The dimensions of a gather of operands in these orders, and the order of its result.
 
     Batch and offset dimensions alternate as they do in the result's layout; each kind comes in the order
@@ -54,7 +54,7 @@ def _paired(lefts: Dims, rights: Dims) -> tuple[Dims, Dims]:
     return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
-def scatter_order(dims: ScatterDims, order: Order, updates: Order) -> tuple[ScatterDims, Order]:
+def scatter_order(dims: ScatterDims, order: Dims, updates: Dims) -> tuple[ScatterDims, Dims]:
     """The dimensions of a scatter into operands in this order, and the order its updates need.
 
     The indices are descending; scatter and window dimensions alternate as they do in ``updates``.
@@ -87,11 +87,11 @@ def ranks(dimensions: Sequence[int]) -> Dims:
 def _woven(
     pattern: Sequence[bool],
     windows: Dims,
-    order: Order,
+    order: Dims,
     dropped: frozenset[int],
-    indices: Order,
+    indices: Dims,
     vector: int,
-) -> Order:
+) -> Dims:
     """Window dimensions in the operand's order and batch dimensions in that of the indices."""
     kept = [dimension for dimension in order if dimension not in dropped]
     of_window = iter([windows[rank] for rank in ranks(kept)])
@@ -101,11 +101,11 @@ def _woven(
     return tuple(next(of_window) if window else next(of_batch) for window in pattern)
 
 
-def _vector_dim(vector: int, indices: Order) -> int:
+def _vector_dim(vector: int, indices: Dims) -> int:
     return indices.index(vector) if vector < len(indices) else vector
 
 
-def regrouped(before: Order, after: Order, order: Order, declared: Order) -> Order | None:
+def regrouped(before: Dims, after: Dims, order: Dims, declared: Dims) -> Dims | None:
     """The order of a reshape's result such that the bytes of its operand stay where they are.
 
     ``before`` and ``after`` are sizes, ``order`` is that of the operand; ``declared`` where it is one such.
@@ -129,7 +129,7 @@ def regrouped(before: Order, after: Order, order: Order, declared: Order) -> Ord
     return tuple(_with_ones(found, after))
 
 
-def _with_ones(found: list[int], sizes: Order) -> Iterator[int]:
+def _with_ones(found: list[int], sizes: Dims) -> Iterator[int]:
     """Put dimensions of size 1 behind the ones they follow in the array."""
     following: dict[int, list[int]] = {}
     last = -1

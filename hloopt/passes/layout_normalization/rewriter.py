@@ -22,14 +22,12 @@ from hloopt.passes.layout_normalization.values import (
     physical,
     plain_orders,
 )
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import ArrayShape, Dims, Shape, TupleShape
 
-__all__ = ["Order", "Rewriter", "positions"]
-
-Order = tuple[int, ...]
+__all__ = ["Rewriter", "positions"]
 
 
-def positions(order: Order, dimensions: Order) -> Order:
+def positions(order: Dims, dimensions: Dims) -> Dims:
     """Where logical dimensions stand in an array kept in ``order``."""
     place = {dimension: position for position, dimension in enumerate(order)}
     return tuple(place[dimension] for dimension in dimensions)
@@ -53,7 +51,7 @@ class Rewriter:
         self.gone: list[Instruction] = []
         self.successors: dict[Instruction, Instruction] = {}
         self.changed = False
-        self._turned: dict[tuple[Instruction, Order], Instruction] = {}
+        self._turned: dict[tuple[Instruction, Dims], Instruction] = {}
         self._raw: dict[Instruction, Instruction] = {}
 
     # ---- reading values -----------------------------------------------------------------------------
@@ -62,7 +60,7 @@ class Rewriter:
         """The shape the text gives an instruction."""
         return self.logical_shapes.get(instruction, instruction.shape)
 
-    def order(self, instruction: Instruction) -> Order:
+    def order(self, instruction: Instruction) -> Dims:
         """The order in which an array is kept."""
         value = self.values[instruction]
         if isinstance(value, Raw):
@@ -78,7 +76,7 @@ class Rewriter:
             return orders_of(value.instruction.shape)
         return value.orders
 
-    def operand(self, instruction: Instruction, order: Order) -> Instruction:
+    def operand(self, instruction: Instruction, order: Dims) -> Instruction:
         """The array that an old instruction stands for, in this order."""
         return self.taken(self.values[instruction], order)
 
@@ -108,7 +106,7 @@ class Rewriter:
             raw = self._raw.get(source)
             if raw is not None and raw.shape == shape:
                 return raw
-            order: Order = self.orders(value)  # type: ignore[assignment]
+            order: Dims = self.orders(value)  # type: ignore[assignment]
             dimensions = positions(order, tuple(range(shape.rank)))
             return self.make("transpose", source, shape=shape, dimensions=dimensions)
         assert isinstance(shape, TupleShape)
@@ -144,9 +142,9 @@ class Rewriter:
             return Whole(instruction, plain_orders(instruction.shape))
         return Raw(instruction)
 
-    def _from_raw(self, raw: Instruction, order: Order) -> Instruction:
+    def _from_raw(self, raw: Instruction, order: Dims) -> Instruction:
         """A raw array: first the same bytes, then, if that is asked, another order."""
-        own: Order = orders_of(raw.shape)  # type: ignore[assignment]
+        own: Dims = orders_of(raw.shape)  # type: ignore[assignment]
         if descends(raw.shape):
             return self._turn(raw, own, order)
         same = self._turned.get((raw, own))
@@ -157,13 +155,13 @@ class Rewriter:
             self._raw[same] = raw
         return self._turn(same, own, order)
 
-    def remember_raw(self, transpose: Instruction, order: Order) -> None:
+    def remember_raw(self, transpose: Instruction, order: Dims) -> None:
         """The text itself has the bytes of a raw array as a descending one."""
         raw = transpose.operands[0]
         self._raw[transpose] = raw
         self._turned[raw, order] = transpose
 
-    def _turn(self, source: Instruction, old: Order, new: Order) -> Instruction:
+    def _turn(self, source: Instruction, old: Dims, new: Dims) -> Instruction:
         if old == new:
             return source
         dimensions = positions(old, new)
@@ -257,9 +255,9 @@ class Rewriter:
 
     # ---- the border ---------------------------------------------------------------------------------
 
-    def own_order(self, instruction: Instruction) -> Order:
+    def own_order(self, instruction: Instruction) -> Dims:
         """The order of an array in the text."""
-        order: Order = orders_of(self.shape(instruction))  # type: ignore[assignment]
+        order: Dims = orders_of(self.shape(instruction))  # type: ignore[assignment]
         return order
 
     def stays(self, instruction: Instruction) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
 from hloopt.passes.layout_normalization import contractions
-from hloopt.passes.layout_normalization.rewriter import Order, Rewriter, positions
+from hloopt.passes.layout_normalization.rewriter import Rewriter, positions
 from hloopt.passes.layout_normalization.values import (
     Orders,
     Raw,
@@ -24,6 +24,7 @@ from hloopt.passes.layout_normalization.values import (
 )
 from hloopt.types import (
     ArrayShape,
+    Dims,
     Literal,
     TupleShape,
 )
@@ -43,7 +44,7 @@ def pointwise(rewriter: Rewriter, instruction: Instruction) -> None:
     rewriter.update(instruction, operands, order)
 
 
-def _common_order(rewriter: Rewriter, instruction: Instruction) -> Order:
+def _common_order(rewriter: Rewriter, instruction: Instruction) -> Dims:
     rank = instruction.array.rank
     orders = {
         rewriter.order(operand) for operand in instruction.operands if operand.array.rank == rank
@@ -59,7 +60,7 @@ def _copy(rewriter: Rewriter, instruction: Instruction) -> None:
         _pass_on(rewriter, instruction)
         return
     source, target = instruction.operands[0], instruction.shape
-    order: Order = orders_of(target)  # type: ignore[assignment]
+    order: Dims = orders_of(target)  # type: ignore[assignment]
     if orders_of(rewriter.shape(source)) == order:
         order = rewriter.order(source)
     if rewriter.order(source) == order:
@@ -129,7 +130,7 @@ def _turned(literal: Literal, orders: Orders) -> Literal:
     assert isinstance(shape, ArrayShape)
     array = literal.array
     if array is not None:
-        order: Order = orders  # type: ignore[assignment]
+        order: Dims = orders  # type: ignore[assignment]
         array = np.ascontiguousarray(array.transpose(order)).reshape(shape.dims)
     return replace(literal, shape=shape, array=array)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.passes.layout_normalization.dimensions import regrouped
-from hloopt.passes.layout_normalization.rewriter import Order, Rewriter
+from hloopt.passes.layout_normalization.rewriter import Rewriter
 from hloopt.passes.layout_normalization.values import orders_of, physical
-from hloopt.types import ArrayShape, DType, array
+from hloopt.types import ArrayShape, Dims, DType, array
 
 __all__ = ["bitcast", "reshape"]
 
@@ -15,7 +15,7 @@ def reshape(rewriter: Rewriter, instruction: Instruction) -> None:
     """The bytes stay where they are, if the order of the operand allows it; else it becomes descending."""
     source = instruction.operands[0]
     own = rewriter.order(source)
-    declared: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    declared: Dims = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
     before = rewriter.shape(source)
     assert isinstance(before, ArrayShape)
     order = regrouped(before.dims, instruction.array.dims, own, declared)
@@ -31,8 +31,8 @@ def bitcast(rewriter: Rewriter, instruction: Instruction) -> None:
     descending arrays as well.
     """
     source = instruction.operands[0]
-    declared: Order = orders_of(rewriter.shape(source))  # type: ignore[assignment]
-    order: Order = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
+    declared: Dims = orders_of(rewriter.shape(source))  # type: ignore[assignment]
+    order: Dims = orders_of(rewriter.shape(instruction))  # type: ignore[assignment]
     operand = rewriter.operand(source, declared)
     target = physical(instruction.shape, order)
     assert isinstance(target, ArrayShape)
