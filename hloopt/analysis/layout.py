@@ -8,6 +8,7 @@ from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape
 
 __all__ = [
+    "carried",
     "is_descending",
     "is_effective_scalar",
     "major_to_minor",
@@ -118,3 +119,20 @@ def reshaped_groups(
                 at_right += 1
         groups.append((left[start_left:at_left], right[start_right:at_right]))
     return groups
+
+
+def carried(before: Sequence[int], after: Sequence[int], order: Sequence[int]) -> list[int] | None:
+    """The order of a reshape's result such that the bytes of an operand in ``order`` stay; without sizes of 1.
+
+    None where that order tears dimensions apart that the reshape takes together.  No size is 0.
+    """
+    groups = {left[0]: (left, right) for left, right in reshaped_groups(before, after)}
+    sequence = [dimension for dimension in order if before[dimension] != 1]
+    found: list[int] = []
+    while sequence:
+        left, right = groups.get(sequence[0], ([], []))
+        if not left or sequence[: len(left)] != left:
+            return None
+        found += right
+        sequence = sequence[len(left) :]
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.layout import major_to_minor, reshaped_groups
+from hloopt.analysis.layout import carried, major_to_minor
 from hloopt.analysis.reduction import is_fast_row
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, Dims
@@ -87,17 +87,8 @@ def _reshaped(source: Dims, target: Dims, order: Dims) -> Dims | None:
     """The order of ``target`` such that a reshape of a ``source`` in its order moves nothing."""
     if 0 in source:
         return None
-    groups = reshaped_groups(source, target)
-    home = {left[0]: (left, right) for left, right in groups}
-    sequence = [dimension for dimension in order if source[dimension] != 1]
-    found: list[int] = []
-    while sequence:
-        left, right = home.get(sequence[0], ([], []))
-        if not left or sequence[: len(left)] != left:
-            return None
-        found += right
-        sequence = sequence[len(left) :]
-    return tuple(_with_ones(found, target))
+    found = carried(source, target, order)
+    return None if found is None else tuple(_with_ones(found, target))
 
 
 def _with_ones(found: list[int], sizes: Dims) -> Iterator[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from hloopt.analysis.layout import reshaped_groups
+from hloopt.analysis.layout import carried
 from hloopt.passes.layout_normalization.rewriter import positions
 from hloopt.rewrite.dimension_numbers import moved_labels
 from hloopt.types import ConvDims, Dims, GatherDims, ScatterDims, inverse_permutation
@@ -113,20 +113,10 @@ def regrouped(before: Dims, after: Dims, order: Dims, declared: Dims) -> Dims | 
     """
     if 0 in before or prod(before) != prod(after):
         return None
-    groups = reshaped_groups(before, after)
-    home = {dimension: number for number, (left, _) in enumerate(groups) for dimension in left}
-    sequence = [dimension for dimension in order if before[dimension] != 1]
-    found: list[int] = []
-    at = 0
-    while at < len(sequence):
-        left, right = groups[home[sequence[at]]]
-        if sequence[at : at + len(left)] != left:
-            return None
-        found += right
-        at += len(left)
+    found = carried(before, after, order)
     if [dimension for dimension in declared if after[dimension] != 1] == found:
         return declared
-    return tuple(_with_ones(found, after))
+    return None if found is None else tuple(_with_ones(found, after))
 
 
 def _with_ones(found: list[int], sizes: Dims) -> Iterator[int]:
