@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from hloopt.analysis.value_range import IEEE
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, splat_literal
-from hloopt.types import Array, ArrayShape, Layout, descending
+from hloopt.rewrite.site import row_major
+from hloopt.types import Array, ArrayShape
 
 __all__ = [
     "COMPLEX",
@@ -207,7 +207,4 @@ def known_value(splat: Instruction) -> Array:
 
 def resized(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
     """The shape with other dimensions, row-major; without a layout where it has none."""
-    if dims == shape.dims:
-        return shape
-    layout: Layout | None = None if shape.layout is None and dims else descending(len(dims))
-    return replace(shape, dims=dims, layout=layout, dynamic=())
+    return shape if dims == shape.dims else row_major(shape, dims)

@@ -28,14 +28,8 @@ C1, C2 = splat(name="C1"), splat(name="C2")
 
 _LOGIC: Final = {"and": and_, "or": or_, "xor": xor}
 _DIRECTIONS: Final = ("EQ", "NE", "LT", "LE", "GT", "GE")
-_TRUE_AT: Final = {
-    "LT": (True, False, False),
-    "LE": (True, True, False),
-    "EQ": (False, True, False),
-    "NE": (True, False, True),
-    "GE": (False, True, True),
-    "GT": (False, False, True),
-}
+_WHEN: Final = {"LT": "<", "LE": "<=", "EQ": "=", "NE": "<>?", "GE": ">=", "GT": ">"}
+"""By direction: which of less, equal, greater and unordered it holds of."""
 _NAN: Final = "NaN"
 
 
@@ -67,9 +61,8 @@ def _places(match: Match, low: float, high: float) -> list[tuple[int, int] | str
 
 
 def _says(direction: str, side: int, place: tuple[int, int] | str) -> bool:
-    if isinstance(place, str):
-        return direction == "NE"
-    return _TRUE_AT[direction][place[side] + 1]
+    case = "?" if isinstance(place, str) else "<=>"[place[side] + 1]
+    return case in _WHEN[direction]
 
 
 def _comparisons(match: Match) -> tuple[Instruction, Instruction]:
@@ -105,10 +98,6 @@ def _as_one(match: Match, compare: Instruction, direction: str) -> Instruction:
         return compare
     attributes = {**compare.attributes, "direction": direction}
     return match.result("compare", *compare.operands, **attributes)
-
-
-_WHEN: Final = {"LT": "<", "LE": "<=", "EQ": "=", "NE": "<>?", "GE": ">=", "GT": ">"}
-"""By direction: which of less, equal, greater and unordered it holds of."""
 
 
 def _is_one_pair(match: Match) -> bool:
