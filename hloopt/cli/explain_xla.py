@@ -72,8 +72,8 @@ def xla_option(function: Function) -> Function:
 def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json: bool) -> None:
     """Print what is known of XLA's decisions about one or two instructions, or in all.
 
-    ``target`` takes the place of the device in the log.  Raises ``UsageError`` for what is no dump, names
-    nobody knows, and more than two of them.
+    ``target`` takes the place of the device in the log.  Raises ``UsageError`` for what is not a dump,
+    unknown names, and more than two of them.
     """
     _refuse_others()
     names = [name.removeprefix("%") for name in names]

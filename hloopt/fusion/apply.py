@@ -93,7 +93,7 @@ def merge_siblings(
 ) -> Instruction:
     """One fusion that computes what both do, results of ``first`` before those of ``second``; the fusion.
 
-    Results of ``second`` that nobody reads are left out.  Neither needs the other: raises ``ValueError``
+    Results of ``second`` that nothing reads are left out.  Neither needs the other: raises ``ValueError``
     otherwise, unless told not to keep the order.
     """
     if keep_order:
@@ -116,7 +116,7 @@ def fuse_producer(fusion: Instruction, producer: Instruction) -> Instruction:
 def remove_unused(producer: Instruction) -> bool:
     """Take a producer out when nothing needs it any more; say whether it went.
 
-    Elements that nothing reads go in any case; with a fusion goes its body where nobody else calls that.
+    Elements that nothing reads go in any case; with a fusion goes its body where nothing else calls that.
     """
     remove_dead_elements(producer)
     if producer.users or producer.is_root or producer.control_successors:

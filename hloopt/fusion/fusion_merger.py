@@ -97,7 +97,7 @@ ENTRY main {
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why.
 
-        Raises ``UsageError`` for a model or target nobody knows.
+        Raises ``UsageError`` for an unknown model or target.
         """
         target = find_target(self.target)
         model = model_for(self.cost_model, target, log.note if log is not None else None)

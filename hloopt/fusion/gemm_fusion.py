@@ -54,7 +54,7 @@ ENTRY main {
     ) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why.
 
-        ``device`` takes the place of ``target``.  Raises ``UsageError`` for a target nobody knows.
+        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown target.
         """
         target = device or find_target(self.target)
         recorder = FusionRecorder(self, module, log, self.fuel)

@@ -48,7 +48,7 @@ def choose_kind(producer: Instruction, consumer: Instruction) -> str:
 
 
 def hlo_kind(kind: Kind) -> str:
-    """The kind XLA writes for a kernel of one of its emitters; whoever reads it later may look closer."""
+    """The kind XLA writes for a kernel of one of its emitters; later passes may look closer."""
     if kind in _INPUT:
         return "kInput"
     return "kCustom" if kind in _CUSTOM else "kLoop"

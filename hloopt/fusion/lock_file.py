@@ -38,8 +38,8 @@ a ``kCustom`` fusion is made by, ``calls`` its computation, whose number tells w
     prologue = ["constant.1", "broadcast.2"]
     signature = "77c1..."
 
-A ``loop`` with a ``kernel`` is that kernel, which computes ``prologue`` before the first trip; without one it
-runs step by step.
+A ``loop`` with a ``kernel`` is that kernel, which computes ``prologue`` before the first iteration; without one
+it runs step by step.
 
 ``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
 ``nofuse`` are about pairs, by the patterns of ``rewrite/naming.py``; module and computation may be left out.

@@ -102,7 +102,7 @@ def _number(made: Sequence[tuple[LockedGroup, Instruction]]) -> None:
     """Number the computations of fusions in the order of the file's: names by heroes go by that order."""
     ordered = sorted(made, key=lambda row: name_number(row[0].calls or row[0].name))
     bodies: list[Computation] = [fusion.calls for _, fusion in ordered]
-    for stem in ("locked_computation", "fused_computation"):  # a name is free once nobody has it
+    for stem in ("locked_computation", "fused_computation"):  # a name is free once nothing has it
         for body in bodies:
             edit.rename_computation(body, stem)
 

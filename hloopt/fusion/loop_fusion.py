@@ -1,4 +1,4 @@
-"""A loop as one kernel: launched once, whatever the number of trips.
+"""A loop as one kernel: launched once, whatever the trip count.
 
     w = while(tuple(0, x)), condition=c, body=b
         =>
@@ -39,7 +39,7 @@ __all__ = ["LoopFusion"]
 
 @dataclass(frozen=True)
 class LoopFusion(FusionPass):
-    """Make one kernel of each loop whose work items can run apart, from the first trip to the last.
+    """Make one kernel of each loop whose work items are independent, from the first iteration to the last.
 
     A work item is one index of the dimensions along which nothing in the loop reads another index; a thread
     runs it, or a block.  What computes the initial state element by element joins the kernel.  Of loops within
@@ -106,7 +106,7 @@ ENTRY main {
         """Fuse in place; what was done and what was refused and why.
 
         ``device`` takes the place of ``target``.  With ``last`` nothing is fused afterwards: what stays a loop
-        is priced as it stands, for the host.  Raises ``UsageError`` for a model or target nobody knows.
+        is priced as it stands, for the host.  Raises ``UsageError`` for an unknown model or target.
         """
         target = device or (HOST if self.target == HOST.name else find_target(self.target))
         recorder = FusionRecorder(self, module, log, self.fuel)

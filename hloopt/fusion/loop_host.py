@@ -4,7 +4,7 @@ Trip by trip a loop is a few loops over arrays, each of which may use all cores 
 begins in a fraction of a microsecond; what one of them makes is there for all others.  In one kernel work items
 fill vectors and stay in the cache, but what they do not keep is computed anew for each reader
 (``cost_models/host_while.py``).  A loop that might never end is left to a driver, too: between its trips
-somebody looks at whether it gets anywhere, and whether it shall stop.
+a check is made whether it makes progress, and whether it is to stop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KERNEL: Final = "native-while"
 """The kernel of loops that a processor runs as one."""
 
 _MOST_STEPS: Final = 1 << 30
-"""Instructions that a work item may come to in all its trips: seconds, in which nobody can stop it."""
+"""Instructions that a work item may come to in all its iterations: seconds, in which it cannot be stopped."""
 
 
 def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] = ()) -> LoopVerdict:

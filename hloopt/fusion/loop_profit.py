@@ -82,7 +82,7 @@ def loop_profit(
 ) -> LoopProfit | None:
     """What the best of the mappings that fit would gain; ``priced``: by the host's whole plan in any case.
 
-    None where none fits, and on devices for which nobody has measured what instructions take.
+    None where none fits, and on devices for which instructions are not measured.
     """
     fitting = [mapping for mapping in found if not mapping.problem]
     target = model.target
@@ -137,7 +137,7 @@ def _least_kernels(computation: Computation) -> int:
 
 
 def _is_computed(result: Instruction) -> bool:
-    """Whether a kernel makes it: not what is handed on, nor what others are called for."""
+    """Whether a kernel makes it: not what is passed through, nor what others are called for."""
     return has_kernel(result) and result.opcode != "copy" and not moves_nothing(result)
 
 

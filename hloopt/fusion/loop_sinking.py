@@ -6,8 +6,8 @@ An op of the first state goes into the kernel where that costs no more than read
 * it reads no memory and is cheap (constants, ``iota``, what is broadcast and computed from these), or is a
   view, which reads what its source has: such are computed again for others that need them, too.
 
-What the body hands on unchanged (``invariant``) is computed again in every trip.  There an op has to be
-cheap, and may read no more than one array.
+What the body passes through unchanged (``invariant``) is computed again in every iteration.  There an op has to
+be cheap, and may read no more than one array.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def sunk_into(
     """The ops that go into a loop's kernel, operands first, at most ``most``.
 
     ``loop`` has a tuple of its own for operand, whose elements are ``first``; ``invariant`` are the numbers of
-    those that the body hands on.  ``only`` names all that may go, where somebody has a say.
+    those that the body passes through.  ``only`` names all that may go, where advice says so.
     """
     order = _elemental(first)
     free = _free(order)
@@ -98,6 +98,6 @@ def _free(order: Iterable[Instruction]) -> set[Instruction]:
 
 
 def _is_repeatable(op: Instruction, free: AbstractSet[Instruction]) -> bool:
-    """Whether an op may be computed in every trip: cheap, and reading one array at most."""
+    """Whether an op may be computed in every iteration: cheap, and reading one array at most."""
     read = {one for one in op.operands if one not in free and not is_effective_scalar(one.shape)}
     return not is_expensive(op) and len(read) <= 1

@@ -15,7 +15,7 @@ __all__ = ["is_read", "wrap_loop"]
 
 
 def is_read(parallel: ParallelLoop) -> bool:
-    """Whether anything needs what a loop computes: more than what the body hands on unchanged."""
+    """Whether anything needs what a loop computes: more than what the body passes through unchanged."""
     loop, invariant = parallel.loop, _invariant(parallel)
     reads = [user for user in loop.users if user.opcode == "get-tuple-element"]
     if loop.is_root or len(reads) < len(loop.users):
@@ -40,11 +40,12 @@ def _invariant(parallel: ParallelLoop) -> set[int]:
 def wrap_loop(
     parallel: ParallelLoop, name: str, most: int, only: AbstractSet[str] | None = None
 ) -> tuple[Instruction, tuple[Instruction, ...]]:
-    """Put a fusion in the place of a loop; the fusion, and the ops that it computes before the first trip.
+    """Put a fusion in the place of a loop; the fusion, and the ops that it computes before the first iteration.
 
-    At most ``most`` ops, and ``only`` those named, where that is given; those that nobody else needs are gone
-    afterwards.  Elements of the state that nobody reads are no results, and those that the body hands on are
-    read where they come from.  The loop's name, and those of the reads of its elements, stay within the fusion.
+    At most ``most`` ops, and ``only`` those named, where that is given; those that nothing else needs are gone
+    afterwards.  Elements of the state that nothing reads are not results, and those that the body passes
+    through are read where they come from.  The loop's name, and those of the reads of its elements, stay
+    within the fusion.
     """
     loop = parallel.loop
     _own_state(loop)
@@ -129,7 +130,7 @@ def _read_elements(loop: Instruction) -> None:
 
 
 def _read_outside(loop: Instruction, invariant: AbstractSet[int]) -> None:
-    """Read what the body hands on where it comes from; take out reads that nobody needs."""
+    """Read what the body passes through where it comes from; take out reads that nothing needs."""
     for read in list(loop.users):
         number = read.tuple_index
         if number in invariant and not _waits(read):

@@ -211,7 +211,7 @@ class _Overlaps:
     apart: Counter[_Link] = field(default_factory=Counter)
 
     def closest(self, links: list[_Link]) -> list[_Link]:
-        """For each kernel the one most like it; then for each that nobody has chosen.
+        """For each kernel the one most like it; then for each that is not chosen yet.
 
         Of pairs that share as much the one comes first whose kernels come at the same time in both programs.
         """

@@ -241,7 +241,7 @@ def arrange_operands(fusion: Instruction, order: Sequence[int]) -> None:
 def arrange_results(fusion: Instruction, order: Sequence[int]) -> bool:
     """Put results into an order of the numbers they have; say whether that could be done.
 
-    It cannot where somebody reads them otherwise than one by one, or where they share buffers with operands.
+    It cannot where they are read otherwise than one by one, or where they share buffers with operands.
     """
     readers = list(fusion.users)
     if not has_tuple_root(fusion) or fusion.is_root or aliases(fusion):

@@ -20,7 +20,7 @@ __all__ = ["MergerRules", "decide_producer"]
 
 
 def decide_producer(producer: Instruction) -> Decision:
-    """What keeps a fusion where it is, whoever uses it."""
+    """What keeps a fusion where it is, whatever uses it."""
     if producer.is_root:
         return forbid("producer-is-root")
     if not producer.users:

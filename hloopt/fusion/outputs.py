@@ -93,7 +93,7 @@ def _move_to_end(root: Instruction) -> None:
 
 
 def _read_by_elements(fusion: Instruction) -> None:
-    """Give whoever reads the tuple as a whole one that is made of its elements."""
+    """Give readers of the whole tuple one that is made of its elements."""
     readers = [user for user in fusion.users if user.opcode != "get-tuple-element"]
     if not readers and not fusion.is_root:
         return
@@ -128,7 +128,7 @@ def element_of(fusion: Instruction, index: int) -> Instruction:
 def hand_over(source: Instruction, fusion: Instruction, inner: dict[int, Instruction]) -> None:
     """Let the readers of ``source`` read the fusion that computes its results now, and take ``source`` out.
 
-    ``inner`` are the instructions of the body that make the source's results; those that nobody else reads
+    ``inner`` are the instructions of the body that make the source's results; those that nothing else reads
     are no results of the fusion.
     """
     moved = aliases(source)
@@ -152,7 +152,7 @@ def hand_over(source: Instruction, fusion: Instruction, inner: dict[int, Instruc
 def _renumbered(
     pairs: list[Alias], numbers: dict[int, int], fusion: Instruction, single: bool
 ) -> list[Alias]:
-    """Pairs of the source as they are for the fusion; those of results that nobody reads are dropped."""
+    """Pairs of the source as they are for the fusion; those of results that nothing reads are dropped."""
     found = []
     for pair in pairs:
         number, *rest = (0, *pair.output) if single else pair.output
@@ -192,7 +192,7 @@ def _hand_over_elements(source: Instruction, values: dict[int, Instruction]) -> 
 
 
 def remove_source(source: Instruction) -> None:
-    """Take an instruction out that nothing reads, and its body where nobody else calls it."""
+    """Take an instruction out that nothing reads, and its body where nothing else calls it."""
     bodies = list(walk.called_computations(source)) if source.opcode == "fusion" else []
     edit.remove(source)
     for body in bodies:

@@ -78,7 +78,7 @@ ENTRY main {
         """Fuse in place; what was done and what was refused and why.
 
         ``device`` takes the place of ``target``, for descriptions that have no name.  Raises ``UsageError``
-        for a model or target nobody knows.
+        for an unknown model or target.
         """
         target = device or find_target(self.target)
         recorder = FusionRecorder(self, module, log, self.fuel)

@@ -113,9 +113,9 @@ OTHER_PASSES: Final = {
 
 
 _LOOPS: Final = {
-    "loop-carried": "where its work items can run apart, loop-fusion makes one kernel of the whole loop",
+    "loop-carried": "where its work items are independent, loop-fusion makes one kernel of the whole loop",
     "loop-side-effect": "a loop without it could: what the host gives or takes can be read before the loop or"
-    " written after it, a row for each trip; a custom call has to be written as ops",
+    " written after it, a row for each iteration; a custom call has to be written as ops",
     "loop-not-flat": "while-loop-simplifier flattens a state where it may; --remarks missed says why not",
     "loop-mixes": "many small problems side by side (a batch) fit a block each; one as large as this runs a"
     " kernel a step",
@@ -125,7 +125,7 @@ _LOOPS: Final = {
     " of fewer instructions fits",
     "loop-op": "where an op is in the way, an expander may write it as others: --passes topk-expander,O3;"
     " hloopt passes lists them",
-    "loop-gathered-condition": "a known number of trips lets it through, or a condition that each work item can"
+    "loop-gathered-condition": "a known trip count lets it through, or a condition that each work item can"
     " test by itself",
 }
 """What the program itself could do about a loop that is no kernel."""

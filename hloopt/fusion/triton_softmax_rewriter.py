@@ -68,7 +68,7 @@ ENTRY main {
     ) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why.
 
-        ``device`` takes the place of ``target``.  Raises ``UsageError`` for a model or target nobody knows.
+        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
         """
         target = device or find_target(self.target)
         model = model_for(self.cost_model, target)

@@ -61,7 +61,7 @@ class XlaDecision:
 
     @property
     def code(self) -> str:
-        """The stable code of a refusal; empty for words nobody has seen, and where nothing is refused."""
+        """The stable code of a refusal; empty for unknown words, and where nothing is refused."""
         return code_of(self.words) or ""
 
 

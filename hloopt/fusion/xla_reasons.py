@@ -93,6 +93,6 @@ XLA_REASONS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def code_of(words: str) -> str | None:
-    """The code of a reason in XLA's words; None for words that nobody has seen."""
+    """The code of a reason in XLA's words; None for unknown words."""
     small = words.lower()
     return next((code for part, code in XLA_REASONS if part in small), None)

@@ -146,7 +146,7 @@ class MultiOutputRun:
         advice = {user: self.recorder.advice.decide(producer, user) for user in users}
         wanted = any(decision.wanted for decision in advice.values())
         if len(users) == 1 and not has_tuple_root(users[0]) and not wanted:
-            return  # whoever fuses single results has decided about these two
+            return  # a strategy for single results has decided about these two
         verdict = self.rules.decide_producer(producer)
         if not verdict:
             if verdict.code != "producer-not-fusible":

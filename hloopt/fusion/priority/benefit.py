@@ -26,8 +26,8 @@ class Account:
 
     bitcasts   users that are bitcasts: nothing is fused into them, but XLA's priority counts their times
     paid       the bitcasts' times, where they have been asked for
-    unjudged   users nobody has asked the rules about
-    untimed    users that may take the producer in, and whose times nobody has asked for
+    unjudged   users that the rules have not judged
+    untimed    users that may take the producer in, and whose times are not known
     allowed    users that may take the producer in, with their times
     wanted     users that the user wants to take it in, and that can
     blocker    a user that may not take it in, and why: then no other does

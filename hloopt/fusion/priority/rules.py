@@ -36,7 +36,7 @@ TritonRule: TypeAlias = Callable[[Instruction, Instruction], Decision]
 
 
 def no_triton(producer: Instruction, consumer: Instruction) -> Decision:
-    """Nothing joins a Triton kernel where nobody knows how to tile."""
+    """Nothing joins a Triton kernel where tiling is unknown."""
     alien = producer if is_triton(consumer) else consumer
     return forbid("triton-unsupported", words=f"room for others ({alien.opcode})")
 
