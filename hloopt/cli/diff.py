@@ -15,7 +15,7 @@ from hloopt.cli.predicting import predictor, target_options
 from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
-from hloopt.report.fusion_diff import compare, difference_json, figures, show_difference
+from hloopt.report.fusion_diff import compare_kernels, difference_json, figures, show_difference
 from hloopt.report.gate import parse_gates
 from hloopt.report.module_pairs import GivenModule
 
@@ -120,7 +120,7 @@ def _compared(
 ) -> tuple[bool, list[GateVerdict], Callable[[], dict[str, Any]], Callable[..., None]]:
     """Whether both sides are equal, what the gates say, and what writes that as JSON and as a table."""
     if len(before) == len(after) == 1:
-        difference = compare(before[0].module, after[0].module, predicting)
+        difference = compare_kernels(before[0].module, after[0].module, predicting)
         verdicts = _verdicts(gates, *map(figures, difference.totals))
         document = partial(difference_json, difference, verdicts)
         show = partial(show_difference, difference, verdicts, every=every)

@@ -21,7 +21,7 @@ __all__ = [
     "has_tuple_root",
     "merge_siblings",
     "number_parameter_names",
-    "remove_unused",
+    "remove_producer",
     "restore_order",
     "wrap",
 ]
@@ -60,7 +60,7 @@ def fuse(producer: Instruction, consumer: Instruction, kind: str | None = None) 
     """Move a copy of ``producer`` into ``consumer``, which becomes a fusion where it is none; the fusion.
 
     A producer that is a fusion brings its body; of one with several results ``consumer`` reads some through
-    ``get-tuple-element``.  The producer stays (``remove_unused``), and so do the other readers.
+    ``get-tuple-element``.  The producer stays (``remove_producer``), and so do the other readers.
     ``kind`` is that of the fusion, ``kLoop`` for a new one without it.  The schedule of the module goes.
     """
     fusion = _as_fusion(consumer, kind)
@@ -113,7 +113,7 @@ def fuse_producer(fusion: Instruction, producer: Instruction) -> Instruction:
     return copy_in(fusion, producer, alone=True)[0]
 
 
-def remove_unused(producer: Instruction) -> bool:
+def remove_producer(producer: Instruction) -> bool:
     """Take a producer out when nothing needs it any more; say whether it went.
 
     Elements that nothing reads go in any case; with a fusion goes its body where nothing else calls that.

@@ -10,14 +10,14 @@ from hloopt.fusion.explanation import Edge, Explanation, KernelFacts
 from hloopt.fusion.provenance import FusionNode
 from hloopt.ops.traits import PLUMBING
 
-__all__ = ["KeptArray", "kept_arrays"]
+__all__ = ["ArrayBetween", "kept_arrays"]
 
 _VIEWS = PLUMBING - {"parameter"} | {"bitcast", "reshape"}
 """Where they stand alone, they write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptArray:
+class ArrayBetween:
     """A result of ``kernel`` that ``readers`` read; each of their uses says why it is not in that kernel."""
 
     node: FusionNode
@@ -25,7 +25,7 @@ class KeptArray:
     readers: tuple[tuple[KernelFacts, Edge], ...]
 
 
-def kept_arrays(explanation: Explanation) -> list[KeptArray]:
+def kept_arrays(explanation: Explanation) -> list[ArrayBetween]:
     """What stands between kernels after all strategies, the largest arrays first."""
     found = []
     for (home, _), kernel in explanation.kernels.items():
@@ -40,7 +40,7 @@ def kept_arrays(explanation: Explanation) -> list[KeptArray]:
                 if reader not in edge.producer_kernels
             }
             if readers:
-                found.append(KeptArray(node, kernel, tuple(readers.values())))
+                found.append(ArrayBetween(node, kernel, tuple(readers.values())))
     return sorted(found, key=lambda row: -row.node.byte_size)
 
 

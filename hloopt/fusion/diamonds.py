@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.dataclass import dataclass
-from hloopt.fusion.triton_support import unsupported
+from hloopt.fusion.triton_support import unsupported_by_triton
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape
@@ -53,7 +53,7 @@ def find_diamonds(computation: Computation, target: Target) -> list[Diamond]:
 
 
 def _diamond(root: Instruction, target: Target) -> Diamond | None:
-    if len(root.operands) != 2 or not is_elementwise(root) or unsupported(root, target):
+    if len(root.operands) != 2 or not is_elementwise(root) or unsupported_by_triton(root, target):
         return None
     broadcast = _behind(root.operands[1], "broadcast", target)
     if broadcast is None:
@@ -80,12 +80,12 @@ def _diamond(root: Instruction, target: Target) -> Diamond | None:
 
 def _is_row_reduce(reduce: Instruction, target: Target) -> bool:
     """Of the last dimension alone, from a constant or a converted one."""
-    if unsupported(reduce, target) or not _is_row_major(reduce.shape):
+    if unsupported_by_triton(reduce, target) or not _is_row_major(reduce.shape):
         return False
     if reduce.dimensions != (reduce.operands[0].array.rank - 1,):
         return False
     init = reduce.operands[1]
-    if init.opcode == "convert" and not unsupported(init, target):
+    if init.opcode == "convert" and not unsupported_by_triton(init, target):
         init = init.operands[0]
     return init.opcode == "constant"
 
@@ -114,7 +114,7 @@ def _is_trivial(node: Instruction, target: Target) -> bool:
         return False
     if node.opcode == "bitcast":
         return True
-    if not is_elementwise(node) or unsupported(node, target):
+    if not is_elementwise(node) or unsupported_by_triton(node, target):
         return False
     if len(node.operands) == 2:
         first, second = node.operands

@@ -23,7 +23,7 @@ from hloopt.fusion.merger_bytes import (
     decide_plain_loop,
     decide_user,
 )
-from hloopt.fusion.merger_rules import MergerRules, decide_producer
+from hloopt.fusion.merger_rules import MergerRules, decide_loop_fusion
 from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
@@ -174,7 +174,7 @@ class _Merger:
         apply.number_parameter_names(bodies)
 
     def _decide(self, producer: Instruction) -> tuple[_Verdict, Comparison | None]:
-        decision = decide_producer(producer)
+        decision = decide_loop_fusion(producer)
         if not decision:
             return _Verdict(decision), None
         users = tuple(producer.users)
@@ -246,4 +246,4 @@ class _Merger:
             yield fusion
         self.model.forget(producer)
         self.rules.forget(producer)
-        apply.remove_unused(producer)
+        apply.remove_producer(producer)

@@ -8,7 +8,7 @@ from hloopt.analysis.fusion_config import TRITON_GEMM, written_kind
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import forbid
-from hloopt.fusion.gemm.plan import GemmNode, GemmPlan, plan_gemm, refusal
+from hloopt.fusion.gemm.plan import GemmNode, GemmPlan, plan_gemm, refused_dot
 from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
@@ -76,7 +76,7 @@ def _visit(module: Module, dot: Instruction, target: Target, recorder: FusionRec
     if not spent:
         recorder.refused(dot, None, spent)
         return False
-    words = refusal(dot, target)
+    words = refused_dot(dot, target)
     if words:
         recorder.refused(dot, None, forbid("triton-unsupported", words=words))
         return True
@@ -118,7 +118,7 @@ def _fuse(module: Module, plan: GemmPlan, recorder: FusionRecorder) -> Instructi
             count=int(not place),
         )
     for node in reversed(body.taken):
-        apply.remove_unused(node)
+        apply.remove_producer(node)
     return fusion
 
 

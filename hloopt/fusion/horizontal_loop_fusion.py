@@ -16,8 +16,8 @@ from hloopt.errors import UsageError
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
-from hloopt.fusion.horizontal.groups import Grouping, groups
-from hloopt.fusion.horizontal.join import hand_over, join
+from hloopt.fusion.horizontal.groups import Grouping, horizontal_groups
+from hloopt.fusion.horizontal.join import hand_over_members, join_members
 from hloopt.fusion.horizontal.member import (
     HorizontalMember,
     arrays_in,
@@ -153,7 +153,9 @@ class _Fuser:
     def _fuse_operands(self, consumer: Instruction, *, sliced: bool) -> list[Instruction]:
         made: list[Instruction] = []
         members = self._members(consumer, sliced=sliced)
-        for run, end in groups(members, self.options.grouping(sliced=sliced), self._decide):
+        for run, end in horizontal_groups(
+            members, self.options.grouping(sliced=sliced), self._decide
+        ):
             if len(run) < 2:
                 self.words[run[0].instruction] = end
                 continue
@@ -165,7 +167,7 @@ class _Fuser:
         return made
 
     def _join(self, members: list[Instruction], consumer: Instruction, sliced: bool) -> Instruction:
-        fusion = join(members, consumer, sliced=sliced, prefix=self.options.prefix)
+        fusion = join_members(members, consumer, sliced=sliced, prefix=self.options.prefix)
         first = members[0]
         names = (first.name, root_opcode(first))
         for at, member in enumerate(members[1:]):
@@ -173,7 +175,7 @@ class _Fuser:
                 member, names, fusion, duplicated=False, multi_output=True, count=int(at == 0)
             )
             names = (fusion.name, names[1])
-        hand_over(members, fusion, consumer)
+        hand_over_members(members, fusion, consumer)
         return fusion
 
     def _decide(self, first: HorizontalMember, other: HorizontalMember) -> Decision:

@@ -14,8 +14,8 @@ __all__ = [
     "InPlacePair",
     "decide_in_place",
     "decide_scatter",
-    "in_place_pairs",
     "is_scatter_kernel",
+    "updated_in_place",
 ]
 
 
@@ -27,7 +27,7 @@ class InPlacePair:
     update: Instruction
 
 
-def in_place_pairs(instruction: Instruction) -> tuple[InPlacePair, ...]:
+def updated_in_place(instruction: Instruction) -> tuple[InPlacePair, ...]:
     """The operands an op or fusion updates in place."""
     opcode = instruction.opcode
     if opcode == "dynamic-update-slice":
@@ -45,7 +45,7 @@ def decide_in_place(producer: Instruction, consumer: Instruction) -> Decision:
 
     Both are ops or fusions.  A fusion may read the updated value in one way that is not element by element.
     """
-    for pair in in_place_pairs(consumer):
+    for pair in updated_in_place(consumer):
         decision = _decide_pair(producer, consumer, pair)
         if not decision:
             return decision
@@ -85,7 +85,7 @@ def _decide_pair(producer: Instruction, consumer: Instruction, pair: InPlacePair
 def _body_pairs(body: Computation) -> Iterator[InPlacePair]:
     for output in roots(body):
         update = _through_bitcasts(output)
-        for pair in in_place_pairs(update) if update.opcode != "fusion" else ():
+        for pair in updated_in_place(update) if update.opcode != "fusion" else ():
             target = _through_bitcasts(update.operands[pair.index])
             if target.opcode == "parameter":
                 yield InPlacePair(target.parameter_number, update)

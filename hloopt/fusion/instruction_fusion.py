@@ -18,7 +18,7 @@ from hloopt.fusion.decision import REASONS, Decision, forbid
 from hloopt.fusion.duplication import RealUsers
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.fusion.history import FusionPlan, root_opcode
-from hloopt.fusion.in_place import in_place_pairs
+from hloopt.fusion.in_place import updated_in_place
 from hloopt.fusion.limits import FusionLimits
 from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.rules import decide_consumer, decide_pair, decide_producer
@@ -156,7 +156,7 @@ class _Fuser:
         """Reasons that may not hold any more when a producer has joined: other operands are updated then."""
         if not candidates.holds(_IN_PLACE):
             return ()
-        pairs = in_place_pairs(consumer)
+        pairs = updated_in_place(consumer)
         is_target = any(consumer.operands[pair.index] is producer for pair in pairs)
         return _IN_PLACE if is_target or producer.opcode in _MAKE_TARGETS else ()
 
@@ -216,7 +216,7 @@ class _Fuser:
         fused = apply.fuse_producer(fusion, producer)
         state.joined(producer, parameter, fused)
         fusion.attributes["kind"] = "kInput" if state.is_input_fusible else "kLoop"
-        duplicated = not apply.remove_unused(producer)
+        duplicated = not apply.remove_producer(producer)
         self.real_users.joined(producer, reads, inside, is_gone=not duplicated)
         self.recorder.fused(producer, before, fusion, duplicated=duplicated)
         return fusion

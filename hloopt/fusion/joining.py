@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from hloopt.fusion import apply
-from hloopt.fusion.merge import first_instruction, needed
+from hloopt.fusion.merge import first_instruction, needed_by
 from hloopt.ir import Computation, Instruction, edit
 
 __all__ = ["Joiner"]
@@ -111,7 +111,7 @@ class Joiner:
 def _order(body: Computation) -> list[Instruction]:
     """What a walk from the root finds, in its order; nothing where instructions wait for others."""
     found = []
-    for entry in needed([body.root]):
+    for entry in needed_by([body.root]):
         if entry.control_predecessors:
             return []
         if entry.opcode != "parameter":
@@ -156,7 +156,7 @@ def _comes_first(producer: Instruction, fusion: Instruction) -> bool:
     if _order(body) != [entry for entry in body if entry.opcode != "parameter"]:
         return False
     parameter = body.parameters[fusion.operands.index(producer)]
-    for entry in needed([body.root]):
+    for entry in needed_by([body.root]):
         if entry is parameter:
             return True
         if entry.opcode != "parameter":

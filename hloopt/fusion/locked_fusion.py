@@ -185,7 +185,7 @@ class _Maker:
             duplicated = False
         else:
             fusion = apply.fuse(member, fusion, kind)
-            duplicated = not apply.remove_unused(member)
+            duplicated = not apply.remove_producer(member)
         if is_new:
             edit.rename(fusion, self.group.name)
         self.recorder.fused(member, consumer, fusion, duplicated=duplicated, multi_output=is_result)

@@ -18,13 +18,13 @@ from hloopt.types import AliasEntry, TupleShape, record_of
 
 __all__ = [
     "Alias",
-    "aliases",
     "arrange_operands",
     "arrange_results",
     "copy_in",
     "first_instruction",
+    "fusion_aliases",
     "has_tuple_root",
-    "needed",
+    "needed_by",
     "new_parameter",
     "read_results",
     "set_aliases",
@@ -47,7 +47,7 @@ class Alias:
     kind: str = ""
 
 
-def aliases(fusion: Instruction) -> list[Alias]:
+def fusion_aliases(fusion: Instruction) -> list[Alias]:
     """What ``output_to_operand_aliasing`` says, by operands rather than their numbers."""
     return [
         Alias(
@@ -110,7 +110,7 @@ def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[in
     """
     body = fusion.calls
     at = first_instruction(body) or body
-    kept = aliases(fusion)
+    kept = fusion_aliases(fusion)
     made = {user for user in source.users if user.opcode == "get-tuple-element"} | {source}
     read = {
         parameter: operand
@@ -149,7 +149,7 @@ def _copy(
     body = source.calls
     outputs = {number: roots(body)[number] for number in numbers}
     outside = dict(zip(body.parameters, source.operands, strict=True))
-    entries = needed(outputs.values())
+    entries = needed_by(outputs.values())
     values: dict[Instruction, Instruction] = {}
     for entry in reversed(entries):
         for operand in entry.operands:
@@ -168,7 +168,7 @@ def _copy(
     return {number: values[output] for number, output in outputs.items()}
 
 
-def needed(outputs: Iterable[Instruction]) -> list[Instruction]:
+def needed_by(outputs: Iterable[Instruction]) -> list[Instruction]:
     """What some instructions need, each after its operands, the first operand's first."""
     done: dict[Instruction, None] = {}
     for output in outputs:
@@ -230,7 +230,7 @@ class _Parameters:
 def arrange_operands(fusion: Instruction, order: Sequence[int]) -> None:
     """Put operands, and the parameters of the body, into an order of the numbers they have."""
     body = fusion.calls
-    kept = aliases(fusion)
+    kept = fusion_aliases(fusion)
     edit.set_operands(fusion, tuple(fusion.operands[number] for number in order))
     edit.permute_parameters(body, order)
     for parameter in reversed(body.parameters):
@@ -244,7 +244,7 @@ def arrange_results(fusion: Instruction, order: Sequence[int]) -> bool:
     It cannot where they are read otherwise than one by one, or where they share buffers with operands.
     """
     readers = list(fusion.users)
-    if not has_tuple_root(fusion) or fusion.is_root or aliases(fusion):
+    if not has_tuple_root(fusion) or fusion.is_root or fusion_aliases(fusion):
         return False
     if any(reader.opcode != "get-tuple-element" for reader in readers):
         return False

@@ -16,10 +16,10 @@ from hloopt.fusion.limits import CodeLimits, Footprints, decide_budget, fused_op
 from hloopt.ir import Instruction
 from hloopt.types import TupleShape, elements_of
 
-__all__ = ["MergerRules", "decide_producer"]
+__all__ = ["MergerRules", "decide_loop_fusion"]
 
 
-def decide_producer(producer: Instruction) -> Decision:
+def decide_loop_fusion(producer: Instruction) -> Decision:
     """What keeps a fusion where it is, whatever uses it."""
     if producer.is_root:
         return forbid("producer-is-root")

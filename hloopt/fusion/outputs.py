@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from hloopt.fusion.merge import Alias, aliases, has_tuple_root, read_results, set_aliases
+from hloopt.fusion.merge import Alias, fusion_aliases, has_tuple_root, read_results, set_aliases
 from hloopt.ir import Instruction, build, edit, walk
 from hloopt.types import TupleShape
 
@@ -70,7 +70,7 @@ def _make_tuple(fusion: Instruction, outputs: tuple[Instruction, ...]) -> None:
     body.root = build.make(body, "tuple", outputs)
     was_root = fusion.is_root
     users = list(fusion.users)
-    kept = aliases(fusion)
+    kept = fusion_aliases(fusion)
     element = Instruction(
         "get-tuple-element", "get-tuple-element", fusion.shape, (), {"index": 0}, fusion.metadata
     )
@@ -131,7 +131,7 @@ def hand_over(source: Instruction, fusion: Instruction, inner: dict[int, Instruc
     ``inner`` are the instructions of the body that make the source's results; those that nothing else reads
     are no results of the fusion.
     """
-    moved = aliases(source)
+    moved = fusion_aliases(source)
     remove_dead_elements(source)
     numbers = {number: add_output(fusion, inner[number]) for number in read_results(source)}
     values: dict[int, Instruction] = {}
@@ -139,7 +139,7 @@ def hand_over(source: Instruction, fusion: Instruction, inner: dict[int, Instruc
         values[number] = fusion if not has_tuple_root(fusion) else element_of(fusion, output)
     single = not has_tuple_root(source)
     if moved:
-        set_aliases(fusion, [*aliases(fusion), *_renumbered(moved, numbers, fusion, single)])
+        set_aliases(fusion, [*fusion_aliases(fusion), *_renumbered(moved, numbers, fusion, single)])
     if single:
         for value in values.values():
             _pass_on(source, value, fusion)

@@ -13,7 +13,7 @@ from hloopt.fusion.in_place import decide_scatter
 from hloopt.fusion.kinds import fusion_kind
 from hloopt.fusion.priority.rules import is_native_fusible
 from hloopt.fusion.strategies import fusible_computations
-from hloopt.fusion.triton_support import unsupported
+from hloopt.fusion.triton_support import unsupported_by_triton
 from hloopt.fusion.xla_log import Fused, Ineligible, XlaLog, XlaStep
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.types import ArrayShape
@@ -91,7 +91,7 @@ class _Replayer:
         elif step.fusion != step.consumer:
             raise self.fail(step, f"{step.consumer} is a fusion already, not {step.fusion}")
         self.named[step.fusion] = fusion
-        removed = apply.remove_unused(producer)
+        removed = apply.remove_producer(producer)
         if removed:
             del self.named[step.producer]
         return Event(step, producer, (consumer,), fusion, removed)
@@ -117,7 +117,7 @@ class _Replayer:
                     for user in list(entry.users):
                         if self.takes_constant(entry, user):
                             self.join(entry, user)
-                    apply.remove_unused(entry)
+                    apply.remove_producer(entry)
         bodies: list[Computation] = [
             fusion.calls for fusion in self.grown if fusion.computation is not None
         ]
@@ -125,7 +125,7 @@ class _Replayer:
 
     def takes_constant(self, constant: Instruction, user: Instruction) -> bool:
         if is_triton(user):
-            return not unsupported(constant, self.log.target())
+            return not unsupported_by_triton(constant, self.log.target())
         return is_native_fusible(user) and bool(decide_scatter(constant, user))
 
 

@@ -59,6 +59,6 @@ ENTRY main {
                 fusion = apply.wrap(sort, "kCustom", "fusion")
                 for iota in iotas:
                     apply.fuse(iota, fusion)
-                    apply.remove_unused(iota)
+                    apply.remove_producer(iota)
                 changed = True
         return changed

@@ -12,7 +12,7 @@ from hloopt.cost_models.model import CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.limits import KernelLimits, decide_operands
-from hloopt.fusion.triton_support import unsupported, unsupported_target
+from hloopt.fusion.triton_support import unsupported_by_triton, unsupported_target
 from hloopt.ir import Instruction, edit
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class TritonFusions:
         words = unsupported_target(target)
         for instruction in (producer, consumer):
             if not words and not is_triton(instruction):
-                words = unsupported(instruction, target)
+                words = unsupported_by_triton(instruction, target)
         if words:
             return forbid("triton-unsupported", words=words)
         operands = decide_operands(producer, consumer, self.limits)

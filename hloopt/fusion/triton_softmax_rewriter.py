@@ -174,7 +174,7 @@ class _Rewriter:
                     count=count,
                 )
                 count = 0
-            apply.remove_unused(node)
+            apply.remove_producer(node)
 
 
 def _operands(diamond: Diamond) -> tuple[Instruction, ...]:

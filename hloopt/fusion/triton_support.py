@@ -24,7 +24,7 @@ from hloopt.ops.traits import (
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape
 
-__all__ = ["unsupported", "unsupported_target"]
+__all__ = ["unsupported_by_triton", "unsupported_target"]
 
 _NEVER: Final = (
     FOLDING - CONTRACTING - {"reduce"}
@@ -50,7 +50,7 @@ _ALL_TYPES: Final = frozenset({"abs", "copy"})
 _TERNARY: Final = frozenset({"select", "clamp"})
 
 
-def unsupported(node: Instruction, target: Target) -> str:
+def unsupported_by_triton(node: Instruction, target: Target) -> str:
     """What Triton kernels do not have of an op or of a fusion's body, in words; empty where they have it all.
 
     Words are to follow "Triton kernels have no".

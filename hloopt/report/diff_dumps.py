@@ -12,7 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import (
     FusionDifference,
-    compare,
+    compare_kernels,
     difference_json,
     figures,
     gates_json,
@@ -56,7 +56,10 @@ def compare_dumps(
     """The modules of two dumps, each with its partner."""
     pairs, left, right = match_modules(before, after)
     return DumpDifference(
-        tuple((one, other, compare(one.module, other.module, predictor)) for one, other in pairs),
+        tuple(
+            (one, other, compare_kernels(one.module, other.module, predictor))
+            for one, other in pairs
+        ),
         tuple(left),
         tuple(right),
     )

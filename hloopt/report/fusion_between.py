@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hloopt.fusion.between import KeptArray
+from hloopt.fusion.between import ArrayBetween
 from hloopt.fusion.explanation import Edge, KernelFacts
 from hloopt.report.console import say, table
 from hloopt.report.fusion import why_apart
@@ -18,7 +18,7 @@ __all__ = ["kept_json", "show_kept"]
 _MOST_ROWS = 12
 
 
-def show_kept(rows: Sequence[KeptArray], console: Console) -> None:
+def show_kept(rows: Sequence[ArrayBetween], console: Console) -> None:
     """The largest arrays with their writers and readers, and the codes of the refusals between them."""
     made = table(
         "in memory", "written by", "read by", "not fused", "bytes", left=4, below="not fused"
@@ -39,7 +39,7 @@ def show_kept(rows: Sequence[KeptArray], console: Console) -> None:
     say(console, told)
 
 
-def kept_json(rows: Sequence[KeptArray]) -> list[dict[str, Any]]:
+def kept_json(rows: Sequence[ArrayBetween]) -> list[dict[str, Any]]:
     """All of them, a reader a row, with each pass's code; ``why`` has words where no pass refused."""
     return [
         {

@@ -25,7 +25,7 @@ from hloopt.spelling import first_of
 
 __all__ = [
     "FusionDifference",
-    "compare",
+    "compare_kernels",
     "difference_json",
     "figures",
     "gates_json",
@@ -78,7 +78,9 @@ class FusionDifference:
         }
 
 
-def compare(before: Module, after: Module, predictor: Predictor | None = None) -> FusionDifference:
+def compare_kernels(
+    before: Module, after: Module, predictor: Predictor | None = None
+) -> FusionDifference:
     """Two modules, matched by structure."""
     rows = kernel_costs(before, predictor), kernel_costs(after, predictor)
     groups = match_kernels(

@@ -12,7 +12,7 @@ import hloopt
 from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import FALLBACK, cycles_of, profile_name
 from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
-from hloopt.fusion.apply import fuse, fuse_multi_output, remove_unused
+from hloopt.fusion.apply import fuse, fuse_multi_output, remove_producer
 from hloopt.ir import Instruction
 from hloopt.targets import target
 from tests.helpers.programs import programs
@@ -269,7 +269,7 @@ def test_growing_is_like_counting_anew(text: str, data: st.DataObject) -> None:
         if data.draw(st.booleans()):
             fusion = fuse(producer, consumer)
             usage.grown(fusion)
-            if remove_unused(producer):
+            if remove_producer(producer):
                 usage.forget(producer)
         else:
             try:

@@ -12,7 +12,7 @@ from hloopt.cost_models.block_level import BlockLevelModel
 from hloopt.cost_models.model import Comparison, RunTime
 from hloopt.cost_models.registry import DEFAULT, find_model
 from hloopt.cost_models.xla_2026 import Xla2026
-from hloopt.fusion.apply import fuse, remove_unused
+from hloopt.fusion.apply import fuse, remove_producer
 from hloopt.ir import Instruction, Module
 from hloopt.targets import target
 
@@ -309,7 +309,7 @@ ROOT n = f32[512,512]{1,0} negate(a)""")
         if fusion is not consumer:
             model.forget(consumer)
         model.grown(fusion)
-        assert remove_unused(producer)
+        assert remove_producer(producer)
         model.forget(producer)
         assert model.run_time(fusion) == Xla2026(target("h200")).run_time(fusion)
         assert model.run_time(fusion) == expected

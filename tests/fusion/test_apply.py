@@ -40,7 +40,7 @@ def _fuse_some(module: Module, draw: st.DrawFn) -> bool:
         return False
     if draw(st.booleans()):
         apply.fuse(producer, consumer)
-        apply.remove_unused(producer)
+        apply.remove_producer(producer)
         return True
     middle = [
         user
@@ -101,7 +101,7 @@ def test_operands_are_shared_and_parameters_numbered() -> None:
   p = f32[8] multiply(x, y)
   ROOT c = f32[8] add(p, y)""")
     fusion = apply.fuse(*_named(module, "p", "c"))
-    assert apply.remove_unused(module.entry.by_name["p"])
+    assert apply.remove_producer(module.entry.by_name["p"])
     body = fusion.attributes["calls"]
     apply.number_parameter_names([body])
     assert [operand.name for operand in fusion.operands] == ["y", "x"]
@@ -138,7 +138,7 @@ def test_a_fusion_is_merged_with_its_body() -> None:
     )
     p, c = _named(module, "p", "c")
     fusion = apply.fuse(p, c, kind="kInput")
-    assert apply.remove_unused(p)
+    assert apply.remove_producer(p)
     assert [entry.opcode for entry in fusion.attributes["calls"]] == [
         "parameter", "subtract", "negate",
     ]  # fmt: skip
@@ -388,7 +388,7 @@ def test_what_an_element_waits_for_comes_before_the_fusion() -> None:
     )
     p, c, before = _named(module, "p", "c", "before")
     fusion = apply.fuse(p, c)
-    assert apply.remove_unused(p)
+    assert apply.remove_producer(p)
     hloopt.verify(module)
     assert fusion.control_predecessors == (before,)
     assert [entry.opcode for entry in fusion.attributes["calls"]] == ["parameter", "abs", "negate"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import hloopt
 from hloopt.fusion.advice import Advice
-from hloopt.fusion.between import KeptArray, kept_arrays
+from hloopt.fusion.between import ArrayBetween, kept_arrays
 from hloopt.fusion.explanation import Explanation
 from hloopt.fusion.provenance import Provenance
 from hloopt.pipelines import parse_pipeline
@@ -51,7 +51,7 @@ ENTRY main {
 """
 
 
-def kept(text: str, passes: str) -> list[KeptArray]:
+def kept(text: str, passes: str) -> list[ArrayBetween]:
     module, advice = hloopt.parse(text), Advice()
     provenance = Provenance(advice.histories)
     controls = Controls(remarks=True, advice=advice)

@@ -37,7 +37,7 @@ def _joined(module: Module) -> tuple[Instruction, bool]:
     producer, consumer = list(module.entry)[-2:]
     kept = producer.attributes["calls"].root
     fusion = Joiner().fuse(producer, consumer)
-    apply.remove_unused(producer)
+    apply.remove_producer(producer)
     apply.number_parameter_names([fusion.attributes["calls"]])
     hloopt.verify(module)
     return fusion, kept.computation is fusion.attributes["calls"]
@@ -46,7 +46,7 @@ def _joined(module: Module) -> tuple[Instruction, bool]:
 def _copied(module: Module) -> None:
     producer, consumer = list(module.entry)[-2:]
     fusion = apply.fuse(producer, consumer)
-    apply.remove_unused(producer)
+    apply.remove_producer(producer)
     apply.number_parameter_names([fusion.attributes["calls"]])
 
 

@@ -19,7 +19,7 @@ from hloopt.fusion.decision import Decision
 from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.triton import TritonFusions, block_level_of
-from hloopt.fusion.triton_support import unsupported, unsupported_target
+from hloopt.fusion.triton_support import unsupported_by_triton, unsupported_target
 from hloopt.ir import Module
 from hloopt.targets import Target, target
 from hloopt.types import Verbatim
@@ -196,7 +196,7 @@ TYPES = [
 def test_ops_by_element_type(op: str, operand: str, device: Target, words: str) -> None:
     """As in XLA's table; what compare is about is its operands' type."""
     module = hloopt.parse(f"HloModule m\nENTRY e {{ x = {operand} parameter(0) ROOT r = {op} }}\n")
-    assert unsupported(module.entry.root, device) == words
+    assert unsupported_by_triton(module.entry.root, device) == words
 
 
 def test_a_pair_has_a_limit_of_operands() -> None:
@@ -224,8 +224,8 @@ def test_a_constant_of_one_element_has_a_kernel() -> None:
     """Of more elements there is none: Triton's blocks are computed, not read from the code."""
     one = hloopt.parse("HloModule m\nENTRY e { ROOT c = f32[1] constant({1}) }\n").entry.root
     two = hloopt.parse("HloModule m\nENTRY e { ROOT c = f32[2] constant({1,2}) }\n").entry.root
-    assert not unsupported(one, H200)
-    assert unsupported(two, H200)
+    assert not unsupported_by_triton(one, H200)
+    assert unsupported_by_triton(two, H200)
 
 
 def test_any_model_can_be_asked() -> None:

@@ -19,13 +19,13 @@ from hloopt.fusion.gemm.orders import (
     order_of,
     output,
 )
-from hloopt.fusion.triton_support import unsupported
+from hloopt.fusion.triton_support import unsupported_by_triton
 from hloopt.ir import Instruction
 from hloopt.ops.traits import CONTRACTING, FOLDING, PERMUTING, TUPLES
 from hloopt.targets import Target
 from hloopt.types import DotDims, free_dims
 
-__all__ = ["GemmNode", "GemmPlan", "plan_gemm", "refusal"]
+__all__ = ["GemmNode", "GemmPlan", "plan_gemm", "refused_dot"]
 
 _MOST_PARAMETERS: Final = 4
 """Of each operand of the dot."""
@@ -65,7 +65,7 @@ class GemmPlan:
         return self.behind[-1][0] if self.behind else self.dot
 
 
-def refusal(dot: Instruction, target: Target) -> str:
+def refused_dot(dot: Instruction, target: Target) -> str:
     """Why there is no Triton kernel of a dot, in words; empty where there is one."""
     dims = DotDims.of(dot.attributes)
     types = [operand.array.dtype.name for operand in dot.operands]
@@ -85,7 +85,7 @@ def refusal(dot: Instruction, target: Target) -> str:
 
 
 def plan_gemm(dot: Instruction, target: Target) -> GemmPlan:
-    """What joins a dot that has no ``refusal``."""
+    """What joins a dot that ``refused_dot`` has nothing against."""
     dims = DotDims.of(dot.attributes)
     sides, cut = [], 0
     batches = (dims.lhs_batch, dims.rhs_batch)
@@ -156,7 +156,9 @@ class _Growth:
         if instruction.opcode in TUPLES | FOLDING - CONTRACTING | {"fusion", "iota", "pad"}:
             raise OrderError(instruction.opcode)
         # Pieces side by side are what a dot reads, and no other Triton kernel.
-        if instruction.opcode != "concatenate" and (words := unsupported(instruction, self.target)):
+        if instruction.opcode != "concatenate" and (
+            words := unsupported_by_triton(instruction, self.target)
+        ):
             raise OrderError(words)
         return inputs(instruction, order, self.free)
 
@@ -234,7 +236,7 @@ def _joins(
     moves = user.opcode in PERMUTING - {"reverse"}
     if not moves and not user.op.is_elementwise:
         return f"no {user.opcode} behind a dot", ()
-    if words := unsupported(user, growth.target):
+    if words := unsupported_by_triton(user, growth.target):
         return f"no {words}", ()
     for operand in user.operands:
         if operand is not value and not _is_given(operand):

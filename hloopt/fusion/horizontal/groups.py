@@ -8,7 +8,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.horizontal.member import HorizontalMember, is_laid_out_like
 
-__all__ = ["Grouping", "groups"]
+__all__ = ["Grouping", "horizontal_groups"]
 
 _POINTER_BYTES = 8
 
@@ -34,7 +34,7 @@ class Grouping:
     by_members: bool = False
 
 
-def groups(
+def horizontal_groups(
     members: Sequence[HorizontalMember],
     grouping: Grouping,
     decide: Callable[[HorizontalMember, HorizontalMember], Decision],

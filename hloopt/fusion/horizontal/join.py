@@ -27,17 +27,17 @@ from hloopt.fusion.outputs import remove_dead_elements, remove_source
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.types import ArrayShape, Layout, SliceRange, descending
 
-__all__ = ["hand_over", "join"]
+__all__ = ["hand_over_members", "join_members"]
 
 
-def join(
+def join_members(
     members: Sequence[Instruction], consumer: Instruction, *, sliced: bool, prefix: str = ""
 ) -> Instruction:
     """One fusion, before ``consumer``, of ops and fusions that do not need each other.
 
-    Nothing reads it yet: ``hand_over`` lets it take their place.  ``sliced`` fusions are kInput and made of
-    one long array for each result; all members have as many.  The others are kLoop.  ``prefix`` begins the
-    names of fusion and computation.
+    Nothing reads it yet: ``hand_over_members`` lets it take their place.  ``sliced`` fusions are kInput and
+    made of one long array for each result; all members have as many.  The others are kLoop.  ``prefix`` begins
+    the names of fusion and computation.
     """
     home = consumer.computation
     if home is None or home.module is None:
@@ -61,7 +61,9 @@ def join(
     return edit.insert_before(consumer, fusion)
 
 
-def hand_over(members: Sequence[Instruction], fusion: Instruction, consumer: Instruction) -> None:
+def hand_over_members(
+    members: Sequence[Instruction], fusion: Instruction, consumer: Instruction
+) -> None:
     """Let the readers of all members read the fusion that was made of them; the members go."""
     number = 0
     replaced: dict[Instruction, Instruction] = {}

@@ -22,7 +22,7 @@ from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["Era", "KernelForm", "decide_forms", "form_of"]
+__all__ = ["Era", "KernelForm", "decide_forms", "kernel_form_of"]
 
 Era: TypeAlias = Literal["2023", "2026"]
 
@@ -56,7 +56,7 @@ class KernelForm:
         return self.hero.opcode == "transpose" and self.transpose is None
 
 
-def form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> KernelForm:
+def kernel_form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> KernelForm:
     """The form of an op or fusion, of which ``opcodes`` are there.
 
     Of several roots the first one whose hero has tiles decides; they have one form.

@@ -18,10 +18,10 @@ from hloopt.fusion.apply import has_tuple_root
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible, is_loop_fusible_producer, physically_transposes
-from hloopt.fusion.in_place import in_place_pairs
+from hloopt.fusion.in_place import updated_in_place
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, fused_ops
-from hloopt.fusion.multi_output.forms import Era, KernelForm, decide_forms, form_of
+from hloopt.fusion.multi_output.forms import Era, KernelForm, decide_forms, kernel_form_of
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape
 
@@ -139,7 +139,7 @@ class MultiOutputRules:
             return forbid("producer-not-fusible")
         if has_tuple_root(producer):
             return forbid("producer-is-multi-output")
-        if in_place_pairs(producer) or "output_to_operand_aliasing" in producer.attributes:
+        if updated_in_place(producer) or "output_to_operand_aliasing" in producer.attributes:
             return forbid("producer-in-place")
         if not is_loop_fusible_producer(producer):
             return forbid("producer-not-loop-fusible")
@@ -182,7 +182,7 @@ class MultiOutputRules:
         known = self._forms.get(instruction)
         if known is None:
             opcodes = self.usage.opcodes(instruction)
-            known = self._forms[instruction] = form_of(instruction, opcodes)
+            known = self._forms[instruction] = kernel_form_of(instruction, opcodes)
         return known
 
     def _decide_budget(self, left: Instruction, right: Instruction) -> Decision:

@@ -118,7 +118,7 @@ class PriorityRun:
             fusion = self._fuse(producer, consumer, comparison)
             self._follow(fusion, consumer, operands)
             taken.append(consumer)
-        if taken and apply.remove_unused(producer):
+        if taken and apply.remove_producer(producer):
             self._forget(producer)
             for operand in sources:
                 self.benefits.gone(operand, producer)
@@ -253,7 +253,7 @@ class PriorityRun:
                     self._replaced[user] = self._fuse(constant, user, None)
                 else:
                     yield constant, user, decision
-            apply.remove_unused(constant)
+            apply.remove_producer(constant)
 
     def _decide_constant(self, constant: Instruction, user: Instruction) -> Decision:
         advised = self.recorder.advice.decide(constant, user)
