@@ -289,6 +289,8 @@ def _parallel(spec: KernelSpec, cores: int, lanes: int) -> tuple[int, int]:
 def _efficiency(site: Site, kernel: Kernel, spec: KernelSpec) -> Efficiency:
     if kernel.efficiency is not None:
         return kernel.efficiency(site, spec)
+    if kernel.device == "native":
+        return _PLAIN
     stated = _FUNCTIONS.get(kernel.name)
     found = stated(site) if stated is not None else EFFICIENCIES.get(kernel.name, _PLAIN)
     return replace(found, compute=found.compute * _lanes_share(site))

@@ -7,6 +7,7 @@ same name in ``codegen/families`` that writes the CUDA C.  The first decides eve
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from types import MappingProxyType
 from typing import Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,9 @@ __all__ = [
     "Recognizer",
     "Site",
     "Verdict",
+    "always",
     "elemental_problem",
+    "no_tile",
     "overwritable",
     "unsupported",
 ]
@@ -140,7 +143,7 @@ class Kernel:
     device    what it runs on
     source    CUDA C for a site and its spec, given the name its functions begin with; None where the
               family in ``codegen/families`` writes it
-    efficiency  for estimates; None for what ``kernels/estimate.py`` says of kernels of that name
+    efficiency  for estimates; None for what ``kernels/estimate.py`` says of kernels of that name or device
     owner     whose it is: empty for hloopt's own, else the file or distribution it comes from
     """
 
@@ -154,6 +157,17 @@ class Kernel:
     source: Callable[[Site, KernelSpec, str], str] | None = None
     efficiency: Callable[[Site, KernelSpec], Efficiency] | None = None
     owner: str = ""
+
+
+def always(reason: str) -> Callable[[Site], Verdict]:
+    """What a kernel that is wanted wherever it fits says."""
+    verdict = YES(reason)
+    return lambda _: verdict
+
+
+def no_tile(_: Site) -> Tile:
+    """The tile of a kernel without parameters."""
+    return MappingProxyType({})
 
 
 ChooseKernel: TypeAlias = Callable[[Instruction], tuple[Kernel, KernelSpec]]

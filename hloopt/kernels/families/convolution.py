@@ -22,7 +22,7 @@ from hloopt.kernels.families.dot_tiled import (
 )
 from hloopt.kernels.families.dot_tiling import contraction_of, default_tile
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, overwritable
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, overwritable
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS"]
@@ -56,10 +56,6 @@ def _wanted(site: Site) -> Verdict:
         if size < least:
             return NO(f"{group}={size} is below {least}", "convolution_matmul_size")
     return YES(f"{described(contraction)}, all {least} or more", "convolution_matmul_size")
-
-
-def _wanted_direct(site: Site) -> Verdict:
-    return YES("too little is multiplied in a group for tiles")
 
 
 def _tile(site: Site) -> Tile:
@@ -131,7 +127,7 @@ KERNELS = (
         _DIRECT,
         "a thread for a few neighbouring outputs, each a sum over its window",
         _fits,
-        _wanted_direct,
+        always("too little is multiplied in a group for tiles"),
         _direct_tile,
         _direct_spec,
     ),

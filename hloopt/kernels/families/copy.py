@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from hloopt.analysis.layout import same_layout
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
-from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict, always, no_tile
 from hloopt.kernels.spec import Copy, KernelPart, KernelSpec, LeafPlace, Tile
 from hloopt.ops.traits import FORWARDING
 
@@ -52,14 +50,6 @@ def _fits(site: Site) -> Verdict:
     return NO(problem) if problem else YES("every result has the bytes of an operand")
 
 
-def _wanted(site: Site) -> Verdict:
-    return YES("the device copies memory without a kernel")
-
-
-def _tile(site: Site) -> Tile:
-    return MappingProxyType({})
-
-
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     sources = _sources(site.region)
     steps: tuple[KernelPart, ...] = tuple(
@@ -70,4 +60,13 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     return KernelSpec("copy", tile, steps)
 
 
-KERNELS = (Kernel("copy", "the device copies the bytes", _fits, _wanted, _tile, _spec),)
+KERNELS = (
+    Kernel(
+        "copy",
+        "the device copies the bytes",
+        _fits,
+        always("the device copies memory without a kernel"),
+        no_tile,
+        _spec,
+    ),
+)

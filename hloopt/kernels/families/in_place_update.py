@@ -13,7 +13,7 @@ from hloopt.analysis.in_place import in_place_pairs
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import loop_launches, operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, elemental_problem
 from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile
 
 __all__ = ["KERNELS", "arguments_of", "fitting", "update_of", "updated_pairs"]
@@ -79,10 +79,6 @@ def fitting(site: Site) -> Verdict:
     return YES(f"{len(pairs)} of {len(region.results)} results are updates in place")
 
 
-def _wanted(site: Site) -> Verdict:
-    return YES("writes only what changes")
-
-
 def _tile(site: Site) -> Tile:
     return MappingProxyType({"threads": site.limits.loop_threads, "unroll": 1, "vector": 1})
 
@@ -119,7 +115,7 @@ KERNELS = (
         "in-place-update",
         "a thread writes an element of the update into the buffer it changes",
         fitting,
-        _wanted,
+        always("writes only what changes"),
         _tile,
         _spec,
     ),

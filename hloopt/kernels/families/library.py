@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 
 from hloopt.analysis.gpu_libraries import Product, product_of, refusal
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, always, no_tile
 from hloopt.kernels.spec import KernelSpec, Tile
 
 __all__ = ["KERNELS"]
@@ -55,14 +54,6 @@ def _product_efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     )
 
 
-def _wanted_transform(site: Site) -> Verdict:
-    return YES("cuFFT takes lines of any length")
-
-
-def _tile(site: Site) -> Tile:
-    return MappingProxyType({})
-
-
 def _spec(kernel: str, library: str) -> Callable[[Site, Tile], KernelSpec]:
     def spec(site: Site, tile: Tile) -> KernelSpec:
         return KernelSpec(kernel, tile, library=library)
@@ -76,7 +67,7 @@ KERNELS = (
         "cuBLAS computes a dot, with tensor cores where the type has them",
         _fits("cublas"),
         _wanted_product,
-        _tile,
+        no_tile,
         _spec("dot-library", "cublas"),
         efficiency=_product_efficiency,
     ),
@@ -84,8 +75,8 @@ KERNELS = (
         "fft-library",
         "cuFFT computes an fft",
         _fits("cufft"),
-        _wanted_transform,
-        _tile,
+        always("cuFFT takes lines of any length"),
+        no_tile,
         _spec("fft-library", "cufft"),
     ),
 )

@@ -13,7 +13,7 @@ from hloopt.errors import UsageError
 from hloopt.interpret.library_calls import config
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, always
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, ScratchBuffer, Tile
 
 __all__ = ["KERNELS", "System", "in_shared", "system_of", "triangular_system", "wide_bytes"]
@@ -121,10 +121,6 @@ def _fits_solve(site: Site) -> Verdict:
     return _checked(site, system.size)
 
 
-def _wanted(site: Site) -> Verdict:
-    return YES("each row needs the ones before")
-
-
 def _cholesky_tile(site: Site) -> Tile:
     size = site.region.instruction.array.dims[-1]
     return MappingProxyType({"threads": 32 if size <= 16 else 256})
@@ -181,7 +177,7 @@ KERNELS = (
         _CHOLESKY,
         "a matrix to a block, column by column",
         _fits_cholesky,
-        _wanted,
+        always("each row needs the ones before"),
         _cholesky_tile,
         _cholesky_spec,
         efficiency=_efficiency,
@@ -190,7 +186,7 @@ KERNELS = (
         _SOLVE,
         "a few right sides to a block, row by row",
         _fits_solve,
-        _wanted,
+        always("each row needs the ones before"),
         _solve_tile,
         _solve_spec,
         efficiency=_efficiency,

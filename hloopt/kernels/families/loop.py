@@ -12,7 +12,16 @@ from types import MappingProxyType
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.analysis.written_code import elements_of_thread
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem, overwritable
+from hloopt.kernels.kernel import (
+    NO,
+    YES,
+    Kernel,
+    Site,
+    Verdict,
+    always,
+    elemental_problem,
+    overwritable,
+)
 from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile, written
 
 __all__ = ["KERNELS", "loop_launches", "operands_read", "own_threads", "result_groups"]
@@ -36,10 +45,6 @@ def result_groups(region: Region, wanted: Iterable[int]) -> list[tuple[int, ...]
 def _fits(site: Site) -> Verdict:
     problem = elemental_problem(site.region)
     return NO(problem) if problem else YES("every result is computed element by element")
-
-
-def _wanted(site: Site) -> Verdict:
-    return YES("no other kernel is wanted")
 
 
 def _tile(site: Site) -> Tile:
@@ -96,7 +101,7 @@ KERNELS = (
         "loop",
         "a thread computes neighbouring elements of the results, one after the other",
         _fits,
-        _wanted,
+        always("no other kernel is wanted"),
         _tile,
         _spec,
     ),

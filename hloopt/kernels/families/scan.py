@@ -8,7 +8,7 @@ from types import MappingProxyType
 from hloopt.analysis.region import Region
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, elemental_problem
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 from hloopt.types import ArrayShape
 
@@ -81,10 +81,6 @@ def _mixing(scan: Scan) -> Instruction | None:
     return None
 
 
-def _wanted(site: Site) -> Verdict:
-    return YES("each step needs the one before")
-
-
 def _tile(site: Site) -> Tile:
     return MappingProxyType({"threads": site.limits.loop_threads, "vector": 1})
 
@@ -106,5 +102,12 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 
 
 KERNELS = (
-    Kernel("scan", "a thread goes along each row, step by step", _fits, _wanted, _tile, _spec),
+    Kernel(
+        "scan",
+        "a thread goes along each row, step by step",
+        _fits,
+        always("each step needs the one before"),
+        _tile,
+        _spec,
+    ),
 )

@@ -16,7 +16,7 @@ from hloopt.analysis.in_place import in_place_pairs
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, elemental_problem
 from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile, written
 from hloopt.ops.traits import ASSOCIATIVE, EXACT, op_table
 from hloopt.types import DType, ScatterDims
@@ -135,10 +135,6 @@ def _wanted_ordered(site: Site) -> Verdict:
     return NO(f"{count} indices for each result to go through, more than {limit}", option)
 
 
-def _wanted(site: Site) -> Verdict:
-    return YES("a thread for each update element")
-
-
 def _tile(site: Site) -> Tile:
     return MappingProxyType({"threads": site.limits.loop_threads, "unroll": 1, "vector": 1})
 
@@ -208,7 +204,7 @@ KERNELS = (
         "scatter",
         "a thread combines an update element into a place that nobody else writes",
         _fits_unique,
-        _wanted,
+        always("a thread for each update element"),
         _tile,
         lambda site, tile: _spec("scatter", site, tile),
     ),
@@ -216,7 +212,7 @@ KERNELS = (
         "scatter-atomic",
         "a thread combines an update element by an atomic operation",
         _fits_atomic,
-        _wanted,
+        always("a thread for each update element"),
         _tile,
         lambda site, tile: _spec("scatter-atomic", site, tile),
     ),

@@ -16,7 +16,7 @@ from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, elemental_problem
 from hloopt.kernels.spec import (
     Argument,
     KernelPart,
@@ -100,10 +100,6 @@ def _fits_bitonic(site: Site) -> Verdict:
     return YES("steps over global memory, the short ones in shared memory")
 
 
-def _wanted(site: Site) -> Verdict:
-    return YES("a network of compare-and-swap steps")
-
-
 def _block_tile(site: Site) -> Tile:
     sort = sort_of(site.region)
     assert sort is not None
@@ -176,7 +172,7 @@ KERNELS = (
         "block-sort",
         "a block sorts a row in shared memory",
         _fits_block,
-        _wanted,
+        always("a network of compare-and-swap steps"),
         _block_tile,
         _block_spec,
     ),
@@ -184,7 +180,7 @@ KERNELS = (
         "bitonic-sort",
         "blocks sort tiles in shared memory and merge them in global memory",
         _fits_bitonic,
-        _wanted,
+        always("a network of compare-and-swap steps"),
         _bitonic_tile,
         _bitonic_spec,
     ),

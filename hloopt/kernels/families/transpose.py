@@ -20,7 +20,7 @@ from hloopt.analysis.transpose import TiledTranspose, tiled_transpose
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, elemental_problem
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, elemental_problem
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "heroes_of", "tiling_of"]
@@ -119,10 +119,6 @@ def _fits_packed(site: Site) -> Verdict:
     return YES("several elements of a thread fill a bank of shared memory")
 
 
-def _wanted(site: Site) -> Verdict:
-    return YES("reads and writes run along memory")
-
-
 def _tile(site: Site) -> Tile:
     heroes = heroes_of(site.region)
     assert not isinstance(heroes, str)
@@ -174,7 +170,7 @@ KERNELS = (
         "packed-transpose",
         "blocks move tiles through shared memory, several narrow elements to a bank",
         _fits_packed,
-        _wanted,
+        always("reads and writes run along memory"),
         _packed_tile,
         lambda site, tile: _spec("packed-transpose", site, tile),
     ),
@@ -182,7 +178,7 @@ KERNELS = (
         "transpose",
         "blocks move tiles through shared memory",
         _fits,
-        _wanted,
+        always("reads and writes run along memory"),
         _tile,
         lambda site, tile: _spec("transpose", site, tile),
     ),

@@ -12,7 +12,7 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 
 __all__ = ["KERNELS", "block_kernel"]
@@ -40,10 +40,6 @@ def _fits(site: Site) -> Verdict:
     return YES(
         f"the state of a work item takes {mapping.shared_bytes} bytes of {shared_limit(site.target)}"
     )
-
-
-def _wanted(site: Site) -> Verdict:
-    return YES("what threads read of each other is in shared memory")
 
 
 def _tile(site: Site) -> Tile:
@@ -86,7 +82,7 @@ KERNELS = (
         _NAME,
         "the threads of a block run a loop together, its state in shared memory",
         _fits,
-        _wanted,
+        always("what threads read of each other is in shared memory"),
         _tile,
         _spec,
     ),

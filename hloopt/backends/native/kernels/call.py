@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import of_dot
 from hloopt.analysis.convolutions import of_convolution
 from hloopt.interpret import has_evaluation
 from hloopt.ir import Instruction
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, elemental_problem
+from hloopt.kernels.kernel import (
+    NO,
+    YES,
+    Kernel,
+    Site,
+    Verdict,
+    elemental_problem,
+    no_tile,
+)
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.ops.traits import ELEMENTAL, SEQUENTIAL
 
@@ -60,9 +67,8 @@ KERNELS = (
         "a call of the NumPy executor, which uses BLAS",
         _fits,
         _wanted,
-        lambda _: MappingProxyType({}),
+        no_tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )

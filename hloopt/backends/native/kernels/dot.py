@@ -15,7 +15,7 @@ from hloopt.backends.native.kernels.gemm import is_regular
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Recognizer, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
 __all__ = ["KERNELS", "MOST_BYTES", "along_columns", "is_quick", "rows_of_a_task", "small_product"]
@@ -148,6 +148,5 @@ KERNELS = (
         _tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )

@@ -13,7 +13,7 @@ from typing import Final
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.families.fft import AxisTransform, fft_problem, radices, whole_transforms
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, ScratchBuffer, Tile
 
 __all__ = ["KERNELS", "LARGEST_RADIX", "Working", "working"]
@@ -140,6 +140,5 @@ KERNELS = (
         _tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )

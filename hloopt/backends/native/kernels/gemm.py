@@ -15,7 +15,7 @@ from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Recognizer, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, Tile
 
 __all__ = ["KERNELS", "is_regular", "large_product"]
@@ -118,6 +118,5 @@ KERNELS = (
         _tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )

@@ -19,7 +19,7 @@ from hloopt.interpret.lapack import CHECKS, call_options
 from hloopt.ir import Instruction
 from hloopt.kernels.families.linear_systems import System, triangular_system
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, LeafPlace, ScratchBuffer, Tile
 from hloopt.types import ArrayShape, array, leaves, without_layout
 
@@ -272,7 +272,6 @@ KERNELS = tuple(
         _tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     )
     for name, summary in _SUMMARIES.items()
 )

@@ -12,10 +12,10 @@ from hloopt.kernels.families.loop import operands_read, result_groups
 from hloopt.kernels.kernel import (
     NO,
     YES,
-    Efficiency,
     Kernel,
     Site,
     Verdict,
+    always,
     elemental_problem,
     overwritable,
 )
@@ -69,10 +69,9 @@ KERNELS = (
         "native-loop",
         "loops over the elements of the results",
         _fits,
-        lambda _: YES("no other kernel is wanted"),
+        always("no other kernel is wanted"),
         _tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )

@@ -25,7 +25,7 @@ from hloopt.kernels.families.reductions import (
     reductions_of,
 )
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, no_tile
 from hloopt.kernels.spec import (
     Argument,
     KernelSpec,
@@ -306,16 +306,14 @@ KERNELS = (
         _rows_tile,
         _rows_spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
     Kernel(
         "native-reduction",
         "rows or columns by vectors of accumulators, in blocks; few long ones by parts",
         _fits,
         _wanted,
-        lambda _: MappingProxyType({}),
+        no_tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from hloopt.kernels.families.in_place_update import (
     arguments_of,
     fitting,
@@ -16,7 +14,7 @@ from hloopt.kernels.families.in_place_update import (
 )
 from hloopt.kernels.families.loop import operands_read, result_groups
 from hloopt.kernels.families.scatter import pairs_in_place, scatter_problem
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, no_tile
 from hloopt.kernels.spec import (
     Argument,
     Copy,
@@ -98,20 +96,18 @@ KERNELS = (
         "native-update",
         "writes the elements of an update into the buffer it changes",
         fitting,
-        lambda _: YES("writes only what changes"),
-        lambda _: MappingProxyType({}),
+        always("writes only what changes"),
+        no_tile,
         _update_spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
     Kernel(
         "native-scatter",
         "combines one update after the other into the buffer they change",
         _scatter_fits,
-        lambda _: YES("one update after the other"),
-        lambda _: MappingProxyType({}),
+        always("one update after the other"),
+        no_tile,
         _scatter_spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )

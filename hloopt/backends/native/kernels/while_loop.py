@@ -18,7 +18,7 @@ from hloopt.kernels.families.while_per_thread import (
     runs_alone,
     thread_loop,
 )
-from hloopt.kernels.kernel import YES, Efficiency, Kernel, Site
+from hloopt.kernels.kernel import Kernel, Site, always
 from hloopt.kernels.spec import KernelSpec, Tile
 
 __all__ = ["KERNELS", "blocks_of", "part_place"]
@@ -56,10 +56,9 @@ KERNELS = (
         "native-while",
         "a task runs a block of a loop's work items from the first trip to the last, in the cache",
         lambda site: runs_alone(site, host_mapping),
-        lambda _: YES("no block waits for another one"),
+        always("no block waits for another one"),
         _tile,
         _spec,
         device="native",
-        efficiency=lambda *_: Efficiency(),
     ),
 )
