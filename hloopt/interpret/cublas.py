@@ -26,7 +26,7 @@ from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
 from hloopt.types import Array, ArrayShape, DotDims, TupleShape
 
-__all__ = ["CHECKS", "EVALUATORS", "epilogue", "scale_block"]
+__all__ = ["CHECKS", "EVALUATORS", "epilogue", "relu", "scale_block"]
 
 # sqrt(2 / pi) and the factor of the cube: the approximation of GELU by tanh.
 _GELU_SCALE, _GELU_CUBE = 0.7978845608028654, 0.044715
@@ -40,11 +40,12 @@ def _silu(x: Array) -> Array:
     return np.asarray(x / (1 + np.exp(-x)))
 
 
-def _relu(x: Array) -> Array:
+def relu(x: Array) -> Array:
+    """Negative numbers are 0."""
     return np.maximum(x, 0)
 
 
-_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"RELU": _relu, "GELU": _gelu, "SILU": _silu}
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"RELU": relu, "GELU": _gelu, "SILU": _silu}
 
 
 def epilogue(settings: LibraryOptions) -> tuple[bool, str, bool]:

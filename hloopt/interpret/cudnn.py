@@ -14,6 +14,7 @@ import numpy as np
 
 from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.convolution import convolution
+from hloopt.interpret.cublas import relu
 from hloopt.interpret.library_calls import (
     LibraryOptions,
     config,
@@ -37,10 +38,6 @@ from hloopt.types import (
 )
 
 __all__ = ["CHECKS", "EVALUATORS", "activation"]
-
-
-def _relu(x: Array) -> Array:
-    return np.maximum(x, 0)
 
 
 def _canonical(spatial: int) -> ConvDims:
@@ -112,7 +109,7 @@ def _logistic(x: Array) -> Array:
 _CONV_ACTIVATIONS: dict[str, Callable[[LibraryOptions], Callable[[Array], Array]]] = {
     "kNone": lambda _: np.asarray,
     "kSigmoid": lambda _: _logistic,
-    "kRelu": lambda _: _relu,
+    "kRelu": lambda _: relu,
     "kRelu6": lambda _: _relu6,
     "kTanh": lambda _: np.tanh,
     "kElu": lambda _: _elu,
@@ -183,7 +180,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 }
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "amax": lambda x: np.asarray(np.abs(x).max(initial=0.0)),
-    "relu": _relu,
+    "relu": relu,
 }
 
 

@@ -19,7 +19,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import BITWISE, EXTREMA, MODULAR, op_table
 from hloopt.types import Array, ArrayShape, DType, leaves
 
-__all__ = ["FEW_LANES", "ScalarStep", "folded", "running", "scalar_function"]
+__all__ = ["FEW_LANES", "OPERATORS", "ScalarStep", "folded", "running", "scalar_function"]
 
 ScalarStep: TypeAlias = "Callable[..., tuple[Any, ...]]"
 """Scalars in the order of a region's parameters, to the scalars of its result."""
@@ -65,7 +65,8 @@ _BINARY = op_table(
     {"add": "+", "and": "&", "multiply": "*", "or": "|", "subtract": "-", "xor": "^"},
     MODULAR - {"negate", "not"},
 )
-_DIRECTIONS = {"EQ": "==", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<", "NE": "!="}
+OPERATORS = {"EQ": "==", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<", "NE": "!="}
+"""Python\'s operator of each direction of a comparison."""
 # Their scalars compute in float32 and round once, as the op on arrays does.
 _FLOATS = frozenset({"bf16", "f16", "f32", "f64"})
 
@@ -170,7 +171,7 @@ def _written_out(
         return f"{operands[1]} if {operands[0]} else {operands[2]}"
     if opcode == "compare" and (number or kind.is_pred):
         total = instruction.attributes.get("type") == "TOTALORDER" and kind.is_float
-        direction = _DIRECTIONS[instruction.attributes["direction"]]
+        direction = OPERATORS[instruction.attributes["direction"]]
         return None if total else f"{operands[0]} {direction} {operands[1]}"
     if opcode in EXTREMA and number:
         return f"{opcode}({', '.join(operands)})"

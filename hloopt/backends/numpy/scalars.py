@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.backends.numpy.plan import Code
+from hloopt.interpret.scalars import OPERATORS
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ELEMENTWISE, op_table
 from hloopt.types import Array, DType
@@ -50,14 +51,6 @@ _OPERATORS: Mapping[str, tuple[str, frozenset[str]]] = op_table(
     "a call of a function",
 )
 _FUNCTIONS: Mapping[str, np.ufunc] = {"ceil": np.ceil, "floor": np.floor, "sqrt": np.sqrt}
-_COMPARED: Mapping[str, str] = {
-    "EQ": "==",
-    "NE": "!=",
-    "LT": "<",
-    "LE": "<=",
-    "GT": ">",
-    "GE": ">=",
-}
 _BOUNDED = "{t} = {1} if {1} > {0} else {0}\n{r} = {t} if {t} < {2} else {2}"
 # The first NaN, else the larger; of zeros +0, or -0 for the smaller.
 _EXTREMUM = (
@@ -103,7 +96,7 @@ def _clamp(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Co
 def _compare(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
     order = instruction.attributes.get("type")
     if kinds[0].name in BITS or (kinds[0].name in FLOATS and order in (None, "FLOAT")):
-        operator = _COMPARED[instruction.attributes["direction"]]
+        operator = OPERATORS[instruction.attributes["direction"]]
         return _scalars(f"{{r}} = {{0}} {operator} {{1}}", kinds)
     return None
 
