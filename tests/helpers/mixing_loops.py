@@ -54,10 +54,10 @@ _MASKED: Final = """  s = {S} get-tuple-element(state), index=4
 
 _OWN: Final = """  limit = f32[] constant(0.4)
   limits = {S} broadcast(limit), dimensions={{}}
-  small = pred[{work items}] compare(s, limits), direction=LT
+  small = pred[{units}] compare(s, limits), direction=LT
   early = pred[] compare(i, k), direction=LT
-  all_early = pred[{work items}] broadcast(early), dimensions={{}}
-  own = pred[{work items}] and(small, all_early)"""
+  all_early = pred[{units}] broadcast(early), dimensions={{}}
+  own = pred[{units}] and(small, all_early)"""
 
 _KINDS: Final = "VMWS"
 _DEEPEST: Final = 2
