@@ -42,7 +42,7 @@ from hloopt.ir.walk import called_computations, callees_first, top_level_computa
 from hloopt.ops.traits import ALIASES, CONTROL_FLOW, DONES, TUPLES
 from hloopt.types import Shape, TupleShape
 
-__all__ = ["AliasSet", "Aliasing", "Position", "Value", "analyze_aliasing"]
+__all__ = ["AliasSet", "Aliasing", "BufferValue", "Position", "analyze_aliasing"]
 
 _Tree: TypeAlias = "Tree[int]"
 _Index: TypeAlias = tuple[int, ...]
@@ -59,7 +59,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class BufferValue:
     """A value: ``defined`` is where it comes into being, ``positions`` everywhere it is, in order.
 
     ``kind`` is that of the definition: ``parameter``, ``constant`` or ``temporary``.
@@ -77,7 +77,7 @@ class AliasSet:
     """Values that must lie in one buffer, and the bytes of the largest."""
 
     number: int
-    values: tuple[Value, ...]
+    values: tuple[BufferValue, ...]
     byte_size: int
 
 
@@ -88,7 +88,7 @@ class Aliasing:
     ``values`` and ``sets`` are numbered in the order of definition, callees first.
     """
 
-    values: tuple[Value, ...]
+    values: tuple[BufferValue, ...]
     sets: tuple[AliasSet, ...]
     _trees: Mapping[Instruction, _Tree] = field(repr=False)
     _set_of: tuple[int, ...] = field(repr=False)
@@ -100,14 +100,14 @@ class Aliasing:
         """
         return tuple(leaves(self._trees[instruction]))
 
-    def value(self, instruction: Instruction, index: _Index = ()) -> Value:
+    def value(self, instruction: Instruction, index: _Index = ()) -> BufferValue:
         """The value at a position; raises ``KeyError`` where there is no such leaf."""
         tree = part(self._trees[instruction], index)
         if not isinstance(tree, int):
             raise KeyError(f"{instruction.name} has no leaf {index}")
         return self.values[tree]
 
-    def alias_set(self, value: Value) -> AliasSet:
+    def alias_set(self, value: BufferValue) -> AliasSet:
         """The must-alias set of a value."""
         return self.sets[self._set_of[value.number]]
 
@@ -265,7 +265,9 @@ class _Analysis:
         sets, set_of = self.sets(values, number_of)
         return Aliasing(values, sets, MappingProxyType(trees), set_of)
 
-    def values(self, trees: Mapping[Instruction, _Tree], number_of: list[int]) -> tuple[Value, ...]:
+    def values(
+        self, trees: Mapping[Instruction, _Tree], number_of: list[int]
+    ) -> tuple[BufferValue, ...]:
         positions: list[list[Position]] = [[] for _ in range(max(number_of, default=-1) + 1)]
         for computation in reversed(self.computations):
             for instruction in computation:
@@ -273,7 +275,9 @@ class _Analysis:
                     positions[number].append(Position(instruction, index))
         made = self.definitions(number_of)
         return tuple(
-            Value(number, made[number][0], tuple(places), made[number][1], _kind(made[number][0]))
+            BufferValue(
+                number, made[number][0], tuple(places), made[number][1], _kind(made[number][0])
+            )
             for number, places in enumerate(positions)
         )
 
@@ -289,7 +293,7 @@ class _Analysis:
         return [best[number][1:] for number in range(len(best))]
 
     def sets(
-        self, values: tuple[Value, ...], number_of: list[int]
+        self, values: tuple[BufferValue, ...], number_of: list[int]
     ) -> tuple[tuple[AliasSet, ...], tuple[int, ...]]:
         members: dict[int, dict[int, None]] = {}
         for number, value in enumerate(number_of):

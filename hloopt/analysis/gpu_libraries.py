@@ -16,7 +16,7 @@ from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
 
-__all__ = ["Product", "Transform", "product_of", "refusal", "transform_of"]
+__all__ = ["LibraryProduct", "Transform", "product_of", "refusal", "transform_of"]
 
 Arithmetic = Literal["f32", "tf32", "f64", "s32"]
 
@@ -46,7 +46,7 @@ _ALGORITHMS: Mapping[str, tuple[frozenset[str], Arithmetic]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class LibraryProduct:
     """alpha A B, and beta times the third operand where ``beta`` is not 0.
 
     ``gemm`` is None where there is nothing to sum: the result is empty, or all zeros.
@@ -88,7 +88,7 @@ def refusal(library: str, instruction: Instruction) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def product_of(instruction: Instruction) -> Product | str:
+def product_of(instruction: Instruction) -> LibraryProduct | str:
     """Of a ``dot``, or of cuBLAS's own ``__cublas$gemm`` without an epilogue."""
     if instruction.opcode == "dot":
         lhs, rhs = (operand.array for operand in instruction.operands[:2])
@@ -102,7 +102,7 @@ def product_of(instruction: Instruction) -> Product | str:
     return f"{instruction.opcode} is no product of matrices"
 
 
-def _gemm_call(instruction: Instruction) -> Product | str:
+def _gemm_call(instruction: Instruction) -> LibraryProduct | str:
     settings = config(instruction, "gemm_backend_config")
     if (epilogue := str(settings.get("epilogue", "DEFAULT"))) != "DEFAULT":
         return f"the epilogue {epilogue} is one of cublasLt"
@@ -124,7 +124,7 @@ def _product(
     dims: DotDims,
     algorithm: str,
     settings: Mapping[str, Any],
-) -> Product | str:
+) -> LibraryProduct | str:
     if any(shape.is_dynamic for shape in (lhs, rhs, out)):
         return "sizes known at run time only"
     if lhs.dtype is not rhs.dtype or (lhs.dtype.name, out.dtype.name) not in _ARITHMETIC:
@@ -147,7 +147,7 @@ def _product(
         gemm = found
     alpha = complex(float(settings.get("alpha_real", 1)), float(settings.get("alpha_imag", 0)))
     beta = float(settings.get("beta", 0))
-    return Product(gemm, lhs.dtype.name, out.dtype.name, arithmetic, alpha, beta)
+    return LibraryProduct(gemm, lhs.dtype.name, out.dtype.name, arithmetic, alpha, beta)
 
 
 def _unaligned(gemm: Gemm) -> bool:
@@ -185,7 +185,7 @@ def transform_of(instruction: Instruction) -> Transform | str:
     return Transform(kind, lengths, batch, prod(given), prod(made), is_wide, scale, reals)
 
 
-_DESCRIBE: Mapping[str, Callable[[Instruction], Product | Transform | str]] = {
+_DESCRIBE: Mapping[str, Callable[[Instruction], LibraryProduct | Transform | str]] = {
     "cublas": product_of,
     "cufft": transform_of,
 }

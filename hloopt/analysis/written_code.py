@@ -14,12 +14,12 @@ from typing import Final
 
 from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW
 from hloopt.analysis.index import Indices, delinearize, symbols_of
-from hloopt.analysis.written_ops import WRITE, Ask, Block, Counter, Emission, write_other
+from hloopt.analysis.written_ops import WRITE, Ask, CodeBlock, Counter, Requests, write_other
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Literal, leaves
 
-__all__ = ["LINE_BYTES", "Writer", "Written", "body_size", "elements_of_thread", "written"]
+__all__ = ["LINE_BYTES", "LineCounter", "Written", "body_size", "elements_of_thread", "written"]
 
 LINE_BYTES: Final = 60
 """Of a line that is counted, with its share of what stands around it.
@@ -132,9 +132,9 @@ def _hashable(value: object) -> Hashable:
 
 def _write(body: _Body, roots: Iterable[Instruction], most: int, *, shares: bool) -> Written:
     """All results, each at an index of its own; those of one form at the same."""
-    writer = Writer(body.first, body.outside, most // LINE_BYTES, shares=shares)
+    writer = LineCounter(body.first, body.outside, most // LINE_BYTES, shares=shares)
     indices: dict[tuple[int, ...], Indices] = {}
-    block = Block()
+    block = CodeBlock()
     for result in roots:
         shape = next(leaves(result.shape), None)
         dims = shape.dims if isinstance(shape, ArrayShape) else ()
@@ -144,7 +144,7 @@ def _write(body: _Body, roots: Iterable[Instruction], most: int, *, shares: bool
     return Written(writer.lines * LINE_BYTES, body.size, writer.reads)
 
 
-class Writer(Counter):
+class LineCounter(Counter):
     """Counts lines, until they are more than ``most``; ``shares`` as in ``codegen/elements.py``.
 
     ``reads`` counts how often each value of ``outside`` is read.
@@ -180,7 +180,7 @@ class Writer(Counter):
             block.known.add((instruction, index))
             stack.append(self.element(instruction, index, block))
 
-    def element(self, instruction: Instruction, index: Indices, block: Block) -> Emission:
+    def element(self, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
         """Count the lines of one element; asks for those it is computed from."""
         if instruction in self.reads:
             self.reads[instruction] += 1
@@ -197,7 +197,7 @@ class Writer(Counter):
             yield from write_other(self, instruction, index, block)
 
 
-def _earliest(instruction: Instruction, index: Indices, block: Block) -> Block:
+def _earliest(instruction: Instruction, index: Indices, block: CodeBlock) -> CodeBlock:
     """The first block in which an element can be computed, needed or not: it must be one that the array has."""
     if not block.before or not isinstance(instruction.shape, ArrayShape):
         return block

@@ -15,43 +15,43 @@ from hloopt.types import ArrayShape, DotDims, GatherDims
 __all__ = [
     "WRITE",
     "Ask",
-    "Block",
+    "CodeBlock",
     "Counter",
-    "Emission",
+    "Requests",
     "dot_positions",
     "write_other",
 ]
 
-Ask: TypeAlias = "tuple[Instruction, Indices, Block]"
+Ask: TypeAlias = "tuple[Instruction, Indices, CodeBlock]"
 """An element that is wanted, and the block of code where."""
-Emission: TypeAlias = Generator[Ask, None, None]
+Requests: TypeAlias = Generator[Ask, None, None]
 
 
-class Block:
+class CodeBlock:
     """A block of code: what it knows, and the branches around it, before which indices may be known already."""
 
     __slots__ = ("around", "before", "known")
 
     def __init__(
         self,
-        around: Block | None = None,
-        before: tuple[tuple[Block, frozenset[Symbol]], ...] = (),
+        around: CodeBlock | None = None,
+        before: tuple[tuple[CodeBlock, frozenset[Symbol]], ...] = (),
     ) -> None:
         self.around = around
         self.before = before
         self.known: set[tuple[Instruction, Indices]] = set()
 
     def knows(self, key: tuple[Instruction, Indices]) -> bool:
-        block: Block | None = self
+        block: CodeBlock | None = self
         while block is not None:
             if key in block.known:
                 return True
             block = block.around
         return False
 
-    def branch(self, index: Indices) -> Block:
+    def branch(self, index: Indices) -> CodeBlock:
         """A block in this one, of a branch or loop that begins where ``index`` is known."""
-        return Block(self, (*self.before, (self, frozenset(symbols_of(index)))))
+        return CodeBlock(self, (*self.before, (self, frozenset(symbols_of(index)))))
 
 
 class Counter:
@@ -89,7 +89,7 @@ class Counter:
         return tuple(self.symbol(size - 1) for size in dims)
 
 
-def _free(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _free(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     if instruction.opcode == "constant":
         w.lines += (
             bool(index) and instruction.literal is not None and instruction.literal.splat is None
@@ -98,7 +98,7 @@ def _free(w: Counter, instruction: Instruction, index: Indices, block: Block) ->
         yield instruction.operands[0], index, block
 
 
-def _broadcast(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _broadcast(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     operand = instruction.operands[0]
     where = instruction.attributes.get("dimensions", ())
     sizes = operand.array.dims
@@ -109,7 +109,7 @@ def _broadcast(w: Counter, instruction: Instruction, index: Indices, block: Bloc
     )
 
 
-def _reshape(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _reshape(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     source, result = instruction.operands[0].array, instruction.array
     if source.dims != result.dims:
         linear = linearize(index, result.dims)
@@ -121,19 +121,19 @@ def _reshape(w: Counter, instruction: Instruction, index: Indices, block: Block)
     yield instruction.operands[0], index, block
 
 
-def _transpose(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _transpose(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     position = [Index(0)] * len(index)
     for at, dimension in enumerate(instruction.dimensions):
         position[dimension] = index[at]
     yield instruction.operands[0], tuple(position), block
 
 
-def _slice(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _slice(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     parts = zip(index, instruction.attributes["slice"], strict=True)
     yield instruction.operands[0], tuple(at * part.stride + part.start for at, part in parts), block
 
 
-def _reverse(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _reverse(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     sizes, turned = instruction.array.dims, set(instruction.dimensions)
     position = (
         Index(sizes[at] - 1) - place if at in turned else place for at, place in enumerate(index)
@@ -141,7 +141,7 @@ def _reverse(w: Counter, instruction: Instruction, index: Indices, block: Block)
     yield instruction.operands[0], tuple(position), block
 
 
-def _pad(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _pad(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     operand, value = instruction.operands
     position, certain = [], True
     for at, padding, size in zip(
@@ -162,7 +162,9 @@ def _pad(w: Counter, instruction: Instruction, index: Indices, block: Block) -> 
     yield operand, tuple(position), block.branch(index)
 
 
-def _concatenate(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _concatenate(
+    w: Counter, instruction: Instruction, index: Indices, block: CodeBlock
+) -> Requests:
     axis = instruction.dimensions[0]
     at, start = index[axis], 0
     parts: list[tuple[Instruction, int, int]] = []
@@ -189,18 +191,20 @@ def _narrowed(at: Index, start: int, size: int) -> Index:
     return at - start
 
 
-def _iota(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _iota(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     w.lines += 1
     yield from ()
 
 
-def _dynamic_slice(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _dynamic_slice(
+    w: Counter, instruction: Instruction, index: Indices, block: CodeBlock
+) -> Requests:
     operand, *places = instruction.operands
     first = yield from _starts(w, places, operand, instruction, block)
     yield operand, tuple(a + b for a, b in zip(first, index, strict=True)), block
 
 
-def _update(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _update(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     operand, update, *places = instruction.operands
     first = yield from _starts(w, places, operand, update, block)
     position, certain = [], True
@@ -228,7 +232,7 @@ def _starts(
     places: Sequence[Instruction],
     whole: Instruction,
     part: Instruction,
-    block: Block,
+    block: CodeBlock,
 ) -> Generator[Ask, None, list[Index]]:
     """Where the part lies: what says so is an array of scalars, or a scalar each."""
     found = []
@@ -243,7 +247,7 @@ def _starts(
     return found
 
 
-def _gather(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _gather(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     operand, indices = instruction.operands
     dims = GatherDims.of(instruction.attributes)
     batch = [index[at] for at in dims.batch_dims(len(index))]
@@ -258,7 +262,7 @@ def _gather(w: Counter, instruction: Instruction, index: Indices, block: Block) 
     yield operand, tuple(position), block
 
 
-def _reduce(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def _reduce(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     inputs = instruction.fold_inputs
     for init in instruction.operands[len(inputs) :]:
         yield init, (), block
@@ -299,7 +303,7 @@ def dot_positions(
     )
 
 
-def write_other(w: Counter, instruction: Instruction, index: Indices, block: Block) -> Emission:
+def write_other(w: Counter, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
     """Loops over windows and products: what they read is nowhere known."""
     w.lines += 5 + executed_instructions(instruction)
     inner = block.branch(index)
@@ -308,28 +312,30 @@ def write_other(w: Counter, instruction: Instruction, index: Indices, block: Blo
         yield operand, w.anywhere(dims), inner
 
 
-WRITE: Final[Mapping[str, Callable[[Counter, Instruction, Indices, Block], Emission]]] = op_table(
-    {
-        "add-dependency": _free,
-        "bitcast": _reshape,
-        "broadcast": _broadcast,
-        "concatenate": _concatenate,
-        "constant": _free,
-        "copy": _free,
-        "dynamic-slice": _dynamic_slice,
-        "dynamic-update-slice": _update,
-        "gather": _gather,
-        "get-tuple-element": _free,
-        "iota": _iota,
-        "opt-barrier": _free,
-        "pad": _pad,
-        "reduce": _reduce,
-        "reshape": _reshape,
-        "reverse": _reverse,
-        "slice": _slice,
-        "transpose": _transpose,
-    },
-    ELEMENTAL | {"copy"},
-    "a loop (``write_other``), or elementwise",
+WRITE: Final[Mapping[str, Callable[[Counter, Instruction, Indices, CodeBlock], Requests]]] = (
+    op_table(
+        {
+            "add-dependency": _free,
+            "bitcast": _reshape,
+            "broadcast": _broadcast,
+            "concatenate": _concatenate,
+            "constant": _free,
+            "copy": _free,
+            "dynamic-slice": _dynamic_slice,
+            "dynamic-update-slice": _update,
+            "gather": _gather,
+            "get-tuple-element": _free,
+            "iota": _iota,
+            "opt-barrier": _free,
+            "pad": _pad,
+            "reduce": _reduce,
+            "reshape": _reshape,
+            "reverse": _reverse,
+            "slice": _slice,
+            "transpose": _transpose,
+        },
+        ELEMENTAL | {"copy"},
+        "a loop (``write_other``), or elementwise",
+    )
 )
 """Ops that choose at which index an operand is read, as ``codegen/elemental/`` writes them."""

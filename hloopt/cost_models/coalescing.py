@@ -10,7 +10,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.emitters.kind import Kind
+from hloopt.analysis.emitters.kind import EmitterKind
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.reduction import is_unnested
@@ -35,11 +35,11 @@ class Coalescing:
         self._reduces: dict[Instruction, bool] = {}
         self._spread: dict[Instruction, bool] = {}
 
-    def alone(self, kind: Kind, instruction: Instruction) -> bool:
+    def alone(self, kind: EmitterKind, instruction: Instruction) -> bool:
         """Whether all reads of a kernel are coalesced."""
         return kind == "transpose" or not self._is_bad_transpose(instruction)
 
-    def pair(self, kind: Kind, producer: Instruction, consumer: Instruction) -> bool:
+    def pair(self, kind: EmitterKind, producer: Instruction, consumer: Instruction) -> bool:
         """The same of the kernel of both."""
         if kind != "transpose" and (
             self._is_bad_transpose(producer) or self._is_bad_transpose(consumer)

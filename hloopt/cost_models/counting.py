@@ -32,11 +32,11 @@ from hloopt.ops.traits import (
 )
 from hloopt.types import ArrayShape, elements_of, leaves
 
-__all__ = ["Counting", "OpUsage", "OpUsages", "narrow"]
+__all__ = ["OpCounting", "OpUsage", "OpUsages", "narrow"]
 
 
 @dataclass(frozen=True)
-class Counting:
+class OpCounting:
     """How ops are counted; XLA's figures of 2026, without the cycles of a device.
 
     cycles                clock cycles of an element by opcode and element type; ops whose result is computed
@@ -84,8 +84,8 @@ _Rule: TypeAlias = Callable[["OpUsages", Instruction], OpUsage]
 class OpUsages:
     """Usages of ops by themselves, remembered until they are forgotten."""
 
-    def __init__(self, counting: Counting | None = None) -> None:
-        self.counting = counting or Counting()
+    def __init__(self, counting: OpCounting | None = None) -> None:
+        self.counting = counting or OpCounting()
         self._ops: dict[Instruction, OpUsage] = {}
         self._regions: dict[Computation, int] = {}
 

@@ -32,7 +32,7 @@ from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["NAME", "Product", "best_time", "gemm_run_time", "product_shape"]
+__all__ = ["NAME", "GemmSizes", "best_time", "gemm_run_time", "product_shape"]
 
 NAME: Final = "gemm"
 """What prices say they are by."""
@@ -51,7 +51,7 @@ _SOUGHT: Final = {"__cudnn$convBackwardInput": 0, "__cudnn$convBackwardFilter": 
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class GemmSizes:
     """``batch`` products of ``rows`` x ``depth`` and ``depth`` x ``columns`` of one element type."""
 
     batch: int
@@ -73,7 +73,7 @@ def gemm_run_time(kernel: Instruction, target: Target) -> RunTime | None:
     return best_time(shape, instruction_cost(kernel), target)
 
 
-def product_shape(product: Instruction) -> Product | None:
+def product_shape(product: Instruction) -> GemmSizes | None:
     """The matrices of a dot, a convolution or a library's product; None where the text does not tell them."""
     if product.opcode == "dot":
         return _dot(product, DotDims.of(product.attributes))
@@ -89,7 +89,7 @@ def product_shape(product: Instruction) -> Product | None:
     return None
 
 
-def _dot(product: Instruction, dims: DotDims) -> Product | None:
+def _dot(product: Instruction, dims: DotDims) -> GemmSizes | None:
     shapes = [operand.shape for operand in product.operands[:2]]
     if not all(isinstance(shape, ArrayShape) for shape in shapes):
         return None
@@ -101,7 +101,7 @@ def _dot(product: Instruction, dims: DotDims) -> Product | None:
 
 def _convolution(
     product: Instruction, arrays: Sequence[ArrayShape], sought: int = 2
-) -> Product | None:
+) -> GemmSizes | None:
     """As an implicit product of which ``sought`` is computed: the input, the kernel or the result.
 
     Positions of the result, its features, and the inputs of a window are the three sides: of the forward
@@ -124,12 +124,12 @@ def _convolution(
     return _made(product, groups, positions, features, taps * inputs)
 
 
-def _made(product: Instruction, batch: int, rows: int, columns: int, depth: int) -> Product:
+def _made(product: Instruction, batch: int, rows: int, columns: int, depth: int) -> GemmSizes:
     dtype = product.operands[0].array.dtype
-    return Product(batch, rows, columns, depth, dtype.name, dtype.bits / 8)
+    return GemmSizes(batch, rows, columns, depth, dtype.name, dtype.bits / 8)
 
 
-def best_time(product: Product, cost: Cost, target: Target) -> RunTime:
+def best_time(product: GemmSizes, cost: Cost, target: Target) -> RunTime:
     """Of the tile and the split of the depth that take least; ``cost`` has the bytes of the whole kernel."""
     bandwidth = target.memory_bandwidth * 1e-9
     reading, writing = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
@@ -154,7 +154,7 @@ def best_time(product: Product, cost: Cost, target: Target) -> RunTime:
 
 
 def _parts(
-    product: Product, tile: tuple[int, int], split: int, target: Target
+    product: GemmSizes, tile: tuple[int, int], split: int, target: Target
 ) -> tuple[float, float, int]:
     """Nanoseconds of all waves, and of adding up parts of the depth; blocks."""
     rows, columns = tile
@@ -169,7 +169,7 @@ def _parts(
     return computing, LAUNCH_NS + moved / target.memory_bandwidth * 1e9, blocks
 
 
-def _rate(product: Product, tile: tuple[int, int], cores: int, target: Target) -> float:
+def _rate(product: GemmSizes, tile: tuple[int, int], cores: int, target: Target) -> float:
     """Flops a second of one of so many cores that work."""
     rows, columns = tile
     clock = target.clock_ghz * 1e9

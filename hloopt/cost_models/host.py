@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.cost_models.counting import Counting
+from hloopt.cost_models.counting import OpCounting
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
@@ -145,9 +145,9 @@ class HostModel(KeptTimes):
         return known
 
 
-def counting(*, scalars: bool = True) -> Counting:
+def counting(*, scalars: bool = True) -> OpCounting:
     """How the host's kernels compute; ``scalars`` says whether reads of single numbers count."""
-    return Counting(
+    return OpCounting(
         cycles=additions(),
         default_cycles=1,
         concatenate=1,

@@ -12,13 +12,13 @@ from collections.abc import Set as AbstractSet
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
-from hloopt.cost_models.counting import Counting, OpUsage, OpUsages
+from hloopt.cost_models.counting import OpCounting, OpUsage, OpUsages
 from hloopt.dataclass import dataclass
 from hloopt.graphs import reached
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import Shape, TupleShape
 
-__all__ = ["Counting", "OperandUse", "Usage", "UsageAnalysis"]
+__all__ = ["OpCounting", "OperandUse", "Usage", "UsageAnalysis"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Usage:
 class UsageAnalysis(OpUsages):
     """Usages by instruction, fusions too, remembered until they are forgotten."""
 
-    def __init__(self, counting: Counting | None = None) -> None:
+    def __init__(self, counting: OpCounting | None = None) -> None:
         super().__init__(counting)
         self._usages: dict[Instruction, Usage] = {}
         self._bodies: dict[Computation, BodyUsage] = {}

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.cost_models.counting import Counting, narrow
+from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.device_times import of_seconds
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.model import NOTHING, Comparison, CostModel, RunTime
@@ -51,7 +51,7 @@ def _table() -> Mapping[tuple[str, str], int]:
     return MappingProxyType(table)
 
 
-COUNTING: Final = Counting(
+COUNTING: Final = OpCounting(
     cycles=_table(),
     concatenate=0,
     uneven_concatenate=0,

@@ -27,10 +27,10 @@ from collections.abc import Sequence
 from math import floor, prod
 from typing import TYPE_CHECKING, ClassVar
 
-from hloopt.analysis.emitters.pairs import Kernel, Kernels
+from hloopt.analysis.emitters.pairs import Kernels, KernelShape
 from hloopt.analysis.fusion_config import is_triton
 from hloopt.cost_models.coalescing import Coalescing
-from hloopt.cost_models.counting import Counting, narrow
+from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.cycles import cycles_of
 from hloopt.cost_models.device_times import DeviceTimes
 from hloopt.cost_models.fused_loops import fused_loop_run_time
@@ -56,7 +56,7 @@ class Xla2026(KeptTimes):
     name: ClassVar[str] = "xla-2026"
 
     def __init__(self, target: Target) -> None:
-        super().__init__(target, UsageAnalysis(Counting(cycles_of(target))))
+        super().__init__(target, UsageAnalysis(OpCounting(cycles_of(target))))
         self._block_level: BlockLevelModel | None = None
         self.kernels = Kernels(target, self.usage.opcodes)
         self._times = DeviceTimes(target)
@@ -134,7 +134,7 @@ class Xla2026(KeptTimes):
         flops = int(narrow(narrow(first.flops * times) + second.flops))
         return self._together(flops, total, written, read, write, kernel, coalesced)
 
-    def _tiled_as(self, producer: Instruction, bitcast: Instruction) -> Kernel:
+    def _tiled_as(self, producer: Instruction, bitcast: Instruction) -> KernelShape:
         """The kernel XLA sees for a Triton fusion and a bitcast of its result.
 
         Nothing is fused into bitcasts in the end, so XLA looks for no tiles: it cuts the bitcast's shape into
@@ -143,9 +143,9 @@ class Xla2026(KeptTimes):
         known = self.run_time(producer)
         parameters = self.block_level.parameters(producer)
         if parameters is None:
-            return Kernel("triton", known.blocks, known.threads)
+            return KernelShape("triton", known.blocks, known.threads)
         sides = zip(bitcast.array.dims, parameters.output_tiles[0], strict=False)
-        return Kernel("triton", prod(-(-size // tile) for size, tile in sides), known.threads)
+        return KernelShape("triton", prod(-(-size // tile) for size, tile in sides), known.threads)
 
     def _reads_of(self, instruction: Instruction) -> _Reads:
         known = self._reads.get(instruction)
@@ -200,7 +200,7 @@ class Xla2026(KeptTimes):
         bytes_written: int,
         read: float,
         write: float,
-        kernel: Kernel,
+        kernel: KernelShape,
         coalesced: bool,
     ) -> RunTime:
         compute = self._times.compute(flops, kernel.blocks, kernel.threads)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloopt.analysis.emitters.kind import Kind, emission
+from hloopt.analysis.emitters.kind import EmitterKind, emission
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, results_of
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.region import region_of
@@ -47,7 +47,7 @@ def choose_kind(producer: Instruction, consumer: Instruction) -> str:
     return "kInput" if is_input_fusible(consumer) or is_input_fusible(producer) else "kLoop"
 
 
-def hlo_kind(kind: Kind) -> str:
+def hlo_kind(kind: EmitterKind) -> str:
     """The kind XLA writes for a kernel of one of its emitters; later passes may look closer."""
     if kind in _INPUT:
         return "kInput"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from hloopt.cost_models.block_level import Tiling, Untiled
+from hloopt.cost_models.block_level import PricedTiling, Untiled
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model, model_for
 from hloopt.dataclass import dataclass
@@ -114,7 +114,7 @@ class _Rewriter:
             return
         self._fuse(module, diamond, tiling, comparison)
 
-    def _tiling(self, diamond: Diamond, body: Computation) -> Tiling | Untiled:
+    def _tiling(self, diamond: Diamond, body: Computation) -> PricedTiling | Untiled:
         block_level = block_level_of(self.model)
         whole = Instruction(
             _NAME,
@@ -128,7 +128,7 @@ class _Rewriter:
         return found
 
     def _decide(
-        self, diamond: Diamond, tiling: Tiling | Untiled, apart: Module
+        self, diamond: Diamond, tiling: PricedTiling | Untiled, apart: Module
     ) -> tuple[Decision, Comparison | None]:
         advised = self.recorder.advice.decide(diamond.reduce, diamond.root)
         if not advised:
@@ -144,7 +144,7 @@ class _Rewriter:
         return advised, comparison
 
     def _fuse(
-        self, module: Module, diamond: Diamond, tiling: Tiling, comparison: Comparison | None
+        self, module: Module, diamond: Diamond, tiling: PricedTiling, comparison: Comparison | None
     ) -> None:
         root = diamond.root
         body = edit.add_computation(module, _body(diamond, lambda called: called))

@@ -16,7 +16,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.targets import Target
-from hloopt.targets.textproto import Message, Scalar, read_textproto
+from hloopt.targets.textproto import Message, ScalarField, read_textproto
 
 __all__ = ["Fused", "Ineligible", "Priced", "XlaLog", "XlaStep", "read_log"]
 
@@ -113,7 +113,7 @@ class _Reader:
         text = self.text(whole, "hlo_module_before_fusion") if found else ""
         return XlaLog(self.source, steps, text, whole)
 
-    def step(self, entry: Scalar | Message) -> XlaStep:
+    def step(self, entry: ScalarField | Message) -> XlaStep:
         if isinstance(entry, Message) and len(entry.fields) == 1:
             name, values = next(iter(entry.fields.items()))
             read = self.kinds.get(name)
@@ -138,7 +138,7 @@ class _Reader:
     def ineligible(self, step: Message) -> Ineligible:
         return Ineligible(self.text(step, "producer_name"), self.text(step, "reason"), step.offset)
 
-    def only(self, message: Message, name: str) -> Scalar | Message:
+    def only(self, message: Message, name: str) -> ScalarField | Message:
         values = message.fields.get(name, ())
         if len(values) != 1:
             times = "twice" if values else "not"
@@ -149,8 +149,8 @@ class _Reader:
     def text(self, message: Message, name: str) -> str:
         return self.word(self.only(message, name))
 
-    def word(self, entry: Scalar | Message) -> str:
-        if isinstance(entry, Scalar) and isinstance(entry.value, str):
+    def word(self, entry: ScalarField | Message) -> str:
+        if isinstance(entry, ScalarField) and isinstance(entry.value, str):
             return entry.value
         raise self.fail(entry.offset, "a text is expected")
 
@@ -159,7 +159,7 @@ class _Reader:
         if name not in message.fields:
             return 0.0
         entry = self.only(message, name)
-        value = entry.value if isinstance(entry, Scalar) else None
+        value = entry.value if isinstance(entry, ScalarField) else None
         if isinstance(value, str):
             value = _WORDS.get(value.lower())
         if value is None:

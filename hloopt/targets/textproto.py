@@ -15,7 +15,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import FileError
 from hloopt.source import Source
 
-__all__ = ["Message", "Scalar", "read_textproto"]
+__all__ = ["Message", "ScalarField", "read_textproto"]
 
 _TOKEN = re.compile(
     r"""(?:\s|\#[^\n]*)*(?:
@@ -34,7 +34,7 @@ _MOST_DEEP = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarField:
     """A value and where it stands."""
 
     value: int | float | str
@@ -46,7 +46,7 @@ class Message:
     """A message: values by name in the order of the text, and where it begins."""
 
     offset: int
-    fields: dict[str, list[Scalar | Message]] = field(default_factory=dict)
+    fields: dict[str, list[ScalarField | Message]] = field(default_factory=dict)
 
 
 _Token: TypeAlias = tuple[str, str, int]
@@ -108,7 +108,7 @@ class _Reader:
             if self.token[1] in (",", ";") and self.token[0] == "mark":
                 self.advance()
 
-    def values(self, offset: int, depth: int) -> list[Scalar | Message]:
+    def values(self, offset: int, depth: int) -> list[ScalarField | Message]:
         """What follows a name: one value, a list of them, or a message."""
         has_colon = self.token[:2] == ("mark", ":")
         if has_colon:
@@ -116,7 +116,7 @@ class _Reader:
         if self.token[:2] != ("mark", "["):
             return [self.value(depth, has_colon)]
         self.advance()
-        found: list[Scalar | Message] = []
+        found: list[ScalarField | Message] = []
         while self.token[:2] != ("mark", "]"):
             found.append(self.value(depth, has_colon))
             if self.token[:2] == ("mark", ","):
@@ -126,7 +126,7 @@ class _Reader:
         self.advance()
         return found
 
-    def value(self, depth: int, has_colon: bool) -> Scalar | Message:
+    def value(self, depth: int, has_colon: bool) -> ScalarField | Message:
         kind, text, offset = self.token
         if kind == "mark" and text in _CLOSING:
             self.advance()
@@ -135,16 +135,16 @@ class _Reader:
             raise self.fail("':' or '{'")
         if kind == "number":
             self.advance()
-            return Scalar(_number(text), offset)
+            return ScalarField(_number(text), offset)
         if kind == "word":
             self.advance()
-            return Scalar(text, offset)
+            return ScalarField(text, offset)
         if kind == "string":
             parts = []
             while self.token[0] == "string":  # neighbours are one
                 parts.append(self.advance()[1][1:-1])
             try:
-                return Scalar(_plain("".join(parts)), offset)
+                return ScalarField(_plain("".join(parts)), offset)
             except UnicodeDecodeError:
                 raise self.source.error(FileError, offset, "the text is not UTF-8") from None
         raise self.fail("a value")

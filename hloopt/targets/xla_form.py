@@ -9,7 +9,7 @@ from hloopt.errors import FileError
 from hloopt.proto.words import ELEMENT_TYPES
 from hloopt.source import Source
 from hloopt.targets.target import Rate, Target
-from hloopt.targets.textproto import Message, Scalar, read_textproto
+from hloopt.targets.textproto import Message, ScalarField, read_textproto
 
 __all__ = ["read_xla_form"]
 
@@ -104,7 +104,7 @@ class _Reader:
             **values,
         )
 
-    def one(self, message: Message, name: str) -> Scalar | Message | None:
+    def one(self, message: Message, name: str) -> ScalarField | Message | None:
         """The field's value; the last one counts, as everywhere in protocol buffers, but only of scalars."""
         values = message.fields.get(name, [])
         if len(values) > 1:
@@ -116,7 +116,7 @@ class _Reader:
         if found is None:
             return None
         is_real = name in _REALS
-        if isinstance(found, Scalar) and isinstance(found.value, int | float):
+        if isinstance(found, ScalarField) and isinstance(found.value, int | float):
             if found.value < 0:
                 raise self.fail(found.offset, f"{name} is negative")
             if is_real:
@@ -129,13 +129,13 @@ class _Reader:
         found = self.one(message, name)
         if found is None:
             return None
-        if isinstance(found, Scalar) and isinstance(found.value, str):
+        if isinstance(found, ScalarField) and isinstance(found.value, str):
             return found.value
         raise self.fail(found.offset, f"{name} is a text")
 
     def inner(self, message: Message, name: str) -> Message | None:
         found = self.one(message, name)
-        if isinstance(found, Scalar):
+        if isinstance(found, ScalarField):
             raise self.fail(found.offset, f"{name} is a message")
         return found
 
@@ -163,7 +163,7 @@ class _Reader:
         unit = self.inner(info, name)
         found: dict[str, Rate] = {}
         for entry in unit.fields.get("rate_infos", []) if unit else []:
-            if isinstance(entry, Scalar):
+            if isinstance(entry, ScalarField):
                 raise self.fail(entry.offset, "rate_infos are messages")
             key, value = self.number(entry, "key"), self.inner(entry, "value")
             dtype = ELEMENT_TYPES.get(int(key or 0))

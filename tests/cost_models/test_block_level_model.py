@@ -10,7 +10,7 @@ import pytest
 
 import hloopt
 from hloopt.analysis.fusion_config import BlockParameters, is_triton, written_parameters
-from hloopt.cost_models.block_level import Tiling, Untiled
+from hloopt.cost_models.block_level import PricedTiling, Untiled
 from hloopt.cost_models.xla_2026 import Xla2026
 from hloopt.ir import Module, edit
 from hloopt.targets import target
@@ -90,7 +90,7 @@ def test_tilings_and_times_are_those_of_xla(
     named = module.entry.by_name
     model = Xla2026(H200)
     found = model.block_level.best(named["f"])
-    assert isinstance(found, Tiling)
+    assert isinstance(found, PricedTiling)
     assert found.parameters == BlockParameters((tile,), warps)
     compared = model.compare(named["q"], [named["f"]])
     assert compared.fused_us == pytest.approx(fused_us, abs=1e-6)
@@ -120,7 +120,7 @@ def test_without_tiles_the_best_ones_count() -> None:
     fusion = module.entry.by_name["f"]
     model = Xla2026(H200)
     found = model.block_level.best(fusion)
-    assert isinstance(found, Tiling)
+    assert isinstance(found, PricedTiling)
     assert model.run_time(fusion) == found.run_time
 
 
@@ -142,7 +142,7 @@ def test_without_known_registers_tiles_are_as_large_as_triton_takes() -> None:
     """Rows of 32768 numbers, padded, are tiles there; a million numbers and more are none anywhere."""
     unknown = replace(H200, registers_per_block=0)
     wide = _normalized((8, 20000), "f32", "add", "divide").entry.by_name["f"]
-    assert isinstance(Xla2026(unknown).block_level.best(wide), Tiling)
+    assert isinstance(Xla2026(unknown).block_level.best(wide), PricedTiling)
     wider = _normalized((8, 1200000), "f32", "add", "divide").entry.by_name["f"]
     assert Xla2026(unknown).block_level.best(wider) == Untiled("no tiling is left")
 
@@ -239,13 +239,13 @@ def test_a_result_on_the_way_is_written_tile_by_tile() -> None:
     """Its tiles are there where blocks write each once: sums of rows only with whole rows."""
     model = Xla2026(H200)
     found = model.block_level.best(_several("r", "d").entry.root)
-    assert isinstance(found, Tiling)
+    assert isinstance(found, PricedTiling)
     sums, whole = found.parameters.output_tiles
     assert whole[1] == 128
     assert sums == whole[:1]
     assert found.run_time.bytes_written == 4 * (64 + 64 * 128)
     alone = model.block_level.best(_several("d").entry.root)
-    assert isinstance(alone, Tiling)
+    assert isinstance(alone, PricedTiling)
     assert alone.run_time.write_ns < found.run_time.write_ns
 
 
@@ -274,8 +274,8 @@ def test_a_grid_has_a_limit() -> None:
     free = Xla2026(H200).block_level.best(fusion)
     small = replace(H200, grid_limit=(8, 1, 1))
     bound = Xla2026(small).block_level.best(fusion)
-    assert isinstance(free, Tiling)
-    assert isinstance(bound, Tiling)
+    assert isinstance(free, PricedTiling)
+    assert isinstance(bound, PricedTiling)
     assert free.run_time.blocks >= 8 > bound.run_time.blocks
 
 

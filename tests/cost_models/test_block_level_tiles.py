@@ -12,10 +12,10 @@ import hloopt
 from hloopt.analysis.index import Index, Quotient, Symbol
 from hloopt.cost_models.block_level.distinct import distinct
 from hloopt.cost_models.block_level.indices import read_places
-from hloopt.cost_models.block_level.kernel import Kernel
+from hloopt.cost_models.block_level.kernel import TiledKernel
 from hloopt.cost_models.block_level.tiling import (
-    Tile,
-    Tiles,
+    BlockTile,
+    BlockTiles,
     Untiled,
     candidates,
     padded,
@@ -80,11 +80,11 @@ def _fusion(body: str) -> Module:
     return _module(body, root.split("= ")[1].split(" ")[0])
 
 
-def _tiles(module: Module) -> tuple[Kernel, Tiles]:
+def _tiles(module: Module) -> tuple[TiledKernel, BlockTiles]:
     fusion = module.entry.root
-    kernel = Kernel(fusion)
+    kernel = TiledKernel(fusion)
     found = tile(kernel, kernel.roots[0], candidates(fusion.array.dims, 1e6))
-    assert isinstance(found, Tiles)
+    assert isinstance(found, BlockTiles)
     return kernel, found
 
 
@@ -101,7 +101,7 @@ def _value(index: Index, values: dict[Symbol, int]) -> int:
     return total
 
 
-def _elements(found: Tile, tiling: int, origin: dict[Symbol, int]) -> set[tuple[int, ...]]:
+def _elements(found: BlockTile, tiling: int, origin: dict[Symbol, int]) -> set[tuple[int, ...]]:
     """The elements of a tile that begins where the result's tile begins at ``origin``."""
     ranges = []
     for index, size, stride in zip(
@@ -257,7 +257,7 @@ ENTRY e {{
   ROOT f = {root} fusion(x), kind=kCustom, calls=body
 }}
 """)
-    kernel = Kernel(module.entry.root)
+    kernel = TiledKernel(module.entry.root)
     found = tile(kernel, kernel.roots[0], candidates(module.entry.root.array.dims, 1e6))
     assert found == Untiled(words)
 
@@ -300,7 +300,7 @@ ENTRY e {
 }
 """)
     named = module.entry.by_name
-    kernel = Kernel(named["q"], named["p"])
+    kernel = TiledKernel(named["q"], named["p"])
     (root,) = kernel.roots
     left, right = kernel.operands(root)
     assert (root.opcode, left.name, right.opcode) == ("multiply", "y", "add")

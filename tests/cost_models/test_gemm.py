@@ -6,7 +6,7 @@ import pytest
 
 import hloopt
 from hloopt.analysis.cost import Cost
-from hloopt.cost_models.gemm import Product, best_time, gemm_run_time, product_shape
+from hloopt.cost_models.gemm import GemmSizes, best_time, gemm_run_time, product_shape
 from hloopt.targets import find_target
 
 H100 = find_target("h100")
@@ -15,7 +15,7 @@ H200 = find_target("h200")
 
 def square(size: int, dtype: str = "bf16", width: float = 2.0) -> float:
     """Nanoseconds of a product of squares, its launch among them."""
-    product = Product(1, size, size, size, dtype, width)
+    product = GemmSizes(1, size, size, size, dtype, width)
     moved = size * size * int(width)
     return 1000 + best_time(product, Cost(2 * size**3, 0, 2 * moved, moved), H100).exec_ns
 
@@ -40,11 +40,11 @@ def test_small_products_take_as_long_as_filling_and_launching() -> None:
 
 def test_few_tiles_do_not_fill_the_device() -> None:
     """The depth is split where that pays, and a batch is what fills it best."""
-    whole = Product(1, 128, 128, 65536, "bf16", 2.0)
+    whole = GemmSizes(1, 128, 128, 65536, "bf16", 2.0)
     moved = Cost(2 * 128 * 128 * 65536, 0, 4 * 128 * 65536, 2 * 128 * 128)
     split = best_time(whole, moved, H200)
     assert split.blocks > 4
-    batched = best_time(Product(132, 128, 128, 512, "bf16", 2.0), moved, H200)
+    batched = best_time(GemmSizes(132, 128, 128, 512, "bf16", 2.0), moved, H200)
     assert batched.exec_ns < split.exec_ns
 
 
@@ -67,12 +67,12 @@ def test_matrices_of_every_form() -> None:
         "  x = f16[2,3,5,7] parameter(0)\n  y = f16[2,7,5,11] parameter(1)\n  ROOT z = f16[2,3,11] dot(x, y), "
         "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2,3}, rhs_contracting_dims={2,1}"
     )
-    assert product_shape(dot) == Product(2, 3, 11, 35, "f16", 2.0)
+    assert product_shape(dot) == GemmSizes(2, 3, 11, 35, "f16", 2.0)
     convolution = read(
         "  x = f32[8,16,16,6] parameter(0)\n  k = f32[3,3,3,10] parameter(1)\n  ROOT z = f32[8,14,14,10] "
         "convolution(x, k), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=2"
     )
-    assert product_shape(convolution) == Product(2, 8 * 14 * 14, 5, 27, "f32", 4.0)
+    assert product_shape(convolution) == GemmSizes(2, 8 * 14 * 14, 5, 27, "f32", 4.0)
     call = read(
         "  x = f16[32,16] parameter(0)\n  y = f16[16,64] parameter(1)\n  ROOT z = (f16[32,64], s8[64]) "
         'custom-call(x, y), custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":'
@@ -80,22 +80,22 @@ def test_matrices_of_every_form() -> None:
         '"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]},"epilogue":'
         '"DEFAULT"}}'
     )
-    assert product_shape(call) == Product(1, 32, 64, 16, "f16", 2.0)
+    assert product_shape(call) == GemmSizes(1, 32, 64, 16, "f16", 2.0)
 
 
 @pytest.mark.parametrize(
     ("target", "operands", "result", "expected"),
     [
         ("convForward", ("f32[8,16,16,6]", "f32[3,3,6,10]"), "f32[8,14,14,10]",
-         Product(1, 8 * 14 * 14, 10, 54, "f32", 4.0)),
+         GemmSizes(1, 8 * 14 * 14, 10, 54, "f32", 4.0)),
         ("convBackwardInput", ("f32[8,14,14,10]", "f32[3,3,6,10]"), "f32[8,16,16,6]",
-         Product(1, 8 * 16 * 16, 6, 90, "f32", 4.0)),
+         GemmSizes(1, 8 * 16 * 16, 6, 90, "f32", 4.0)),
         ("convBackwardFilter", ("f32[8,16,16,6]", "f32[8,14,14,10]"), "f32[3,3,6,10]",
-         Product(1, 54, 10, 8 * 14 * 14, "f32", 4.0)),
+         GemmSizes(1, 54, 10, 8 * 14 * 14, "f32", 4.0)),
     ],
 )  # fmt: skip
 def test_convolutions_of_a_library(
-    target: str, operands: tuple[str, str], result: str, expected: Product
+    target: str, operands: tuple[str, str], result: str, expected: GemmSizes
 ) -> None:
     """Each gradient is a product of its own, with as many flops or more (where windows leave the input)."""
     call = read(

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.cost_models.counting import Counting, narrow
+from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.cycles import FALLBACK, cycles_of, profile_name
 from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
 from hloopt.fusion.apply import fuse, fuse_multi_output, remove_producer
@@ -98,13 +98,13 @@ def test_profiles(device: str, profile: str) -> None:
 def test_cycles_are_the_devices(device: str, flops: int) -> None:
     """An exponential of f16; the A100's profile has none."""
     root = _root("p = f16[] parameter(0)\nROOT r = f16[] exponential(p)")
-    assert UsageAnalysis(Counting(cycles_of(target(device)))).of(root).flops == flops
+    assert UsageAnalysis(OpCounting(cycles_of(target(device)))).of(root).flops == flops
 
 
 def test_counting_is_an_option() -> None:
     """The rules of 2023: no flops for a concatenate, initial values read once, bitcasts change indices."""
     old = UsageAnalysis(
-        Counting(
+        OpCounting(
             concatenate=0, uneven_concatenate=0, repeats_init=False, bitcasts_keep_indices=False
         )
     )

@@ -9,7 +9,7 @@ import pytest
 from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.targets import Rate, load_target, target
-from hloopt.targets.textproto import Message, Scalar, read_textproto
+from hloopt.targets.textproto import Message, ScalarField, read_textproto
 
 WHOLE = """\
 title = "mine"
@@ -245,7 +245,7 @@ def test_the_text_format_itself() -> None:
         Source('a: 0x10 a: -3 b: 2.5e3f c: .5 d: \'x\' "y\\"" e: [1, 2] f { g: on } f: < g: [] >')
     )
     values = {
-        name: [entry.value if isinstance(entry, Scalar) else entry for entry in entries]
+        name: [entry.value if isinstance(entry, ScalarField) else entry for entry in entries]
         for name, entries in read.fields.items()
     }
     assert values["a"] == [16, -3]
@@ -253,7 +253,7 @@ def test_the_text_format_itself() -> None:
     assert values["e"] == [1, 2]
     first, second = values["f"]
     assert isinstance(first, Message)
-    assert first.fields["g"][0] == Scalar("on", 60)
+    assert first.fields["g"][0] == ScalarField("on", 60)
     assert isinstance(second, Message)
     assert second.fields["g"] == []
 
@@ -261,7 +261,7 @@ def test_the_text_format_itself() -> None:
 def test_escapes_in_strings_name_bytes() -> None:
     """Octal and hexadecimal ones together make characters; a quote or backslash stands for itself."""
     read = read_textproto(Source(r"""a: "1\n\t\"\'\\\303\244\xe2\x82\xac" """))
-    assert read.fields["a"] == [Scalar("1\n\t\"'\\ä€", 3)]
+    assert read.fields["a"] == [ScalarField("1\n\t\"'\\ä€", 3)]
 
 
 def test_bytes_that_are_no_text() -> None:

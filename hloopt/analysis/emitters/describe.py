@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from hloopt.analysis.emitters.in_place import updates_in_place
-from hloopt.analysis.emitters.kind import Emission, Kind, emission
+from hloopt.analysis.emitters.kind import Emission, EmitterKind, emission
 from hloopt.analysis.emitters.launch import (
     LaunchDimensions,
     index_bits,
@@ -41,15 +41,15 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["Emitter", "Layout", "Tiling", "describe", "lay_out"]
+__all__ = ["EmitterDescription", "EmitterTiling", "ThreadLayout", "describe", "lay_out"]
 
-Tiling: TypeAlias = (
+EmitterTiling: TypeAlias = (
     ReductionTiling | TransposeTiling | ConcatenateTiling | ScatterTiling | tuple[SortPass, ...]
 )
 
 
 @dataclass(frozen=True)
-class Emitter:
+class EmitterDescription:
     """How XLA would run a region.
 
     kind          the emitter
@@ -67,14 +67,14 @@ class Emitter:
     registers     of a thread, estimated
     """
 
-    kind: Kind
+    kind: EmitterKind
     reason: str
     roots: tuple[Instruction, ...]
     heroes: tuple[Instruction, ...]
     elements: int
     unroll: Unroll
     launch: LaunchDimensions | None
-    tiling: Tiling | None
+    tiling: EmitterTiling | None
     groups: tuple[tuple[int, ...], ...]
     index_bits: int
     shared_bytes: int
@@ -85,19 +85,19 @@ _SINGLE = Unroll(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """An emitter's part of the record: see ``Emitter``.  ``copies`` of its code are in a thread's."""
+class ThreadLayout:
+    """An emitter's part of the record: ``copies`` of its code are in a thread's."""
 
     elements: int = 0
     unroll: Unroll = _SINGLE
     launch: LaunchDimensions | None = None
-    tiling: Tiling | None = None
+    tiling: EmitterTiling | None = None
     groups: tuple[tuple[int, ...], ...] | None = None
     shared_bytes: int = 0
     copies: int = 1
 
 
-def describe(region: Region, target: Target) -> Emitter:
+def describe(region: Region, target: Target) -> EmitterDescription:
     """How XLA would run a region on a GPU.
 
     Raises ``ValueError`` for an instruction that no kernel runs (tuples, control flow), and for a device that
@@ -108,7 +108,7 @@ def describe(region: Region, target: Target) -> Emitter:
     launch = layout.launch
     size = launch.threads * layout.unroll.factor if launch is not None else 0
     bits = index_bits(region, size)
-    return Emitter(
+    return EmitterDescription(
         found.kind,
         found.reason,
         found.roots,
@@ -124,7 +124,7 @@ def describe(region: Region, target: Target) -> Emitter:
     )
 
 
-def lay_out(region: Region, found: Emission, target: Target) -> Layout:
+def lay_out(region: Region, found: Emission, target: Target) -> ThreadLayout:
     """How the emitter that was found spreads a region over threads.
 
     Raises ``ValueError`` for a device that has no blocks and threads.
@@ -134,28 +134,28 @@ def lay_out(region: Region, found: Emission, target: Target) -> Layout:
     return _LAYOUTS[found.kind](region, found, target)
 
 
-def _nothing(_: Region, __: Emission, ___: Target) -> Layout:
-    return Layout()
+def _nothing(_: Region, __: Emission, ___: Target) -> ThreadLayout:
+    return ThreadLayout()
 
 
-def _loop(region: Region, _: Emission, target: Target) -> Layout:
+def _loop(region: Region, _: Emission, target: Target) -> ThreadLayout:
     return _over(region, loop_elements(region), target, "loop")
 
 
-def _over(region: Region, elements: int, target: Target, kind: str) -> Layout:
+def _over(region: Region, elements: int, target: Target, kind: str) -> ThreadLayout:
     unroll = unroll_factor(region, target, elements, kind=kind)
     launch = loop_launch(elements, unroll.factor, target)
-    return Layout(elements, unroll, launch, copies=unroll.factor)
+    return ThreadLayout(elements, unroll, launch, copies=unroll.factor)
 
 
-def _in_place(region: Region, _: Emission, target: Target) -> Layout:
+def _in_place(region: Region, _: Emission, target: Target) -> ThreadLayout:
     updates = updates_in_place(region)
     assert isinstance(updates, tuple)
     elements = updates[0].instruction.operands[1].array.elements
     return _over(region, elements, target, "in-place")
 
 
-def _reduction(region: Region, found: Emission, target: Target) -> Layout:
+def _reduction(region: Region, found: Emission, target: Target) -> ThreadLayout:
     form = reduction_dims(found.hero)
     assert form is not None
     pairs = zip(found.roots, found.heroes, strict=True)
@@ -166,14 +166,14 @@ def _reduction(region: Region, found: Emission, target: Target) -> Layout:
     shared = sum(tiling.shared_bytes(_input_bits(hero)) for hero in heroes)
     elements = found.hero.operands[0].array.elements
     launch = tiling.launch(target, len(groups))
-    return Layout(elements, _SINGLE, launch, tiling, groups, shared, tiling.vector)
+    return ThreadLayout(elements, _SINGLE, launch, tiling, groups, shared, tiling.vector)
 
 
 def _input_bits(reduce: Instruction) -> list[int]:
     return [operand.array.dtype.bits for operand in reduce.fold_inputs]
 
 
-def _transpose(region: Region, found: Emission, target: Target) -> Layout:
+def _transpose(region: Region, found: Emission, target: Target) -> ThreadLayout:
     heroes = list(dict.fromkeys(hero for hero in found.heroes if tiled_transpose(hero) is not None))
     form = tiled_transpose(heroes[0])
     assert form is not None
@@ -181,26 +181,28 @@ def _transpose(region: Region, found: Emission, target: Target) -> Layout:
     tiling = transpose_tiling(form, bits, target)
     elements = heroes[0].array.elements
     launch, shared = tiling.launch(target), tiling.shared_bytes(bits)
-    return Layout(elements, _SINGLE, launch, tiling, None, shared, tiling.vector)
+    return ThreadLayout(elements, _SINGLE, launch, tiling, None, shared, tiling.vector)
 
 
-def _concatenate(region: Region, found: Emission, target: Target) -> Layout:
+def _concatenate(region: Region, found: Emission, target: Target) -> ThreadLayout:
     tiling = concatenate_tiling(found.hero, region, target)
     unroll = Unroll(tiling.unroll)
-    return Layout(tiling.elements, unroll, tiling.launch, tiling, copies=tiling.unroll)
+    return ThreadLayout(tiling.elements, unroll, tiling.launch, tiling, copies=tiling.unroll)
 
 
-def _scatter(region: Region, found: Emission, target: Target) -> Layout:
+def _scatter(region: Region, found: Emission, target: Target) -> ThreadLayout:
     scatter = found.hero
     count = (len(scatter.operands) - 1) // 2
     elements = scatter.operands[count + 1].array.elements
     if not is_simplified_scatter(scatter):
         return _over(region, elements, target, "scatter")
     tiling = scatter_tiling(scatter, region, target)
-    return Layout(elements, Unroll(tiling.vector), tiling.launch, tiling, copies=tiling.vector)
+    return ThreadLayout(
+        elements, Unroll(tiling.vector), tiling.launch, tiling, copies=tiling.vector
+    )
 
 
-def _sort(region: Region, found: Emission, target: Target) -> Layout:
+def _sort(region: Region, found: Emission, target: Target) -> ThreadLayout:
     sort = found.hero
     shape = sort.operands[0].array
     (dimension,) = sort.attributes.get("dimensions", (shape.rank - 1,))
@@ -208,7 +210,7 @@ def _sort(region: Region, found: Emission, target: Target) -> Layout:
     bits = [operand.array.dtype.bits for operand in sort.operands]
     passes = sort_passes(size, bits, target)
     if not passes or not shape.elements:
-        return Layout(shape.elements, tiling=passes)
+        return ThreadLayout(shape.elements, tiling=passes)
     lines = shape.elements // size
     first = passes[0]
     launch = (
@@ -217,7 +219,7 @@ def _sort(region: Region, found: Emission, target: Target) -> Layout:
         else loop_launch(first.blocks * lines, 1, target)
     )
     shared = max(entry.tile for entry in passes) * sum(-(-width // 8) for width in bits)
-    return Layout(shape.elements, _SINGLE, launch, passes, None, shared, THREAD_ELEMENTS)
+    return ThreadLayout(shape.elements, _SINGLE, launch, passes, None, shared, THREAD_ELEMENTS)
 
 
 _LAYOUTS = {

@@ -16,14 +16,21 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["CONCATENATE_OPERANDS", "Emission", "Kind", "emission", "has_kernel", "region_roots"]
+__all__ = [
+    "CONCATENATE_OPERANDS",
+    "Emission",
+    "EmitterKind",
+    "emission",
+    "has_kernel",
+    "region_roots",
+]
 
-Kind: TypeAlias = Literal[
+EmitterKind: TypeAlias = Literal[
     "loop", "reduction", "transpose", "concatenate", "scatter", "sort", "memcpy", "in-place",
     "custom", "triton", "cudnn",
 ]  # fmt: skip
 
-_CONFIGURED: Mapping[str, Kind] = {
+_CONFIGURED: Mapping[str, EmitterKind] = {
     "__custom_fusion": "custom",
     "__triton": "triton",
     "__triton_gemm": "triton",
@@ -51,7 +58,7 @@ class Emission:
     reason  in words
     """
 
-    kind: Kind
+    kind: EmitterKind
     roots: tuple[Instruction, ...]
     heroes: tuple[Instruction, ...]
     reason: str
@@ -107,7 +114,7 @@ def emission(region: Region) -> Emission:
     return decided or _loop(region, found)
 
 
-def _configured(instruction: Instruction) -> tuple[Kind, str] | None:
+def _configured(instruction: Instruction) -> tuple[EmitterKind, str] | None:
     if instruction.opcode != "fusion" or "backend_config" not in instruction.attributes:
         return None
     config: Any = loop_config(instruction)

@@ -9,8 +9,14 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from hloopt.analysis.emitters.describe import Layout, lay_out
-from hloopt.analysis.emitters.kind import CONCATENATE_OPERANDS, Emission, Kind, emission, has_kernel
+from hloopt.analysis.emitters.describe import ThreadLayout, lay_out
+from hloopt.analysis.emitters.kind import (
+    CONCATENATE_OPERANDS,
+    Emission,
+    EmitterKind,
+    emission,
+    has_kernel,
+)
 from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.analysis.emitters.unroll import drops_when_unrolled
 from hloopt.analysis.hero import is_intermediate, only_intermediates_below
@@ -21,7 +27,7 @@ from hloopt.ops.traits import HEROES
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, parts_of
 
-__all__ = ["Kernel", "Kernels"]
+__all__ = ["KernelShape", "Kernels"]
 
 _DECIDE: Final = frozenset({"concatenate", "transpose"})
 """Ops that can change a kernel's kind where nothing between them and its roots moves elements."""
@@ -41,10 +47,10 @@ _WARP: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelShape:
     """A kernel's kind, its blocks in the whole grid and the threads of a block."""
 
-    kind: Kind
+    kind: EmitterKind
     blocks: int
     threads: int
 
@@ -63,8 +69,8 @@ class _Facts:
 
     region: Region
     emission: Emission | None
-    layout: Layout | None
-    kernel: Kernel
+    layout: ThreadLayout | None
+    kernel: KernelShape
     decides: bool
     decides_alone: bool
     drops: bool | None = None
@@ -91,7 +97,7 @@ class Kernels:
         self._is_wide = target.kind == "cuda" and target.capability >= _WIDE
         self._known: dict[Instruction, _Facts] = {}
 
-    def of(self, instruction: Instruction) -> Kernel:
+    def of(self, instruction: Instruction) -> KernelShape:
         """The kernel of an op or fusion by itself.
 
         Kinds without a launch of their own, and what no kernel runs, count a thread for each element of the
@@ -105,7 +111,7 @@ class Kernels:
 
     def pair(
         self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
-    ) -> Kernel:
+    ) -> KernelShape:
         """The kernel of both, where the producer is computed in its user's.
 
         Cheap where nothing in the producer can change the kernel's form; otherwise both are copied.
@@ -135,7 +141,7 @@ class Kernels:
         both = _joined(producer, other, consumer, mine)
         return _kernel(both, found, self._layout(both, found))
 
-    def _wide_loop(self, *parts: Instruction) -> Kernel | None:
+    def _wide_loop(self, *parts: Instruction) -> KernelShape | None:
         """The kernel of all results of some ops and fusions, where opcodes say that it is a loop; else None.
 
         Results are those of a multi-output fusion by itself, or of several together.
@@ -189,16 +195,16 @@ class Kernels:
 
     def _form(
         self, instruction: Instruction, region: Region
-    ) -> tuple[Emission | None, Layout | None]:
+    ) -> tuple[Emission | None, ThreadLayout | None]:
         if not has_kernel(instruction):
             # Bitcasts, constants, tuples: no kernel of their own, but they may join one.
             return None, None
         found = emission(region)
         return found, self._layout(region, found)
 
-    def _layout(self, region: Region, found: Emission) -> Layout:
+    def _layout(self, region: Region, found: Emission) -> ThreadLayout:
         if not self.target.has_threads:
-            return Layout()
+            return ThreadLayout()
         return lay_out(region, found, self.target)
 
     def _drops(self, facts: _Facts) -> bool:
@@ -284,16 +290,16 @@ def _moves_below(facts: _Facts, instruction: Instruction) -> bool:
     return known
 
 
-def _kernel(region: Region, found: Emission | None, layout: Layout | None) -> Kernel:
+def _kernel(region: Region, found: Emission | None, layout: ThreadLayout | None) -> KernelShape:
     kind = found.kind if found is not None else "custom"
     if layout is not None and layout.launch is not None and kind != "sort":
         threads = layout.launch.threads_per_block
         if kind == "scatter":
             # XLA counts whole warps; threads without an update do nothing.
             threads = -(-threads // _WARP) * _WARP
-        return Kernel(kind, layout.launch.blocks, threads)
+        return KernelShape(kind, layout.launch.blocks, threads)
     elements = region.results[0].shape.elements if region.results else 0
-    return Kernel(kind, -(-elements // _FALLBACK_THREADS), _FALLBACK_THREADS)
+    return KernelShape(kind, -(-elements // _FALLBACK_THREADS), _FALLBACK_THREADS)
 
 
 def _reached(region: Region, most: int) -> frozenset[int]:

@@ -13,8 +13,8 @@ from hloopt.analysis.index import Index, Indices
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.model import Axes, LoopNode, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.thread_plan import IN_LOOPS, UNROLLED, ThreadPlan
-from hloopt.analysis.written_code import Writer
-from hloopt.analysis.written_ops import Ask, Block, Emission, dot_positions
+from hloopt.analysis.written_code import LineCounter
+from hloopt.analysis.written_ops import Ask, CodeBlock, Requests, dot_positions
 from hloopt.ir import Instruction
 from hloopt.types import DotDims
 
@@ -133,7 +133,7 @@ def _code_bytes(plan: ThreadPlan, most: int) -> int:
     return size + sum(_code_bytes(inner, most) for inner in plan.inner)
 
 
-class _Trip(Writer):
+class _Trip(LineCounter):
     """Goes through a trip as ``codegen/loops/running.py`` writes it."""
 
     def __init__(self, plan: ThreadPlan, most: int, *, shares: bool) -> None:
@@ -143,7 +143,7 @@ class _Trip(Writer):
         parallel = plan.parallel
         self.state = {one.number for one in parallel.carried if one.role in ("uniform", "owned")}
         self.work_item = tuple(self.symbol(size - 1) for size in parallel.sizes)
-        self.top = Block()
+        self.top = CodeBlock()
         if parallel.trips.kind != "known":
             self._all((parallel.trips.own or parallel.loop.condition.root, 0))
         for value in plan.stored:
@@ -165,7 +165,7 @@ class _Trip(Writer):
         axes = axes or self.plan.axes(node) or (None,) * shape.rank
         sizes = local_dims(shape, axes)
 
-        def one(local: Indices, block: Block) -> Iterator[Ask]:
+        def one(local: Indices, block: CodeBlock) -> Iterator[Ask]:
             rest = iter(local)
             index = tuple(self.work_item[axis] if axis is not None else next(rest) for axis in axes)
             self.lines += 1
@@ -177,9 +177,9 @@ class _Trip(Writer):
     def _every(
         self,
         sizes: Sequence[int],
-        block: Block,
+        block: CodeBlock,
         around: Indices,
-        one: Callable[[Indices, Block], Iterator[Ask]],
+        one: Callable[[Indices, CodeBlock], Iterator[Ask]],
     ) -> Iterator[Ask]:
         """As ``every`` of ``codegen/elements.py``."""
         if prod(sizes) <= self.plan.unrolled:
@@ -189,7 +189,7 @@ class _Trip(Writer):
         self.lines += 1 + 2 * sum(size != 1 for size in sizes)
         yield from one(tuple(self.symbol(size - 1) for size in sizes), block.branch(around))
 
-    def element(self, instruction: Instruction, index: Indices, block: Block) -> Emission:
+    def element(self, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
         """As written by a thread: what it keeps is there, what it takes in is written out."""
         opcode = instruction.opcode
         source = instruction.operands[0] if opcode == "get-tuple-element" else instruction
@@ -209,11 +209,11 @@ class _Trip(Writer):
         else:
             yield from super().element(instruction, index, block)
 
-    def _dot(self, instruction: Instruction, index: Indices, block: Block) -> Emission:
+    def _dot(self, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
         lhs, rhs = instruction.operands[:2]
         dims = DotDims.of(instruction.attributes)
 
-        def one(contracted: Indices, block: Block) -> Iterator[Ask]:
+        def one(contracted: Indices, block: CodeBlock) -> Iterator[Ask]:
             left, right = dot_positions(instruction, index, contracted)
             self.lines += 2
             yield lhs, left, block
@@ -223,7 +223,7 @@ class _Trip(Writer):
         sizes = [lhs.array.dims[at] for at in dims.lhs_contracting]
         yield from self._every(sizes, block, index, one)
 
-    def _reduce(self, instruction: Instruction, index: Indices, block: Block) -> Emission:
+    def _reduce(self, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
         count = len(instruction.operands) // 2
         inputs = instruction.fold_inputs
         dims = inputs[0].array.dims
@@ -232,7 +232,7 @@ class _Trip(Writer):
         for init in instruction.fold_inits:
             yield init, (), block
 
-        def one(places: Indices, block: Block) -> Iterator[Ask]:
+        def one(places: Indices, block: CodeBlock) -> Iterator[Ask]:
             kept, reduced = iter(index), iter(places)
             position = tuple(next(reduced if at in along else kept) for at in range(len(dims)))
             self.lines += taken

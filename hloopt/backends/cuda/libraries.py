@@ -14,7 +14,7 @@ import numpy as np
 
 from hloopt.analysis.gemm import Gemm, Matrix
 from hloopt.analysis.gpu_libraries import (
-    Product,
+    LibraryProduct,
     Transform,
     product_of,
     transform_of,
@@ -89,7 +89,7 @@ class Libraries:
         """
         self.require([library])
         found = self._described(library, instruction)
-        if isinstance(found, Product):
+        if isinstance(found, LibraryProduct):
             self._blas()
         else:
             self._plan(found)
@@ -102,7 +102,7 @@ class Libraries:
         Raises ``UnsupportedError`` where ``gpu_libraries.refusal`` has a reason.
         """
         found = self._described(library, instruction)
-        if isinstance(found, Product):
+        if isinstance(found, LibraryProduct):
             self._multiply(found, operands, results[0])
         else:
             self._transform(found, operands[0], results[0])
@@ -115,8 +115,8 @@ class Libraries:
             handle, self._handle = self._handle, None
             self._cupy.cuda.cublas.destroy(handle)
 
-    def _described(self, library: str, instruction: Instruction) -> Product | Transform:
-        describe: Mapping[str, Callable[[Instruction], Product | Transform | str]]
+    def _described(self, library: str, instruction: Instruction) -> LibraryProduct | Transform:
+        describe: Mapping[str, Callable[[Instruction], LibraryProduct | Transform | str]]
         describe = {"cublas": product_of, "cufft": transform_of}
         found = describe[library](instruction)
         if isinstance(found, str):
@@ -131,7 +131,7 @@ class Libraries:
             blas.setMathMode(handle, _WIDE_SUMS)
         return self._handle
 
-    def _multiply(self, product: Product, operands: list[Any], result: Any) -> None:
+    def _multiply(self, product: LibraryProduct, operands: list[Any], result: Any) -> None:
         runtime = self._cupy.cuda.runtime
         stream = self._cupy.cuda.get_current_stream().ptr
         gemm = product.gemm
@@ -154,7 +154,7 @@ class Libraries:
 
     def _gemm(
         self,
-        product: Product,
+        product: LibraryProduct,
         gemm: Gemm,
         addresses: tuple[int, int, int],
         offsets: tuple[int, int, int],
@@ -239,7 +239,7 @@ class Libraries:
             scaled(self._blas(), transform.reals, scale.ctypes.data, result.data.ptr, 1)
 
 
-def _scalar(product: Product, value: complex) -> Any:
+def _scalar(product: LibraryProduct, value: complex) -> Any:
     """In the type that cuBLAS reads alpha and beta in, which is that of the sums."""
     if product.arithmetic == "s32":
         return np.int32(int(value.real))

@@ -4,6 +4,6 @@ Each result is cut into tiles, one a block; what a tile needs of every other val
 The model tries all tilings with powers of two and whole dimensions, prices each, and takes the cheapest.
 """
 
-from hloopt.cost_models.block_level.model import BlockLevelModel, Tiling, Untiled
+from hloopt.cost_models.block_level.model import BlockLevelModel, PricedTiling, Untiled
 
-__all__ = ["BlockLevelModel", "Tiling", "Untiled"]
+__all__ = ["BlockLevelModel", "PricedTiling", "Untiled"]

@@ -6,13 +6,13 @@ import numpy as np
 
 from hloopt.analysis.index import Indices, Symbol
 from hloopt.cost_models.block_level.extents import Flags, Numbers
-from hloopt.cost_models.block_level.tiling import Tile, Tiles, View
+from hloopt.cost_models.block_level.tiling import BlockTile, BlockTiles, View
 from hloopt.ir import Instruction
 
 __all__ = ["distinct"]
 
 
-def distinct(tiles: Tiles) -> dict[Tile, Flags | None]:
+def distinct(tiles: BlockTiles) -> dict[BlockTile, Flags | None]:
     """For each tile the tilings in which no earlier one is the same; None stands for all of them."""
     return _Comparison(tiles).found
 
@@ -20,14 +20,14 @@ def distinct(tiles: Tiles) -> dict[Tile, Flags | None]:
 class _Comparison:
     """Tiles by their first equal: ``first[tile]`` is a number of that one for each tiling."""
 
-    def __init__(self, tiles: Tiles) -> None:
+    def __init__(self, tiles: BlockTiles) -> None:
         self._tiles = tiles
         self._whole: Numbers | None = None
         self._sizes: dict[tuple[View, View], Flags] = {}
         self._same_origins: dict[tuple[View, View], Flags] = {}
-        self._first: dict[Tile, Numbers | int] = {}
-        self.found: dict[Tile, Flags | None] = {}
-        earlier: dict[Instruction, list[Tile]] = {}
+        self._first: dict[BlockTile, Numbers | int] = {}
+        self.found: dict[BlockTile, Flags | None] = {}
+        earlier: dict[Instruction, list[BlockTile]] = {}
         for number, tile in enumerate(tiles.nodes):
             others = earlier.setdefault(tile.node, [])
             if others:
@@ -37,7 +37,7 @@ class _Comparison:
                 self.found[tile] = None
             others.append(tile)
 
-    def _compare(self, tile: Tile, number: int, others: list[Tile]) -> None:
+    def _compare(self, tile: BlockTile, number: int, others: list[BlockTile]) -> None:
         first: Numbers | int = number
         for other in others:
             same = self._same(tile, other)
@@ -46,7 +46,7 @@ class _Comparison:
         self._first[tile] = first
         self.found[tile] = None if isinstance(first, int) else first == number
 
-    def _same(self, one: Tile, other: Tile) -> Flags | None:
+    def _same(self, one: BlockTile, other: BlockTile) -> Flags | None:
         """Where both are the same; None for nowhere."""
         pairs = [
             (self._first[mine], self._first[its])

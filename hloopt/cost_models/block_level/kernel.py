@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["Kernel"]
+__all__ = ["TiledKernel"]
 
 
-class Kernel:
+class TiledKernel:
     """The kernel of an op or fusion, or of a producer fused into a consumer.
 
     A node is an instruction: one of a body (never a parameter), or one outside whose value is read from memory.

@@ -9,10 +9,10 @@ import numpy as np
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.fusion_config import BlockParameters, block_parameters, is_triton
-from hloopt.cost_models.block_level.kernel import Kernel
+from hloopt.cost_models.block_level.kernel import TiledKernel
 from hloopt.cost_models.block_level.prices import price, register_limit
 from hloopt.cost_models.block_level.results import real_root, tiled_roots
-from hloopt.cost_models.block_level.tiling import Tiles, Untiled, candidates, tile
+from hloopt.cost_models.block_level.tiling import BlockTiles, Untiled, candidates, tile
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
@@ -20,7 +20,7 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import INDEXING, MOVING, SOURCES
 from hloopt.targets import Target
 
-__all__ = ["BlockLevelModel", "Tiling", "Untiled"]
+__all__ = ["BlockLevelModel", "PricedTiling", "Untiled"]
 
 # What only decides where something is read computes nothing.
 _INDEXING = (
@@ -32,14 +32,14 @@ _NEVER = RunTime(0, 0, 0, inf, 0.0, 0.0, inf)
 
 
 @dataclass(frozen=True)
-class Tiling:
+class PricedTiling:
     """The tiling of a kernel and what it costs."""
 
     run_time: RunTime
     parameters: BlockParameters
 
 
-_Found: TypeAlias = Tiling | Untiled
+_Found: TypeAlias = PricedTiling | Untiled
 
 
 class BlockLevelModel:
@@ -77,7 +77,9 @@ class BlockLevelModel:
         found = self.best(consumer, producer)
         return _NEVER if isinstance(found, Untiled) else found.run_time
 
-    def best(self, consumer: Instruction, producer: Instruction | None = None) -> Tiling | Untiled:
+    def best(
+        self, consumer: Instruction, producer: Instruction | None = None
+    ) -> PricedTiling | Untiled:
         """The cheapest tiling of a kernel: an op or fusion, or a producer fused into a consumer.
 
         XLA takes the first of equally cheap ones, in the order of ``tiling.candidates``.
@@ -110,7 +112,7 @@ class BlockLevelModel:
         if parameters is None:
             found = self.best(fusion)
             return found if isinstance(found, Untiled) else found.run_time
-        kernel = Kernel(fusion)
+        kernel = TiledKernel(fusion)
         root = real_root(kernel)
         if isinstance(root, Untiled):
             return root
@@ -129,7 +131,7 @@ class BlockLevelModel:
         return prices.run_time(0)
 
     def _search(self, consumer: Instruction, producer: Instruction | None) -> _Found:
-        kernel = Kernel(consumer, producer)
+        kernel = TiledKernel(consumer, producer)
         root = real_root(kernel)
         if isinstance(root, Untiled):
             return root
@@ -149,9 +151,11 @@ class BlockLevelModel:
         output_tiles = tuple(
             tuple(int(size[best]) for size in output.view.sizes) for output in roots
         )
-        return Tiling(prices.run_time(best), BlockParameters(output_tiles, int(prices.warps[best])))
+        return PricedTiling(
+            prices.run_time(best), BlockParameters(output_tiles, int(prices.warps[best]))
+        )
 
-    def _fits_grid(self, tiles: Tiles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def _fits_grid(self, tiles: BlockTiles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         most = self._target.grid_limit[0]
         return tiles.blocks < most if most else np.ones(tiles.count, np.bool_)
 

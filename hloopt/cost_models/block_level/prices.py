@@ -15,8 +15,8 @@ from hloopt.analysis.fusion_config import BlockParameters
 from hloopt.analysis.layout import major_to_minor
 from hloopt.cost_models.block_level.distinct import distinct
 from hloopt.cost_models.block_level.extents import Flags, Numbers
-from hloopt.cost_models.block_level.kernel import Kernel
-from hloopt.cost_models.block_level.tiling import MAX_TILE, Tile, Tiles, View
+from hloopt.cost_models.block_level.kernel import TiledKernel
+from hloopt.cost_models.block_level.tiling import MAX_TILE, BlockTile, BlockTiles, View
 from hloopt.cost_models.model import RunTime
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -74,9 +74,9 @@ class Prices:
 
 
 def price(
-    kernel: Kernel,
-    tiles: Tiles,
-    roots: tuple[Tile, ...],
+    kernel: TiledKernel,
+    tiles: BlockTiles,
+    roots: tuple[BlockTile, ...],
     target: Target,
     flops_of: Callable[[Instruction], int],
     parameters: BlockParameters | None = None,
@@ -122,16 +122,16 @@ def _scaled(nanoseconds: Reals | float, factor: Reals | float) -> Reals:
     return _of_seconds(np.multiply(np.multiply(nanoseconds, 4), factor) / 4e9)
 
 
-def _warps(tiles: Tiles) -> Numbers:
+def _warps(tiles: BlockTiles) -> Numbers:
     views = {tile.view for tile in tiles.nodes}
     largest = np.maximum.reduce([view.elements for view in views])
     return np.select([largest <= 256, largest <= 1024, largest <= 4096], [1, 2, 4], 8)
 
 
 def _flops(
-    tiles: Tiles,
-    inside: list[Tile],
-    unique: dict[Tile, Flags | None],
+    tiles: BlockTiles,
+    inside: list[BlockTile],
+    unique: dict[BlockTile, Flags | None],
     flops_of: Callable[[Instruction], int],
 ) -> Numbers:
     """Of padded tiles: masked elements are computed like all others."""
@@ -160,7 +160,10 @@ def _compute_time(target: Target, flops: Numbers, blocks: Numbers, warps: Number
 
 
 def _reads(
-    tiles: Tiles, outside: list[Tile], unique: dict[Tile, Flags | None], target: Target
+    tiles: BlockTiles,
+    outside: list[BlockTile],
+    unique: dict[BlockTile, Flags | None],
+    target: Target,
 ) -> tuple[Reals, Numbers, Flags]:
     """Read time, bytes, and whether only whole transactions are read."""
     read: dict[Instruction, tuple[Numbers, Reals]] = {}
@@ -235,7 +238,7 @@ def _read_time(
     return _of_seconds(first.astype(np.float64)) + _of_seconds(rest.astype(np.float64))
 
 
-def _writes(roots: tuple[Tile, ...], target: Target) -> tuple[Reals, int]:
+def _writes(roots: tuple[BlockTile, ...], target: Target) -> tuple[Reals, int]:
     time = np.zeros(len(roots[0].view.elements))
     total = 0
     for root in roots:
@@ -247,10 +250,10 @@ def _writes(roots: tuple[Tile, ...], target: Target) -> tuple[Reals, int]:
 
 
 def _fits_registers(
-    tiles: Tiles,
-    roots: tuple[Tile, ...],
-    inside: list[Tile],
-    outside: list[Tile],
+    tiles: BlockTiles,
+    roots: tuple[BlockTile, ...],
+    inside: list[BlockTile],
+    outside: list[BlockTile],
     target: Target,
 ) -> Flags:
     """Results, values read and iotas lie in registers whole."""

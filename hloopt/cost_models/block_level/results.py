@@ -6,15 +6,15 @@ import numpy as np
 
 from hloopt.analysis.index import Symbol
 from hloopt.cost_models.block_level.extents import Flags
-from hloopt.cost_models.block_level.kernel import Kernel
-from hloopt.cost_models.block_level.tiling import Tile, Tiles, Untiled
+from hloopt.cost_models.block_level.kernel import TiledKernel
+from hloopt.cost_models.block_level.tiling import BlockTile, BlockTiles, Untiled
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
 __all__ = ["real_root", "tiled_roots"]
 
 
-def real_root(kernel: Kernel) -> Instruction | Untiled:
+def real_root(kernel: TiledKernel) -> Instruction | Untiled:
     """The one result that no other is computed from."""
     if len(kernel.roots) == 1:
         root = kernel.roots[0]
@@ -38,9 +38,9 @@ def real_root(kernel: Kernel) -> Instruction | Untiled:
     return root
 
 
-def tiled_roots(kernel: Kernel, tiles: Tiles) -> tuple[Tile, ...] | Untiled:
+def tiled_roots(kernel: TiledKernel, tiles: BlockTiles) -> tuple[BlockTile, ...] | Untiled:
     """The tile of each result; tilings in which one is not written whole, tile by tile, drop out."""
-    found: list[Tile] = []
+    found: list[BlockTile] = []
     for root in kernel.roots:
         if root is tiles.root.node:
             found.append(tiles.root)
@@ -55,7 +55,7 @@ def tiled_roots(kernel: Kernel, tiles: Tiles) -> tuple[Tile, ...] | Untiled:
     return tuple(found)
 
 
-def _is_written(tiles: Tiles, tile: Tile) -> Flags:
+def _is_written(tiles: BlockTiles, tile: BlockTile) -> Flags:
     """Whether blocks, in their order, write the tiles of a value in its order, all of them once."""
     blocks = np.ones(tiles.count, np.int64)
     for size, dimension in zip(tile.view.sizes, tile.node.array.dims, strict=True):
@@ -68,7 +68,7 @@ def _is_written(tiles: Tiles, tile: Tile) -> Flags:
     return flags
 
 
-def _is_orderly(tiles: Tiles, tile: Tile, whole: int) -> bool:
+def _is_orderly(tiles: BlockTiles, tile: BlockTile, whole: int) -> bool:
     moving = [symbol for axis, symbol in enumerate(tiles.symbols) if not whole >> axis & 1]
     found: list[Symbol] = []
     for index in tiles.origin(tile.view.place, whole):

@@ -19,12 +19,12 @@ from hloopt.cost_models.block_level.indices import (
     read_places,
     without_ones,
 )
-from hloopt.cost_models.block_level.kernel import Kernel
+from hloopt.cost_models.block_level.kernel import TiledKernel
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["MAX_TILE", "Tile", "Tiles", "Untiled", "View", "candidates", "padded", "tile"]
+__all__ = ["MAX_TILE", "BlockTile", "BlockTiles", "Untiled", "View", "candidates", "padded", "tile"]
 
 MAX_TILE: Final = 1048576
 _RESHAPES: Final = frozenset({"bitcast", "reshape"})
@@ -53,16 +53,16 @@ class View:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Tile:
+class BlockTile:
     """A value under one index, and the tiles it is computed from; none of what is read or made of nothing."""
 
     node: Instruction
     view: View
-    operands: tuple[Tile, ...]
+    operands: tuple[BlockTile, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Tiles:
+class BlockTiles:
     """All tiles of a kernel, operands first.
 
     sizes  of the result's tile, by dimension
@@ -70,8 +70,8 @@ class Tiles:
     fine   which of these Triton takes: tiles are not too large, and padding them does no harm
     """
 
-    nodes: tuple[Tile, ...]
-    root: Tile
+    nodes: tuple[BlockTile, ...]
+    root: BlockTile
     symbols: tuple[Symbol, ...]
     sizes: tuple[Numbers, ...]
     fits: Flags
@@ -141,14 +141,14 @@ _Key: TypeAlias = tuple[Instruction, View]
 class _Walk:
     """The tiles found so far; there is one view for each place."""
 
-    def __init__(self, kernel: Kernel, sizes: Sizes, count: int) -> None:
+    def __init__(self, kernel: TiledKernel, sizes: Sizes, count: int) -> None:
         self.fits: Flags = np.ones(count, np.bool_)
         self.fine: Flags = np.ones(count, np.bool_)
-        self.order: list[Tile] = []
+        self.order: list[BlockTile] = []
         self._kernel = kernel
         self._sizes = sizes
         self._count = count
-        self._found: dict[_Key, Tile] = {}
+        self._found: dict[_Key, BlockTile] = {}
         self._needed: dict[_Key, list[_Key]] = {}
         self._views: dict[Indices, View] = {}
         # Of one kernel's instructions, which keep their shapes and attributes: these are known by their ids.
@@ -177,7 +177,7 @@ class _Walk:
                 pending.extend(reversed(missing))
                 continue
             pending.pop()
-            made = Tile(*key, tuple([self._found[entry] for entry in needed]))
+            made = BlockTile(*key, tuple([self._found[entry] for entry in needed]))
             self._found[key] = made
             self.order.append(made)
         return None
@@ -276,7 +276,7 @@ def _refusal(node: Instruction) -> Untiled | None:
     return None
 
 
-def tile(kernel: Kernel, root: Instruction, rows: Numbers) -> Tiles | Untiled:
+def tile(kernel: TiledKernel, root: Instruction, rows: Numbers) -> BlockTiles | Untiled:
     """The tiles of a kernel for tilings of ``root``, the result all others are computed for.
 
     ``rows`` is [tilings, rank]: sizes of the result's tile.  Raises ``TypeError`` where the root is no array.
@@ -301,7 +301,7 @@ def tile(kernel: Kernel, root: Instruction, rows: Numbers) -> Tiles | Untiled:
     for size, column in zip(dims, columns, strict=True):
         blocks = blocks * -(-size // np.maximum(column, 1))
     nodes = tuple(walk.order)
-    return Tiles(nodes, nodes[-1], symbols, columns, walk.fits, walk.fine, blocks)
+    return BlockTiles(nodes, nodes[-1], symbols, columns, walk.fits, walk.fine, blocks)
 
 
 def _moving(index: Index, moving: Mapping[Symbol, Index]) -> Index:

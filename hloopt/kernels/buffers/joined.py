@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from hloopt.analysis.aliasing import Aliasing, Value, analyze_aliasing
+from hloopt.analysis.aliasing import Aliasing, BufferValue, analyze_aliasing
 from hloopt.analysis.layout import is_descending
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.dataclass import dataclass
@@ -98,5 +98,5 @@ def _places(
     return rows
 
 
-def _is_alone(value: Value, aliasing: Aliasing) -> bool:
+def _is_alone(value: BufferValue, aliasing: Aliasing) -> bool:
     return value.kind == "temporary" and len(aliasing.alias_set(value).values) == 1

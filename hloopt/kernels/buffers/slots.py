@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloopt.analysis.aliasing import Aliasing, AliasSet, Value
+from hloopt.analysis.aliasing import Aliasing, AliasSet, BufferValue
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
@@ -30,7 +30,7 @@ class BufferSlot:
     kind: AllocationKind
     byte_size: int
     number: int = 0
-    value: Value | None = None
+    value: BufferValue | None = None
     writable: bool = True
 
 
@@ -147,7 +147,7 @@ class BufferSlots:
             writable=place in self._donated,
         )
 
-    def _is_given(self, value: Value) -> bool:
+    def _is_given(self, value: BufferValue) -> bool:
         """Whether a value is there before the program runs."""
         if value.kind == "constant":
             return True

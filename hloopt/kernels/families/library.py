@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloopt.analysis.gpu_libraries import Product, product_of, refusal
+from hloopt.analysis.gpu_libraries import LibraryProduct, product_of, refusal
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, always, no_tile
 from hloopt.kernels.spec import KernelSpec, Tile
 
@@ -32,7 +32,7 @@ def _wanted_product(site: Site) -> Verdict:
 
 def _flops(site: Site) -> int:
     product = product_of(site.region.instruction)
-    assert isinstance(product, Product), product
+    assert isinstance(product, LibraryProduct), product
     gemm = product.gemm
     if gemm is None:
         return 0
@@ -42,7 +42,7 @@ def _flops(site: Site) -> int:
 def _product_efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     """Units for matrices take what is narrower than f32, and f64; f32 only where TF32 is asked for."""
     product = product_of(site.region.instruction)
-    assert isinstance(product, Product), product
+    assert isinstance(product, LibraryProduct), product
     target, dtype = site.target, product.operand
     lanes = target.clock_ghz * 2e9 * target.cores * target.fpus_per_core
     scalar = dtype == "f32" and product.arithmetic == "f32"

@@ -23,8 +23,8 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.passes.bf16_propagation.choice import Choice
-from hloopt.passes.bf16_propagation.graph import Carry, Graph, Node, build_graph
+from hloopt.passes.bf16_propagation.choice import NarrowChoice
+from hloopt.passes.bf16_propagation.graph import Carry, ValueGraph, ValueNode, build_graph
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import DTYPES, ArrayShape, DType, Literal, Shape, TupleShape
 
@@ -66,7 +66,7 @@ ENTRY main {
     def round(self, module: Module, log: PassLog) -> bool:
         """Look at all values once."""
         graph = build_graph(module)
-        choice = Choice(graph, fast_math=self.fast_math)
+        choice = NarrowChoice(graph, fast_math=self.fast_math)
         components = [(entry, choice.saved_bytes(entry)) for entry in choice.components()]
         rewriter = _Rewriter(graph, choice, log)
         changed = False
@@ -80,7 +80,7 @@ ENTRY main {
         return changed
 
 
-def _report(component: list[Node], saved: int, log: PassLog) -> None:
+def _report(component: list[ValueNode], saved: int, log: PassLog) -> None:
     about = next((node.instruction for node in component if node.instruction), None)
     if about is not None and len(component) > 1 and saved <= 0:
         reason = f"bf16 writes {-saved} bytes more" if saved else "bf16 writes as many bytes"
@@ -88,14 +88,14 @@ def _report(component: list[Node], saved: int, log: PassLog) -> None:
 
 
 class _Rewriter:
-    def __init__(self, graph: Graph, choice: Choice, log: PassLog) -> None:
+    def __init__(self, graph: ValueGraph, choice: NarrowChoice, log: PassLog) -> None:
         self.graph = graph
         self.choice = choice
         self.log = log
         self.sources: dict[Instruction, Instruction] = {}
         self.made: set[Instruction] = set()
 
-    def narrow(self, component: list[Node]) -> None:
+    def narrow(self, component: list[ValueNode]) -> None:
         """Change shapes first, then operands, then what others read."""
         inside = set(component)
         read = dict.fromkeys(operand for node in component for operand in node.inputs)
@@ -118,7 +118,7 @@ class _Rewriter:
             if made is not None and made.kind == "source" and unused:
                 edit.remove(instruction)
 
-    def set_inputs(self, node: Node, inside: set[Node]) -> None:
+    def set_inputs(self, node: ValueNode, inside: set[ValueNode]) -> None:
         if node.kind == "carry":
             carry = node.carry
             assert carry is not None
@@ -135,7 +135,7 @@ class _Rewriter:
         )
         edit.set_operands(instruction, operands)
 
-    def value(self, operand: Instruction, inside: set[Node]) -> Instruction:
+    def value(self, operand: Instruction, inside: set[ValueNode]) -> Instruction:
         """The bf16 value of an operand; one that is not narrow is rounded right after it is made."""
         node = self.graph.of.get(operand)
         if node is not None and node in inside:
@@ -172,7 +172,7 @@ class _Rewriter:
         self.sources[instruction] = known
         return known
 
-    def serve(self, node: Node, instruction: Instruction, inside: set[Node]) -> None:
+    def serve(self, node: ValueNode, instruction: Instruction, inside: set[ValueNode]) -> None:
         """Give readers in bf16 the value itself, and all others one converted back."""
         was_root = instruction.is_root
         wide = {
@@ -192,7 +192,7 @@ class _Rewriter:
             edit.set_root(instruction.computation, back)
 
     def wide_places(
-        self, user: Instruction, instruction: Instruction, inside: set[Node]
+        self, user: Instruction, instruction: Instruction, inside: set[ValueNode]
     ) -> list[int]:
         """The operands in which a user reads f32."""
         places = [at for at, operand in enumerate(user.operands) if operand is instruction]

@@ -8,19 +8,19 @@ import numpy as np
 
 from hloopt.analysis.layout import same_layout
 from hloopt.ir import Instruction
-from hloopt.passes.bf16_propagation.graph import Graph, Node
+from hloopt.passes.bf16_propagation.graph import ValueGraph, ValueNode
 from hloopt.simplify.rules.convert import is_lossless
 from hloopt.types import DTYPES
 
-__all__ = ["Choice"]
+__all__ = ["NarrowChoice"]
 
 _BF16 = DTYPES["bf16"]
 
 
-class Choice:
+class NarrowChoice:
     """``exact``: all elements are values of bf16.  ``rounded``: everybody rounds them to bf16 anyway."""
 
-    def __init__(self, graph: Graph, *, fast_math: bool) -> None:
+    def __init__(self, graph: ValueGraph, *, fast_math: bool) -> None:
         self.graph = graph
         self.fast_math = fast_math
         self.exact = self._largest(self._may_be_exact, self._is_exact, lambda node: node.readers)
@@ -32,10 +32,10 @@ class Choice:
         }
         self._drop_loose()
 
-    def components(self) -> list[list[Node]]:
+    def components(self) -> list[list[ValueNode]]:
         """Narrow nodes that hang together, in the order of the graph; sources are nobody's own."""
-        found: list[list[Node]] = []
-        seen: set[Node] = set()
+        found: list[list[ValueNode]] = []
+        seen: set[ValueNode] = set()
         for start in self.graph.nodes:
             if start in seen or start not in self.narrow or start.kind == "source":
                 continue
@@ -51,11 +51,11 @@ class Choice:
             found.append(component)
         return found
 
-    def saved_bytes(self, component: list[Node]) -> int:
+    def saved_bytes(self, component: list[ValueNode]) -> int:
         """The bytes of arrays that need not be written, less those of new converts."""
         inside = set(component)
         saved = 0
-        sources: set[Node] = set()
+        sources: set[ValueNode] = set()
         rounded: set[Instruction] = set()
         for node in component:
             back = bool(node.others) or any(reader not in inside for reader in node.readers)
@@ -75,10 +75,10 @@ class Choice:
 
     def _largest(
         self,
-        start: Callable[[Node], bool],
-        holds: Callable[[Node, set[Node]], bool],
-        concerned: Callable[[Node], Iterable[Node]],
-    ) -> set[Node]:
+        start: Callable[[ValueNode], bool],
+        holds: Callable[[ValueNode, set[ValueNode]], bool],
+        concerned: Callable[[ValueNode], Iterable[ValueNode]],
+    ) -> set[ValueNode]:
         found = {node for node in self.graph.nodes if start(node)}
         pending = [node for node in self.graph.nodes if node in found]
         while pending:
@@ -88,31 +88,31 @@ class Choice:
                 pending.extend(other for other in concerned(node) if other in found)
         return found
 
-    def _made_of(self, node: Node) -> list[Node]:
+    def _made_of(self, node: ValueNode) -> list[ValueNode]:
         return [entry for entry in self.graph.inputs(node) if entry is not None]
 
-    def _may_be_exact(self, node: Node) -> bool:
+    def _may_be_exact(self, node: ValueNode) -> bool:
         if node.kind == "computing":
             return False
         return node.kind != "source" or _fits(node.instruction)
 
-    def _is_exact(self, node: Node, found: set[Node]) -> bool:
+    def _is_exact(self, node: ValueNode, found: set[ValueNode]) -> bool:
         return all(entry is not None and entry in found for entry in self.graph.inputs(node))
 
-    def _is_read(self, node: Node) -> bool:
+    def _is_read(self, node: ValueNode) -> bool:
         return not node.others and bool(node.readers or node.rounded)
 
-    def _is_rounded(self, node: Node, found: set[Node]) -> bool:
+    def _is_rounded(self, node: ValueNode, found: set[ValueNode]) -> bool:
         return all(reader in found and self._commutes(reader) for reader in node.readers)
 
-    def _commutes(self, reader: Node) -> bool:
+    def _commutes(self, reader: ValueNode) -> bool:
         """Whether rounding the operands is rounding the result.
 
         Not so for maximum and minimum: what rounds to +0 was more than -0, and they may give either.
         """
         return self.fast_math or reader.kind in ("moving", "carry", "reading")
 
-    def _may_round(self, node: Node) -> bool:
+    def _may_round(self, node: ValueNode) -> bool:
         if node.kind == "source":
             return False
         return (
@@ -137,7 +137,7 @@ class Choice:
                 pending += [entry for entry in (*inputs, *node.readers) if entry in self.narrow]
 
 
-def _is_constant(node: Node) -> bool:
+def _is_constant(node: ValueNode) -> bool:
     return node.instruction is not None and node.instruction.opcode == "constant"
 
 

@@ -19,7 +19,7 @@ from hloopt.ops.traits import op_table
 from hloopt.passes.loops.carried import is_read_by_element
 from hloopt.types import ArrayShape, Shape
 
-__all__ = ["Carry", "Graph", "Node", "build_graph", "is_f32"]
+__all__ = ["Carry", "ValueGraph", "ValueNode", "build_graph", "is_f32"]
 
 # Operands that hold elements of the result; the others are indices and predicates.
 _MOVING = op_table({
@@ -43,7 +43,7 @@ class Carry:
 
 
 @dataclass(eq=False)
-class Node:
+class ValueNode:
     """``kind`` is source (a convert or constant), moving, choosing, computing or carry.
 
     ``inputs`` are the instructions with its elements; ``carry`` is that of a carry, or of the carry whose
@@ -54,22 +54,22 @@ class Node:
     instruction: Instruction | None
     inputs: tuple[Instruction, ...]
     carry: Carry | None = None
-    readers: list[Node] = field(default_factory=list)
+    readers: list[ValueNode] = field(default_factory=list)
     others: list[Instruction] = field(default_factory=list)
     rounded: list[Instruction] = field(default_factory=list)
     elements: int = 0
 
 
 @dataclass
-class Graph:
+class ValueGraph:
     """``of`` has the node of an instruction, ``holders`` the carries of a loop's tuples by their index."""
 
-    nodes: list[Node] = field(default_factory=list)
-    of: dict[Instruction, Node] = field(default_factory=dict)
-    holders: dict[Instruction, dict[int, Node]] = field(default_factory=dict)
-    carries: dict[int, Node] = field(default_factory=dict)
+    nodes: list[ValueNode] = field(default_factory=list)
+    of: dict[Instruction, ValueNode] = field(default_factory=dict)
+    holders: dict[Instruction, dict[int, ValueNode]] = field(default_factory=dict)
+    carries: dict[int, ValueNode] = field(default_factory=dict)
 
-    def inputs(self, node: Node) -> Iterator[Node | None]:
+    def inputs(self, node: ValueNode) -> Iterator[ValueNode | None]:
         """The nodes that a node is made of; None for what is none."""
         if node.kind == "reading":
             yield self.carries[id(node.carry)]
@@ -78,10 +78,10 @@ class Graph:
             yield self.of.get(instruction)
 
 
-def build_graph(module: Module) -> Graph:
+def build_graph(module: Module) -> ValueGraph:
     """All nodes, each with its readers; bodies of fusions are left alone."""
     effects, wrapped = Effects(module), wrapped_computations(module)
-    graph = Graph()
+    graph = ValueGraph()
     for computation in module:
         if computation in wrapped:
             continue
@@ -101,7 +101,7 @@ def is_f32(shape: Shape) -> bool:
     return isinstance(shape, ArrayShape) and shape.dtype.name == "f32" and not shape.is_dynamic
 
 
-def _node(instruction: Instruction, effects: Effects) -> Node | None:
+def _node(instruction: Instruction, effects: Effects) -> ValueNode | None:
     if not is_f32(instruction.shape) or effects.has(instruction):
         return None
     if instruction.has_control_edges:
@@ -121,10 +121,10 @@ def _node(instruction: Instruction, effects: Effects) -> Node | None:
         kind = "computing"
     if not kind or not all(is_f32(operand.shape) for operand in inputs):
         return None
-    return Node(kind, instruction, inputs, elements=instruction.array.elements)
+    return ValueNode(kind, instruction, inputs, elements=instruction.array.elements)
 
 
-def _add_carries(graph: Graph, loop: Instruction, wrapped: set[Computation]) -> None:
+def _add_carries(graph: ValueGraph, loop: Instruction, wrapped: set[Computation]) -> None:
     """Elements of a loop's state, if nothing but tuples and get-tuple-element hold the state."""
     body, (initial,) = loop.body, loop.operands
     if not is_read_by_element(loop) or not wrapped.isdisjoint((body, loop.condition)):
@@ -144,17 +144,17 @@ def _add_carries(graph: Graph, loop: Instruction, wrapped: set[Computation]) -> 
         assert isinstance(element, ArrayShape)
         carry = Carry(loop, index, initial, parameters, body.root)
         inputs = (initial.operands[index], body.root.operands[index])
-        node = Node("carry", None, inputs, carry, elements=element.elements)
+        node = ValueNode("carry", None, inputs, carry, elements=element.elements)
         graph.carries[id(carry)] = node
         graph.nodes.append(node)
         for holder in (initial, body.root):
             graph.holders.setdefault(holder, {})[index] = node
         for user in own:
-            graph.of[user] = Node("reading", user, (), carry, elements=element.elements)
+            graph.of[user] = ValueNode("reading", user, (), carry, elements=element.elements)
             graph.nodes.append(graph.of[user])
 
 
-def _add_readers(graph: Graph) -> None:
+def _add_readers(graph: ValueGraph) -> None:
     """Who reads each node: other nodes for its elements, rounding converts, and all the rest."""
     for node in graph.nodes:
         for source in {id(entry): entry for entry in graph.inputs(node) if entry}.values():
@@ -181,7 +181,7 @@ def _rounds(user: Instruction, instruction: Instruction) -> bool:
     )
 
 
-def _is_element_read(graph: Graph, user: Instruction, instruction: Instruction) -> bool:
+def _is_element_read(graph: ValueGraph, user: Instruction, instruction: Instruction) -> bool:
     """Whether a user takes nothing but elements of an instruction, into nodes."""
     reader = graph.of.get(user)
     if reader is not None:

@@ -8,7 +8,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.concat_removal.apply import apply_region
-from hloopt.passes.concat_removal.region import Region, find_regions
+from hloopt.passes.concat_removal.region import CutRegion, find_regions
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["ConcatRemoval"]
@@ -67,7 +67,7 @@ ENTRY main {
         """Rewrite regions until none saves anything; each round lowers the bytes that are moved."""
         changed = False
         while log.allows():
-            good, together = 0, Region()
+            good, together = 0, CutRegion()
             regions = find_regions(module, self.pieces, fast_math=self.fast_math)
             for region in regions:
                 is_worth_it = region.cost < region.saved and region.growth <= self.growth
@@ -82,7 +82,7 @@ ENTRY main {
             changed = True
         return changed
 
-    def tell(self, regions: list[Region], log: PassLog) -> None:
+    def tell(self, regions: list[CutRegion], log: PassLog) -> None:
         """Why the remaining regions stay as they are."""
         for region in regions:
             if region.growth > self.growth:
@@ -92,5 +92,5 @@ ENTRY main {
             log.miss(_STEP, region.seed, why)
 
 
-def _balance(region: Region) -> str:
+def _balance(region: CutRegion) -> str:
     return f"saves {region.saved} bytes and costs {region.cost}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction, build, edit
-from hloopt.passes.concat_removal.loops import Slot
+from hloopt.passes.concat_removal.loops import StateElement
 from hloopt.passes.concat_removal.pieces import Pieces, cut_shape
-from hloopt.passes.concat_removal.region import Region
+from hloopt.passes.concat_removal.region import CutRegion
 from hloopt.passes.concat_removal.splits import Split
 from hloopt.passes.loops.carried import states
 from hloopt.types import ArrayShape, Shape, TupleShape
@@ -13,19 +13,19 @@ from hloopt.types import ArrayShape, Shape, TupleShape
 __all__ = ["apply_region"]
 
 
-def apply_region(region: Region, *, fast_math: bool) -> None:
+def apply_region(region: CutRegion, *, fast_math: bool) -> None:
     """Make the pieces of all nodes of a region and let their readers take them."""
     _Rewriter(region, fast_math).run()
 
 
 class _Rewriter:
-    def __init__(self, region: Region, fast_math: bool) -> None:
+    def __init__(self, region: CutRegion, fast_math: bool) -> None:
         self.region = region
         members = {n: s for n, s in region.nodes.items() if isinstance(n, Instruction)}
         self.pieces = Pieces(members, fast_math)
         self.loops: dict[Instruction, dict[int, Split]] = {}
         for node, split in region.nodes.items():
-            if isinstance(node, Slot):
+            if isinstance(node, StateElement):
                 self.loops.setdefault(node.loop, {})[node.index] = split
         self.places: dict[Instruction, dict[int, list[int]]] = {}
         self.shapes: dict[Instruction, TupleShape] = {}

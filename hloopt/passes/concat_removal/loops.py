@@ -16,14 +16,14 @@ from hloopt.ops.traits import SEQUENTIAL
 from hloopt.passes.loops.carried import is_read_by_element, states
 from hloopt.types import ArrayShape
 
-__all__ = ["UNKNOWN_COUNT", "Slot", "loops_of", "weights"]
+__all__ = ["UNKNOWN_COUNT", "StateElement", "loops_of", "weights"]
 
 UNKNOWN_COUNT = 16
 """How often a loop is taken to run where the module does not show it."""
 
 
 @dataclass(frozen=True)
-class Slot:
+class StateElement:
     """One element of a loop's state."""
 
     loop: Instruction

@@ -21,20 +21,20 @@ from hloopt.graphs import UnionFind, reached
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import INDEXING, JOINING
 from hloopt.passes.concat_removal.edges import is_cut_inside, is_free, operand_dims
-from hloopt.passes.concat_removal.loops import Slot, loops_of, weights
+from hloopt.passes.concat_removal.loops import StateElement, loops_of, weights
 from hloopt.passes.concat_removal.splits import READS, Answer, Split, follow, seed
 from hloopt.passes.loops.carried import states
 from hloopt.types import ArrayShape, TupleShape
 
-__all__ = ["Region", "find_regions"]
+__all__ = ["CutRegion", "find_regions"]
 
-Node: TypeAlias = Instruction | Slot
+Node: TypeAlias = Instruction | StateElement
 
 _MOVES = JOINING | INDEXING - {"gather"} | {"slice"}
 
 
 @dataclass
-class Region:
+class CutRegion:
     """Nodes that are cut together; ``whole`` are those of them that are needed in one piece, too."""
 
     nodes: dict[Node, Split] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Region:
     cost: int = 0
     paid: set[tuple[Instruction, int]] = field(default_factory=set)
 
-    def add(self, other: Region) -> None:
+    def add(self, other: CutRegion) -> None:
         """Take in another region, to be rewritten in one go."""
         self.nodes.update(other.nodes)
         self.readers.update(other.readers)
@@ -67,7 +67,7 @@ class Region:
         return (joins or members)[0]
 
 
-def find_regions(module: Module, pieces: int, *, fast_math: bool) -> list[Region]:
+def find_regions(module: Module, pieces: int, *, fast_math: bool) -> list[CutRegion]:
     """All regions with what they save and cost, in the order of the module."""
     search = _Search(module, pieces, fast_math)
     search.grow()
@@ -106,7 +106,7 @@ class _Search:
 
     def reach(self, node: Node, split: Split) -> Iterator[tuple[Node, Answer]]:
         """What reads a cut node, and what it makes of the cut."""
-        if isinstance(node, Slot):
+        if isinstance(node, StateElement):
             yield from ((element, split) for element in node.reads)
             return
         for user in node.users:
@@ -142,17 +142,17 @@ class _Search:
             pending += (target for target, _ in self.reach(node, split))
 
     def is_orphan(self, node: Node) -> bool:
-        if isinstance(node, Slot) or node.opcode not in ("reshape", "get-tuple-element"):
+        if isinstance(node, StateElement) or node.opcode not in ("reshape", "get-tuple-element"):
             return False
         if node.opcode == "reshape":
             split = self.splits.get(node.operands[0])
             answer = None if split is None else self.answer(node, node.operands[0], split)
             return not (isinstance(answer, Split) and self.is_cut_alike(node, answer))
         loop = self.sources.get(node.operands[0])
-        return loop is None or Slot(loop, node.tuple_index) not in self.splits
+        return loop is None or StateElement(loop, node.tuple_index) not in self.splits
 
     def may_cut(self, node: Node) -> bool:
-        if isinstance(node, Slot):
+        if isinstance(node, StateElement):
             return _slot_may_be_cut(node) and all(map(self.may_cut, node.reads))
         return (
             node.is_array
@@ -165,12 +165,12 @@ class _Search:
             and not any(operand.is_array and operand.shape.is_dynamic for operand in node.operands)
         )
 
-    def slots(self, user: Instruction, node: Instruction) -> list[Slot]:
+    def slots(self, user: Instruction, node: Instruction) -> list[StateElement]:
         """The loop states that ``node`` becomes through the tuple ``user``."""
         if user.opcode != "tuple":
             return []
         return [
-            Slot(loop, index)
+            StateElement(loop, index)
             for loop in self.states.get(user, ())
             for index, operand in enumerate(user.operands)
             if operand is node
@@ -196,17 +196,17 @@ class _Search:
             return None
         return found
 
-    def regions(self) -> list[Region]:
+    def regions(self) -> list[CutRegion]:
         """Steps 2 and 3."""
         edges = _Edges()
         for node, split in self.splits.items():
             self.connect(node, split, edges)
         useful = edges.useful()
         groups = edges.groups(useful)
-        regions: dict[Node, Region] = {}
+        regions: dict[Node, CutRegion] = {}
         for node in self.splits:
             if node in useful:
-                region = regions.setdefault(groups.find(node), Region())
+                region = regions.setdefault(groups.find(node), CutRegion())
                 region.nodes[node] = self.splits[node]
                 region.readers.update(dict.fromkeys(edges.readers.get(node, ())))
                 if isinstance(node, Instruction) and self.is_needed_whole(node, edges, useful):
@@ -246,10 +246,10 @@ class _Search:
         known = sum(loop.body.root is state for loop in loops) == state.is_root
         return known and all(user in self.loops for user in state.users)
 
-    def weigh(self, region: Region) -> None:
+    def weigh(self, region: CutRegion) -> None:
         """Fill in the bytes that the region saves and costs."""
         for node, split in region.nodes.items():
-            if isinstance(node, Slot):
+            if isinstance(node, StateElement):
                 region.cost += self.ends(node, region)
                 continue
             if node.opcode in _MOVES:
@@ -265,7 +265,7 @@ class _Search:
     def weight(self, node: Instruction) -> int:
         return self.weights[node.home]
 
-    def ends(self, slot: Slot, region: Region) -> int:
+    def ends(self, slot: StateElement, region: CutRegion) -> int:
         """What it costs to cut what goes into a loop, where that is not made of pieces."""
         total, split = 0, region.nodes[slot]
         for state in (slot.loop.operands[0], slot.loop.body.root):
@@ -275,7 +275,7 @@ class _Search:
                 total += 2 * slot.shape.byte_size * self.weight(state)
         return total
 
-    def inputs(self, node: Instruction, split: Split, region: Region) -> int:
+    def inputs(self, node: Instruction, split: Split, region: CutRegion) -> int:
         """What it costs to cut the operands of a node that are not made of pieces."""
         if node.opcode == "get-tuple-element":
             return 0
@@ -285,7 +285,7 @@ class _Search:
             if is_cut_inside(node, operand, split)
         )
 
-    def edge(self, operand: Instruction, dim: int, region: Region) -> int:
+    def edge(self, operand: Instruction, dim: int, region: CutRegion) -> int:
         """What it costs to cut one operand; nothing where that is done already."""
         known = region.nodes.get(operand)
         is_cut = known is not None and known.dim == dim
@@ -311,7 +311,7 @@ class _Edges:
         """Nodes from which the cut reaches what reads a piece, and all reads of cut states."""
 
         def sources(node: Node) -> list[Node]:
-            also = self.after.get(node, []) if isinstance(node, Slot) else []
+            also = self.after.get(node, []) if isinstance(node, StateElement) else []
             return self.before.get(node, []) + also
 
         return dict.fromkeys(reached(self.readers, sources))
@@ -324,7 +324,7 @@ class _Edges:
         return found
 
 
-def _slot_may_be_cut(slot: Slot) -> bool:
+def _slot_may_be_cut(slot: StateElement) -> bool:
     """Only arrays that have the same layout wherever the state is made."""
     shape = slot.loop.elements[slot.index]
     if not isinstance(shape, ArrayShape) or shape.is_dynamic:

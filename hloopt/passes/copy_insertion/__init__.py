@@ -36,10 +36,10 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.passes.copy_insertion.flatten import flatten
-from hloopt.passes.copy_insertion.results import FRESH, Slot, settle
-from hloopt.passes.copy_insertion.state import Group, Key, State
+from hloopt.passes.copy_insertion.results import FRESH, ResultBuffer, settle
+from hloopt.passes.copy_insertion.state import BufferState, Key, SharedBuffer
 from hloopt.passes.copy_insertion.tuples import (
-    Index,
+    LeafIndex,
     indices,
     leaf_of,
     leaf_shape,
@@ -94,19 +94,19 @@ class _Inserter:
 
     def entry(self) -> None:
         entry = self.module.entry
-        donated: dict[Index, Key] = {}
+        donated: dict[LeafIndex, Key] = {}
         for alias in self.module.attributes.get("input_output_alias", ()):
             leaves = list(indices(entry.parameters[alias.parameter].shape))
             donated[alias.output_index] = (alias.parameter, leaves.index(alias.parameter_index))
         state = self.walk(entry, set(donated.values()))
-        slots: dict[Index, Slot] = {
+        slots: dict[LeafIndex, ResultBuffer] = {
             index: donated.get(index, FRESH) for index, _ in state.leaves(entry.root)
         }
         settle(state, slots, self.copy)
 
-    def walk(self, computation: Computation, owned: set[Key]) -> State:
+    def walk(self, computation: Computation, owned: set[Key]) -> BufferState:
         """Insert the copies inside a computation; its results are not settled yet."""
-        state = State(computation, self.aliasing, owned)
+        state = BufferState(computation, self.aliasing, owned)
         for position, instruction in enumerate(state.order):
             opcode = instruction.opcode
             if opcode == "parameter":
@@ -130,8 +130,8 @@ class _Inserter:
 
     # ---- updates in place ---------------------------------------------------------------------------
 
-    def update(self, state: State, position: int, instruction: Instruction) -> None:
-        copies: dict[int, dict[Index, Instruction]] = {}
+    def update(self, state: BufferState, position: int, instruction: Instruction) -> None:
+        copies: dict[int, dict[LeafIndex, Instruction]] = {}
         for pair in in_place_pairs(instruction):
             operand = instruction.operands[pair.operand]
             source = self.aliasing.value(operand, pair.operand_index).number
@@ -157,7 +157,7 @@ class _Inserter:
         for number, leaves in copies.items():
             replace_leaves(instruction, number, leaves)
 
-    def spare(self, state: State, position: int, writer: Instruction, source: int) -> bool:
+    def spare(self, state: BufferState, position: int, writer: Instruction, source: int) -> bool:
         """Copy what a loop carries for those that read it later, so that what is written stays in its place."""
         group = state.groups[source]
         late = state.readers_after(source, position)
@@ -174,7 +174,7 @@ class _Inserter:
 
     def gives_up(
         self,
-        state: State,
+        state: BufferState,
         position: int,
         instruction: Instruction,
         operand: Instruction,
@@ -186,7 +186,7 @@ class _Inserter:
         sole = operand.users == {instruction: 1} and not operand.is_root
         return sole and state.groups[source].writable
 
-    def start(self, state: State, start: Instruction) -> None:
+    def start(self, state: BufferState, start: Instruction) -> None:
         """An update that runs beside others: its operand must be nobody else's, then and later."""
         (called,) = called_computations(start)
         for pair in in_place_pairs(called.root):
@@ -203,7 +203,7 @@ class _Inserter:
             if copied is not None:
                 edit.set_operand(start, number, copied)
 
-    def send(self, state: State, send: Instruction) -> None:
+    def send(self, state: BufferState, send: Instruction) -> None:
         """What is sent while a loop goes on, or a caller does, lies in a buffer that nobody else has."""
         if all(user.opcode == "send-done" for user in send.users) and not send.is_root:
             return
@@ -219,7 +219,7 @@ class _Inserter:
 
     # ---- loops --------------------------------------------------------------------------------------
 
-    def loop(self, state: State, position: int, loop: Instruction) -> None:
+    def loop(self, state: BufferState, position: int, loop: Instruction) -> None:
         body, condition = loop.body, loop.condition
         initial = loop.operands[0]
         given = self.aliasing.numbers(initial)
@@ -228,8 +228,8 @@ class _Inserter:
         places = list(indices(loop.shape))
         carried = {index for index, _ in state.leaves(loop)}
         owned: set[Key] = set()
-        slots: dict[Index, Slot] = {}
-        copies: dict[Index, Instruction] = {}
+        slots: dict[LeafIndex, ResultBuffer] = {}
+        copies: dict[LeafIndex, Instruction] = {}
         for at, index in enumerate(places):
             if inner[at] == given[at] or index not in carried:
                 continue
@@ -252,7 +252,7 @@ class _Inserter:
 
     # ---- calls --------------------------------------------------------------------------------------
 
-    def call(self, state: State, position: int, call: Instruction) -> None:
+    def call(self, state: BufferState, position: int, call: Instruction) -> None:
         (called,) = called_computations(call)
         operands = [self.aliasing.numbers(operand) for operand in call.operands]
         given = [number for numbers in operands for number in numbers]
@@ -263,7 +263,7 @@ class _Inserter:
             if state.may_give_up(number, position) and given.count(number) == 1
         }
         inner = self.walk(called, owned)
-        opened: dict[Group, Group] = {}
+        opened: dict[SharedBuffer, SharedBuffer] = {}
         pairs = zip(self.aliasing.numbers(call), self.aliasing.numbers(called.root), strict=True)
         for number, result in pairs:
             if number in state.groups:
@@ -277,7 +277,7 @@ class _Inserter:
             else:
                 opened[group] = state.open(number, position, writable=group.writable)
 
-    def conditional(self, state: State, position: int, conditional: Instruction) -> None:
+    def conditional(self, state: BufferState, position: int, conditional: Instruction) -> None:
         branches = list(called_computations(conditional))
         operands = [self.aliasing.numbers(operand) for operand in conditional.operands[1:]]
         sets = {self.set_of(number) for number in self.aliasing.numbers(conditional)}
@@ -295,7 +295,7 @@ class _Inserter:
             self.walk(branch, {(0, at) for at, number in enumerate(numbers) if number in free})
             for branch, numbers in zip(branches, operands, strict=True)
         ]
-        slots: list[dict[Index, Slot]] = [{} for _ in branches]
+        slots: list[dict[LeafIndex, ResultBuffer]] = [{} for _ in branches]
         places = list(indices(conditional.shape))
         wanted = {index for index, _ in state.leaves(conditional)}
         anchored: set[int] = set()
@@ -318,7 +318,7 @@ class _Inserter:
         return self.aliasing.alias_set(self.aliasing.values[number]).number
 
     def anchor(
-        self, inner: list[State], operands: list[tuple[int, ...]], at: int, free: set[int]
+        self, inner: list[BufferState], operands: list[tuple[int, ...]], at: int, free: set[int]
     ) -> int | None:
         """The operand in whose buffer a result lies by itself in all branches that hand one on."""
         found: set[int] = set()

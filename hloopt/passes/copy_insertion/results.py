@@ -8,12 +8,12 @@ from hloopt.analysis.in_place import may_overwrite
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, edit
 from hloopt.ops.traits import CONTROL_FLOW
-from hloopt.passes.copy_insertion.state import Group, Key, State
-from hloopt.passes.copy_insertion.tuples import Index, leaf_of, with_leaves
+from hloopt.passes.copy_insertion.state import BufferState, Key, SharedBuffer
+from hloopt.passes.copy_insertion.tuples import LeafIndex, leaf_of, with_leaves
 
-__all__ = ["FRESH", "Slot", "settle"]
+__all__ = ["FRESH", "ResultBuffer", "settle"]
 
-Slot = Key | str
+ResultBuffer = Key | str
 FRESH = "fresh"
 """A buffer of its own, in which nothing else is; a ``Key`` stands for the buffer of that parameter."""
 
@@ -24,13 +24,13 @@ _Copy = Callable[[Instruction | None, Instruction, Instruction, str], Instructio
 class _Move:
     """A result that is copied at the end: what it is, where from, and into which parameter's buffer."""
 
-    index: Index
-    source: Group | None
-    target: Group | None
+    index: LeafIndex
+    source: SharedBuffer | None
+    target: SharedBuffer | None
     value: Instruction | None = None
 
 
-def settle(state: State, slots: Mapping[Index, Slot], copy: _Copy) -> None:
+def settle(state: BufferState, slots: Mapping[LeafIndex, ResultBuffer], copy: _Copy) -> None:
     """Copy the results that cannot lie where they must; those without a slot stay where they are.
 
     ``copy(position, leaf, about, reason)`` makes a copy, or None where the pass may not.
@@ -39,7 +39,7 @@ def settle(state: State, slots: Mapping[Index, Slot], copy: _Copy) -> None:
     if not moves:
         return
     root = state.computation.root
-    made: dict[Index, Instruction] = {}
+    made: dict[LeafIndex, Instruction] = {}
     pending = list(moves)
     while pending:
         ready = next((move for move in pending if not _is_source(move, pending)), None)
@@ -62,8 +62,8 @@ def settle(state: State, slots: Mapping[Index, Slot], copy: _Copy) -> None:
     _set_results(state, made)
 
 
-def _moves(state: State, slots: Mapping[Index, Slot]) -> list[_Move]:
-    taken: set[Group] = set()
+def _moves(state: BufferState, slots: Mapping[LeafIndex, ResultBuffer]) -> list[_Move]:
+    taken: set[SharedBuffer] = set()
     moves: list[_Move] = []
     results = [
         (index, number, slots[index])
@@ -88,7 +88,7 @@ def _moves(state: State, slots: Mapping[Index, Slot]) -> list[_Move]:
     return moves
 
 
-def _follows(state: State, before: Group, after: Group) -> bool:
+def _follows(state: BufferState, before: SharedBuffer, after: SharedBuffer) -> bool:
     """Whether ``after`` can be written into the buffer of ``before``: nobody reads that any more."""
     if before.end != after.start:
         return before.end < after.start
@@ -112,7 +112,7 @@ def _is_source(move: _Move, pending: list[_Move]) -> bool:
     )
 
 
-def _set_results(state: State, made: Mapping[Index, Instruction]) -> None:
+def _set_results(state: BufferState, made: Mapping[LeafIndex, Instruction]) -> None:
     computation = state.computation
     root = computation.root
     if root.opcode == "tuple" and not root.users and all(len(index) == 1 for index in made):

@@ -9,17 +9,17 @@ from hloopt.analysis.in_place import in_place_pairs
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ALIASES, SEQUENTIAL
-from hloopt.passes.copy_insertion.tuples import Index, indices
+from hloopt.passes.copy_insertion.tuples import LeafIndex, indices
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["Group", "Key", "State"]
+__all__ = ["BufferState", "Key", "SharedBuffer"]
 
 Key = tuple[int, int]
 """Number of a parameter and of a leaf of it."""
 
 
 @dataclass(eq=False)
-class Group:
+class SharedBuffer:
     """Values of a computation that follow each other in one buffer.
 
     ``start`` is the position that writes it first (-1: it is there before), ``end`` that of its last reader
@@ -32,7 +32,7 @@ class Group:
     parameters: set[Key] = field(default_factory=set)
 
 
-class State:
+class BufferState:
     """Groups of a computation's values; ``owned`` are parameters whose buffers it may write."""
 
     def __init__(self, computation: Computation, aliasing: Aliasing, owned: set[Key]) -> None:
@@ -40,12 +40,12 @@ class State:
         self.aliasing = aliasing
         self.order = list(computation)
         self.position = {instruction: at for at, instruction in enumerate(self.order)}
-        self.groups: dict[int, Group] = {}
-        self.of_parameter: dict[Key, Group] = {}
+        self.groups: dict[int, SharedBuffer] = {}
+        self.of_parameter: dict[Key, SharedBuffer] = {}
         self.last_use = self._last_uses()
         self.owned = owned
 
-    def leaves(self, instruction: Instruction) -> list[tuple[Index, int]]:
+    def leaves(self, instruction: Instruction) -> list[tuple[LeafIndex, int]]:
         """Index and value of each leaf that has a buffer to write.
 
         What a transfer gives stays together until it is done: its leaves are not among them.
@@ -63,13 +63,13 @@ class State:
         """The position of the last reader of a value; -1 where nobody reads it."""
         return self.last_use.get(number, -1)
 
-    def open(self, number: int, position: int, *, writable: bool = True) -> Group:
+    def open(self, number: int, position: int, *, writable: bool = True) -> SharedBuffer:
         """A buffer of its own for a value."""
-        group = Group(writable, position, max(position, self.end(number)))
+        group = SharedBuffer(writable, position, max(position, self.end(number)))
         self.groups[number] = group
         return group
 
-    def join(self, number: int, group: Group) -> None:
+    def join(self, number: int, group: SharedBuffer) -> None:
         """A value that follows others in their buffer."""
         self.groups[number] = group
         group.end = max(group.end, self.end(number))
@@ -131,7 +131,7 @@ def _only_reads(reader: Instruction, operand: Instruction) -> bool:
     return all(reader.operands[pair.operand] is not operand for pair in in_place_pairs(reader))
 
 
-def _is_array(shape: Shape, index: Index) -> bool:
+def _is_array(shape: Shape, index: LeafIndex) -> bool:
     for depth, number in enumerate(index):
         assert isinstance(shape, TupleShape)
         if depth and any(map(_is_token, shape.elements)):

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from hloopt.ir import Instruction, build, edit
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["Index", "indices", "leaf_of", "leaf_shape", "replace_leaves", "with_leaves"]
+__all__ = ["LeafIndex", "indices", "leaf_of", "leaf_shape", "replace_leaves", "with_leaves"]
 
-Index = tuple[int, ...]
+LeafIndex = tuple[int, ...]
 
 
-def indices(shape: Shape, index: Index = ()) -> Iterator[Index]:
+def indices(shape: Shape, index: LeafIndex = ()) -> Iterator[LeafIndex]:
     """The index of each leaf, depth first."""
     if isinstance(shape, TupleShape):
         for number, element in enumerate(shape.elements):
@@ -21,7 +21,7 @@ def indices(shape: Shape, index: Index = ()) -> Iterator[Index]:
         yield index
 
 
-def leaf_shape(shape: Shape, index: Index) -> Shape:
+def leaf_shape(shape: Shape, index: LeafIndex) -> Shape:
     """The shape of a leaf."""
     for number in index:
         assert isinstance(shape, TupleShape)
@@ -29,7 +29,7 @@ def leaf_shape(shape: Shape, index: Index) -> Shape:
     return shape
 
 
-def replace_leaves(user: Instruction, number: int, new: Mapping[Index, Instruction]) -> None:
+def replace_leaves(user: Instruction, number: int, new: Mapping[LeafIndex, Instruction]) -> None:
     """Give operand ``number`` of an instruction other leaves; a tuple that only it reads changes itself."""
     whole = user.operands[number]
     if (
@@ -46,14 +46,17 @@ def replace_leaves(user: Instruction, number: int, new: Mapping[Index, Instructi
 
 
 def with_leaves(
-    position: Instruction | None, whole: Instruction, new: Mapping[Index, Instruction]
+    position: Instruction | None, whole: Instruction, new: Mapping[LeafIndex, Instruction]
 ) -> Instruction:
     """``whole`` with the leaves of ``new`` in place of its own, made before ``position`` or at the end."""
     return _with(position, whole, new, ())
 
 
 def _with(
-    position: Instruction | None, whole: Instruction, new: Mapping[Index, Instruction], at: Index
+    position: Instruction | None,
+    whole: Instruction,
+    new: Mapping[LeafIndex, Instruction],
+    at: LeafIndex,
 ) -> Instruction:
     if at in new:
         return new[at]
@@ -76,7 +79,7 @@ def element_of(position: Instruction | None, whole: Instruction, number: int) ->
     return build.element(where, whole, number, whole.metadata)
 
 
-def leaf_of(position: Instruction | None, whole: Instruction, index: Index) -> Instruction:
+def leaf_of(position: Instruction | None, whole: Instruction, index: LeafIndex) -> Instruction:
     """The array at a leaf of a tuple."""
     for number in index:
         whole = element_of(position, whole, number)

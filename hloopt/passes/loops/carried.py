@@ -13,7 +13,7 @@ from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.types import Shape, Sharding, TupleShape, Verbatim
 
 __all__ = [
-    "Carried",
+    "CarriedState",
     "by_element",
     "element_shardings",
     "growth_obstacle",
@@ -110,7 +110,7 @@ def init_elements(loop: Instruction) -> tuple[Instruction, ...]:
     return build.elements(loop, loop.operands[0])
 
 
-class Carried:
+class CarriedState:
     """A loop that is being changed: its operand and its body's root are tuples of its own, which nobody
     else uses, its condition and body are called by it alone, and only get-tuple-elements read its state.
 

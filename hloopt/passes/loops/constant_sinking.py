@@ -9,7 +9,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.loops import elements
-from hloopt.passes.loops.carried import Carried, obstacle, reads, whole_uses
+from hloopt.passes.loops.carried import CarriedState, obstacle, reads, whole_uses
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["WhileConstantSinking"]
@@ -96,7 +96,7 @@ ENTRY main {
                 log.hit(name, loop, f"element {index}")
                 chosen.append(index)
         if chosen:
-            Carried(loop, keeps_state=True)
+            CarriedState(loop, keeps_state=True)
             found = _inner_uses(loop)
             _replace(loop, {index: source.operands[index] for index in chosen}, found)
         return bool(chosen)

@@ -11,7 +11,7 @@ from hloopt.analysis.progressions import wrapped
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
-from hloopt.passes.loops.carried import Carried, reads, states, uses
+from hloopt.passes.loops.carried import CarriedState, reads, states, uses
 from hloopt.passes.loops.elements import is_plain
 from hloopt.rewrite import PassLog
 from hloopt.types import ArrayShape, Shape, array
@@ -90,7 +90,7 @@ def merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
             log.hit(name, loop, f"element {pair.follower} = {sum_text}")
             chosen.append(pair)
     if chosen:
-        carried = Carried(loop)
+        carried = CarriedState(loop)
         found = uses(loop)
         for pair in chosen:
             for use in found[pair.follower]:

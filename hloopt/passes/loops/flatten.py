@@ -6,7 +6,7 @@ from hloopt.analysis.effects import Effects
 from hloopt.ir import Instruction, build, edit
 from hloopt.ir.own_bodies import own_computation
 from hloopt.passes.loops.carried import (
-    Carried,
+    CarriedState,
     growth_obstacle,
     reads,
     set_state_shape,
@@ -79,7 +79,7 @@ def flatten(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         if not log.allows():
             break
         log.hit(NAME, loop)
-        _open(Carried(loop))
+        _open(CarriedState(loop))
         changed = True
     return changed
 
@@ -106,7 +106,7 @@ def _is_under_way(instruction: Instruction) -> bool:
     return instruction.op.family in ("async", "collective", "host", "unknown")
 
 
-def _open(carried: Carried) -> None:
+def _open(carried: CarriedState) -> None:
     """Replace each tuple within the state by its elements."""
     sizes = [len(parts_of(shape)) for shape in carried.shapes]
     offsets = [sum(sizes[:index]) for index in range(len(sizes))]
@@ -137,7 +137,7 @@ def _open(carried: Carried) -> None:
     )
 
 
-def _reread(carried: Carried, state: Instruction, read: Instruction, indices: range) -> None:
+def _reread(carried: CarriedState, state: Instruction, read: Instruction, indices: range) -> None:
     """Let users of a tuple that was an element have the new elements."""
     fresh = [build.element(read, state, index) for index in indices]
     for user in list(read.users):

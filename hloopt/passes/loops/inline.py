@@ -14,7 +14,7 @@ from hloopt.passes.loops.carried import (
 )
 from hloopt.rewrite.driver import same_layout
 
-__all__ = ["Body", "elements_of", "removal_obstacle", "replace_loop"]
+__all__ = ["BodyCopies", "elements_of", "removal_obstacle", "replace_loop"]
 
 
 def elements_of(value: Instruction, position: Instruction | Computation) -> list[Instruction]:
@@ -22,7 +22,7 @@ def elements_of(value: Instruction, position: Instruction | Computation) -> list
     return list(build.elements(position, value)) if value.is_tuple else [value]
 
 
-class Body:
+class BodyCopies:
     """What a body was when this was made: copies are of that, even when the body grows by them."""
 
     def __init__(self, body: Computation) -> None:

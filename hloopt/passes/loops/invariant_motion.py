@@ -12,7 +12,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.own_bodies import own_fusion_bodies
 from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING, TUPLES
 from hloopt.passes.loops import elements
-from hloopt.passes.loops.carried import Carried, growth_obstacle, remove_unused
+from hloopt.passes.loops.carried import CarriedState, growth_obstacle, remove_unused
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, leaves
 
@@ -101,7 +101,7 @@ ENTRY main {
                 break
             if not log.allows():
                 break
-            carried = Carried(loop)
+            carried = CarriedState(loop)
             search = _Search(self, loop, name, effects, PassLog())
             chosen: list[Instruction] = []
             for value in search.leaving():
@@ -227,7 +227,7 @@ class _Search:
             and (one.is_root or any(user not in moving for user in one.users))
         ]
 
-    def move(self, carried: Carried, leaving: list[Instruction]) -> None:
+    def move(self, carried: CarriedState, leaving: list[Instruction]) -> None:
         """Copy values, and what they are made of, to before the loop; read them from the state."""
         needed = _made_of(leaving, self)
         mapped: dict[Instruction, Instruction] = {}

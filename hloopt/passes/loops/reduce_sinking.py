@@ -13,7 +13,7 @@ from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, open_computations
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
-from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, whole_uses
+from hloopt.passes.loops.carried import CarriedState, growth_obstacle, reads, states, whole_uses
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.regions import identity
 
@@ -100,7 +100,7 @@ ENTRY main {
         if not log.allows():
             return False
         # Its body may be a copy from here on.
-        carried = Carried(loop)
+        carried = CarriedState(loop)
         changed = False
         for number, reduce in list(self._found(loop, PassLog())):
             if not log.allows():
@@ -177,7 +177,7 @@ def _used(state: Instruction) -> dict[int, list[Instruction]]:
     return {index: [one for one in found if one.is_used] for index, found in reads(state).items()}
 
 
-def _sink(carried: Carried, number: int, reduce: Instruction) -> None:
+def _sink(carried: CarriedState, number: int, reduce: Instruction) -> None:
     """Carry the parts; the element itself is handed on, and what read its end reads both."""
     loop = carried.loop
     following = carried.root.operands[number]

@@ -10,8 +10,8 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.passes.loops import counters, elements, flatten
-from hloopt.passes.loops.carried import Carried, obstacle, reads, uses, whole_uses
-from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
+from hloopt.passes.loops.carried import CarriedState, obstacle, reads, uses, whole_uses
+from hloopt.passes.loops.inline import BodyCopies, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
 
@@ -119,7 +119,7 @@ def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         return False
     log.hit(name, loop)
     state = elements_of(loop.operands[0], loop)
-    once = Body(body)
+    once = BodyCopies(body)
     replace_loop(loop, once.copy(loop, state, loop=loop) if trips else state)
     once.settle()
     return True
@@ -146,7 +146,7 @@ def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
             log.hit(name, loop, f"element {index}")
             chosen.append(index)
     if chosen:
-        carried = Carried(loop)
+        carried = CarriedState(loop)
         found = reads(loop)
         for index in chosen:
             for read in found[index]:
@@ -170,7 +170,7 @@ def _constants(loop: Instruction, effects: Effects, log: PassLog) -> bool:
             log.hit(name, loop, f"element {index}")
             chosen[index] = value
     if chosen:
-        Carried(loop, keeps_state=True)
+        CarriedState(loop, keeps_state=True)
         found = uses(loop)
         for index, value in chosen.items():
             for use in found[index]:
@@ -190,7 +190,7 @@ def _merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
             log.hit(name, loop, f"element {index} equals {first}")
             chosen[index] = first
     if chosen:
-        carried = Carried(loop)
+        carried = CarriedState(loop)
         found = uses(loop)
         for index, first in chosen.items():
             merge_lines(carried.root.operands[first], (carried.root.operands[index],))
@@ -209,7 +209,7 @@ def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     if not dead or not log.allows():
         return False
     log.hit("elements that nothing needs", loop, f"elements {dead}")
-    Carried(loop).drop(dead)
+    CarriedState(loop).drop(dead)
     return True
 
 

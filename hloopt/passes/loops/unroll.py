@@ -12,9 +12,9 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
-from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
+from hloopt.passes.loops.carried import CarriedState, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
-from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
+from hloopt.passes.loops.inline import BodyCopies, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import FrontendAttributes, Verbatim
 
@@ -119,7 +119,7 @@ ENTRY main {
             return False
         if step is _FULL:
             log.hit(step, loop, f"{trips} trips")
-            state, once = elements_of(loop.operands[0], loop), Body(body)
+            state, once = elements_of(loop.operands[0], loop), BodyCopies(body)
             replace_loop(loop, _copies(once, loop, loop, state, trips, "unroll"))
             once.settle()
         else:
@@ -157,7 +157,7 @@ def _obstacle(loop: Instruction, effects: Effects) -> str:
 
 
 def _copies(
-    body: Body,
+    body: BodyCopies,
     loop: Instruction,
     position: Instruction,
     state: Sequence[Instruction],
@@ -175,7 +175,7 @@ def _copies(
 
 
 def _counted(
-    body: Body, position: Instruction, state: Sequence[Instruction], numbers: dict[int, int]
+    body: BodyCopies, position: Instruction, state: Sequence[Instruction], numbers: dict[int, int]
 ) -> list[Instruction]:
     """The state with numbers for its counters, under the names of what computed them in a copy."""
     counted: list[Instruction] = []
@@ -198,8 +198,8 @@ def _counted(
 def _unroll_partly(loop: Instruction, trips: int, factor: int) -> None:
     """Iterations that are left over before the loop, then ``factor`` of them in one body."""
     rest = trips % factor
-    carried = Carried(loop)
-    once, root = Body(carried.body), carried.root
+    carried = CarriedState(loop)
+    once, root = BodyCopies(carried.body), carried.root
     if rest:
         state = carried.init.operands
         before = _copies(once, loop, carried.init, state, rest, "peel")

@@ -31,7 +31,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import ALIASES, SEQUENTIAL
-from hloopt.passes.rematerialize.plan import Plan, plan_again
+from hloopt.passes.rematerialize.plan import RepeatPlan, plan_again
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["Peaks", "Rematerialize"]
@@ -151,13 +151,15 @@ class _Worker:
                     changed |= self.lower(callee, left)
         return changed
 
-    def best_plan(self, model: MemoryModel, called: list[int], limit: int, now: int) -> Plan | None:
+    def best_plan(
+        self, model: MemoryModel, called: list[int], limit: int, now: int
+    ) -> RepeatPlan | None:
         """The plan with the lowest peak, and of those the cheapest; None where none gains enough.
 
         Enough is a fiftieth of what there is to gain, so that the rounds are few.
         """
         costs = self.costs(model)
-        best: Plan | None = None
+        best: RepeatPlan | None = None
         for step in range(_STEPS):
             aim = limit + (now - limit) * step // _STEPS
             plan = plan_again(model, called, costs, aim)
@@ -191,7 +193,7 @@ class _Worker:
             and not _draws(instruction)
         )
 
-    def carry_out(self, model: MemoryModel, plan: Plan) -> None:
+    def carry_out(self, model: MemoryModel, plan: RepeatPlan) -> None:
         """Make the second computations; users from there on read them."""
         before: dict[int, list[int]] = {}
         for number, user in plan.again:

@@ -1,7 +1,7 @@
 """Deciding in one sweep over an order which values to let go and to compute again.
 
-The sweep works on numbers (``analysis/memory.py``) and changes no instruction; ``Plan.again`` says what to
-compute again before which instruction.
+The sweep works on numbers (``analysis/memory.py``) and changes no instruction; ``RepeatPlan.again`` says what
+to compute again before which instruction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from operator import attrgetter
 from hloopt.analysis.memory import MemoryModel
 from hloopt.dataclass import dataclass
 
-__all__ = ["CHAIN", "TIMES", "Plan", "Step", "plan_again"]
+__all__ = ["CHAIN", "TIMES", "OrderStep", "RepeatPlan", "plan_again"]
 
 CHAIN = 8
 """The most instructions that are computed again for one value."""
@@ -29,18 +29,18 @@ _KEY = attrgetter("key")
 
 
 @dataclass(eq=False)
-class Step:
+class OrderStep:
     """One instruction of the order, or the second computation of one (``again``)."""
 
     key: int
     number: int
-    previous: Step | None = None
-    following: Step | None = None
+    previous: OrderStep | None = None
+    following: OrderStep | None = None
     again: bool = False
 
 
 @dataclass
-class Plan:
+class RepeatPlan:
     """What to compute again: (instruction, before which instruction), in order.
 
     ``peak`` is the peak in bytes then, ``cost`` that of all second computations.
@@ -53,7 +53,7 @@ class Plan:
 
 def plan_again(
     model: MemoryModel, called: Sequence[int], costs: Mapping[int, float], limit: int
-) -> Plan:
+) -> RepeatPlan:
     """Keep below ``limit`` bytes where that can be had.
 
     ``costs`` has the instructions that may be repeated, by number, and what that costs.
@@ -70,26 +70,26 @@ class _Sweep:
         limit: int,
     ) -> None:
         self.model, self.called, self.costs, self.limit = model, called, costs, limit
-        steps = [Step((at + 1) * _GAP, at) for at in range(len(model.instructions))]
+        steps = [OrderStep((at + 1) * _GAP, at) for at in range(len(model.instructions))]
         for left, right in pairwise(steps):
             left.following, right.previous = right, left
         self.first = steps[0] if steps else None
-        self.uses: list[list[Step]] = [[] for _ in model.sizes]
+        self.uses: list[list[OrderStep]] = [[] for _ in model.sizes]
         for step in steps:
             for buffer in model.touched[step.number]:
                 self.uses[buffer].append(step)
-        end = Step((len(steps) + 1) * _GAP, -1)
+        end = OrderStep((len(steps) + 1) * _GAP, -1)
         for buffer in model.results:
             self.uses[buffer].append(end)
         self.alive: set[int] = set(model.parameters)
-        self.waiting: dict[int, Step] = {}
+        self.waiting: dict[int, OrderStep] = {}
         self.heir: dict[int, int] = {}
         self.heap: list[tuple[float, int]] = []
         self.bytes = sum(model.sizes[buffer] for buffer in model.parameters)
-        self.plan = Plan()
+        self.plan = RepeatPlan()
         self.times = [0] * len(model.instructions)
 
-    def run(self) -> Plan:
+    def run(self) -> RepeatPlan:
         step = self.first
         while step is not None:
             self.visit(step)
@@ -108,7 +108,7 @@ class _Sweep:
                 pending = []
             step = step.following
 
-    def visit(self, step: Step) -> None:
+    def visit(self, step: OrderStep) -> None:
         model = self.model
         defined, touched = model.defined[step.number], model.touched[step.number]
         given: set[int] = set()
@@ -150,12 +150,12 @@ class _Sweep:
             if first not in self.model.parameters:
                 self.bytes -= self.model.sizes[first]
 
-    def next_use(self, buffer: int, step: Step) -> Step | None:
+    def next_use(self, buffer: int, step: OrderStep) -> OrderStep | None:
         uses = self.uses[buffer]
         at = bisect_right(uses, step.key, key=_KEY)
         return uses[at] if at < len(uses) else None
 
-    def let_go(self, step: Step) -> bool:
+    def let_go(self, step: OrderStep) -> bool:
         """Free the best value that is not needed right now; False where there is none."""
         later: list[tuple[float, int]] = []
         found = False
@@ -176,7 +176,7 @@ class _Sweep:
             heapq.heappush(self.heap, entry)
         return found
 
-    def evict(self, buffer: int, step: Step) -> bool:
+    def evict(self, buffer: int, step: OrderStep) -> bool:
         """Let a value go and plan to compute it again before its next user, with what that needs."""
         user = self.next_use(buffer, step)
         if user is None or user.previous is None:
@@ -200,7 +200,7 @@ class _Sweep:
         self.bytes -= self.model.sizes[buffer]
         return True
 
-    def collect(self, number: int, user: Step, numbers: list[int], depth: int = 1) -> bool:
+    def collect(self, number: int, user: OrderStep, numbers: list[int], depth: int = 1) -> bool:
         """What must be computed again before ``user``, in order; False if it is too much or cannot be."""
         if depth > CHAIN or self.times[number] >= TIMES:
             return False
@@ -215,9 +215,11 @@ class _Sweep:
         numbers.append(number)
         return len(numbers) <= CHAIN
 
-    def insert(self, number: int, user: Step) -> None:
+    def insert(self, number: int, user: OrderStep) -> None:
         assert user.previous is not None
-        again = Step((user.previous.key + user.key) // 2, number, user.previous, user, again=True)
+        again = OrderStep(
+            (user.previous.key + user.key) // 2, number, user.previous, user, again=True
+        )
         user.previous.following = again
         user.previous = again
         for source in self.model.touched[number]:
@@ -236,7 +238,7 @@ class _Sweep:
     def is_constant(self, buffer: int) -> bool:
         return self.model.instructions[self.owner(buffer)].opcode == "constant"
 
-    def will_live(self, buffer: int, step: Step) -> bool:
+    def will_live(self, buffer: int, step: OrderStep) -> bool:
         """Whether a value is there, or will be, when ``step`` comes."""
         if buffer in self.alive or self.is_constant(buffer):
             return True

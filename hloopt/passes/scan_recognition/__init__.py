@@ -14,7 +14,7 @@ from hloopt.ops.traits import ASSOCIATIVE, EXTREMA, JOINING
 from hloopt.passes.scan_recognition.loops import LoopScan, loop_scans
 from hloopt.passes.scan_recognition.ranges import (
     Description,
-    Known,
+    Descriptions,
     describe,
     identity,
 )
@@ -118,7 +118,7 @@ ENTRY main {
 
     def candidates(self, computation: Computation) -> list[tuple[Instruction, Description, Form]]:
         """Ops and concatenates that are the last of a ladder, or of a part of one."""
-        known: Known = {}
+        known: Descriptions = {}
         result = []
         for instruction in computation:
             found = known[instruction] = describe(instruction, known, self.longest)

@@ -19,11 +19,11 @@ from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import identity
 from hloopt.types import Array, ArrayShape, PaddingDim, SliceRange
 
-__all__ = ["Description", "Known", "describe", "identity"]
+__all__ = ["Description", "Descriptions", "describe", "identity"]
 
 
 Numbers: TypeAlias = Array
-Known: TypeAlias = "dict[Instruction, Description | None]"
+Descriptions: TypeAlias = "dict[Instruction, Description | None]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Description:
         return found
 
 
-def describe(instruction: Instruction, known: Known, longest: int) -> Description | None:
+def describe(instruction: Instruction, known: Descriptions, longest: int) -> Description | None:
     """How an instruction combines ranges of another one; ``known`` has those of its operands."""
     shape = instruction.shape
     if (
@@ -75,12 +75,12 @@ def _itself(instruction: Instruction, dim: int) -> Description:
     return Description(instruction, dim, places, places + 1)
 
 
-def _along(instruction: Instruction, dim: int, known: Known) -> Description:
+def _along(instruction: Instruction, dim: int, known: Descriptions) -> Description:
     found = known.get(instruction)
     return found if found is not None and found.dim == dim else _itself(instruction, dim)
 
 
-def _slice(instruction: Instruction, known: Known) -> Description | None:
+def _slice(instruction: Instruction, known: Descriptions) -> Description | None:
     operand = instruction.operands[0]
     ranges: tuple[SliceRange, ...] = instruction.attributes["slice"]
     dims = operand.array.dims
@@ -95,7 +95,7 @@ def _slice(instruction: Instruction, known: Known) -> Description | None:
     return replace(inner, low=inner.low[part], high=inner.high[part])
 
 
-def _pad(instruction: Instruction, known: Known) -> Description | None:
+def _pad(instruction: Instruction, known: Descriptions) -> Description | None:
     operand, value = instruction.operands
     padding: tuple[PaddingDim, ...] = instruction.attributes["padding"]
     padded = [dim for dim, entry in enumerate(padding) if entry != PaddingDim(0, 0)]
@@ -114,7 +114,7 @@ def _pad(instruction: Instruction, known: Known) -> Description | None:
     return replace(inner, low=low, high=high, fill=fill)
 
 
-def _concatenate(instruction: Instruction, known: Known) -> Description | None:
+def _concatenate(instruction: Instruction, known: Descriptions) -> Description | None:
     dim = instruction.dimensions[0]
     parts: list[Description | Instruction] = []
     for operand in instruction.operands:
@@ -154,7 +154,7 @@ def _concatenate(instruction: Instruction, known: Known) -> Description | None:
     )
 
 
-def _combine(instruction: Instruction, known: Known) -> Description | None:
+def _combine(instruction: Instruction, known: Descriptions) -> Description | None:
     left, right = instruction.operands
     one, other = known.get(left), known.get(right)
     if one is None and other is None:

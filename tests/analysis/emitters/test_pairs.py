@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.analysis.emitters.pairs import Kernel, Kernels
+from hloopt.analysis.emitters.pairs import Kernels, KernelShape
 from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.fusion.apply import fuse, fuse_multi_output
@@ -31,23 +31,23 @@ LARGE = "p = f32[4096,1024]{1,0} parameter(0)\nz = f32[] constant(0)\n"
     ("entry", "producer", "expected"),
     [
         # The same launch as the user's own, 4 elements a thread.
-        ("n = f32[4096,1024]{1,0} negate(p)\nROOT r = f32[4096,1024]{1,0} abs(n)", "n", Kernel("loop", 8192, 128)),
+        ("n = f32[4096,1024]{1,0} negate(p)\nROOT r = f32[4096,1024]{1,0} abs(n)", "n", KernelShape("loop", 8192, 128)),
         # A long window keeps threads to one element each.
-        ("n = f32[4096,1024]{1,0} reduce-window(p, z), window={size=1x16 pad=0_0x15_0}, to_apply=sum\nROOT r = f32[4096,1024]{1,0} abs(n)", "n", Kernel("loop", 32768, 128)),
+        ("n = f32[4096,1024]{1,0} reduce-window(p, z), window={size=1x16 pad=0_0x15_0}, to_apply=sum\nROOT r = f32[4096,1024]{1,0} abs(n)", "n", KernelShape("loop", 32768, 128)),
         # A reduce behind elementwise ops of one operand makes the kernel, behind a broadcast it does not.
-        ("n = f32[4096]{0} reduce(p, z), dimensions={1}, to_apply=sum\nROOT r = f32[4096]{0} abs(n)", "n", Kernel("reduction", 1024, 256)),
-        ("n = f32[4096]{0} reduce(p, z), dimensions={1}, to_apply=sum\nROOT r = f32[4096,4]{1,0} broadcast(n), dimensions={0}", "n", Kernel("loop", 128, 128)),
+        ("n = f32[4096]{0} reduce(p, z), dimensions={1}, to_apply=sum\nROOT r = f32[4096]{0} abs(n)", "n", KernelShape("reduction", 1024, 256)),
+        ("n = f32[4096]{0} reduce(p, z), dimensions={1}, to_apply=sum\nROOT r = f32[4096,4]{1,0} broadcast(n), dimensions={0}", "n", KernelShape("loop", 128, 128)),
         # A transpose worth a kernel of its own, and one that is not.
-        ("n = f32[1024,4096]{1,0} transpose(p), dimensions={1,0}\nROOT r = f32[1024,4096]{1,0} abs(n)", "n", Kernel("transpose", 4096, 128)),
-        ("n = f32[1024,4096]{1,0} transpose(p), dimensions={1,0}\nROOT r = f32[512,4096]{1,0} slice(n), slice={[0:512], [0:4096]}", "n", Kernel("loop", 4096, 128)),
+        ("n = f32[1024,4096]{1,0} transpose(p), dimensions={1,0}\nROOT r = f32[1024,4096]{1,0} abs(n)", "n", KernelShape("transpose", 4096, 128)),
+        ("n = f32[1024,4096]{1,0} transpose(p), dimensions={1,0}\nROOT r = f32[512,4096]{1,0} slice(n), slice={[0:512], [0:4096]}", "n", KernelShape("loop", 4096, 128)),
         # A copy of an operand is a copy in memory; of a sum it is not.
-        ("n = f32[4096,1024]{1,0} negate(p)\nROOT r = f32[4096,1024]{1,0} copy(n)", "n", Kernel("loop", 8192, 128)),
+        ("n = f32[4096,1024]{1,0} negate(p)\nROOT r = f32[4096,1024]{1,0} copy(n)", "n", KernelShape("loop", 8192, 128)),
         # An update in place, of an operand or not.
-        ("i = s32[] constant(3)\nn = f32[4,1024]{1,0} slice(p), slice={[0:4], [0:1024]}\nq = f32[64,1024]{1,0} parameter(1)\nROOT r = f32[64,1024]{1,0} dynamic-update-slice(q, n, i, i)", "n", Kernel("in-place", 32, 128)),
-        ("i = s32[] constant(3)\nu = f32[4,1024]{1,0} parameter(1)\nn = f32[4096,1024]{1,0} negate(p)\nROOT r = f32[4096,1024]{1,0} dynamic-update-slice(n, u, i, i)", "n", Kernel("loop", 8192, 128)),
+        ("i = s32[] constant(3)\nn = f32[4,1024]{1,0} slice(p), slice={[0:4], [0:1024]}\nq = f32[64,1024]{1,0} parameter(1)\nROOT r = f32[64,1024]{1,0} dynamic-update-slice(q, n, i, i)", "n", KernelShape("in-place", 32, 128)),
+        ("i = s32[] constant(3)\nu = f32[4,1024]{1,0} parameter(1)\nn = f32[4096,1024]{1,0} negate(p)\nROOT r = f32[4096,1024]{1,0} dynamic-update-slice(n, u, i, i)", "n", KernelShape("loop", 8192, 128)),
     ],
 )  # fmt: skip
-def test_kernels_of_pairs(entry: str, producer: str, expected: Kernel) -> None:
+def test_kernels_of_pairs(entry: str, producer: str, expected: KernelShape) -> None:
     """Kind, blocks and threads for an H200, with the fusion made afterwards having the same."""
     module = _module(LARGE + entry)
     root = module.entry.root
@@ -123,7 +123,7 @@ def test_whole_warps_scatter() -> None:
         "ROOT r = f32[8,4]{1,0} scatter(p, i, u), update_window_dims={1,2}, inserted_window_dims={},"
         " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum"
     ).entry.root
-    assert Kernels(target("h200")).of(root) == Kernel("scatter", 1, 32)
+    assert Kernels(target("h200")).of(root) == KernelShape("scatter", 1, 32)
 
 
 def test_what_has_no_launch() -> None:
