@@ -1,0 +1,123 @@
+"""Names that two modules define, and files that hold little: each limit may only fall."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
+MOST_TWICE = 26
+"""Classes and type aliases with a public name that another module's has, too."""
+TWICE: dict[str, str] = {
+    "Array": "kernel_ir/expressions; types/literal",
+    "Block": "analysis/written_ops; kernel_ir/statements",
+    "Body": "kernel_ir/statements; passes/loops/inline",
+    "Carried": "analysis/parallel_loop/model; passes/loops/carried",
+    "Choice": "kernels/selection/choice; passes/bf16_propagation/choice",
+    "Copy": "kernel_ir/statements; kernels/spec",
+    "Emission": "analysis/emitters/kind; analysis/written_ops; codegen/emission",
+    "Function": "backends/numpy/plan; kernel_ir/statements",
+    "Kernel": "analysis/emitters/pairs; cost_models/block_level/kernel; kernels/kernel",
+    "Kind": "analysis/emitters/kind; ops/opdef",
+    "Known": "analysis/liveness; passes/scan_recognition/ranges",
+    "Layout": "analysis/emitters/describe; types/shape",
+    "Number": "kernel_ir/expressions; passes/expand/writer",
+    "Options": "interpret/lapack; runtime/program",
+    "Plan": "kernels/plan; passes/rematerialize/plan",
+    "Product": "analysis/gpu_libraries; cost_models/gemm; interpret/linear",
+    "Region": "analysis/region; passes/concat_removal/region",
+    "ScalarArray": "analysis/loop_values; analysis/parallel_loop/terms",
+    "Site": "kernels/kernel; rewrite/site",
+    "Step": "backends/numpy/plan; passes/rematerialize/plan; presets",
+    "Target": "kernel_ir/statements; targets/target",
+    "Tile": "cost_models/block_level/tiling; kernels/spec",
+    "Tiles": "cost_models/block_level/tiling; types/sharding",
+    "Tiling": "analysis/emitters/describe; cost_models/block_level/model; kernels/families/dot_tiling",
+    "Value": "analysis/aliasing; interpret/context; passes/layout_normalization/values",
+    "Writer": "analysis/written_code; passes/expand/writer",
+}
+"""Where such a name is defined: the room tells its meanings apart."""
+LITTLE = 40
+"""Lines of code below which a file is a small one."""
+MOST_SMALL = 110
+"""Small files; an empty ``__init__.py`` is one."""
+_BLANK = frozenset({
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+})  # fmt: skip
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The text of each file of the package."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    return {str(file.relative_to(PACKAGE)): file.read_text() for file in files}
+
+
+def kinds(text: str) -> Iterator[str]:
+    """The public classes and type aliases that a module defines."""
+    body = ast.parse(text).body
+    listed = next((set(found) for node in body if (found := exported(node)) is not None), None)
+    for node in body:
+        match node:
+            case ast.ClassDef(name) | ast.AnnAssign(ast.Name(name), ast.Name("TypeAlias")):
+                if not name.startswith("_") and (listed is None or name in listed):
+                    yield name
+
+
+def exported(node: ast.stmt) -> list[str] | None:
+    """What ``__all__`` lists."""
+    match node:
+        case ast.Assign([ast.Name("__all__")], ast.List() | ast.Tuple() as names):
+            found: list[str] = ast.literal_eval(names)
+            return found
+    return None
+
+
+def code_lines(text: str) -> int:
+    """Lines that are neither blank nor comments nor docstrings."""
+    silent: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            silent.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _BLANK:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - silent)
+
+
+def twice() -> dict[str, list[str]]:
+    """The files of each name that several define."""
+    found = defaultdict(list)
+    for file, text in sources().items():
+        for name in kinds(text):
+            found[name].append(file)
+    return {name: files for name, files in found.items() if len(files) > 1}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """A name that several modules define is in the table, with the rooms that tell the meanings apart."""
+    found = twice()
+    assert len(found) <= MOST_TWICE, len(found)
+    assert {name: files for name, files in found.items() if name not in TWICE} == {}
+
+
+def test_few_files_hold_little() -> None:
+    """What a few lines do belongs to what they serve."""
+    found = {
+        file: lines for file, text in sources().items() if (lines := code_lines(text)) < LITTLE
+    }
+    assert len(found) <= MOST_SMALL, found
+
+
+def test_the_tests_see_what_they_count() -> None:
+    """Classes and aliases that are public; lines without words about them."""
+    text = '"""Doc."""\n__all__ = ["A", "B"]\nB: TypeAlias = int\nclass A:\n    """Doc."""\n\n    # why\n    x = 1\nclass C: ...\n'
+    assert list(kinds(text)) == ["B", "A"]
+    assert code_lines(text) == 5
