@@ -161,9 +161,9 @@ SIZES = [
 
 
 @pytest.mark.parametrize(("elements", "trips"), SIZES)
-def test_counts_of_elements_and_trips(elements: int, trips: int) -> None:
+def test_counts_of_elements_and_trips(elements: int, iterations: int) -> None:
     """No thread reads or writes beside what it owns, whatever the count of elements or trips."""
-    text = resized("loops/filter_bank", {48: elements, 256: max(trips, 1)}, {256: trips})
+    text = resized("loops/filter_bank", {48: elements, 256: max(iterations, 1)}, {256: iterations})
     module = hloopt.parse(text, "filter_bank")
     hloopt.verify(module)
     rng = np.random.default_rng(elements)
@@ -171,7 +171,7 @@ def test_counts_of_elements_and_trips(elements: int, trips: int) -> None:
     inputs = [rng.uniform(0.5, 0.9, dims).astype(np.float32) for dims in shapes]
     ran = emulated(hloopt.optimize(module, "O3"), inputs)
     # A loop that is known not to run, or to run once, needs no kernel of its own.
-    assert len(ran.loops) == (trips > 1)
+    assert len(ran.loops) == (iterations > 1)
     hold(ran.results, hloopt.evaluate(module, inputs), module, inputs)
 
 
@@ -179,9 +179,9 @@ def test_counts_of_elements_and_trips(elements: int, trips: int) -> None:
 @pytest.mark.parametrize(
     ("elements", "trips"), [(1, 10_000), (31, 100), (33, 10_000), (2048, 100), (1_000_003, 3)]
 )
-def test_counts_of_environments_and_steps(elements: int, trips: int) -> None:
+def test_counts_of_environments_and_steps(elements: int, iterations: int) -> None:
     """The naive program of Cartpole at other sizes, its keys and its numbers included, beside the kernel by hand."""
-    module = hloopt.parse(resized("cartpole/naive", {2048: elements, 1000: trips}), "naive")
+    module = hloopt.parse(resized("cartpole/naive", {2048: elements, 1000: iterations}), "naive")
     hloopt.verify(module)
     key = np.array([1, 2], np.uint32)
     ran = emulated(hloopt.optimize(module, "O3"), [key])
@@ -189,7 +189,7 @@ def test_counts_of_environments_and_steps(elements: int, trips: int) -> None:
     assert ran.launches <= 2
     with closing(EmulatorDevice()) as device:
         by_hand = runpy.run_path(str(SAMPLES / "cartpole" / "yardstick.py"))["Yardstick"]
-        yardstick = by_hand(device, key, elements, trips)
+        yardstick = by_hand(device, key, elements, iterations)
         yardstick.launch()
         hold(ran.results, yardstick.read(), atol=1e-3)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import ceil, log2, prod
 
 from hloopt.analysis.library_calls import library_flops, result_bytes
-from hloopt.analysis.trip_count import counted_trips
+from hloopt.analysis.trip_count import counted_iterations
 from hloopt.analysis.windows import convolution_flops
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
@@ -229,7 +229,7 @@ def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
-    count = counted_trips(instruction).count
+    count = counted_iterations(instruction).count
     body: Cost = analysis.computation(instruction.body)
     condition: Cost = analysis.computation(instruction.condition)
     return body * count + condition * (count + 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloopt.analysis.trip_count import Trips, counted_trips
+from hloopt.analysis.trip_count import IterationCounts, counted_iterations
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import CONTROL_FLOW
@@ -41,7 +41,7 @@ def executions(
     """
     order = walk.callers_first(module)
     loops = {
-        entry: counted_trips(entry)
+        entry: counted_iterations(entry)
         for computation in order
         for entry in computation
         if entry.opcode == "while"
@@ -56,25 +56,25 @@ def executions(
     for computation in order:
         here = found[computation]
         for entry in computation:
-            trips = loops.get(entry, _ONCE)
+            iterations = loops.get(entry, _ONCE)
             for callee, times, counts in _calls(entry, loops, weights):
                 if callee in found:
                     before = found[callee]
                     found[callee] = Execution(
                         before.times + here.times * times,
                         before.counted + here.counted * times * counts,
-                        before.known and here.known and trips.known == "exact",
-                        before.bounded and here.bounded and trips.known != "at least",
+                        before.known and here.known and iterations.known == "exact",
+                        before.bounded and here.bounded and iterations.known != "at least",
                     )
     return found
 
 
-_Trips = dict[Instruction, Trips]
-_ONCE = Trips(1, "exact")
+_Iterations = dict[Instruction, IterationCounts]
+_ONCE = IterationCounts(1, "exact")
 
 
 def _calls(
-    entry: Instruction, loops: _Trips, weights: dict[Computation, float]
+    entry: Instruction, loops: _Iterations, weights: dict[Computation, float]
 ) -> list[tuple[Computation, int, bool]]:
     """What an instruction runs: computation, times, whether that counts."""
     if entry.opcode == "while":
@@ -90,7 +90,9 @@ def _calls(
     return []
 
 
-def _called_weight(entry: Instruction, loops: _Trips, weights: dict[Computation, float]) -> float:
+def _called_weight(
+    entry: Instruction, loops: _Iterations, weights: dict[Computation, float]
+) -> float:
     if entry.opcode not in CONTROL_FLOW:
         return 0.0
     return sum(

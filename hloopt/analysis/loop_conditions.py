@@ -257,8 +257,8 @@ def _first_difference(direction: str, start: int, step: int) -> int | None:
     if direction == "NE":
         return 1 if step else None
     if direction == "EQ":
-        trips, rest = divmod(-start, step) if step else (-1, 0)
-        return trips if trips > 0 and not rest else None
+        iterations, rest = divmod(-start, step) if step else (-1, 0)
+        return iterations if iterations > 0 and not rest else None
     if direction in ("GT", "GE"):
         start, step = -start, -step
     if step >= 0:

@@ -20,15 +20,15 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
 __all__ = [
-    "MAX_EVALUATED_TRIPS",
+    "MAX_EVALUATED_ITERATIONS",
+    "IterationCounts",
     "TripBounds",
-    "Trips",
-    "counted_trips",
-    "trip_bounds",
+    "counted_iterations",
+    "iteration_bounds",
     "trip_count",
 ]
 
-MAX_EVALUATED_TRIPS: Final = 128
+MAX_EVALUATED_ITERATIONS: Final = 128
 _MOST_COUNTED: Final = 1 << 20
 """Bounds above it are what types can hold, not what anybody means to run."""
 
@@ -51,7 +51,7 @@ class TripBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Trips:
+class IterationCounts:
     """How often costs count the body of a loop.
 
     known  ``exact``; ``at most`` where only a bound is known, which counts; ``at least`` where none is, so that
@@ -70,19 +70,19 @@ class Trips:
         return told if self.known == "exact" else f"{self.known} {told}"
 
 
-def counted_trips(loop: Instruction) -> Trips:
+def counted_iterations(loop: Instruction) -> IterationCounts:
     """How often a ``while`` runs for whoever counts what it costs: the one count of all reports."""
     count = trip_count(loop, believe=True)
     if count is not None:
-        return Trips(count, "exact")
-    bounds = trip_bounds(loop)
+        return IterationCounts(count, "exact")
+    bounds = iteration_bounds(loop)
     if bounds.most is not None and bounds.most <= _MOST_COUNTED:
-        return Trips(bounds.most, "at most")
-    return Trips(max(1, bounds.least), "at least")
+        return IterationCounts(bounds.most, "at most")
+    return IterationCounts(max(1, bounds.least), "at least")
 
 
 def trip_count(
-    loop: Instruction, limit: int = MAX_EVALUATED_TRIPS, *, believe: bool = False
+    loop: Instruction, limit: int = MAX_EVALUATED_ITERATIONS, *, believe: bool = False
 ) -> int | None:
     """The number of times the body of a ``while`` runs, or None where the module does not show it.
 
@@ -97,7 +97,7 @@ def trip_count(
     return known_trip_count(loop)
 
 
-def trip_bounds(loop: Instruction, limit: int = MAX_EVALUATED_TRIPS) -> TripBounds:
+def iteration_bounds(loop: Instruction, limit: int = MAX_EVALUATED_ITERATIONS) -> TripBounds:
     """How often the body of a ``while`` runs at least and at most, as far as the module shows it."""
     return _bounds(loop, limit, only_exact=False)
 
@@ -125,15 +125,15 @@ def _by_hand(
         slot: conditions.inductions.initial_value(slot) for slot in slots
     }
     least, unbroken = 0, True
-    for trips in range(limit + 1):
+    for iterations in range(limit + 1):
         values = KnownValues(loop.inside, state)
         again = values.of(root)
         unbroken = unbroken and again is not None
         if again is not None and not again:
-            return TripBounds(trips if unbroken else max(least, bounds.least), trips)
+            return TripBounds(iterations if unbroken else max(least, bounds.least), iterations)
         if only_exact and not unbroken:
             break
-        least = trips + 1 if unbroken else least
+        least = iterations + 1 if unbroken else least
         following = {slot: values.at(loop.following(slot)) for slot in state}
         if _same(state, following):
             if unbroken:

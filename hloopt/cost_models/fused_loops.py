@@ -54,7 +54,7 @@ def loop_run_time(fusion: Instruction, time: LoopTime) -> RunTime:
     Launches beyond the first are part of it.
     """
     cost = instruction_cost(fusion)
-    runs = time.waves * time.trips
+    runs = time.waves * time.iterations
     computing = runs * max(time.chain_ns, time.issue_ns)
     moving = time.ends_ns + runs * time.memory_ns
     read, written = cost.bytes_read, cost.bytes_written

@@ -11,14 +11,14 @@ from typing import Final
 
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.layout import moves_nothing
-from hloopt.analysis.trip_count import counted_trips
+from hloopt.analysis.trip_count import counted_iterations
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["NO_TIME", "HostTime", "Inner", "host_trip"]
+__all__ = ["NO_TIME", "HostTime", "Inner", "host_iteration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ Inner = Callable[[Instruction], HostTime | None]
 """What a loop within the loop takes where it is a kernel; None where it is none, or nobody knows."""
 
 
-def host_trip(
+def host_iteration(
     called: Iterable[Computation], model: CostModel, inner: Inner = lambda _: None
 ) -> HostTime:
     """One trip of a ``while`` that calls a body and a condition.
@@ -83,9 +83,9 @@ class _Run:
         return HostTime(1.0, self.prices.run_time(entry)[0].exec_ns)
 
     def loop(self, loop: Instruction) -> HostTime:
-        trip = self.computation(loop.body)
-        trip = trip + self.computation(loop.condition)
-        whole = trip * counted_trips(loop).count
+        iteration = self.computation(loop.body)
+        iteration = iteration + self.computation(loop.condition)
+        whole = iteration * counted_iterations(loop).count
         other = self.inner(loop)
         launch = self.model.launch_ns
         if other is not None and other.ns(launch) < whole.ns(launch):

@@ -22,7 +22,7 @@ from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import entered
 from hloopt.analysis.parallel_loop.host_mapping import LANES, block_items
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
-from hloopt.analysis.trip_count import counted_trips
+from hloopt.analysis.trip_count import counted_iterations
 from hloopt.cost_models.body_usage import BodyUsage, UsageGroup
 from hloopt.cost_models.counting import OpUsage
 from hloopt.cost_models.host import counting
@@ -56,7 +56,7 @@ def whole_loop_ns(mapping: LoopMapping, target: Target) -> float:
     in_vectors = work_items >= LANES or work_items == 1 < parallel.work_items
     lanes = float(max(1, target.fpus_per_core)) if in_vectors else _SCALARS
     each = own / lanes + blocks * common / _SCALARS
-    return counted_trips(parallel.loop).count * each / target.clock_ghz
+    return counted_iterations(parallel.loop).count * each / target.clock_ghz
 
 
 def _written(parallel: ParallelLoop) -> int:
@@ -149,7 +149,7 @@ class _Work:
     def called(self, op: Instruction) -> tuple[float, float]:
         """As ``of``: a loop in the loop, a branch, the longest where there are several."""
         if op.opcode == "while":
-            times = counted_trips(op).count
+            times = counted_iterations(op).count
             found = [self.of(called) for called in entered(op)]
             return times * sum(one[0] for one in found), times * sum(one[1] for one in found)
         if op.opcode == "conditional":

@@ -30,12 +30,12 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop import LoopMapping, LoopNode, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
-from hloopt.analysis.trip_count import Trips, counted_trips
+from hloopt.analysis.trip_count import IterationCounts, counted_iterations
 from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, IterationCosts
+from hloopt.cost_models.loop_iteration import iteration_of
 from hloopt.cost_models.loop_needs import elements_needed
-from hloopt.cost_models.loop_trip import trip_of
 from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 
@@ -81,7 +81,7 @@ class LoopTime:
     issue_ns: float
     memory_ns: float
     recurrence_ns: float
-    counted: Trips
+    counted: IterationCounts
     waves: int
     blocks: int
     threads: int
@@ -92,12 +92,12 @@ class LoopTime:
     slowest: tuple[tuple[str, float], ...] = ()
 
     @property
-    def trips(self) -> int:
+    def iterations(self) -> int:
         """How many count."""
         return self.counted.count
 
     @property
-    def trip_ns(self) -> float:
+    def iteration_ns(self) -> float:
         """Of one trip of one wave."""
         return max(self.chain_ns, self.issue_ns, self.memory_ns)
 
@@ -109,7 +109,7 @@ class LoopTime:
     @property
     def exec_ns(self) -> float:
         """Without the launches."""
-        return self.ends_ns + self.waves * self.trips * self.trip_ns
+        return self.ends_ns + self.waves * self.iterations * self.iteration_ns
 
     @property
     def more_launches_ns(self) -> float:
@@ -139,7 +139,7 @@ class LoopTime:
         """In a line."""
         waves = f" x {self.waves} waves" if self.waves > 1 else ""
         return (
-            f"{self.counted.words}{waves} of {self.trip_ns:.0f} ns (chain {self.chain_ns:.0f}, issue"
+            f"{self.counted.words}{waves} of {self.iteration_ns:.0f} ns (chain {self.chain_ns:.0f}, issue"
             f" {self.issue_ns:.0f}, memory {self.memory_ns:.0f}) on {self.cores} cores,"
             f" predicted by {MODEL}"
         )
@@ -149,7 +149,7 @@ def loop_time(
     mapping: LoopMapping,
     target: Target,
     *,
-    trips: Trips | None = None,
+    iterations: IterationCounts | None = None,
     threads: int = 0,
     blocks: int = 0,
     registers: int = 0,
@@ -176,18 +176,18 @@ def loop_time(
     needs = elements_needed(parallel)
     sharing = shape.threads if mapping.kind == "block" else 1
     costs = IterationCosts(mapping, needs, latencies, target, sharing, lanes)
-    trip = trip_of(costs, unrolled or (2 if costs.ahead else 1))
-    counted = counted_trips(parallel.loop) if trips is None else trips
+    iteration = iteration_of(costs, unrolled or (2 if costs.ahead else 1))
+    counted = counted_iterations(parallel.loop) if iterations is None else iterations
     cycle = 1 / target.clock_ghz
     launched = launches or (2 if parallel.collected else 1)
     return LoopTime(
         launched * LAUNCH_NS,
         _ends(parallel, target, shape, latencies.memory, counted.count),
-        (trip.chain + trip.apart) * cycle,
-        latencies.issue(trip.work, shape.warps) * cycle,
+        (iteration.chain + iteration.apart) * cycle,
+        latencies.issue(iteration.work, shape.warps) * cycle,
         _traffic(parallel) / _bandwidth(target, shape.resident)
         + _again(mapping, needs, target) / shape.waves,
-        trip.recurrence * cycle,
+        iteration.recurrence * cycle,
         counted,
         shape.waves * shape.each,
         shape.blocks,
@@ -195,8 +195,8 @@ def loop_time(
         shape.cores,
         shape.per_core,
         shape.registers,
-        sum(trip.work.units),
-        tuple((name, cycles * cycle) for name, cycles in trip.slowest),
+        sum(iteration.work.units),
+        tuple((name, cycles * cycle) for name, cycles in iteration.slowest),
     )
 
 
@@ -375,7 +375,7 @@ def _again(mapping: LoopMapping, needs: Mapping[LoopNode, float], target: Target
 
 
 def _ends(
-    parallel: ParallelLoop, target: Target, shape: _Launch, latency: float, trips: int
+    parallel: ParallelLoop, target: Target, shape: _Launch, latency: float, iterations: int
 ) -> float:
     """The first state is read, and the last written; partial sums are written, and read to be added up.
 
@@ -387,7 +387,7 @@ def _ends(
     )
     moved += sum(one.shape.byte_size for one in parallel.carried if one.role == "invariant")
     for reduce in parallel.collected:
-        moved += 2 * trips * shape.blocks * max(1, reduce.shape.byte_size)
+        moved += 2 * iterations * shape.blocks * max(1, reduce.shape.byte_size)
     return 2 * latency / target.clock_ghz + moved / _bandwidth(target, shape.resident)
 
 

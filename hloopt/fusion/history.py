@@ -180,7 +180,7 @@ class LoopFacts:
     computation: str
     loop: str
     mappings: tuple[MappingFacts, ...]
-    trips: str
+    iterations: str
     fusion: str = ""
     kernel: str = ""
     inside: tuple[str, ...] = ()

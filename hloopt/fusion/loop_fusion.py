@@ -24,7 +24,7 @@ from hloopt.fusion.limits import check_counts
 from hloopt.fusion.loop_host import KERNEL, judge_host
 from hloopt.fusion.loop_opened import CALLED, Opened, opened
 from hloopt.fusion.loop_profit import LoopProfit, loop_profit
-from hloopt.fusion.loop_verdict import LOOP_KERNELS, LoopVerdict, judge, trips_text
+from hloopt.fusion.loop_verdict import LOOP_KERNELS, LoopVerdict, iterations_text, judge
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
 from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
@@ -239,7 +239,7 @@ def _facts(
             )
             for mapping in verdict.mappings
         ),
-        trips_text(verdict.parallel),
+        iterations_text(verdict.parallel),
         profit=profit.words if profit is not None else "",
     )
 

@@ -15,13 +15,13 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop import LoopMapping
 from hloopt.analysis.parallel_loop.host_mapping import host_mapping
-from hloopt.analysis.trip_count import counted_trips
+from hloopt.analysis.trip_count import counted_iterations
 from hloopt.cost_models.host import HostModel
-from hloopt.cost_models.host_loops import HostTime, host_trip
+from hloopt.cost_models.host_loops import HostTime, host_iteration
 from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
-from hloopt.fusion.loop_profit import best_host_trip, duration
+from hloopt.fusion.loop_profit import best_host_iteration, duration
 from hloopt.fusion.loop_verdict import LoopVerdict, refusal_of
 from hloopt.ir import Computation, Instruction
 from hloopt.targets.target import HOST
@@ -49,23 +49,27 @@ def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] =
 
 def _gain(mapping: LoopMapping, fused: Collection[Computation]) -> Decision:
     """Whether a loop gains anything by being one kernel."""
-    loop, bounds = mapping.parallel.loop, mapping.parallel.trips
+    loop, bounds = mapping.parallel.loop, mapping.parallel.iterations
     size = len(loop.body)
     if bounds.most is None or bounds.most * size > _MOST_STEPS:
         most = "nobody knows how many" if bounds.most is None else f"up to {bounds.most}"
         words = f"it may go on for {most} trips, and between those of a driver a run can be stopped"
         return forbid("loop-slower", words=words)
-    trips = counted_trips(loop).count
+    iterations = counted_iterations(loop).count
     model = HostModel(HOST)
     whole = whole_loop_ns(mapping, HOST) + model.launch_ns
-    trip = host_trip(fused, model, _as_kernel) if fused else best_host_trip(loop, model, _as_kernel)
-    driven = trips * trip.ns(model.launch_ns)
+    iteration = (
+        host_iteration(fused, model, _as_kernel)
+        if fused
+        else best_host_iteration(loop, model, _as_kernel)
+    )
+    driven = iterations * iteration.ns(model.launch_ns)
     comparison = Comparison(driven / 1000, whole / 1000)
     if whole <= driven:
         return replace(ALLOWED, comparison=comparison)
     words = (
         f"{duration(whole)} in one kernel against {duration(driven)} in"
-        f" {round(trip.launches * trips):,} kernels, predicted by {model.name}"
+        f" {round(iteration.launches * iterations):,} kernels, predicted by {model.name}"
     )
     return forbid("loop-slower", words=words, comparison=comparison)
 

@@ -14,8 +14,8 @@ from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.hero import roots
 from hloopt.analysis.layout import moves_nothing
 from hloopt.analysis.parallel_loop import LoopMapping, gpu_mappings
-from hloopt.analysis.trip_count import Trips, counted_trips
-from hloopt.cost_models.host_loops import HostTime, Inner, host_trip
+from hloopt.analysis.trip_count import IterationCounts, counted_iterations
+from hloopt.cost_models.host_loops import HostTime, Inner, host_iteration
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
@@ -26,9 +26,9 @@ from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.targets import Target, names
 
-__all__ = ["ASSUMED_TRIPS", "LoopProfit", "best_host_trip", "duration", "loop_profit"]
+__all__ = ["ASSUMED_ITERATIONS", "LoopProfit", "best_host_iteration", "duration", "loop_profit"]
 
-ASSUMED_TRIPS: Final = 100
+ASSUMED_ITERATIONS: Final = 100
 """Where the module does not show how often a loop runs, on both sides: launches then hardly count, trips do."""
 
 
@@ -53,7 +53,7 @@ class LoopProfit:
     @property
     def host_ns(self) -> float:
         """Of all trips by the host, or the least they take."""
-        return self.time.trips * self.host.ns(self.launch_ns)
+        return self.time.iterations * self.host.ns(self.launch_ns)
 
     @property
     def comparison(self) -> Comparison:
@@ -68,7 +68,7 @@ class LoopProfit:
     @property
     def words(self) -> str:
         """Both, with what they are made of."""
-        launches = round(self.host.launches * self.time.trips)
+        launches = round(self.host.launches * self.time.iterations)
         least = "at least " if self.at_least else ""
         alone = " alone" if self.at_least else ""
         return (
@@ -88,29 +88,31 @@ def loop_profit(
     target = model.target
     if not fitting or not is_priced(target):
         return None
-    trips = counted_trips(loop)
-    if trips.known == "at least":
-        trips = Trips(max(trips.count, ASSUMED_TRIPS), "assumed")
-    timed = tuple((mapping, loop_time(mapping, target, trips=trips)) for mapping in fitting)
+    iterations = counted_iterations(loop)
+    if iterations.known == "at least":
+        iterations = IterationCounts(max(iterations.count, ASSUMED_ITERATIONS), "assumed")
+    timed = tuple(
+        (mapping, loop_time(mapping, target, iterations=iterations)) for mapping in fitting
+    )
     best = clearly_best(timed)
     assert best is not None, "one fits"
     mapping, time = best
     least = HostTime(_least_launches(loop))
-    if not priced and time.ns <= trips.count * least.ns(model.launch_ns):
+    if not priced and time.ns <= iterations.count * least.ns(model.launch_ns):
         return LoopProfit(mapping, time, timed, least, model.launch_ns, at_least=True)
     return LoopProfit(
-        mapping, time, timed, best_host_trip(loop, model, _as_kernel(target)), model.launch_ns
+        mapping, time, timed, best_host_iteration(loop, model, _as_kernel(target)), model.launch_ns
     )
 
 
-def best_host_trip(loop: Instruction, model: CostModel, inner: Inner) -> HostTime:
+def best_host_iteration(loop: Instruction, model: CostModel, inner: Inner) -> HostTime:
     """A trip of the host's plan: body and condition fused, loops in them as kernels where that takes less."""
     module, copy = alone(loop)
     target = model.target.name
     PriorityFusion(cost_model=model.name).fuse(module, device=model.target)
     if target in names():
         MultiOutputFusion(cost_model=model.name, target=target).fuse(module)
-    return host_trip((copy.attributes[key] for key in CALLED), model, inner)
+    return host_iteration((copy.attributes[key] for key in CALLED), model, inner)
 
 
 def _as_kernel(target: Target) -> Inner:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.analysis.parallel_loop import LoopMapping, ParallelLoop, gpu_mappings
-from hloopt.analysis.trip_count import counted_trips
+from hloopt.analysis.trip_count import counted_iterations
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["LOOP_KERNELS", "LoopVerdict", "judge", "refusal_of", "trips_text"]
+__all__ = ["LOOP_KERNELS", "LoopVerdict", "iterations_text", "judge", "refusal_of"]
 
 LOOP_KERNELS: Final = {"thread": "while-per-thread", "block": "while-per-block"}
 """The kernel of each mapping."""
@@ -49,18 +49,18 @@ def _is_token(leaf: Shape) -> bool:
     return isinstance(leaf, ArrayShape) and not leaf.dtype.is_array
 
 
-def trips_text(parallel: ParallelLoop) -> str:
+def iterations_text(parallel: ParallelLoop) -> str:
     """How long a loop runs, in words; empty where it could not be taken apart."""
     if parallel.obstacle is not None:
         return ""
-    counted = counted_trips(parallel.loop)
+    counted = counted_iterations(parallel.loop)
     if counted.known == "exact":
         return counted.words
     most = f", {counted.words}" if counted.known == "at most" else ""
-    return f"{_TRIPS[parallel.trips.kind]}{most}"
+    return f"{_ITERATIONS[parallel.iterations.kind]}{most}"
 
 
-_TRIPS: Final = {
+_ITERATIONS: Final = {
     "known": "",
     "scalar": "as long as one number says",
     "element": "each work item as long as its own condition holds",
@@ -82,6 +82,6 @@ def _code(mapping: LoopMapping) -> str:
         return "side-effect" if is_flat else "not-flat"
     if mapping.code:
         return mapping.code
-    if mapping.parallel.trips.kind == "gathered":
+    if mapping.parallel.iterations.kind == "gathered":
         return "gathered-condition"
     return "mixes" if mapping.parallel.mixing else "state-too-large"

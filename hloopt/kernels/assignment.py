@@ -37,7 +37,7 @@ class Assignment:
 
     specs: dict[Instruction, KernelSpec] = field(default_factory=dict)
     hosted: set[Instruction] = field(default_factory=set)
-    trips: dict[Instruction, int | None] = field(default_factory=dict)
+    iterations: dict[Instruction, int | None] = field(default_factory=dict)
     needed: set[Instruction] = field(default_factory=set)
 
 
@@ -103,11 +103,11 @@ class _Assigner:
 
     def loop(self, loop: Instruction) -> None:
         condition: Computation = loop.attributes["condition"]
-        trips = None if any(map(self.effects.has, condition)) else trip_count(loop)
-        self.assignment.trips[loop] = trips
-        if trips is None:
+        iterations = None if any(map(self.effects.has, condition)) else trip_count(loop)
+        self.assignment.iterations[loop] = iterations
+        if iterations is None:
             self.computation(condition)
-        if trips != 0:
+        if iterations != 0:
             self.computation(loop.attributes["body"])
 
     def check(self, instruction: Instruction) -> bool:

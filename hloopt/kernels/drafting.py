@@ -69,7 +69,7 @@ class LoopDraft:
     condition: tuple[Draft, ...]
     predicate: Spot | None
     body: tuple[Draft, ...]
-    trips: int | None
+    iterations: int | None
     state: tuple[Spot, ...]
 
 
@@ -125,19 +125,19 @@ class _Drafter:
                 yield self.kernel(instruction, self.assignment.specs[instruction])
 
     def loop(self, loop: Instruction) -> Iterator[LoopDraft]:
-        trips = self.assignment.trips[loop]
-        if trips == 0:
+        iterations = self.assignment.iterations[loop]
+        if iterations == 0:
             return
         condition: Computation = loop.attributes["condition"]
         body: Computation = loop.attributes["body"]
         tested: tuple[Draft, ...] = ()
         predicate = None
-        if trips is None:
+        if iterations is None:
             tested = tuple(self.computation(condition))
             (predicate,) = self.slots.spots(condition.root)
         steps = tuple(self.computation(body))
         changed = self.slots.changed(loop)
-        yield LoopDraft(loop, tested, predicate, steps, trips, changed)
+        yield LoopDraft(loop, tested, predicate, steps, iterations, changed)
 
     def select(self, conditional: Instruction) -> SelectDraft:
         (selector,) = self.slots.spots(conditional.operands[0])

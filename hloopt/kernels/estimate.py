@@ -164,7 +164,7 @@ def _of_loop_kernel(instruction: Instruction, time: LoopTime) -> Estimate:
     parts = {
         "launch_ns": time.launch_ns,
         "ends_ns": time.ends_ns,
-        "trips": time.trips,
+        "trips": time.iterations,
         "waves": time.waves,
         "chain_ns": time.chain_ns,
         "issue_ns": time.issue_ns,

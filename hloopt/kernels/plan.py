@@ -111,7 +111,7 @@ class WhileStep:
     condition: tuple[PlanStep, ...]
     predicate: PlanBuffer | None
     body: tuple[PlanStep, ...]
-    trips: int | None = None
+    iterations: int | None = None
     state: tuple[PlanBuffer, ...] = ()
 
 

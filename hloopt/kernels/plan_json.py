@@ -105,7 +105,7 @@ class _Writer:
         return {
             "step": "while",
             **found,
-            "trips": step.trips,
+            "trips": step.iterations,
             "state": self.buffers(step.state),
             "condition": list(map(self.step, step.condition)),
             "predicate": predicate,

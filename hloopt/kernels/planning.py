@@ -242,7 +242,7 @@ class _Planner:
             self.steps(draft.condition),
             None if draft.predicate is None else self.buffer(draft.predicate),
             self.steps(draft.body),
-            draft.trips,
+            draft.iterations,
             self.buffers(draft.state),
         )
 

@@ -177,7 +177,7 @@ def _steps(kernel: Instruction) -> int:
     if loop is None:
         return 1
     parallel = parallel_loop(loop.loop)
-    return 2 if parallel.collected and parallel.trips.count else 1
+    return 2 if parallel.collected and parallel.iterations.count else 1
 
 
 def totals(module: Module, rows: Sequence[KernelCost]) -> Totals:

@@ -75,7 +75,7 @@ def loops_json(
         {
             "computation": loop.computation,
             "loop": loop.loop,
-            "trips": loop.trips,
+            "trips": loop.iterations,
             "kernel": loop.kernel or None,
             "refusals": [_word_json(word) for word in words],
         }
@@ -96,7 +96,7 @@ def _loop_json(loop: LoopFacts) -> dict[str, Any]:
         "name": loop.loop,
         "fusion": loop.fusion or None,
         "kernel": loop.kernel or None,
-        "trips": loop.trips,
+        "trips": loop.iterations,
         "predicted": loop.profit or None,
         "ways": [
             {**asdict(mapping), "fits": not mapping.problem, "problem": mapping.problem or None}

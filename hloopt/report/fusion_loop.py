@@ -25,7 +25,7 @@ def show_loops(
     for loop, words in rows[:_MOST_LOOPS]:
         why = "; ".join(dict.fromkeys(str(word.decision) for word in words))
         told = loop.kernel or (f"no: {why}" if why else "no")
-        made.add_row(f"%{loop.loop}", loop.trips, told)
+        made.add_row(f"%{loop.loop}", loop.iterations, told)
     console.print(made)
     if len(rows) > _MOST_LOOPS:
         say(console, f"and {len(rows) - _MOST_LOOPS} more loops")
@@ -38,8 +38,8 @@ def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
         say(console, told)
         return
     taken = f"one kernel: {loop.kernel}" if loop.kernel else "no kernel: its body runs step by step"
-    trips = f" ({loop.trips})" if loop.trips else ""
-    say(console, f"  the loop{trips} is {taken}")
+    iterations = f" ({loop.iterations})" if loop.iterations else ""
+    say(console, f"  the loop{iterations} is {taken}")
     made = table(
         "mapping", "fits", "work items", "threads", "registers", "shared bytes", "time", left=2
     )

@@ -19,7 +19,7 @@ from hloopt.kernels.spec import Copy, Fill, KernelPart, KernelSpec, Launch, Tile
 from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost, KernelCosts
 from hloopt.report.numbers import amount, byte_size, seconds
-from hloopt.report.prediction import sum_word, trip_notes
+from hloopt.report.prediction import iteration_notes, sum_word
 from hloopt.rewrite.source_lines import lines_text
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def show_choices(
         made = _choice_table(choices, costs, functions, breakable=True)
     console.print(made)
     say(console, _total(choices, costs, model))
-    for note in trip_notes(list(costs.values())):
+    for note in iteration_notes(list(costs.values())):
         say(console, note)
 
 

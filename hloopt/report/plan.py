@@ -75,8 +75,8 @@ def _rows(
 
 
 def _loop(step: WhileStep, depth: int, resources: Mapping[str, Resources]) -> Iterator[PlanRow]:
-    if step.trips is not None:
-        times = f"{step.trips:,} trip{'s' if step.trips != 1 else ''}"
+    if step.iterations is not None:
+        times = f"{step.iterations:,} trip{'s' if step.iterations != 1 else ''}"
         yield PlanRow(depth, f"{step.instruction.name}: {times}")
         yield from _rows(step.body, depth + 1, resources)
         return

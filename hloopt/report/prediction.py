@@ -17,7 +17,7 @@ from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
 
-__all__ = ["By", "prediction_json", "show_prediction", "sum_word", "trip_notes"]
+__all__ = ["By", "iteration_notes", "prediction_json", "show_prediction", "sum_word"]
 
 By: TypeAlias = Literal["kernel", "source", "opcode"]
 _BOUNDS = ("memory", "compute", "launch")
@@ -172,7 +172,7 @@ def _sums(rows: Sequence[KernelCost], by: By, whole: float, top: int) -> FittedT
 
 def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
     """What the figures leave open."""
-    yield from trip_notes(rows)
+    yield from iteration_notes(rows)
     aside = sum(row.counted < row.launches for row in rows)
     if aside:
         count = _count(aside, "kernel is", "kernels are")
@@ -186,7 +186,7 @@ def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
         )
 
 
-def trip_notes(rows: Sequence[KernelCost]) -> Iterable[str]:
+def iteration_notes(rows: Sequence[KernelCost]) -> Iterable[str]:
     """What ``+`` and ``<=`` beside launches mean, as far as they occur."""
     unknown = sum(not row.bounded for row in rows)
     if unknown:

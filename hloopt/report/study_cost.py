@@ -74,7 +74,7 @@ def _loop_parts(time: LoopTime, seconds: float) -> TimeParts:
     that time is arithmetic and the rest latency.
     """
     launch, whole = time.launch_ns, time.ns
-    runs = time.waves * time.trips
+    runs = time.waves * time.iterations
     compute = latency = 0.0
     memory = time.ends_ns
     if time.bound == "memory":

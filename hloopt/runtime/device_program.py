@@ -217,22 +217,22 @@ class DeviceProgram(PlannedProgram):
             abandon()
 
     def _loop(self, step: WhileStep) -> None:
-        if step.trips is not None:
-            for _ in range(step.trips):
+        if step.iterations is not None:
+            for _ in range(step.iterations):
                 self._walk_all(step.body)
             return
         assert step.predicate is not None
-        trips = 0
+        iterations = 0
         while True:
             self._walk_all(step.condition)
             if not self._download(step.predicate):
                 return
-            trips += 1
-            asked = trips >= _FIRST_QUESTION and trips & (trips - 1) == 0
+            iterations += 1
+            asked = iterations >= _FIRST_QUESTION and iterations & (iterations - 1) == 0
             before = self._state(step) if asked else []
             self._walk_all(step.body)
             if asked and before == self._state(step):
-                check_progress(step.instruction, trips, alone=True)
+                check_progress(step.instruction, iterations, alone=True)
 
     def _state(self, step: WhileStep) -> list[bytes]:
         return [self.device.download(self._pointer(buffer)).tobytes() for buffer in step.state]

@@ -56,7 +56,7 @@ def _kernels_in(step: PlanStep, may_capture: Callable[[KernelStep], bool]) -> in
     """How many kernels a graph would have for a step; None where it cannot be in one."""
     if isinstance(step, KernelStep):
         return 1 if may_capture(step) else None
-    if not isinstance(step, WhileStep) or step.trips is None:
+    if not isinstance(step, WhileStep) or step.iterations is None:
         return None
     total = 0
     for inner in step.body:
@@ -64,7 +64,7 @@ def _kernels_in(step: PlanStep, may_capture: Callable[[KernelStep], bool]) -> in
         if kernels is None:
             return None
         total += kernels
-    return step.trips * total
+    return step.iterations * total
 
 
 def _close(row: list[PlanStep], kernels: int) -> Iterator[PlanPart]:
@@ -80,5 +80,5 @@ def _unrolled(steps: Sequence[PlanStep]) -> Iterator[KernelStep]:
             yield step
         else:
             assert isinstance(step, WhileStep)
-            for _ in range(step.trips or 0):
+            for _ in range(step.iterations or 0):
                 yield from _unrolled(step.body)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.analysis.progressions import first_within, wrapped
 from hloopt.analysis.trip_count import (
+    IterationCounts,
     TripBounds,
-    Trips,
-    counted_trips,
-    trip_bounds,
+    counted_iterations,
+    iteration_bounds,
     trip_count,
 )
 from hloopt.ir import Instruction
@@ -268,9 +268,9 @@ ENTRY e {{
 def _runs(start: int, step: int, kind: str, holds: object, bound: int, seen: str) -> int | None:
     """How often a counter of at most 8 bits runs; None for ever."""
     value = start
-    for trips in range(257):
+    for iterations in range(257):
         if not holds(wrapped(value, dtype(seen)), wrapped(bound, dtype(seen))):  # type: ignore[operator]
-            return trips
+            return iterations
         value = wrapped(value + step, dtype(kind))
     return None
 
@@ -294,7 +294,7 @@ def test_the_count_is_how_often_the_interpreter_runs_the_body(data: st.DataObjec
     holds = (lambda a, b: compare(b, a)) if turned else compare
     expected = _runs(start, step if opcode == "add" else -step, kind, holds, bound, seen)
     assert trip_count(_while(module), limit=0) == expected
-    bounds = trip_bounds(_while(module))
+    bounds = iteration_bounds(_while(module))
     if expected is None:
         assert bounds.endless
     else:
@@ -402,7 +402,7 @@ _TESTS = """
 def test_conditions_of_several_parts(condition: str, least: int, most: int | None) -> None:
     """and, or, not, a carried answer, conversions, several counters, and bounds between two numbers."""
     text = STATE.format(condition=_TESTS + condition, go="small", more="")
-    found = trip_bounds(_while(hloopt.parse(text)))
+    found = iteration_bounds(_while(hloopt.parse(text)))
     assert (found.least, found.most) == (least, most)
     assert trip_count(_while(hloopt.parse(text))) == (least if least == most else None)
 
@@ -411,7 +411,7 @@ def test_a_condition_that_the_body_makes_false() -> None:
     """An element nobody knows before, which the body sets to false: at most once."""
     text = STATE.format(condition="ROOT r = pred[] copy(go)", go="no", more="")
     text = text.replace("yes = pred[] constant(true)", "yes = pred[] compare(x, x), direction=EQ")
-    assert trip_bounds(_while(hloopt.parse(text))) == TripBounds(0, 1)
+    assert iteration_bounds(_while(hloopt.parse(text))) == TripBounds(0, 1)
 
 
 def test_conditions_inside_calls_and_fusions() -> None:
@@ -430,7 +430,7 @@ fused { a = s32[] parameter(1)\n b = s32[] parameter(0)\n k = s32[] constant(2)
 def test_an_endless_loop_has_no_count() -> None:
     """Neither one that goes round without meeting its bound, nor one that nothing ever changes."""
     text = STATE.format(condition="ROOT r = pred[] copy(go)", go="go", more="")
-    found = trip_bounds(_while(hloopt.parse(text)))
+    found = iteration_bounds(_while(hloopt.parse(text)))
     assert found.endless
     assert found.exact is None
     assert found.most is None
@@ -513,12 +513,12 @@ def test_horizontal_fusion_of_the_first_state_hides_no_trip_count() -> None:
 @pytest.mark.parametrize(
     ("condition", "counted", "words"),
     [
-        ("less", Trips(30, "exact"), "30 trips"),
-        ("both", Trips(30, "at most"), "at most 30 trips"),
-        ("far", Trips(1, "at least"), "at least 1 trip"),
+        ("less", IterationCounts(30, "exact"), "30 trips"),
+        ("both", IterationCounts(30, "at most"), "at most 30 trips"),
+        ("far", IterationCounts(1, "at least"), "at least 1 trip"),
     ],
 )
-def test_what_costs_count(condition: str, counted: Trips, words: str) -> None:
+def test_what_costs_count(condition: str, counted: IterationCounts, words: str) -> None:
     """The count; else the bound; else what surely runs, once at least."""
     text = """HloModule m
 condition {
@@ -547,7 +547,7 @@ ENTRY e {
   ROOT w = (s32[], f32[]) while(start), condition=condition, body=body
 }
 """
-    found = counted_trips(
+    found = counted_iterations(
         _while(hloopt.parse(text.replace(f"  {condition} =", f"  ROOT {condition} =")))
     )
     assert found == counted
@@ -556,7 +556,7 @@ ENTRY e {
 
 def test_a_bound_that_only_the_type_sets_is_none() -> None:
     """Nobody means to run four billion trips."""
-    assert counted_trips(_while(hloopt.parse(STATE_BOUND))) == Trips(1, "at least")
+    assert counted_iterations(_while(hloopt.parse(STATE_BOUND))) == IterationCounts(1, "at least")
 
 
 STATE_BOUND = """HloModule m

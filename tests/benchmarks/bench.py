@@ -29,6 +29,7 @@ from rich.table import Table
 import hloopt
 from tests.benchmarks.blocking import BLOCKING, blocking
 from tests.benchmarks.executing import EXECUTING, executing, native
+from tests.benchmarks.iterations import TRIPS, iterations
 from tests.benchmarks.large_models import MODELS, models
 from tests.benchmarks.looping import LOOPING, looping
 from tests.benchmarks.moving import MOVING, moving
@@ -36,7 +37,6 @@ from tests.benchmarks.native_kernels import NATIVE_KERNELS, native_kernels
 from tests.benchmarks.optimizing import OPTIMIZING, optimizing
 from tests.benchmarks.remembering import MEMORY, memory
 from tests.benchmarks.starting import STARTING, starting
-from tests.benchmarks.trips import TRIPS, trips
 from tests.helpers.support import as_type, sample_table
 from tests.oracle.oracle import ask, available
 
@@ -176,7 +176,7 @@ TABLES = {
     "optimizing": (optimizing, OPTIMIZING),
     "running": (running, RUNNING),
     "looping": (looping, LOOPING),
-    "trips": (trips, TRIPS),
+    "trips": (iterations, TRIPS),
     "blocks": (blocking, BLOCKING),
     "moving": (moving, MOVING),
     "native": (native_kernels, NATIVE_KERNELS),

@@ -108,6 +108,6 @@ def _programs() -> Iterator[tuple[str, Module, list[Array]]]:
             yield name, module, [arrays[f"in_{at}"] for at in range(len(module.entry.parameters))]
     source = np.random.default_rng(0)
     for units in (10_000, 1_000_000, 4_000_000):
-        module = hloopt.parse(_OSCILLATORS.format(n=units, trips=100))
+        module = hloopt.parse(_OSCILLATORS.format(n=units, iterations=100))
         inputs = [source.standard_normal(units).astype(np.float32) for _ in range(2)]
         yield f"oscillators, {units:,} x 100", module, inputs

@@ -13,7 +13,7 @@ import numpy as np
 import hloopt
 from tests.helpers.support import Array
 
-__all__ = ["TRIPS", "trips"]
+__all__ = ["TRIPS", "iterations"]
 
 TRIPS = "Loops over small values (microseconds an instruction and trip, views not counted)"
 _COUNT = 1000
@@ -33,10 +33,10 @@ class _Case:
     text: str
     inputs: tuple[Array, ...]
     by_hand: Callable[..., Any]
-    trips: int = _COUNT
+    iterations: int = _COUNT
 
 
-def trips(count: int) -> list[dict[str, Any]]:
+def iterations(count: int) -> list[dict[str, Any]]:
     """The best of so many runs; both ways take turns, so that a busy moment of the machine meets both."""
     rows = []
     for case in _cases():
@@ -57,7 +57,7 @@ def trips(count: int) -> list[dict[str, Any]]:
                     run(case.inputs)
                 best[way] = min(best[way], time.perf_counter() - start)
         row: dict[str, Any] = {"loop": case.name, "instructions": work}
-        row |= {way: seconds / (case.trips * work) * 1e6 for way, seconds in best.items()}
+        row |= {way: seconds / (case.iterations * work) * 1e6 for way, seconds in best.items()}
         row["ratio"] = row["executor"] / row["by hand"]
         rows.append(row)
     return rows

@@ -30,7 +30,7 @@ def program(
     body: str,
     following: str,
     *,
-    trips: int | str = 4,
+    iterations: int | str = 4,
     init: Mapping[str, str] | None = None,
     results: str = "",
     more: str = "",
@@ -60,8 +60,10 @@ def program(
     ]  # fmt: skip
     outs = [f"  {name}_1 = {state.get(name, 's32[]')} get-tuple-element(w), index={[*['i'], *names].index(name)}"
             for name in wanted]  # fmt: skip
-    condition = f"  most = s32[] constant({trips})\n  c = pred[] compare(i, most), direction=LT"
-    lines = trips if isinstance(trips, str) else condition
+    condition = (
+        f"  most = s32[] constant({iterations})\n  c = pred[] compare(i, most), direction=LT"
+    )
+    lines = iterations if isinstance(iterations, str) else condition
     *before, last = lines.rstrip().split("\n")
     used = [read for read in reads if re.search(rf"\b{read.split()[0]}\b", lines)]
     kinds = ", ".join(state.get(name, "s32[]") for name in wanted)
@@ -118,5 +120,5 @@ def network(units: int, hidden: int) -> str:
   tb = f32[{n},{h}] tanh(b)
   x1 = f32[{n},4] dot(tb, w2), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}""",
         "x1, w0, w1, w2",
-        trips=3,
+        iterations=3,
     )

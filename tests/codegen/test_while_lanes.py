@@ -47,11 +47,16 @@ def mixed(name: str, of: str, kind: str, turns: int = 4) -> str:
     return "\n".join([*lines, f"  {name} = {kind} add({last}, {of})"])
 
 
-def drawing(units: int, trips: int, turns: int = 4) -> str:
+def drawing(units: int, iterations: int, turns: int = 4) -> str:
     """A key by the trip, numbers drawn by the work item from it, a row of an input; a stream of what comes of them."""
     n, kind = units, f"u32[{units}]"
     return program(
-        {"x": kind, "key": "u32[2]", "rows": f"f32[{trips},{n}]", "path": f"f32[{trips},{n}]"},
+        {
+            "x": kind,
+            "key": "u32[2]",
+            "rows": f"f32[{iterations},{n}]",
+            "path": f"f32[{iterations},{n}]",
+        },
         f"""
   trip = u32[] convert(i)
   k0 = u32[1] slice(key), slice={{[0:1]}}
@@ -71,9 +76,9 @@ def drawing(units: int, trips: int, turns: int = 4) -> str:
   xf = f32[{n}] convert(x1)
   sum = f32[{n}] add(rr, xf)
   out = f32[1,{n}] reshape(sum)
-  path1 = f32[{trips},{n}] dynamic-update-slice(path, out, i, zero)""",
+  path1 = f32[{iterations},{n}] dynamic-update-slice(path, out, i, zero)""",
         "x1, key, rows, path1",
-        trips=trips,
+        iterations=iterations,
     )
 
 
@@ -81,9 +86,9 @@ def drawing(units: int, trips: int, turns: int = 4) -> str:
     ("lanes", "units", "trips"),
     [(1, 33, 7), (1, 5, 70), (2, 33, 7), (4, 40, 8), (8, 3, 1), (16, 1, 33), (32, 7, 31)],
 )
-def test_any_number_of_lanes_computes_the_same(lanes: int, units: int, trips: int) -> None:
+def test_any_number_of_lanes_computes_the_same(lanes: int, units: int, iterations: int) -> None:
     """Lanes, work items and trips that do not divide each other give the same bits as a thread for each work item."""
-    check(drawing(units, trips), lanes, everywhere=lanes in (1, 4))
+    check(drawing(units, iterations), lanes, everywhere=lanes in (1, 4))
 
 
 def test_the_number_of_lanes_changes_no_bit() -> None:
@@ -99,7 +104,7 @@ def test_the_number_of_lanes_changes_no_bit() -> None:
   more = f32[{n}] multiply(scaled, x)
   x1 = f32[{n}] add(more, scaled)""",
         "x1, rows",
-        trips=6,
+        iterations=6,
     )
     found = set()
     for lanes in (1, 2, 32):
@@ -144,29 +149,29 @@ def test_random_loops(seed: int) -> None:
 def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
     """Each lane computes what its own trip draws and reads; in a trip nothing is drawn or read."""
     source = check(drawing(40, 24), 8, everywhere=False, fast=False)
-    groups, trips = source.split("for (int trip = ")
+    groups, iterations = source.split("for (int trip = ")
     assert "for (int group = 0; group < 24; group += 8)" in groups
     assert re.search(r"rows_0\[own \* 40 \+ \w+\]", groups)
     assert "shuffle_index" not in groups
-    assert trips.count("shuffle_index(") == 3
-    assert "rows_0[" not in trips
-    assert ">>" not in trips
+    assert iterations.count("shuffle_index(") == 3
+    assert "rows_0[" not in iterations
+    assert ">>" not in iterations
     # One of the eight lanes writes.
-    assert re.search(r"if \(\(\w+ % 8\) == 0\)", trips)
+    assert re.search(r"if \(\(\w+ % 8\) == 0\)", iterations)
 
 
 def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
     """A warp computes the keys of 32 trips at once; what differs from work item to work item is drawn in its trip."""
     source = check(drawing(64, 40), 1, everywhere=False, fast=False)
-    groups, trips = source.split("for (int trip = ")
+    groups, iterations = source.split("for (int trip = ")
     assert "group += 32)" in groups
-    assert trips.count("shuffle_index(") == 1
-    assert trips.count(">> ") >= 4
+    assert iterations.count("shuffle_index(") == 1
+    assert iterations.count(">> ") >= 4
 
 
 def test_a_loop_without_free_values_is_as_it_was() -> None:
     """What follows from the state alone is handed on by nobody: no groups, and threads may leave early."""
-    text = program({"x": "f32[40]"}, "  x1 = f32[40] cosine(x)", "x1", trips=5)
+    text = program({"x": "f32[40]"}, "  x1 = f32[40] cosine(x)", "x1", iterations=5)
     assert LaneValues(mapping_of(text).parallel).handed(8) == frozenset()
     source = check(text, 1, everywhere=False)
     assert "group" not in source
@@ -176,7 +181,7 @@ def test_a_loop_without_free_values_is_as_it_was() -> None:
 def test_trips_that_nobody_knows_are_not_grouped() -> None:
     """A loop that ends by its data may end within a group, so its trips are run one by one."""
     known = mapping_of(drawing(33, 7)).parallel
-    assert known.trips.kind == "known"
+    assert known.iterations.kind == "known"
     assert LaneValues(known).handed(2)
     unknown = program(
         {"x": "u32[9]", "most": "s32[]"},
@@ -186,10 +191,10 @@ def test_trips_that_nobody_knows_are_not_grouped() -> None:
   nows = u32[9] broadcast(now), dimensions={{}}
   x1 = u32[9] add(x, nows)""",
         "x1, most",
-        trips="  ROOT_c = pred[] compare(i, most), direction=LT",
+        iterations="  ROOT_c = pred[] compare(i, most), direction=LT",
     )
     loop = mapping_of(unknown).parallel
-    assert loop.trips.kind != "known"
+    assert loop.iterations.kind != "known"
     assert LaneValues(loop).handed(1) == LaneValues(loop).handed(2) == frozenset()
 
 
@@ -208,7 +213,7 @@ def test_beyond_the_registers_values_are_computed_in_their_trip() -> None:
         ]
         last = f"y{at}"
     text = program(
-        {"x": "f32[33]", "rows": f"f32[6,33,{n}]"}, "\n".join(body), f"{last}, rows", trips=6
+        {"x": "f32[33]", "rows": f"f32[6,33,{n}]"}, "\n".join(body), f"{last}, rows", iterations=6
     )
     source = check(text, 4, everywhere=False, fast=False)
     assert source.count("shuffle_index(") == MOST_HANDED
@@ -228,7 +233,7 @@ def test_types_of_every_kind_are_handed_on() -> None:
             f"  n{at} = {kind}[300] {op}(r{at}, x{at})",
         ]
     following = [f"n{at}" for at in range(len(kinds))] + [f"a{at}" for at in range(len(kinds))]
-    source = check(program(state, "\n".join(lines), ", ".join(following), trips=5), 2)
+    source = check(program(state, "\n".join(lines), ", ".join(following), iterations=5), 2)
     assert source.count("shuffle_index(") == len(kinds)
 
 
@@ -247,17 +252,17 @@ def test_lanes_that_are_no_part_of_a_warp_are_refused() -> None:
   sum1 = f32[1] reshape(all)
   sums1 = f32[6] dynamic-update-slice(sums, sum1, i)""",
         "x1, sums1",
-        trips=6,
+        iterations=6,
     )
     with pytest.raises(UsageError, match="2 lanes for a work item would add it 2 times to all"):
         planned(fused(text), KERNEL, {"lanes": 2})
 
 
-def splitting(units: int, trips: int) -> str:
+def splitting(units: int, iterations: int) -> str:
     """A key that every trip replaces, numbers drawn from it by the work item, a stream of keys."""
     n, kind = units, f"u32[{units}]"
     return program(
-        {"x": kind, "key": "u32[]", "other": "u32[1]", "keys": f"u32[{trips},{n}]"},
+        {"x": kind, "key": "u32[]", "other": "u32[1]", "keys": f"u32[{iterations},{n}]"},
         f"""
 {mixed("next", "key", "u32[]")}
   otherr = u32[] reshape(other)
@@ -272,18 +277,20 @@ def splitting(units: int, trips: int) -> str:
   old = {kind} broadcast(key), dimensions={{}}
   row = {kind} xor(old, x)
   out = u32[1,{n}] reshape(row)
-  keys1 = u32[{trips},{n}] dynamic-update-slice(keys, out, i, zero)""",
+  keys1 = u32[{iterations},{n}] dynamic-update-slice(keys, out, i, zero)""",
         "x1, next, other1, keys1",
-        trips=trips,
+        iterations=iterations,
     )
 
 
 @pytest.mark.parametrize(
     ("lanes", "units", "trips"), [(1, 33, 7), (2, 33, 7), (4, 40, 8), (8, 3, 1), (32, 7, 70)]
 )
-def test_keys_of_the_state_are_advanced_by_every_lane(lanes: int, units: int, trips: int) -> None:
+def test_keys_of_the_state_are_advanced_by_every_lane(
+    lanes: int, units: int, iterations: int
+) -> None:
     """Each lane has the key before its own trip, and after the loop the key is that of the last trip."""
-    text = splitting(units, trips)
+    text = splitting(units, iterations)
     advanced = LaneValues(mapping_of(text).parallel).advanced
     assert [one.number for one in advanced] == [2, 3]
     source = check(text, lanes, everywhere=lanes in (1, 4))
@@ -301,7 +308,7 @@ def test_only_single_numbers_that_all_units_have_are_advanced() -> None:
   pair1 = u32[2] add(pair, pair)
   x1 = u32[40] add(x, a1)""",
         "x1, a1, pair1, next",
-        trips=9,
+        iterations=9,
     )
     assert [one.number for one in LaneValues(mapping_of(text).parallel).advanced] == [4]
     check(text, 4, everywhere=False)

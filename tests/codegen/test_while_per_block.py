@@ -39,7 +39,7 @@ def check(text: str, threads: int | None = None, **options: object) -> str:
     return source[source.index('extern "C"') :]
 
 
-def module(state: str, body: str, results: str, init: str, trips: int, more: str = "") -> str:
+def module(state: str, body: str, results: str, init: str, iterations: int, more: str = "") -> str:
     """A loop with a counter as element 0; ``{s}`` stands for the type of the state in the texts."""
     whole = f"(s32[], {state})"
     return f"""HloModule loop
@@ -57,7 +57,7 @@ larger {{
 cond {{
   s = {whole} parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant({trips})
+  n = s32[] constant({iterations})
   ROOT again = pred[] compare(i, n), direction=LT
 }}
 body {{
@@ -77,7 +77,7 @@ ENTRY main {{
 """
 
 
-def heat(elements: int, trips: int) -> str:
+def heat(elements: int, iterations: int) -> str:
     """An explicit step of the heat equation on a line."""
     n = f"f32[{elements}]"
     return module(
@@ -97,16 +97,16 @@ def heat(elements: int, trips: int) -> str:
         f"""  from = {n} parameter(0)
   k0 = f32[] constant(0.25)
   first = (s32[], {n}, f32[]) tuple(start, from, k0)""",
-        trips,
+        iterations,
     )
 
 
 @pytest.mark.parametrize(
     ("elements", "trips"), [(1, 3), (31, 3), (33, 0), (33, 1), (2048, 3), (33, 10_000)]
 )
-def test_a_stencil_is_right_whatever_the_sizes(elements: int, trips: int) -> None:
+def test_a_stencil_is_right_whatever_the_sizes(elements: int, iterations: int) -> None:
     """Warps that are not full, several elements a thread, no trip at all and very many."""
-    check(heat(elements, trips), everywhere=elements == 2048, fast=trips < 10, rtol=1e-4)
+    check(heat(elements, iterations), everywhere=elements == 2048, fast=iterations < 10, rtol=1e-4)
 
 
 def test_a_stencil_has_one_barrier_a_trip() -> None:

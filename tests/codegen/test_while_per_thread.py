@@ -25,10 +25,15 @@ def check(text: str, **options: object) -> str:
     return looped(check_kernel(fused(text), KERNEL, **options).text)  # type: ignore[arg-type]
 
 
-def pendulum(elements: int, trips: int) -> str:
+def pendulum(elements: int, iterations: int) -> str:
     n = elements
     return program(
-        {"x": f"f32[{n}]", "v": f"f32[{n}]", "g": f"f32[{n}]", "path": f"f32[{max(trips, 1)},{n}]"},
+        {
+            "x": f"f32[{n}]",
+            "v": f"f32[{n}]",
+            "g": f"f32[{n}]",
+            "path": f"f32[{max(iterations, 1)},{n}]",
+        },
         f"""
   sin = f32[{n}] sine(x)
   half = f32[] constant(0.5)
@@ -37,23 +42,23 @@ def pendulum(elements: int, trips: int) -> str:
   v1 = f32[{n}] subtract(g, v)
   x1 = f32[{n}] add(less, v1)
   row = f32[1,{n}] reshape(x1)
-  path1 = f32[{max(trips, 1)},{n}] dynamic-update-slice(path, row, i, zero)""",
+  path1 = f32[{max(iterations, 1)},{n}] dynamic-update-slice(path, row, i, zero)""",
         "x1, v1, g, path1",
-        trips=trips,
+        iterations=iterations,
     )
 
 
 @pytest.mark.parametrize(("elements", "trips"), [(1, 3), (31, 0), (33, 1), (300, 7), (17, 500)])
-def test_any_number_of_units_and_trips(elements: int, trips: int) -> None:
+def test_any_number_of_units_and_trips(elements: int, iterations: int) -> None:
     """Every work item runs its trips: what lies beyond the last one is never touched."""
-    check(pendulum(elements, trips), everywhere=False)
+    check(pendulum(elements, iterations), everywhere=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("elements", "trips"), [(1_000_003, 2), (2048, 100), (3, 10_000)])
-def test_many_units_and_trips(elements: int, trips: int) -> None:
+def test_many_units_and_trips(elements: int, iterations: int) -> None:
     """Many of either: all indices are right to the last one."""
-    check(pendulum(elements, trips), everywhere=False)
+    check(pendulum(elements, iterations), everywhere=False)
 
 
 def test_state_is_in_scalars_and_streams_go_to_the_result() -> None:
@@ -83,7 +88,7 @@ def test_what_no_trip_writes_of_a_stream_is_what_it_was() -> None:
   one_u = f32[1] reshape(f)
   un = f32[9] dynamic-update-slice(u, one_u, i)""",
         "x1, a1, b1, un",
-        trips=5,
+        iterations=5,
     )
     check(text)
 
@@ -130,7 +135,7 @@ def cartpole(n: int) -> str:
   row = f32[1,2] reshape(most)
   top1 = f32[6,2] dynamic-update-slice(top, row, i, zero)""",
         "stn, s0, act, score1, top1",
-        trips=6,
+        iterations=6,
         results="st, score, top",
     )
 
@@ -182,15 +187,15 @@ def test_what_trips_read_is_read_two_trips_before() -> None:
   z = f32[33] add(y, ar)
   x1 = f32[33] subtract(z, br)""",
         "x1, rows, scales",
-        trips=9,
+        iterations=9,
     )
     source = check(text, tile={"lanes": 1})
     loop = source[source.index("for (int trip") :]
     assert "#pragma unroll 2" in source
     assert re.search(r"rows_0\[later \* 33 \+ \w+\]", loop)
     assert "rows_0[trip" not in loop
-    for trips in (1, 2, 3):
-        few = text.replace("constant(9)", f"constant({trips})")
+    for iterations in (1, 2, 3):
+        few = text.replace("constant(9)", f"constant({iterations})")
         check(few, tile={"lanes": 1}, everywhere=False, fast=False)
 
 
@@ -215,7 +220,7 @@ def test_units_stop_by_their_own_conditions() -> None:
   count = s32[64] convert(going)
   steps1 = s32[64] add(steps, count)""",
         "x1, steps1",
-        trips="""
+        iterations="""
   one = s32[] constant(1)
   ones = s32[64] broadcast(one), dimensions={}
   going = pred[64] compare(x, ones), direction=NE
@@ -223,7 +228,7 @@ def test_units_stop_by_their_own_conditions() -> None:
   c = pred[] reduce(going, no), dimensions={0}, to_apply=or_pred""",
     )
     mapping = mapping_of(text)
-    assert mapping.parallel.trips.kind == "element"
+    assert mapping.parallel.iterations.kind == "element"
     assert mapping.parallel.sizes == (64,)
     inputs = [np.arange(1, 65, dtype=np.int32), np.zeros(64, np.int32)]
     source = check(text, inputs=inputs, exact=True)
@@ -240,7 +245,7 @@ def test_a_number_that_all_share_decides_when_the_loop_ends() -> None:
   half = f32[] constant(0.5)
   total1 = f32[] add(total, half)""",
         "x1, limit, total1",
-        trips="  c = pred[] compare(total, limit), direction=LT",
+        iterations="  c = pred[] compare(total, limit), direction=LT",
     )
     for limit in (0.0, 4.0):
         values = [np.linspace(-2, 2, 33, dtype=np.float32), np.float32(limit), np.float32(0.25)]
@@ -283,7 +288,7 @@ def test_types_of_every_kind_are_carried() -> None:
   one_u = u8[1] reshape(u)
   us1 = u8[5] dynamic-update-slice(us, one_u, i)""",
         "h1, d1, bn, z1, un, ln, sums1, us1",
-        trips=5,
+        iterations=5,
         init={"u": "constant(7)", "l": "constant(5)"},
     )
     check(text)

@@ -46,7 +46,7 @@ def test_branches_by_number(names: str) -> None:
   x1 = f32[40] get-tuple-element(c), index=0
   y1 = f32[3,40] get-tuple-element(c), index=1""",
         "x1, y1, which",
-        trips=6,
+        iterations=6,
         more=BRANCHES,
     )
     some = np.random.default_rng(1)
@@ -124,7 +124,7 @@ def test_loops_inside_run_inside() -> None:
   x1 = f32[4,33] get-tuple-element(w), index=1
   n1 = s32[33] get-tuple-element(w), index=2""",
         "x1, n1",
-        trips=4,
+        iterations=4,
         more=INNER,
     )
     source = check(text, everywhere=False)
@@ -157,7 +157,7 @@ def test_large_states_are_in_arrays_and_updated_after_all_is_read() -> None:
             "q = f32[1,24] slice(x), slice={[0:1], [0:24]}\n  p = f32[24] reshape(q)",
         ),
         "x, y1, at1",
-        trips=3,
+        iterations=3,
     )
     source = check(text)
     assert "float state_2[24];" in source
@@ -181,7 +181,7 @@ def test_elements_at_numbers_of_run_time() -> None:
   k1 = s32[] remainder(kk, five)
   read = f32[5,40] add(x1, x)""",
         "read, last1, k1",
-        trips=4,
+        iterations=4,
     )
     some = np.random.default_rng(2)
     inputs = [some.uniform(-1, 1, (5, 40)), some.uniform(-1, 1, 40)]

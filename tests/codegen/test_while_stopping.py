@@ -59,7 +59,7 @@ def test_each_unit_runs_as_long_as_its_own_part_holds(name: str, kernel: str) ->
     loop = next(one for one in module.entry if one.opcode == "while")
     find = thread_mapping if kernel == "while-per-thread" else block_mapping
     mapping = find(loop, find_target("h200"))
-    assert (mapping.problem, mapping.parallel.trips.kind) == ("", "element")
+    assert (mapping.problem, mapping.parallel.iterations.kind) == ("", "element")
     wrap_loop(mapping.parallel, "loop", 64)
     numbers = np.random.default_rng(0)
     inputs = [numbers.integers(low, 9, 40).astype(np.int32) for low in (-3, 1)]

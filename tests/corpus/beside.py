@@ -84,8 +84,8 @@ def _instruction_cost(instruction: Any) -> Cost:
     if _moves(instruction):
         return Cost()
     if instruction.opcode == "while":
-        trips = trip_count(instruction)
-        count = 1 if trips is None else trips
+        iterations = trip_count(instruction)
+        count = 1 if iterations is None else iterations
         body, condition = (instruction.attributes[name] for name in ("body", "condition"))
         return _cost(body) * count + _cost(condition) * (count + 1)
     if instruction.opcode == "call":

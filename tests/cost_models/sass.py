@@ -285,7 +285,7 @@ def loop_run(code: Sequence[Line], latencies: Mapping[str, int], turns: int = 1)
     first = last - length
     path = _group(code, loops, first, last, turns) if turns > 1 else _pass(code, first, last)
     clock, ready, marks = 0, dict[int, int](), list[int]()
-    for _ in range(_TRIPS):
+    for _ in range(_ITERATIONS):
         for line in path:
             clock = max([clock, *(ready.get(number, 0) for number in line.waits)])
             if line.sets != 7:
@@ -294,7 +294,7 @@ def loop_run(code: Sequence[Line], latencies: Mapping[str, int], turns: int = 1)
             clock += max(1, line.stall)
         marks.append(clock)
     counts = {unit: count / turns for unit, count in Counter(map(unit_of, path)).items()}
-    return LoopRun((marks[-1] - marks[0]) / (_TRIPS - 1) / turns, counts)
+    return LoopRun((marks[-1] - marks[0]) / (_ITERATIONS - 1) / turns, counts)
 
 
 def _group(
@@ -322,7 +322,7 @@ def _pass(code: Sequence[Line], first: int, last: int) -> list[Line]:
     return ordinary_path(body, double=False)
 
 
-_TRIPS = 12
+_ITERATIONS = 12
 _OWN_LOOP = 40  # instructions: those of mathematical functions, for rare arguments, are shorter
 
 

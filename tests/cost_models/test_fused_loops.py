@@ -88,7 +88,7 @@ def test_models_ask_for_the_time_of_the_loop(module: Module, name: str) -> None:
     assert found is not None
     way, time = found
     assert way.kind == "thread"
-    assert time.trips == 50
+    assert time.iterations == 50
     run = model_for(name, H200).run_time(fusion)
     assert run.exec_ns == time.exec_ns
     assert (run.blocks, run.threads) == (time.blocks, time.threads)

@@ -8,7 +8,7 @@ import pytest
 
 import hloopt
 from hloopt.analysis.parallel_loop import LoopMapping, parallel_loop
-from hloopt.analysis.trip_count import Trips
+from hloopt.analysis.trip_count import IterationCounts
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_time import LoopTime, better_mapping, loop_time
 from hloopt.ir import Instruction
@@ -17,7 +17,9 @@ from hloopt.targets import find_target
 H200 = find_target("h200")
 
 
-def loop(body: str, state: str = "f32[2048]", trips: int = 100, size: str = "f32[2048]") -> str:
+def loop(
+    body: str, state: str = "f32[2048]", iterations: int = 100, size: str = "f32[2048]"
+) -> str:
     """A module whose loop carries a counter and ``x``; ``body`` makes ``y`` of it."""
     return f"""HloModule m
 body {{
@@ -33,7 +35,7 @@ body {{
 condition {{
   state = (s32[], {state}) parameter(0)
   trip = s32[] get-tuple-element(state), index=0
-  most = s32[] constant({trips})
+  most = s32[] constant({iterations})
   ROOT goes_on = pred[] compare(trip, most), direction=LT
 }}
 
@@ -72,7 +74,7 @@ def test_a_chain_of_three_multiplications_and_a_branch() -> None:
     found = timed(text)
     assert cycles(found.chain_ns) == 3 * 5 + 5
     assert cycles(found.recurrence_ns) == 15
-    assert (found.bound, found.counted) == ("chain", Trips(100, "exact"))
+    assert (found.bound, found.counted) == ("chain", IterationCounts(100, "exact"))
     # 2048 work items are 64 warps, one on each of 64 cores.
     assert (found.blocks, found.threads, found.cores, found.waves) == (64, 32, 64, 1)
     # Three multiplications, the counter's addition and comparison, one a cycle.
@@ -106,7 +108,7 @@ def test_unknown_trips_count_as_one_and_are_said_to_be_the_least() -> None:
     )
     text = text.replace("f32[2048]", "s32[]")
     found = timed(text)
-    assert found.counted == Trips(1, "at least")
+    assert found.counted == IterationCounts(1, "at least")
     assert "at least 1 trip of" in found.words
 
 
@@ -116,7 +118,7 @@ def test_more_of_anything_is_never_faster(kind: str) -> None:
     one = "y = f32[2048] multiply(x, x)"
     two = "a = f32[2048] multiply(x, x)\n y = f32[2048] sine(a)"
     assert timed(loop(one), kind).ns < timed(loop(two), kind).ns
-    assert timed(loop(one, trips=10), kind).ns < timed(loop(one, trips=11), kind).ns
+    assert timed(loop(one, iterations=10), kind).ns < timed(loop(one, iterations=11), kind).ns
     sizes = [1, 31, 2048, 65536, 1_000_003, 100_000_000]
     times = [timed(loop(one).replace("2048", str(size)), kind).ns for size in sizes]
     assert times == sorted(times)

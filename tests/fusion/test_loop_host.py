@@ -14,7 +14,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.targets.target import HOST
 
 
-def loop(state: str, body: str, following: str, trips: int = 50) -> Module:
+def loop(state: str, body: str, following: str, iterations: int = 50) -> Module:
     """A loop over arrays ``a``, ``b``, ... of the types that ``state`` lists."""
     kinds = state.split()
     names = [chr(ord("a") + at) for at in range(len(kinds))]
@@ -46,7 +46,7 @@ body {{
 goes_on {{
   state = {whole} parameter(0)
   i = s32[] get-tuple-element(state), index=0
-  most = s32[] constant({trips})
+  most = s32[] constant({iterations})
   ROOT less = pred[] compare(i, most), direction=LT
 }}
 ENTRY main {{

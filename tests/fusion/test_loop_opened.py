@@ -77,7 +77,7 @@ def said(plan: FusionPlan) -> list[object]:
     """All that was said of the loops."""
     refused = sorted(str(refusal.decision) for refusal in plan.refusals)
     return [
-        (row.loop, row.kernel, row.trips, row.mappings, row.profit) for row in plan.loops
+        (row.loop, row.kernel, row.iterations, row.mappings, row.profit) for row in plan.loops
     ] + refused
 
 

@@ -8,11 +8,11 @@ import pytest
 
 import hloopt
 from hloopt.analysis.parallel_loop import gpu_mappings
-from hloopt.cost_models.host_loops import HostTime, host_trip
+from hloopt.cost_models.host_loops import HostTime, host_iteration
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.fusion.loop_fusion import LoopFusion
-from hloopt.fusion.loop_profit import ASSUMED_TRIPS, LoopProfit, loop_profit
+from hloopt.fusion.loop_profit import ASSUMED_ITERATIONS, LoopProfit, loop_profit
 from hloopt.ir import Instruction, Module
 from hloopt.targets import find_target
 from tests.helpers.random_loops import loop_text
@@ -20,7 +20,7 @@ from tests.helpers.random_loops import loop_text
 H200 = find_target("h200")
 
 
-def text(body: str, size: str, trips: int = 50, more: str = "") -> str:
+def text(body: str, size: str, iterations: int = 50, more: str = "") -> str:
     """A loop over a counter, ``x`` and an invariant ``w``; ``body`` makes ``y``."""
     state = f"(s32[], {size}, {size})"
     return f"""HloModule m
@@ -39,7 +39,7 @@ body {{
 condition {{
   state = {state} parameter(0)
   trip = s32[] get-tuple-element(state), index=0
-  most = s32[] constant({trips})
+  most = s32[] constant({iterations})
   ROOT goes_on = pred[] compare(trip, most), direction=LT
 }}
 
@@ -137,7 +137,7 @@ def test_unknown_trips_are_assumed_alike_on_both_sides() -> None:
     )
     found = profit(unknown)
     assert found is not None
-    assert found.time.trips == ASSUMED_TRIPS
+    assert found.time.iterations == ASSUMED_ITERATIONS
     assert found.gains
 
 
@@ -171,14 +171,14 @@ inner_condition {
   y = f32[2048] get-tuple-element(within), index=1"""
     module = hloopt.parse(text(body, "f32[2048]", more=inner))
     loop, model = loop_of(module), model_for("xla-2026", H200)
-    plain = host_trip((loop.attributes["body"], loop.attributes["condition"]), model)
+    plain = host_iteration((loop.attributes["body"], loop.attributes["condition"]), model)
     asked: list[str] = []
 
     def kernel(other: Instruction) -> HostTime:
         asked.append(other.name)
         return HostTime(1.0, 500.0)
 
-    fused = host_trip((loop.attributes["body"], loop.attributes["condition"]), model, kernel)
+    fused = host_iteration((loop.attributes["body"], loop.attributes["condition"]), model, kernel)
     assert asked == ["within"]
     # The counters' and conditions' kernels and those of the inner body, twenty times.
     assert plain.launches == 20 * 3 + 2
@@ -189,7 +189,7 @@ inner_condition {
 def test_dots_of_the_host_take_as_long_as_in_every_report() -> None:
     """The time of a library's product, as the one predictor has it."""
     module = hloopt.parse(DOTS)
-    found = host_trip(
+    found = host_iteration(
         (loop_of(module).attributes["body"], loop_of(module).attributes["condition"]),
         model_for("xla-2026", H200),
     )

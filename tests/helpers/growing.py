@@ -199,7 +199,7 @@ def doubled_calls(n: int) -> str:
     return _module(entry, bodies)
 
 
-def _loop(name: str, inner: str, trips: int = 5) -> list[str]:
+def _loop(name: str, inner: str, iterations: int = 5) -> list[str]:
     """A loop that counts to ``trips``; ``inner`` makes ``y`` of ``x``."""
     state = f"(s32[], {_V})"
     return [
@@ -210,7 +210,7 @@ def _loop(name: str, inner: str, trips: int = 5) -> list[str]:
         ),
         (
             f"{name}.condition {{ t = {state} parameter(0) i = s32[] get-tuple-element(t), index=0 "
-            f"n = s32[] constant({trips}) ROOT r = pred[] compare(i, n), direction=LT }}"
+            f"n = s32[] constant({iterations}) ROOT r = pred[] compare(i, n), direction=LT }}"
         ),
     ]
 

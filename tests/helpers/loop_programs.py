@@ -30,7 +30,9 @@ def text_of(name: str) -> str:
     return (SAMPLES / f"{name}.hlo").read_text()
 
 
-def resized(name: str, sizes: Mapping[int, int], trips: Mapping[int, int] | None = None) -> str:
+def resized(
+    name: str, sizes: Mapping[int, int], iterations: Mapping[int, int] | None = None
+) -> str:
     """The dump with other numbers in place of whole numbers: another count of elements or of trips.
 
     ``trips`` are for constants alone, so that a loop may run fewer times than its arrays have room for.  It is
@@ -41,7 +43,7 @@ def resized(name: str, sizes: Mapping[int, int], trips: Mapping[int, int] | None
         return str(sizes.get(int(number[0]), number[0]))
 
     text = text_of(name)
-    for count, wanted in (trips or {}).items():
+    for count, wanted in (iterations or {}).items():
         text = text.replace(f"s32[] constant({count})", f"s32[] constant({wanted})")
     # A word of a name or a decimal fraction is no size.
     return re.sub(r"(?<![\w.%-])\d+(?![\w.])", other, text)

@@ -298,9 +298,9 @@ class _Body:
         self._take(loop, 1)
 
 
-def _masked(body: _Body, ends: dict[str, str], own: str, trips: int) -> None:
+def _masked(body: _Body, ends: dict[str, str], own: str, iterations: int) -> None:
     """Let a work item keep its state once its own condition does not hold."""
-    body.lines += [f"  k = s32[] constant({trips})", own]
+    body.lines += [f"  k = s32[] constant({iterations})", own]
     for kind in _KINDS:
         shape = body.program.array(body.program.dims(kind), "pred")
         holds = "own" if kind == "S" else body.line(shape, "broadcast(own), dimensions={0}")
@@ -333,10 +333,10 @@ def mixing_loop(chooser: Random, units: int = 0, *, sorts: bool = True) -> str:
     ends = {kind: body.pick(kind) for kind in shapes}
     conditions = [_COUNTED, _MASKED] if units else [_COUNTED, _GATHERED]
     chosen = chooser.choice(conditions)
-    trips = chooser.choice([0, 1, 2, 4])
+    iterations = chooser.choice([0, 1, 2, 4])
     own = _OWN.format(**shapes, units=units)
     if chosen is _MASKED:
-        _masked(body, ends, own, trips)
+        _masked(body, ends, own, iterations)
     # What a work item has stacked once it stops must not change any more.
     last = ", ".join(["next", *ends.values(), "all" if chosen is not _MASKED else "stack"])
     state = f"(s32[], {', '.join(shapes.values())}, {stack})"
@@ -361,7 +361,7 @@ def mixing_loop(chooser: Random, units: int = 0, *, sorts: bool = True) -> str:
 condition {{
   state = {state} parameter(0)
   i = s32[] get-tuple-element(state), index=0
-  k = s32[] constant({trips})
+  k = s32[] constant({iterations})
 {condition}
 }}
 body {{

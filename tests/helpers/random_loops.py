@@ -51,8 +51,8 @@ class _Program:
     def __init__(self, chooser: random.Random, lengths: Sequence[int]) -> None:
         self.chooser = chooser
         self.n, self.k = chooser.choice(lengths), chooser.choice((1, 2, 3))
-        self.trips = chooser.choice((0, 1, 4))
-        n, k, t = self.n, self.k, max(self.trips, 1)
+        self.iterations = chooser.choice((0, 1, 4))
+        n, k, t = self.n, self.k, max(self.iterations, 1)
         self.row, self.table, self.small = f"f32[{n}]", f"f32[{n},{k}]", f"f32[{k}]"
         self.stacked, self.means, self.given = f"f32[{t},{n}]", f"f32[{t}]", f"f32[{t},{n}]"
         self.entry = _Body("e")
@@ -207,7 +207,7 @@ class _Program:
         shape = f"({', '.join(kind for kind, _ in state)})"
         whole = body.add(shape, "parameter(0)")
         counter = body.add("s32[]", f"get-tuple-element({whole}), index=0")
-        most = body.add("s32[]", f"constant({self.trips})")
+        most = body.add("s32[]", f"constant({self.iterations})")
         root = body.add("pred[]", f"compare({counter}, {most}), direction=LT")
         rows = [number for number, (kind, _) in enumerate(state) if kind == self.row]
         if rows and self.chooser.random() < 0.25:

@@ -47,7 +47,7 @@ class Ways:
     seed: int
     turns: dict[Instruction, int] = field(default_factory=dict)
 
-    def trips(self, loop: Instruction) -> int:
+    def iterations(self, loop: Instruction) -> int:
         known = trip_count(loop)
         return known if known is not None else self.next(loop) % 3
 
@@ -146,7 +146,7 @@ class _Graph:
             return given[0]
         if opcode == "while":
             state = given[0]
-            for _ in range(self.ways.trips(instruction)):
+            for _ in range(self.ways.iterations(instruction)):
                 state = self.call(attributes["body"], [state])
             return state
         if opcode == "conditional":
@@ -222,7 +222,7 @@ class _Machine:
                 self.steps(step.branches[self.ways.branch(step.instruction)])
 
     def loop(self, step: WhileStep) -> None:
-        for _ in range(self.ways.trips(step.instruction)):
+        for _ in range(self.ways.iterations(step.instruction)):
             self.test(step)
             self.steps(step.body)
         self.test(step)

@@ -135,9 +135,9 @@ ENTRY e {
   w = (s32[<=4], s32[]) while(t), condition=cond, body=body
   ROOT r = s32[<=4] get-tuple-element(w), index=0
 }"""
-    for trips in range(5):
-        want = [[(k + 1) ** 2 for k in range(trips)]]
-        assert both(text, np.full(4, 9, np.int32), np.int32(trips)) == want
+    for iterations in range(5):
+        want = [[(k + 1) ** 2 for k in range(iterations)]]
+        assert both(text, np.full(4, 9, np.int32), np.int32(iterations)) == want
 
 
 def test_a_conditional_has_the_size_of_the_branch_taken():

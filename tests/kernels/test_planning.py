@@ -157,10 +157,10 @@ def test_a_loop_whose_count_is_known_has_no_condition() -> None:
     """Its body runs that often; one that is not known runs its condition and leaves a pred."""
     _, plan = planned(loop())
     step = the_loop(plan)
-    assert (step.trips, step.condition, step.predicate) == (7, (), None)
+    assert (step.iterations, step.condition, step.predicate) == (7, (), None)
     _, plan = planned(loop("convert(e)"))
     step = the_loop(plan)
-    assert step.trips is None
+    assert step.iterations is None
     assert step.predicate is not None
     assert [inner.instruction.opcode for inner in step.condition] == ["slice", "convert", "compare"]
 

@@ -67,14 +67,14 @@ ROOT result = ({", ".join(shapes[name] for name in out)}) tuple({", ".join(f"out
 COUNT = "k = s32[] constant(1)\ni1 = s32[] add(i, k)"
 
 
-def scan_text(trips: int, *, attributes: str = "") -> str:
+def scan_text(iterations: int, *, attributes: str = "") -> str:
     """A scan as JAX writes it: row by row, an input is read and an output is written."""
-    rows = max(trips, 1)
+    rows = max(iterations, 1)
     return f"""HloModule m
 cond {{
 s = (s32[], f32[4], f32[{rows},4], f32[{rows},4]) parameter(0)
 i = s32[] get-tuple-element(s), index=0
-n = s32[] constant({trips})
+n = s32[] constant({iterations})
 ROOT c = pred[] compare(i, n), direction=LT
 }}
 body {{

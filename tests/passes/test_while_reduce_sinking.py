@@ -19,7 +19,7 @@ def text(
     opcode: str = "add",
     zero: str = "0",
     *,
-    trips: int = 3,
+    iterations: int = 3,
     more: str = "",
     next_total: str = "total, r",
     results: str = "total",
@@ -33,7 +33,7 @@ condition {{
   s = {state} parameter(0)
   i = s32[] get-tuple-element(s), index=0
   total = {kind}[] get-tuple-element(s), index=1
-  n = s32[] constant({trips})
+  n = s32[] constant({iterations})
   ROOT c = pred[] compare({condition}), direction=LT
 }}
 body {{
@@ -88,9 +88,9 @@ def missed(source: str, instance: WhileReduceSinking = PASS) -> list[str]:
         ("u32", "minimum", "4294967295"),
     ],
 )
-def test_the_result_keeps_its_bits(kind: str, opcode: str, zero: str, trips: int) -> None:
+def test_the_result_keeps_its_bits(kind: str, opcode: str, zero: str, iterations: int) -> None:
     """Whatever the operation and however often the loop runs, never included."""
-    check(text(kind, opcode, zero, trips=trips, results="total, last"), PASS)
+    check(text(kind, opcode, zero, iterations=iterations, results="total, last"), PASS)
 
 
 def test_nothing_is_reduced_within_the_loop_any_more() -> None:
@@ -121,7 +121,7 @@ def test_what_is_more_than_a_sum_stays(changed: dict[str, str]) -> None:
 
 def test_sums_of_floats_need_leave() -> None:
     """Another order rounds otherwise."""
-    source = text("f32", zero="0", trips=2)
+    source = text("f32", zero="0", iterations=2)
     assert missed(source) == ["sums of f32 in another order are others: fast_math"]
     module = hloopt.optimize(hloopt.parse(source), WhileReduceSinking(fast_math=True))
     assert "reduce" not in inside(module)
@@ -138,7 +138,7 @@ def test_parts_take_no_more_than_told() -> None:
 
 def test_a_loop_whose_units_only_meet_in_a_sum_is_one_kernel() -> None:
     """O3 lets each unit run apart, and adds up once."""
-    source = text(trips=50).replace("[4,3]", "[4096,3]")
+    source = text(iterations=50).replace("[4,3]", "[4096,3]")
     fused = hloopt.optimize(hloopt.parse(source), "O3")
     (kernel,) = (one for one in fused.instructions() if one.name.startswith("loop_fusion"))
     assert '"while-per-thread"' in str(kernel.attributes["backend_config"])

@@ -44,10 +44,10 @@ def test_what_xla_writes() -> None:
 def test_a_count_without_such_a_counter() -> None:
     """Down, or without a closed form: the count alone."""
     condition = "n = s32[] constant(-20)\nROOT c = pred[] compare(i, n), direction=GT"
-    for body, trips in (("k = s32[] constant(-5)\ni1 = s32[] add(i, k)", "5"),
+    for body, iterations in (("k = s32[] constant(-5)\ni1 = s32[] add(i, k)", "5"),
                         ("k = s32[] constant(-2)\ni1 = s32[] multiply(i, k)", "3")):  # fmt: skip
         text = loop_text(STATE, condition=condition, body=body, following=["v", "i1"])
-        expected = {"known_trip_count": {"n": trips}}
+        expected = {"known_trip_count": {"n": iterations}}
         assert written(text) == expected
 
 

@@ -39,37 +39,37 @@ def missed(source: str, instance: WhileUnroll) -> list[str]:
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 5])
-def test_a_whole_scan_is_written_out(trips: int) -> None:
+def test_a_whole_scan_is_written_out(iterations: int) -> None:
     """As many copies as trips, with numbers for the counter, readable names and the metadata."""
-    module, log = check(scan_text(trips), WHOLE, draws=4)
+    module, log = check(scan_text(iterations), WHOLE, draws=4)
     assert log.hits == {"loop written out": 1}
     assert list(module.computations) == ["e"]
-    assert opcodes(module).count("multiply") == trips
+    assert opcodes(module).count("multiply") == iterations
     names = [one.name for one in module.entry if one.opcode == "reshape" and one.metadata]
-    assert names == [f"x.unroll.{number}" for number in range(trips)]
+    assert names == [f"x.unroll.{number}" for number in range(iterations)]
     slices = [one for one in module.entry if one.opcode == "dynamic-slice"]
-    assert [int(one.operands[1].literal.array) for one in slices] == list(range(trips))  # type: ignore[union-attr, arg-type]
+    assert [int(one.operands[1].literal.array) for one in slices] == list(range(iterations))  # type: ignore[union-attr, arg-type]
 
 
 @pytest.mark.parametrize("trips", [4, 5, 6, 7, 20])
 @pytest.mark.parametrize("factor", [2, 3])
-def test_several_iterations_at_a_time(trips: int, factor: int) -> None:
+def test_several_iterations_at_a_time(iterations: int, factor: int) -> None:
     """What is left over comes before the loop; the new loop's count is what is left."""
-    if trips < 2 * factor:
-        reason = f"{trips} trips, fewer than two times factor={factor}"
-        assert missed(scan_text(trips), part(factor)) == [reason]
+    if iterations < 2 * factor:
+        reason = f"{iterations} trips, fewer than two times factor={factor}"
+        assert missed(scan_text(iterations), part(factor)) == [reason]
         return
-    module, log = check(scan_text(trips), part(factor), draws=4)
+    module, log = check(scan_text(iterations), part(factor), draws=4)
     assert log.hits == {"loop with several iterations in its body": 1}
     assert opcodes(module, "body").count("multiply") == factor
     peeled = [one.name for one in module.entry if one.opcode == "multiply"]
-    assert peeled == [f"next.peel.{number}" for number in range(trips % factor)]
+    assert peeled == [f"next.peel.{number}" for number in range(iterations % factor)]
     names = [one.name for one in module.computations["body"] if one.opcode == "multiply"]
     assert names == ["next", *(f"next.unroll.{number}" for number in range(1, factor))]
     (loop,) = [one for one in module.entry if one.opcode == "while"]
-    assert trip_count(loop) == trips // factor
+    assert trip_count(loop) == iterations // factor
     del loop.attributes["backend_config"]
-    assert trip_count(loop) == trips // factor
+    assert trip_count(loop) == iterations // factor
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,9 @@ def test_several_iterations_at_a_time(trips: int, factor: int) -> None:
          "ROOT c = pred[] compare(i, t), direction=LE"), "2", "zero", 7),
     ],
 )  # fmt: skip
-def test_loops_of_every_kind_of_count(condition: str, step: str, start: str, trips: int) -> None:
+def test_loops_of_every_kind_of_count(
+    condition: str, step: str, start: str, iterations: int
+) -> None:
     """Down, by twos, up to and with: the condition stays as it is, and holds as long as it did."""
     state = [("i", "s32[]", start), ("v", "f32[4]", "x")]
     body = f"k = s32[] constant({step})\ni1 = s32[] add(i, k)\nf = f32[] convert(i)\n"
@@ -91,7 +93,7 @@ def test_loops_of_every_kind_of_count(condition: str, step: str, start: str, tri
     source = loop_text(state, condition=condition, body=body, following=["i1", "v1"])
     for factor in (2, 3):
         module, _ = check(source, part(factor), draws=4)
-        assert opcodes(module).count("multiply") == trips % factor
+        assert opcodes(module).count("multiply") == iterations % factor
     check(source, WHOLE, draws=4)
 
 

@@ -303,14 +303,14 @@ def scattered(c):
 def shrinking_loop(c):
     """Each trip takes the last row off and adds the rest to itself."""
     a = c.pick(1)
-    trips = c.draw(st.integers(0, min(a.sizes[0], 2)))
-    sizes = (a.sizes[0] - trips, *a.sizes[1:])
+    iterations = c.draw(st.integers(0, min(a.sizes[0], 2)))
+    sizes = (a.sizes[0] - iterations, *a.sizes[1:])
     carried = Array("x", a.bounds, (True, *a.marks[1:]), sizes)
     shape, name = carried.dynamic(), c.fresh()
     c.regions.append(f"""
 cond.{name} {{ s = ({shape}, s32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=1
-  n = s32[] constant({trips})
+  n = s32[] constant({iterations})
   ROOT r = pred[] compare(i, n), direction=LT }}
 body.{name} {{ s = ({shape}, s32[]) parameter(0)
   x = {shape} get-tuple-element(s), index=0
@@ -332,7 +332,7 @@ body.{name} {{ s = ({shape}, s32[]) parameter(0)
     factor = c.fresh()
     listed = ",".join(map(str, sizes))
     c.static += [
-        f"{factor}.s = s32[] constant({2**trips})",
+        f"{factor}.s = s32[] constant({2**iterations})",
         f"{factor} = s32[{listed}] broadcast({factor}.s), dimensions={{}}",
     ]
     c.add(carried.bounds, carried.marks, sizes, f"get-tuple-element({whole}.w), index=0",

@@ -143,8 +143,8 @@ def test_a_loop_of_known_count_never_waits() -> None:
     program = fake_program(module)
     agree(module, program, [np.int32(0), np.ones(8, np.float32)])
     assert counts(program)["download"] == 1
-    trips, inside = 5, 2
-    assert program.launches == program.kernels - inside + trips * inside
+    iterations, inside = 5, 2
+    assert program.launches == program.kernels - inside + iterations * inside
 
 
 def test_a_loop_of_unknown_count_asks_once_a_trip() -> None:
@@ -153,8 +153,8 @@ def test_a_loop_of_unknown_count_asks_once_a_trip() -> None:
     program = fake_program(module)
     inputs = [np.float32(7), np.ones(8, np.float32)]
     agree(module, program, inputs)
-    trips = 4  # 7, 14, 28, 56, 112
-    assert counts(program)["download"] == trips + 1 + 1
+    iterations = 4  # 7, 14, 28, 56, 112
+    assert counts(program)["download"] == iterations + 1 + 1
 
 
 def test_a_loop_that_gets_nowhere_is_stopped() -> None:

@@ -210,11 +210,13 @@ ENTRY e {{
     st.integers(0, 2**32),
 )
 @settings(max_examples=40)
-def test_streams_are_read_and_written_in_the_order_of_execution(once, step, trips, taken, seed):
+def test_streams_are_read_and_written_in_the_order_of_execution(
+    once, step, iterations, taken, seed
+):
     """Through calls, a conditional and a loop, as given and optimised."""
     chooser = random.Random(seed)
     counts = {"infeed": 0, "recv_3": 0, "recv_4": 0}
-    runs = (once, *([once] if taken else []), once, *([step] * trips))
+    runs = (once, *([once] if taken else []), once, *([step] * iterations))
     for what, *words in (action for actions in runs for action in actions):
         if what in ("infeed", "recv"):
             counts["_".join([what, *map(str, words)])] += 1
@@ -231,7 +233,7 @@ def test_streams_are_read_and_written_in_the_order_of_execution(once, step, trip
     lines.append(f"ROOT r = (s32[], s32[2], token[]) tuple(n, {last}, {token})")
     callee, result, _ = body_of(once, "x")
     callee.append(f"ROOT r = s32[2] copy({result})")
-    text = PROGRAM.format(once="\n  ".join(callee), step="\n  ".join(lines), trips=trips)
+    text = PROGRAM.format(once="\n  ".join(callee), step="\n  ".join(lines), iterations=iterations)
 
     x = [chooser.randrange(-99, 99) for _ in range(2)]
     written: dict[str, list[int]] = {}

@@ -369,9 +369,9 @@ ENTRY e {
 @pytest.mark.parametrize("trips", [0, 1, 3])
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize("pipeline", ["O1", "O2", "O3", "call-inliner,cse,dce", "simplify"])
-def test_passes_shift_no_numbers(trips, taken, pipeline):
+def test_passes_shift_no_numbers(iterations, taken, pipeline):
     """Through calls that are inlined, loops of few trips, branches, equal and unused rng instructions."""
-    module = hloopt.parse(SHARED.replace("TRIPS", str(trips)))
+    module = hloopt.parse(SHARED.replace("TRIPS", str(iterations)))
     better = hloopt.optimize(module, pipeline)
     inputs = [np.array(taken)]
     want = hloopt.evaluate(module, inputs)

@@ -134,7 +134,7 @@ def test_the_older_form_gives_the_bits_alone():
 
 @given(st.lists(st.integers(-(2**40), 2**62), min_size=1, max_size=4), st.integers(1, 5))
 @settings(max_examples=30)
-def test_a_state_is_read_before_it_moves_on(deltas, trips):
+def test_a_state_is_read_before_it_moves_on(deltas, iterations):
     """Each instruction counts by itself from 0x7012395, 128 bits wide, as often as it runs."""
     states = ", ".join(["u64[2]"] * len(deltas))
     lines = [f"HloModule m\nbody {{\n  s = (s32[], {states}) parameter(0)"]
@@ -144,14 +144,14 @@ def test_a_state_is_read_before_it_moves_on(deltas, trips):
     names = ", ".join(f"r{at}" for at in range(len(deltas)))
     lines.append(f"  ROOT t = (s32[], {states}) tuple(n, {names})\n}}")
     lines.append(f"again {{\n  s = (s32[], {states}) parameter(0)")
-    lines.append(f"  i = s32[] get-tuple-element(s), index=0\n  e = s32[] constant({trips})")
+    lines.append(f"  i = s32[] get-tuple-element(s), index=0\n  e = s32[] constant({iterations})")
     lines.append("  ROOT c = pred[] compare(i, e), direction=LT\n}\nENTRY e {")
     lines.append("  z = s32[] constant(0)\n  v = u64[2] constant({0, 0})")
     lines.append(f"  t = (s32[], {states}) tuple(z{', v' * len(deltas)})")
     lines.append(f"  ROOT w = (s32[], {states}) while(t), condition=again, body=body\n}}\n")
-    totals = [(0x7012395 + (trips - 1) * delta) % 2**128 for delta in deltas]
+    totals = [(0x7012395 + (iterations - 1) * delta) % 2**128 for delta in deltas]
     want = [np.array([total & MASK64, total >> 64], np.uint64) for total in totals]
-    check("\n".join(lines), [], [np.array(trips, np.int32), *want])
+    check("\n".join(lines), [], [np.array(iterations, np.int32), *want])
 
 
 def test_calls_that_share_a_state_are_not_inlined():

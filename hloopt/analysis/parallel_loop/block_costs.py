@@ -13,7 +13,7 @@ from typing import Final
 from hloopt.analysis.parallel_loop.edges import LoopValue
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.reduction import WARP_SIZE
-from hloopt.analysis.trip_count import trip_bounds
+from hloopt.analysis.trip_count import iteration_bounds
 from hloopt.ops.traits import TRANSCENDENTAL, VIEWS
 from hloopt.types import DType
 
@@ -25,7 +25,7 @@ _SHUFFLE: Final = 5
 _FUNCTION: Final = 12
 """Of a function that takes many instructions."""
 
-_TRIPS: Final = 16
+_ITERATIONS: Final = 16
 """Of a loop whose number of trips is not known."""
 
 _FUNCTIONS = TRANSCENDENTAL | {"divide", "remainder"}
@@ -67,8 +67,10 @@ class StepCosts:
         if instruction.opcode in _FREE:
             return 0
         if instruction.opcode == "while" and value.path:
-            trips = trip_bounds(instruction)
-            return (trips.exact or trips.most or _TRIPS) * len(list(instruction.body))
+            iterations = iteration_bounds(instruction)
+            return (iterations.exact or iterations.most or _ITERATIONS) * len(
+                list(instruction.body)
+            )
         each = _FUNCTION if instruction.opcode in _FUNCTIONS else 1
         return each * max((read.count for read in self.flow.reads(value)), default=1)
 

@@ -39,7 +39,9 @@ def block_mapping(loop: Instruction, target: Target) -> LoopMapping:
         return LoopMapping("block", parallel, f"{target.name} has no blocks of threads", code="op")
     threads = block_threads(parallel, target)
     plan = block_plan(parallel, threads)
-    stored = tuple((value.instruction, value.leaf) for item in _items(plan.trip) for value in item)
+    stored = tuple(
+        (value.instruction, value.leaf) for item in _items(plan.iteration) for value in item
+    )
     mapping = LoopMapping(
         "block", parallel, shared_bytes=plan.shared_bytes, threads=threads, stored=stored
     )
@@ -64,10 +66,10 @@ def block_loop(loop: Instruction) -> ParallelLoop:
     for one in parallel.carried:
         nowhere: Axes = (None,) * one.shape.rank
         carried.append(replace(one, axes=nowhere))
-    trips = parallel.trips
-    if trips.kind == "element":
-        trips = Termination("scalar", trips.count, trips.most)
-    return replace(parallel, sizes=(), owned={}, carried=tuple(carried), trips=trips)
+    iterations = parallel.iterations
+    if iterations.kind == "element":
+        iterations = Termination("scalar", iterations.count, iterations.most)
+    return replace(parallel, sizes=(), owned={}, carried=tuple(carried), iterations=iterations)
 
 
 def shared_limit(target: Target) -> int:
@@ -112,8 +114,8 @@ def _op_problem(loop: Instruction) -> str:
     return ""
 
 
-def _items(trip: StagedIteration) -> Iterator[tuple[LoopValue, ...]]:
-    for item in trip.items:
+def _items(iteration: StagedIteration) -> Iterator[tuple[LoopValue, ...]]:
+    for item in iteration.items:
         yield item.values
         if item.inner is not None:
             yield from _items(item.inner)

@@ -40,14 +40,14 @@ def block_plan(parallel: ParallelLoop, threads: int) -> BlockPlan:
     """Plan a loop for blocks of so many threads (a multiple of 32)."""
     flow = Flow(parallel.loop, parallel.owned)
     planner = _Planner(parallel, flow, threads)
-    trip = planner.trip((), parallel.loop)
-    sizes = dict(shared_sizes(flow, trip, threads))
+    iteration = planner.iteration((), parallel.loop)
+    sizes = dict(shared_sizes(flow, iteration, threads))
     largest = max(sizes, key=lambda value: sizes[value], default=None)
     stored = frozenset(planner.stored)
-    barriers = barriers_in(trip)
+    barriers = barriers_in(iteration)
     shared = sum(sizes.values())
     code = planner.code_bytes
-    return BlockPlan(parallel, flow, trip, threads, stored, shared, barriers, largest, code)
+    return BlockPlan(parallel, flow, iteration, threads, stored, shared, barriers, largest, code)
 
 
 class _Planner:
@@ -58,7 +58,7 @@ class _Planner:
         self.costs = StepCosts(flow, threads)
         self.stored: dict[LoopValue, Item] = {}
         self.code_bytes = 0
-        self.trips: dict[tuple[CallPath, Instruction], StagedIteration] = {}
+        self.iterations: dict[tuple[CallPath, Instruction], StagedIteration] = {}
         self.streamed = {
             carried.number: carried.update
             for carried in parallel.carried
@@ -67,44 +67,44 @@ class _Planner:
 
     # ---- a loop -------------------------------------------------------------------------------------
 
-    def trip(self, path: CallPath, loop: Instruction) -> StagedIteration:
+    def iteration(self, path: CallPath, loop: Instruction) -> StagedIteration:
         """Plan a loop and those inside it."""
         flow = self.flow
         decides = loop.condition.root
-        if not path and self.parallel.trips.own is not None:
-            decides = self.parallel.trips.own
-        trip = StagedIteration(path, loop, flow.resolve((*path, (loop, CONDITION)), decides))
-        self._states(trip)
-        order = self._order(trip)
-        self._store(trip, order)
+        if not path and self.parallel.iterations.own is not None:
+            decides = self.parallel.iterations.own
+        iteration = StagedIteration(path, loop, flow.resolve((*path, (loop, CONDITION)), decides))
+        self._states(iteration)
+        order = self._order(iteration)
+        self._store(iteration, order)
         reached = self._reached(order)
-        self._stages(trip, order, reached)
-        self._places(trip, reached)
-        self.trips[path, loop] = trip
-        return trip
+        self._stages(iteration, order, reached)
+        self._places(iteration, reached)
+        self.iterations[path, loop] = iteration
+        return iteration
 
-    def _states(self, trip: StagedIteration) -> None:
-        loop, flow = trip.loop, self.flow
+    def _states(self, iteration: StagedIteration) -> None:
+        loop, flow = iteration.loop, self.flow
         body = loop.body
-        inner = (*trip.path, (loop, BODY))
+        inner = (*iteration.path, (loop, BODY))
         fixed = flow.invariant(loop)
         for number in range(leaf_count(loop)):
             if number in fixed:
                 continue
             value = LoopValue(inner, body.parameters[0], number)
             state = StagedState(number, value, flow.resolve(inner, body.root, number))
-            update = self.streamed.get(number) if not trip.path else None
+            update = self.streamed.get(number) if not iteration.path else None
             if update is not None:
                 state.kind = "streamed"
                 state.next = flow.resolve(inner, update.operands[1])
             elif flow.elements(value) == 1:
                 state.kind = "scalar"
-            trip.states.append(state)
+            iteration.states.append(state)
 
-    def sinks(self, trip: StagedIteration) -> Iterator[LoopValue]:
+    def sinks(self, iteration: StagedIteration) -> Iterator[LoopValue]:
         """What a trip is there for: the condition, the next state, where updates go."""
-        yield trip.condition
-        for state in trip.states:
+        yield iteration.condition
+        for state in iteration.states:
             yield state.next
             if state.kind == "streamed":
                 yield from self._starts(state)
@@ -117,10 +117,10 @@ class _Planner:
 
     # ---- values, operands first ---------------------------------------------------------------------
 
-    def _order(self, trip: StagedIteration) -> list[LoopValue]:
+    def _order(self, iteration: StagedIteration) -> list[LoopValue]:
         """The values of this loop and not of one inside it, operands first; others go to ``outer``."""
         order: dict[LoopValue, None] = {}
-        pending: list[tuple[LoopValue, bool]] = [(sink, False) for sink in self.sinks(trip)]
+        pending: list[tuple[LoopValue, bool]] = [(sink, False) for sink in self.sinks(iteration)]
         pending.reverse()
         while pending:
             value, is_done = pending.pop()
@@ -129,19 +129,19 @@ class _Planner:
             if is_done:
                 order[value] = None
                 continue
-            if not self._belongs(trip, value):
-                trip.outer[value] = None
+            if not self._belongs(iteration, value):
+                iteration.outer[value] = None
                 continue
             pending.append((value, True))
             pending += [(source, False) for source in reversed(list(self._sources(value)))]
         return list(order)
 
-    def _belongs(self, trip: StagedIteration, value: LoopValue) -> bool:
-        depth = len(trip.path)
+    def _belongs(self, iteration: StagedIteration, value: LoopValue) -> bool:
+        depth = len(iteration.path)
         return (
-            value.path[:depth] == trip.path
+            value.path[:depth] == iteration.path
             and len(value.path) > depth
-            and (value.path[depth][0] is trip.loop)
+            and (value.path[depth][0] is iteration.loop)
         )
 
     def _sources(self, value: LoopValue) -> Iterator[LoopValue]:
@@ -170,44 +170,44 @@ class _Planner:
 
     def inner(self, value: LoopValue) -> StagedIteration:
         """The plan of a loop inside."""
-        found = self.trips.get((value.path, value.instruction))
-        return found if found is not None else self.trip(value.path, value.instruction)
+        found = self.iterations.get((value.path, value.instruction))
+        return found if found is not None else self.iteration(value.path, value.instruction)
 
-    def firsts(self, trip: StagedIteration) -> Iterator[LoopValue]:
+    def firsts(self, iteration: StagedIteration) -> Iterator[LoopValue]:
         """The first state of a loop inside."""
-        for state in trip.states:
-            yield self.flow.resolve(trip.path, trip.loop.operands[0], state.number)
+        for state in iteration.states:
+            yield self.flow.resolve(iteration.path, iteration.loop.operands[0], state.number)
 
     # ---- what is stored -----------------------------------------------------------------------------
 
-    def _store(self, trip: StagedIteration, order: list[LoopValue]) -> None:
+    def _store(self, iteration: StagedIteration, order: list[LoopValue]) -> None:
         """Decide for each value whether threads compute it again or store it."""
-        wanted = self._wanted(trip, order)
+        wanted = self._wanted(iteration, order)
         known = frozenset(order)
         for value in order:
             if value in self.stored or self.flow.is_state(value):
                 continue
             self.costs.of(value)
-            self._keep(trip, self._item(value, wanted.get(value, 0), known))
+            self._keep(iteration, self._item(value, wanted.get(value, 0), known))
         mine = {value for value in order if value in self.stored}
-        often, size = written_often(self.flow, order, mine, self.sinks(trip))
+        often, size = written_often(self.flow, order, mine, self.sinks(iteration))
         self.code_bytes += size
         if not often:
             return
         for value in order:
             if value in often and value not in self.stored:
-                self._keep(trip, self._map(value, known))
+                self._keep(iteration, self._map(value, known))
         position = {value: at for at, value in enumerate(order)}
-        trip.items.sort(key=lambda item: min(position.get(one, 0) for one in item.values))
+        iteration.items.sort(key=lambda item: min(position.get(one, 0) for one in item.values))
 
-    def _keep(self, trip: StagedIteration, item: Item | None) -> None:
+    def _keep(self, iteration: StagedIteration, item: Item | None) -> None:
         if item is not None:
-            trip.items.append(item)
+            iteration.items.append(item)
             for leaf in item.values:
                 self.stored[leaf] = item
                 self.costs.store(leaf)
 
-    def _wanted(self, trip: StagedIteration, order: list[LoopValue]) -> dict[LoopValue, float]:
+    def _wanted(self, iteration: StagedIteration, order: list[LoopValue]) -> dict[LoopValue, float]:
         """How many elements of each value are asked for, by users that ask for each of theirs once."""
         flow, wanted = self.flow, dict[LoopValue, float]()
         same: set[LoopValue] = set()
@@ -218,7 +218,7 @@ class _Planner:
         for value in order:
             if self._is_inside(value):
                 for source in self._sources(value):
-                    want(source, flow.elements(source) * _TRIPS_INSIDE)
+                    want(source, flow.elements(source) * _ITERATIONS_INSIDE)
                 continue
             elements = flow.elements(value)
             for read in flow.reads(value):
@@ -227,7 +227,7 @@ class _Planner:
                     want(read.value, elements)
                 elif not read.same:
                     want(read.value, elements * read.count)
-        for sink in self.sinks(trip):
+        for sink in self.sinks(iteration):
             if sink not in same:
                 # Scalars are computed by every thread.
                 want(sink, self.threads if flow.elements(sink) == 1 else flow.elements(sink))
@@ -294,23 +294,23 @@ class _Planner:
 
     def _stages(
         self,
-        trip: StagedIteration,
+        iteration: StagedIteration,
         order: list[LoopValue],
         reached: dict[LoopValue, dict[LoopValue, bool]],
     ) -> None:
-        mine = {item: self._item_reads(item, reached) for item in trip.items}
-        for item in trip.items:
+        mine = {item: self._item_reads(item, reached) for item in iteration.items}
+        for item in iteration.items:
             self._guard(item, mine[item])
-        depth = len(trip.path)
-        for item in trip.items:
+        depth = len(iteration.path)
+        for item in iteration.items:
             if item.values[0].path[depth][1] == CONDITION:
                 item.stage = self._behind(mine[item], 0)
-        decided = self._reads_of(trip.condition, reached)
-        trip.decides = self._behind(decided, 0)
-        for item in trip.items:
+        decided = self._reads_of(iteration.condition, reached)
+        iteration.decides = self._behind(decided, 0)
+        for item in iteration.items:
             if item.values[0].path[depth][1] == BODY:
-                item.stage = self._behind(mine[item], trip.decides)
-        trip.items.sort(key=lambda item: item.stage)
+                item.stage = self._behind(mine[item], iteration.decides)
+        iteration.items.sort(key=lambda item: item.stage)
 
     def _guard(self, item: Item, reads: dict[LoopValue, bool]) -> None:
         if not self.flow.guards(item.values[0]):
@@ -347,31 +347,31 @@ class _Planner:
     # ---- places -------------------------------------------------------------------------------------
 
     def _places(
-        self, trip: StagedIteration, reached: dict[LoopValue, dict[LoopValue, bool]]
+        self, iteration: StagedIteration, reached: dict[LoopValue, dict[LoopValue, bool]]
     ) -> None:
         """Where each element of the state is kept.  The next ones are computed in the last stage."""
-        last = max([trip.decides, *(item.stage for item in trip.items)])
-        reads = {state: self._next_reads(state, reached) for state in trip.states}
+        last = max([iteration.decides, *(item.stage for item in iteration.items)])
+        reads = {state: self._next_reads(state, reached) for state in iteration.states}
         for found in reads.values():
-            last = max(last, self._behind(found, trip.decides))
+            last = max(last, self._behind(found, iteration.decides))
         readers: dict[LoopValue, list[tuple[int, bool]]] = {}
 
         def reader(stage: int, found: dict[LoopValue, bool]) -> None:
             for value, same in found.items():
                 readers.setdefault(value, []).append((stage, same))
 
-        for item in trip.items:
+        for item in iteration.items:
             reader(item.stage, self._item_reads(item, reached))
         for found in reads.values():
             reader(last, found)
-        decided = dict.fromkeys(self._reads_of(trip.condition, reached), False)
-        reader(trip.decides, decided)
-        trip.stages = last + 1
-        for state in trip.states:
+        decided = dict.fromkeys(self._reads_of(iteration.condition, reached), False)
+        reader(iteration.decides, decided)
+        iteration.stages = last + 1
+        for state in iteration.states:
             state.stage = last
             if state.kind not in ("scalar", "streamed"):
-                self._place(trip, state, readers.get(state.value, []))
-        trip.closes = self._closes(trip, readers)
+                self._place(iteration, state, readers.get(state.value, []))
+        iteration.closes = self._closes(iteration, readers)
 
     def _next_reads(
         self, state: StagedState, reached: dict[LoopValue, dict[LoopValue, bool]]
@@ -388,11 +388,11 @@ class _Planner:
         return found
 
     def _place(
-        self, trip: StagedIteration, state: StagedState, reads: list[tuple[int, bool]]
+        self, iteration: StagedIteration, state: StagedState, reads: list[tuple[int, bool]]
     ) -> None:
         flow = self.flow
         slots = -(-flow.elements(state.value) // self.threads)
-        if all(same for _, same in reads) and slots <= MOST_SLOTS and not trip.path:
+        if all(same for _, same in reads) and slots <= MOST_SLOTS and not iteration.path:
             state.kind = "registers"
             return
         late = [same for stage, same in reads if stage == state.stage]
@@ -400,10 +400,10 @@ class _Planner:
             state.kind = "single"
             return
         kept = self.stored.get(state.next)
-        is_alone = sum(1 for other in trip.states if other.next == state.next) == 1
+        is_alone = sum(1 for other in iteration.states if other.next == state.next) == 1
         state.alias = (
             is_alone
-            and kept in trip.items
+            and kept in iteration.items
             and kept is not None
             and kept.kind == "map"
             and flow.local(state.next) == flow.local(state.value)
@@ -412,12 +412,12 @@ class _Planner:
             state.stage = kept.stage
 
     def _closes(
-        self, trip: StagedIteration, readers: dict[LoopValue, list[tuple[int, bool]]]
+        self, iteration: StagedIteration, readers: dict[LoopValue, list[tuple[int, bool]]]
     ) -> bool:
         """Whether the last stage and the first one of the next trip touch the same shared memory."""
-        last = trip.stages - 1
+        last = iteration.stages - 1
         written: list[tuple[int, LoopValue, bool]] = []
-        for item in trip.items:
+        for item in iteration.items:
             if item.kind == "loop":
                 return True
             # Who writes what threads fold or sort together is not who reads at the same index.
@@ -426,7 +426,7 @@ class _Planner:
                 for value in item.values
                 if is_array(self.flow, item, value)
             ]
-        for state in trip.states:
+        for state in iteration.states:
             if state.kind == "streamed" and not self._apart(state):
                 return True
             if state.kind in ("single", "double"):
@@ -446,7 +446,7 @@ class _Planner:
         return all(size in (1, of) for size, of in zip(part, whole, strict=True))
 
 
-_TRIPS_INSIDE: Final = 8
+_ITERATIONS_INSIDE: Final = 8
 """How often a loop inside is taken to read what lies around it."""
 
 _SEVERAL = REDUCING | {"conditional", "scatter", "while"}

@@ -119,7 +119,7 @@ class BlockPlan:
 
     parallel: ParallelLoop
     flow: Flow
-    trip: StagedIteration
+    iteration: StagedIteration
     threads: int
     stored: frozenset[LoopValue]
     shared_bytes: int
@@ -144,16 +144,16 @@ def is_array(flow: Flow, item: Item, value: LoopValue) -> bool:
 
 
 def shared_sizes(
-    flow: Flow, trip: StagedIteration, threads: int
+    flow: Flow, iteration: StagedIteration, threads: int
 ) -> Iterator[tuple[LoopValue, int]]:
     """The bytes of shared memory of each value that has some, where a block has so many threads."""
-    for state in trip.states:
+    for state in iteration.states:
         copies = {"single": 1, "double": 2}.get(state.kind, 0)
         if copies:
             bytes_each = state.value.shape.dtype.bytes
             yield state.value, _padded(copies * flow.elements(state.value) * bytes_each)
-    aliases = {state.next for state in trip.states if state.alias}
-    for item in trip.items:
+    aliases = {state.next for state in iteration.states if state.alias}
+    for item in iteration.items:
         for value in item.values:
             size = value.shape.dtype.bytes
             if item.kind == "fold" and item.lanes == 0:
@@ -166,10 +166,10 @@ def shared_sizes(
             yield from shared_sizes(flow, item.inner, threads)
 
 
-def barriers_in(trip: StagedIteration) -> int:
+def barriers_in(iteration: StagedIteration) -> int:
     """How many a trip has, those of a trip of each loop inside with them."""
-    inside = sum(barriers_in(item.inner) for item in trip.items if item.inner is not None)
-    return trip.stages - 1 + trip.closes + inside
+    inside = sum(barriers_in(item.inner) for item in iteration.items if item.inner is not None)
+    return iteration.stages - 1 + iteration.closes + inside
 
 
 def _padded(size: int) -> int:

@@ -169,17 +169,19 @@ class _Finder:
             if collected.refused:
                 continue
             owned = self._owned_axes(choice.axes)
-            trips = self._trips(choice.axes, owned, asking)
-            if trips is not None:
+            iterations = self._iterations(choice.axes, owned, asking)
+            if iterations is not None:
                 every = (*asking, *collected.reduces)
                 mixed = self.classes.mixed(spared | {one: _all_dims(one) for one in every})
-                return self._answer({**choice.left, **mixed}, choice.axes, collected, owned, trips)
+                return self._answer(
+                    {**choice.left, **mixed}, choice.axes, collected, owned, iterations
+                )
             asking = []
 
     def _stopping_inside(self) -> Iterator[tuple[Instruction, frozenset[int]]]:
         """Reduces in conditions of loops inside, whose work items stop each by itself, and over what."""
         for inner in self.nested.values():
-            for reduce in inner.trips.reduces:
+            for reduce in inner.iterations.reduces:
                 axes = inner.owned[reduce.operands[0], 0]
                 yield reduce, frozenset(dim for dim, axis in enumerate(axes) if axis is not None)
 
@@ -218,7 +220,7 @@ class _Finder:
         }
         return {node: along[self.classes.head(node)] for node in self.owned}
 
-    def _trips(
+    def _iterations(
         self,
         axes: Sequence[ParallelAxis],
         owned: Mapping[LoopNode, Axes],
@@ -249,14 +251,14 @@ class _Finder:
         axes: Sequence[ParallelAxis],
         collected: Collected,
         owned: Mapping[LoopNode, Axes],
-        trips: Termination,
+        iterations: Termination,
     ) -> ParallelLoop:
         return ParallelLoop(
             self.state.loop,
             tuple(one.size for one in axes),
             tuple(self._carried(number, owned) for number in range(self.state.count)),
             owned,
-            trips,
+            iterations,
             tuple(self._mixing(mixed)),
             collected.reduces,
             collected.after,

@@ -75,7 +75,7 @@ class Flow(LoopNames):
         found = self._alone.get(loop)
         if found is None:
             inner = parallel_loop(loop, collect=False)
-            found = inner.obstacle is None and inner.trips.kind != "gathered"
+            found = inner.obstacle is None and inner.iterations.kind != "gathered"
             found = found and first_not_elemental((loop,), loops=True) is None
             found = (
                 found

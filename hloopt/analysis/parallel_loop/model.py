@@ -159,7 +159,7 @@ class ParallelLoop:
     sizes: tuple[int, ...]
     carried: tuple[Carried, ...]
     owned: Mapping[LoopNode, Axes]
-    trips: Termination
+    iterations: Termination
     mixing: tuple[Dependence, ...] = ()
     collected: tuple[Instruction, ...] = ()
     after: frozenset[Instruction] = frozenset()

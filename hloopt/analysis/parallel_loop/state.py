@@ -8,7 +8,7 @@ from functools import cached_property
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import StateSlot, WhileLoop
 from hloopt.analysis.parallel_loop.edges import LoopNames, leaf_count
-from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
+from hloopt.analysis.trip_count import TripBounds, iteration_bounds, trip_count
 from hloopt.ir import Instruction
 
 __all__ = ["LoopState"]
@@ -29,7 +29,7 @@ class LoopState:
     def bounds(self) -> TripBounds:
         """How often the loop runs: the count, or what its condition says without running it by hand."""
         count = trip_count(self.loop)
-        return trip_bounds(self.loop, 0) if count is None else TripBounds(count, count)
+        return iteration_bounds(self.loop, 0) if count is None else TripBounds(count, count)
 
     @cached_property
     def invariant(self) -> frozenset[int]:

@@ -71,7 +71,7 @@ def kernel_problem(
             )
     if words:
         return {"problem": words, "code": "op"}
-    if parallel.trips.kind == "gathered" and work_items > 1:
+    if parallel.iterations.kind == "gathered" and work_items > 1:
         words = f"the condition of {loop.name} reads all {work_items} work items{holder}"
         return {"problem": words, "code": "gathered-condition"}
     return {}
@@ -102,7 +102,7 @@ def size_problem(parallel: ParallelLoop, *sizes: tuple[int, int, str]) -> dict[s
 def part_bytes(parallel: ParallelLoop, groups: int) -> int:
     """What so many groups of work items leave of collected reduces until the loop is done."""
     return sum(
-        (parallel.trips.count or 0)
+        (parallel.iterations.count or 0)
         * groups
         * reduce.array.elements
         * max(reduce.array.dtype.bits // 8, 4)
@@ -127,13 +127,13 @@ def too_long(loop: Instruction, size: int) -> dict[str, Any]:
 def _code_bytes(plan: ThreadPlan, most: int) -> int:
     """Bytes of the loop, about; of code beyond ``most``, something beyond it."""
     room = min(WRITTEN_ANEW.of(executed_instructions(plan.parallel.loop)), most)
-    size = _Trip(plan, room // _LINE_BYTES, shares=False).lines * _LINE_BYTES
+    size = _Iteration(plan, room // _LINE_BYTES, shares=False).lines * _LINE_BYTES
     if size > room:
-        size = _Trip(plan, most // _LINE_BYTES, shares=True).lines * _LINE_BYTES
+        size = _Iteration(plan, most // _LINE_BYTES, shares=True).lines * _LINE_BYTES
     return size + sum(_code_bytes(inner, most) for inner in plan.inner)
 
 
-class _Trip(LineCounter):
+class _Iteration(LineCounter):
     """Goes through a trip as ``codegen/loops/running.py`` writes it."""
 
     def __init__(self, plan: ThreadPlan, most: int, *, shares: bool) -> None:
@@ -144,8 +144,8 @@ class _Trip(LineCounter):
         self.state = {one.number for one in parallel.carried if one.role in ("uniform", "owned")}
         self.work_item = tuple(self.symbol(size - 1) for size in parallel.sizes)
         self.top = CodeBlock()
-        if parallel.trips.kind != "known":
-            self._all((parallel.trips.own or parallel.loop.condition.root, 0))
+        if parallel.iterations.kind != "known":
+            self._all((parallel.iterations.own or parallel.loop.condition.root, 0))
         for value in plan.stored:
             self._all((value, 0))
             self.kept.add(value)

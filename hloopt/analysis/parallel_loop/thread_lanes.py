@@ -106,7 +106,7 @@ class LaneValues:
         return self._free(set())
 
     def _free(self, states: set[int]) -> frozenset[Instruction]:
-        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
+        if self.parallel.iterations.kind != "known" or not self.parallel.iterations.count:
             return frozenset()
         known = self._counters | states
         found: set[Instruction] = set()
@@ -150,19 +150,19 @@ class LaneValues:
         advancing: set[Instruction] = set()
         asked: set[Instruction] = set()
         grouped: set[Instruction] = set()
-        trip: set[Instruction] = set()
+        iteration: set[Instruction] = set()
         for instruction in reversed(list(self.parallel.loop.body)):
             if instruction not in self.free:
                 continue
             users = [user for user in instruction.users if user is not root]
             if instruction in following or any(user in advancing for user in users):
                 advancing.add(instruction)
-            read = any(user not in self.free or user in trip for user in users)
+            read = any(user not in self.free or user in iteration for user in users)
             if read or instruction in others:
-                (asked if instruction in handed else trip).add(instruction)
+                (asked if instruction in handed else iteration).add(instruction)
             if instruction in asked or any(user in grouped for user in users):
                 grouped.add(instruction)
-        apart = (grouped | advancing) - asked - trip
+        apart = (grouped | advancing) - asked - iteration
         return LaneSplit(*map(frozenset, (asked, grouped, apart, advancing)))
 
     @cached_property

@@ -219,7 +219,9 @@ class ThreadPlan:
     def _changing(self) -> tuple[Carried, ...]:
         """The elements of the state that are kept."""
         counted = (
-            LoopState(self.parallel.loop).counters if self.parallel.trips.kind == "known" else {}
+            LoopState(self.parallel.loop).counters
+            if self.parallel.iterations.kind == "known"
+            else {}
         )
         return tuple(
             carried

@@ -144,7 +144,7 @@ class NativeProgram(PlannedProgram):
         return lambda: call(self._placed)
 
     def _checked(self, loop: Instruction) -> Callable[[], None]:
-        return lambda: check_progress(loop, int(self._host.trips), alone=True)
+        return lambda: check_progress(loop, int(self._host.iterations), alone=True)
 
 
 def _objects(given: Iterable[object]) -> ctypes.Array[Any]:

@@ -210,8 +210,8 @@ class BlockedLoop:
         for at in later.loop.written:
             begun[at] = np.array(begun[at])
         now: tuple[Any, ...] = later.loop.kept(tuple(begun))
-        for trip in range(count):
-            parts = zip(*(block[trip] for block in told), strict=True)
+        for iteration in range(count):
+            parts = zip(*(block[iteration] for block in told), strict=True)
             whole = [
                 self._whole(reduce, columns)
                 for reduce, columns in zip(self.blocks.partial, parts, strict=True)

@@ -80,7 +80,7 @@ class Blocks:
 
 
 def plan_blocks(
-    loop: Instruction, results: Sequence[int], trip_bytes: int, blocking: Blocking
+    loop: Instruction, results: Sequence[int], iteration_bytes: int, blocking: Blocking
 ) -> Blocks | str:
     """How to cut a ``while`` of which the elements ``results`` are wanted, or why it runs whole.
 
@@ -91,24 +91,24 @@ def plan_blocks(
         return parallel.obstacle.words
     if not parallel.sizes:
         return "it has no parallel axis"
-    if parallel.trips.kind == "gathered":
+    if parallel.iterations.kind == "gathered":
         return "whether it goes on depends on all work items"
     axis = max(range(len(parallel.sizes)), key=parallel.sizes.__getitem__)
-    touched = _state_bytes(parallel, axis) + trip_bytes
+    touched = _state_bytes(parallel, axis) + iteration_bytes
     if not blocking.work_items and touched <= blocking.whole_bytes:
         return f"a trip touches {touched} bytes, which is no more than {blocking.whole_bytes}"
     partial = parallel.collected
     for one in partial:
         if problem := _problem(one):
             return problem
-    if partial and parallel.trips.kind == "element":
+    if partial and parallel.iterations.kind == "element":
         return "blocks that end at different trips have no parts of the same reduces"
     late = frozenset(
         carried.number for carried in parallel.carried if carried.update in parallel.after
     )
     places = [(number, _place(parallel, number, axis)) for number in results]
     early = [pair for pair in places if pair[0] not in late]
-    joined = frozenset((*partial, *parallel.trips.reduces))
+    joined = frozenset((*partial, *parallel.iterations.reduces))
     found = Needs(parallel, axis, joined=joined)
     found.search(early, partial)
     later = None

@@ -62,7 +62,7 @@ def leave_parts(
         tree(f.elements, folds, WARP // 2)
         with f.elements.when(eq(thread % WARP, 0), *inside):
             for at, fold in enumerate(folds):
-                place = _part(running, reduce, running.trip, at) + thread // WARP
+                place = _part(running, reduce, running.iteration, at) + thread // WARP
                 f.store(f.scratch(number), place, fold.names[0])
 
 
@@ -93,12 +93,14 @@ def _warps(running: Running) -> int:
     return -(-running.loop.work_items // WARP)
 
 
-def _part(running: Running, reduce: Instruction, trip: Index, element: int) -> Index:
+def _part(running: Running, reduce: Instruction, iteration: Index, element: int) -> Index:
     """The place of the first warp's part."""
-    return (trip * reduce.array.elements + element) * _warps(running)
+    return (iteration * reduce.array.elements + element) * _warps(running)
 
 
-def add_up(f: FunctionWriter, running: Running, trip: Index, lane: Index) -> list[list[ThreadFold]]:
+def add_up(
+    f: FunctionWriter, running: Running, iteration: Index, lane: Index
+) -> list[list[ThreadFold]]:
     """A warp: the parts of each element of the collected results of a trip, added up for its first lane."""
     e = f.elements
     warps = _warps(running)
@@ -109,7 +111,7 @@ def add_up(f: FunctionWriter, running: Running, trip: Index, lane: Index) -> lis
         for element in range(reduce.array.elements):
             fold = begin(e, reduce)
             with e.counting(lane, warps, "part", WARP) as part:
-                place = _part(running, reduce, trip, element) + part
+                place = _part(running, reduce, iteration, element) + part
                 merge(e, fold, [e.load(pointee.memory, place, pointee.shape, "partial")])
             found.append(fold)
         tree(e, found, WARP // 2)

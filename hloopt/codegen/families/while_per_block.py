@@ -39,7 +39,7 @@ class _WorkItem:
 
     def write(self) -> None:
         """Everything."""
-        block, trip = self.block, self.plan.trip
+        block, iteration = self.block, self.plan.iteration
         block.declare()
         parallel = self.plan.parallel
         begun = [
@@ -53,8 +53,10 @@ class _WorkItem:
             self._pass_through(carried)
         if begun:
             block.barrier()
-        block.run(trip)
-        if not trip.closes and any(state.kind in ("single", "double") for state in trip.states):
+        block.run(iteration)
+        if not iteration.closes and any(
+            state.kind in ("single", "double") for state in iteration.states
+        ):
             block.barrier()
         for carried in parallel.carried:
             if not self.fused.leaves(carried.number) or carried.role == "streamed":

@@ -74,15 +74,15 @@ def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, work_item: Index) ->
 def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     """A warp for each trip: adds up what the warps left, computes what follows, writes it."""
     e = f.elements
-    count = loop.parallel.trips.count
+    count = loop.parallel.iterations.count
     assert count is not None
     thread = f.global_thread("i")
-    trip = bounded(f, e.symbol(thread // WARP, "trip", 0, (thread // WARP).high), count)
+    iteration = bounded(f, e.symbol(thread // WARP, "trip", 0, (thread // WARP).high), count)
     work_item = ThreadUnit(f, loop, Index(0))
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
-    folds = add_up(f, work_item.running, trip, lane)
+    folds = add_up(f, work_item.running, iteration, lane)
     with e.when(eq(lane, 0)):
-        e.run(work_item.write_collected(trip, folds))
+        e.run(work_item.write_collected(iteration, folds))
 
 
 class ThreadUnit:
@@ -116,12 +116,12 @@ class ThreadUnit:
         """Write everything."""
         self.e.run(self._all())
 
-    def write_collected(self, trip: Index, folds: Sequence[Sequence[ThreadFold]]) -> Asking:
+    def write_collected(self, iteration: Index, folds: Sequence[Sequence[ThreadFold]]) -> Asking:
         """In the launch after: finish what was collected in a trip, and write what follows."""
         running = self.running
         running.place_outside(self.e.scope.section())
-        running.counting.place(self.e, running.frame, trip)
-        running.counting.place_turning(self.e, running.frame, trip)
+        running.counting.place(self.e, running.frame, iteration)
+        running.counting.place_turning(self.e, running.frame, iteration)
         yield from settle(self.e, running, folds)
         for carried in self.streams:
             if carried.update in self.loop.parallel.after:

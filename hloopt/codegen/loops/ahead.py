@@ -35,7 +35,7 @@ class Ahead:
     loop: Scope
     before: Scope
     head: Scope
-    trip: Symbol
+    iteration: Symbol
     _known: dict[At, Expr] = field(default_factory=dict)
     _later: Symbol | None = None
 
@@ -46,7 +46,7 @@ class Ahead:
             return name
         names = []
         for number in range(DISTANCE):
-            first = Index(min(self.trip.low + number, self.trip.high))
+            first = Index(min(self.iteration.low + number, self.iteration.high))
             with e.within(self.before):
                 value = yield self._at(at, first)
             names.append(self.before.variable(kind, f"{hint}_ahead", value))
@@ -56,7 +56,7 @@ class Ahead:
         with e.within(self.head):
             name = self.head.declare(kind, names[0], hint)
             self._known[at] = name
-            value = yield self._at(at, self._trip_later(e).index)
+            value = yield self._at(at, self._iteration_later(e).index)
         for target, source in zip(names, [*names[1:], value], strict=True):
             self.head.set(target, source)
         return name
@@ -65,20 +65,20 @@ class Ahead:
         """Whether no more is read ahead."""
         return at not in self._known and len(self._known) >= MOST
 
-    def _at(self, at: At, trip: Index) -> At:
-        index = tuple(replaced(position, self.trip.name, trip) for position in at.index)
+    def _at(self, at: At, iteration: Index) -> At:
+        index = tuple(replaced(position, self.iteration.name, iteration) for position in at.index)
         return At(at.instruction, index, at.leaf, at.frame)
 
-    def _trip_later(self, e: Elements) -> Symbol:
+    def _iteration_later(self, e: Elements) -> Symbol:
         if self._later is None:
-            last = self.trip.high
-            trip = as_expr(self.trip.index)
+            last = self.iteration.high
+            iteration = as_expr(self.iteration.index)
             later = self.head.declare(
                 e.loads.index_type,
-                Select.of(trip < last - DISTANCE, trip + DISTANCE, last),
+                Select.of(iteration < last - DISTANCE, iteration + DISTANCE, last),
                 "later",
             )
-            self._later = Symbol(later.name, self.trip.low, last)
+            self._later = Symbol(later.name, self.iteration.low, last)
         return self._later
 
 

@@ -133,15 +133,15 @@ class BlockLoop:
 
     def declare(self) -> None:
         """The arrays of all loops, at the head of the function."""
-        self._declare(self.plan.trip)
+        self._declare(self.plan.iteration)
 
-    def _declare(self, trip: StagedIteration) -> None:
-        for state in trip.states:
+    def _declare(self, iteration: StagedIteration) -> None:
+        for state in iteration.states:
             copies = {"single": 1, "double": 2}.get(state.kind, 0)
             if copies and self.flow.elements(state.value):
                 self._array(state.value, f"state_{state.number}", copies)
-        aliases = {state.next for state in trip.states if state.alias}
-        for item in trip.items:
+        aliases = {state.next for state in iteration.states if state.alias}
+        for item in iteration.items:
             if item.inner is not None:
                 self._declare(item.inner)
                 continue
@@ -166,26 +166,30 @@ class BlockLoop:
 
     # ---- a loop -------------------------------------------------------------------------------------
 
-    def run(self, trip: StagedIteration, around: Scope | None = None) -> None:
+    def run(self, iteration: StagedIteration, around: Scope | None = None) -> None:
         """Write a loop: its first state, its trips; what reads of it later may stand anywhere in ``around``."""
-        running = self._begin(trip, around or self.e.scope)
+        running = self._begin(iteration, around or self.e.scope)
         e = self.e
         section = e.scope.section()
-        self._place(trip, running, section)
-        trips = running.counting.loop.trips
-        if trips.kind == "known" and trips.count is not None:
-            if not trips.count:
+        self._place(iteration, running, section)
+        iterations = running.counting.loop.iterations
+        if iterations.kind == "known" and iterations.count is not None:
+            if not iterations.count:
                 return
-            block, number = running.counting.trips(e, trips.count)
+            block, number = running.counting.iterations(e, iterations.count)
             running.counting.place(e, running.frame, number)
         else:
             block = e.scope.repeat(TRUE)
         with e.within(block):
-            self._trip(trip, running, is_known=trips.kind == "known")
+            self._iteration(iteration, running, is_known=iterations.kind == "known")
 
-    def counting(self, trip: StagedIteration) -> IterationCounting:
+    def counting(self, iteration: StagedIteration) -> IterationCounting:
         """The numbers of a loop's trips."""
-        loop = self.plan.parallel if not trip.path else parallel_loop(trip.loop, collect=False)
+        loop = (
+            self.plan.parallel
+            if not iteration.path
+            else parallel_loop(iteration.loop, collect=False)
+        )
         return IterationCounting(loop, self.f.loads.index_type)
 
     def is_invariant(self, number: int) -> bool:
@@ -203,19 +207,21 @@ class BlockLoop:
             return register[slot]
         return self.e.run(running.places[carried.number].element(self.e, index))
 
-    def _begin(self, trip: StagedIteration, around: Scope) -> _Running:
+    def _begin(self, iteration: StagedIteration, around: Scope) -> _Running:
         e = self.e
-        running = _Running(EmissionFrame({}), self.counting(trip))
-        self.running[trip.path, trip.loop] = running
+        running = _Running(EmissionFrame({}), self.counting(iteration))
+        self.running[iteration.path, iteration.loop] = running
         for number in (0, 1):
-            self.frames[*trip.path, (trip.loop, number)] = running.frame
-        if any(state.kind == "double" for state in trip.states) or self.folding.has_tiles(trip):
+            self.frames[*iteration.path, (iteration.loop, number)] = running.frame
+        if any(state.kind == "double" for state in iteration.states) or self.folding.has_tiles(
+            iteration
+        ):
             running.now = around.variable(INT, "now", 0)
         work = []
-        for state in self._kept(trip, running):
+        for state in self._kept(iteration, running):
             kind = e.uses.type(state.value.shape.dtype)
             axes = self.flow.axes(state.value)
-            first = LoopValue(trip.path, trip.loop.operands[0], state.number)
+            first = LoopValue(iteration.path, iteration.loop.operands[0], state.number)
             if state.kind == "scalar":
                 index = self.index(state.value, Index(0))
                 name = around.variable(kind, f"state_{state.number}")
@@ -237,26 +243,26 @@ class BlockLoop:
                 running.places[state.number] = self.arrays[state.value]
             work.append(_Work(first, axes, dims, self._target(state, running)))
         self._compute(work)
-        if self.plan.trip is not trip or work:
+        if self.plan.iteration is not iteration or work:
             self.barrier()
         return running
 
-    def _kept(self, trip: StagedIteration, running: _Running) -> Iterator[StagedState]:
+    def _kept(self, iteration: StagedIteration, running: _Running) -> Iterator[StagedState]:
         """The states that are kept somewhere."""
-        for state in trip.states:
+        for state in iteration.states:
             is_counted = state.number in running.counting.variables
             if not is_counted and state.kind != "streamed" and self.flow.elements(state.value):
                 yield state
 
-    def _place(self, trip: StagedIteration, running: _Running, section: Scope) -> None:
+    def _place(self, iteration: StagedIteration, running: _Running, section: Scope) -> None:
         """Say where the state is when it is asked for in body and condition, or as the loop's result."""
-        e, loop, counting = self.e, trip.loop, running.counting
-        around = self.frame(trip.path)
+        e, loop, counting = self.e, iteration.loop, running.counting
+        around = self.frame(iteration.path)
         fixed = frozenset(symbols_of(self.work_item))
 
         def known(number: int, place: ValuePlace, after: ValuePlace) -> None:
             place_state(e, running.frame, loop, number, place)
-            if trip.path:
+            if iteration.path:
                 e.places[around, loop, number] = after
 
         budget = [HOISTED]
@@ -265,44 +271,44 @@ class BlockLoop:
             known(number, outside, replace(outside, budget=[0]))
         for number, place in running.places.items():
             known(number, place, place)
-        if trip.path:
+        if iteration.path:
             for number, affine in counting.variables.items():
                 e.places[around, loop, number] = _Known(_last(counting, number, affine))
 
     # ---- a trip -------------------------------------------------------------------------------------
 
-    def _trip(self, trip: StagedIteration, running: _Running, *, is_known: bool) -> None:
+    def _iteration(self, iteration: StagedIteration, running: _Running, *, is_known: bool) -> None:
         scalars: list[tuple[Var | Element, Expr]] = []
-        begin = trip.decides if is_known else 0
-        for stage in range(begin, trip.stages):
+        begin = iteration.decides if is_known else 0
+        for stage in range(begin, iteration.stages):
             if stage > begin:
                 self.barrier()
-                self.folding.collect(trip, stage - 1, running.now)
-            if stage == trip.decides and not is_known:
-                index = self.index(trip.condition, Index(0))
-                again = self.value(trip.condition, index)
+                self.folding.collect(iteration, stage - 1, running.now)
+            if stage == iteration.decides and not is_known:
+                index = self.index(iteration.condition, Index(0))
+                again = self.value(iteration.condition, index)
                 self.e.scope.leave(again.negated())
-            self._stage(trip, running, stage, scalars)
+            self._stage(iteration, running, stage, scalars)
         for name, value in scalars:
             self.e.scope.set(name, value)
         if running.now is not None:
             self.e.scope.set(running.now, 1 - running.now)
-        if trip.closes:
+        if iteration.closes:
             self.barrier()
 
     def _stage(
         self,
-        trip: StagedIteration,
+        iteration: StagedIteration,
         running: _Running,
         stage: int,
         scalars: list[tuple[Var | Element, Expr]],
     ) -> None:
-        items = trip.at(stage)
-        work = [self._map(trip, item, value) for item in items for value in self._mapped(item)]
-        for state in trip.states:
+        items = iteration.at(stage)
+        work = [self._map(iteration, item, value) for item in items for value in self._mapped(item)]
+        for state in iteration.states:
             if state.stage == stage and state.kind == "streamed":
                 work += self._update(state, running)
-        for state in self._kept(trip, running):
+        for state in self._kept(iteration, running):
             if state.stage != stage or state.alias:
                 continue
             axes = self.flow.axes(state.value)
@@ -319,7 +325,7 @@ class BlockLoop:
                 if isinstance(target, SharedPlace) and state.kind == "double":
                     target = target.other()
                 work.append(_Work(state.next, axes, self.flow.local(state.value), target))
-        self._compute(work, trip, running)
+        self._compute(work, iteration, running)
         for item in items:
             around = self.e.scope.section(shared=False)
             with self.e.when(*(() if item.kind == "map" else self._guard(item))):
@@ -346,8 +352,10 @@ class BlockLoop:
                 tests += chosen[number : number + 1]
         return tuple(tests)
 
-    def _map(self, trip: StagedIteration, item: Item, value: LoopValue) -> _Work:
-        alias = next((state for state in trip.states if state.alias and state.next == value), None)
+    def _map(self, iteration: StagedIteration, item: Item, value: LoopValue) -> _Work:
+        alias = next(
+            (state for state in iteration.states if state.alias and state.next == value), None
+        )
         if alias is not None:
             self.arrays[value] = self.arrays[alias.value].other()
         axes, dims = self.flow.axes(value), self.flow.local(value)
@@ -378,7 +386,7 @@ class BlockLoop:
     def _compute(
         self,
         work: list[_Work],
-        trip: StagedIteration | None = None,
+        iteration: StagedIteration | None = None,
         running: _Running | None = None,
     ) -> None:
         """Compute elements: values of the same local size together, all before any is stored."""
@@ -387,18 +395,18 @@ class BlockLoop:
             groups.setdefault((one.guard, one.dims), []).append(one)
         for (guard, dims), group in groups.items():
             with self.e.when(*guard):
-                self._compute_group(group, dims, trip, running)
+                self._compute_group(group, dims, iteration, running)
 
     def _compute_group(
         self,
         group: list[_Work],
         dims: tuple[int, ...],
-        trip: StagedIteration | None,
+        iteration: StagedIteration | None,
         running: _Running | None,
     ) -> None:
         for slot, local, tests in self.threads.each(prod(dims)):
-            if trip is not None and running is not None:
-                self._remember(trip, running, dims, slot, local)
+            if iteration is not None and running is not None:
+                self._remember(iteration, running, dims, slot, local)
             names = []
             for one in group:
                 index = full_index(one.axes, self.work_item, delinearize(local, dims))
@@ -425,16 +433,16 @@ class BlockLoop:
 
     def _remember(
         self,
-        trip: StagedIteration,
+        iteration: StagedIteration,
         running: _Running,
         dims: tuple[int, ...],
         slot: int,
         local: Index,
     ) -> None:
         """Let the registers of a slot be known at its index."""
-        loop = trip.loop
+        loop = iteration.loop
         body = loop.body.parameters[0]
-        for state in trip.states:
+        for state in iteration.states:
             registers = running.registers.get(state.number)
             if registers is not None and self.flow.local(state.value) == dims:
                 index = self.index(state.value, local)
@@ -444,7 +452,7 @@ class BlockLoop:
 
 def _last(counting: IterationCounting, number: int, affine: Affine) -> Expr:
     """What a number of the trip is after the last one."""
-    after = affine.at(counting.loop.trips.count or 0)
+    after = affine.at(counting.loop.iterations.count or 0)
     return literal(after, counting.loop.carried[number].shape.dtype)
 
 

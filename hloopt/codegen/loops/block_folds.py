@@ -72,9 +72,9 @@ class Folding:
         """Warps of the block."""
         return self.block.plan.threads // WARP_SIZE
 
-    def has_tiles(self, trip: StagedIteration) -> bool:
+    def has_tiles(self, iteration: StagedIteration) -> bool:
         """Whether a loop has folds of which each warp leaves a part."""
-        return any(item.kind == "fold" and not item.lanes for item in trip.items)
+        return any(item.kind == "fold" and not item.lanes for item in iteration.items)
 
     def declare(self, item: Item) -> None:
         """Two tiles with a place for each warp, so that a trip writes what the one before does not read."""
@@ -211,9 +211,9 @@ class Folding:
 
     # ---- results ------------------------------------------------------------------------------------
 
-    def collect(self, trip: StagedIteration, stage: int, now: Var | None) -> None:
+    def collect(self, iteration: StagedIteration, stage: int, now: Var | None) -> None:
         """What the warps left in a stage, folded by every thread: known from here on."""
-        for item in trip.at(stage):
+        for item in iteration.at(stage):
             if item.kind == "fold" and not item.lanes:
                 self._whole(item, now)
 

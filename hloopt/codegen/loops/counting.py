@@ -37,8 +37,8 @@ class IterationCounting:
         self.variables: dict[int, Affine] = {}
         self.turning: dict[int, Affine] = {}
         self.starts: dict[Instruction, Affine] = {}
-        count = loop.trips.count
-        if loop.trips.kind != "known" or count is None:
+        count = loop.iterations.count
+        if loop.iterations.kind != "known" or count is None:
             return
         inductions = Inductions(WhileLoop(loop.loop))
         for carried in loop.carried:
@@ -60,7 +60,7 @@ class IterationCounting:
             for end in ends
         )
 
-    def trips(self, e: Elements, count: int) -> tuple[Scope, Index]:
+    def iterations(self, e: Elements, count: int) -> tuple[Scope, Index]:
         """Begin a loop that counts by the first number that goes up by one: its block, and the trip."""
         block, counter, first = self._loop(e, count, "trip")
         return block, Symbol(counter.name, first, first + count - 1).index - first
@@ -75,18 +75,18 @@ class IterationCounting:
         kind = e.loads.index_type if first + count + width < 1 << self.bits else LONG
         return *e.scope.loop(first, first + count, hint, kind, width or 1), first
 
-    def place(self, e: Elements, frame: EmissionFrame, trip: Index) -> None:
+    def place(self, e: Elements, frame: EmissionFrame, iteration: Index) -> None:
         """Tell what stands for the numbers of a trip."""
         for number, found in self.variables.items():
-            place = Counted(trip * found.step + found.first, found.dtype)
+            place = Counted(iteration * found.step + found.first, found.dtype)
             place_state(e, frame, self.loop.loop, number, place)
         for start, found in self.starts.items():
-            e.places[frame, start, 0] = Counted(trip * found.step + found.first, found.dtype)
+            e.places[frame, start, 0] = Counted(iteration * found.step + found.first, found.dtype)
 
-    def place_turning(self, e: Elements, frame: EmissionFrame, trip: Index) -> None:
+    def place_turning(self, e: Elements, frame: EmissionFrame, iteration: Index) -> None:
         """The same for numbers that go round, for who knows the trip and has no state."""
         for number, found in self.turning.items():
-            place_state(e, frame, self.loop.loop, number, Turning(trip, found))
+            place_state(e, frame, self.loop.loop, number, Turning(iteration, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,14 @@ class IterationGroups:
             return e.scope.declare(self.group.type, Select.of(end < self.end, end, self.end), "end")
         return end
 
-    def trips(self, e: Elements, behind: Expr) -> tuple[Scope, Index]:
+    def iterations(self, e: Elements, behind: Expr) -> tuple[Scope, Index]:
         """Begin a loop over the trips of the group: its block, and the trip."""
         block, counter = e.scope.loop(self.group, behind, "trip", self.group.type)
         return block, Symbol(counter.name, self.first, self.end - 1).index - self.first
 
-    def turn(self, trip: Index) -> Expr:
+    def turn(self, iteration: Index) -> Expr:
         """The number of a trip in its group, from 0."""
-        return as_expr(trip + self.first) - self.group
+        return as_expr(iteration + self.first) - self.group
 
 
 def _holds(kind: DType, value: int) -> bool:

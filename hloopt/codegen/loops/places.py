@@ -169,15 +169,15 @@ class Counted(ValuePlace):
 class Turning(ValuePlace):
     """A scalar integer that is a number of the trip and goes round as its type does."""
 
-    trip: Index
+    iteration: Index
     number: Affine
 
     def element(self, e: Elements, index: Indices) -> Emission:
         """``first + trip * step`` in 64 bits, of which the type keeps the lowest."""
         yield from ()
         first, step = (literal(one, dtype("s64")) for one in (self.number.first, self.number.step))
-        trip = as_expr(self.trip)
-        value = Cast(ULONG, first) + Cast(ULONG, trip) * Cast(ULONG, step)
+        iteration = as_expr(self.iteration)
+        value = Cast(ULONG, first) + Cast(ULONG, iteration) * Cast(ULONG, step)
         name = e.scope.declare(ULONG, value, "counted")
         for source, kind in (
             (dtype("u64"), self.number.inner),
@@ -222,7 +222,7 @@ class Outside(ValuePlace):
         if not changing and self.again is not None:
             return (yield At(self.instruction, self.again.at(e, index), self.leaf, self.frame))
         ahead = self.ahead
-        if ahead is not None and changing == {ahead.trip} and not ahead.is_full(at):
+        if ahead is not None and changing == {ahead.iteration} and not ahead.is_full(at):
             kind = e.uses.type(shape_of((self.instruction, self.leaf)).dtype)
             return (yield from ahead.element(e, at, kind, self._name))
         return (yield at)

@@ -59,7 +59,7 @@ class Running:
 
     def __post_init__(self) -> None:
         self.frame = EmissionFrame({})
-        self.trip = Index(0)
+        self.iteration = Index(0)
         self.body = self.loop.loop.body
         self.counting = IterationCounting(self.loop, self.e.loads.index_type)
         self.e.owned.update(self.loop.owned)
@@ -73,36 +73,36 @@ class Running:
         section = e.scope.section()
         for number, kept in self.kept.items():
             place_state(e, self.frame, self.loop.loop, number, kept)
-        trips = self.loop.trips
-        if trips.kind == "known":
-            if not trips.count:
+        iterations = self.loop.iterations
+        if iterations.kind == "known":
+            if not iterations.count:
                 return
             if self.lanes is not None:
-                yield from self._run_groups(section, self.lanes, trips.count, stream)
+                yield from self._run_groups(section, self.lanes, iterations.count, stream)
                 return
-            block, self.trip = self.counting.trips(e, trips.count)
-            self.counting.place(e, self.frame, self.trip)
+            block, self.iteration = self.counting.iterations(e, iterations.count)
+            self.counting.place(e, self.frame, self.iteration)
             with e.within(block):
                 head = block.section(shared=False)
-                (counter,) = symbols_of((self.trip,))
+                (counter,) = symbols_of((self.iteration,))
                 if e.reads_ahead:
                     self.place_outside(section, Again(head), Ahead(block, section, head, counter))
                 else:
                     self.place_outside(section)
-                yield from self._trip(stream)
+                yield from self._iteration(stream)
             return
-        for reduce in trips.reduces:
+        for reduce in iterations.reduces:
             along = enumerate(self.loop.owned[reduce.operands[0], 0])
             e.alone[reduce] = {at: self.work_item[axis] for at, axis in along if axis is not None}
         with e.within(e.scope.repeat(TRUE)) as block:
             again = Again(block.section(shared=False)) if e.reads_ahead else None
             self.place_outside(section, again)
-            root = trips.own or self.loop.loop.condition.root
+            root = iterations.own or self.loop.loop.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
             local = [Index(0) for axis in axes if axis is None]
             goes_on = yield At(root, full_index(axes, self.work_item, local), 0, self.frame)
             e.scope.leave(goes_on.negated())
-            yield from self._trip(stream)
+            yield from self._iteration(stream)
 
     def _run_groups(
         self, section: Scope, lanes: Lanes, count: int, stream: Callable[[], Asking] | None
@@ -114,24 +114,24 @@ class Running:
             own = EmissionFrame({})
             lines = outer.section()
             with e.within(lines):
-                trip = groups.own(e, lanes.lane)
-                self.counting.place(e, own, trip)
-                self.counting.place_turning(e, own, trip)
+                iteration = groups.own(e, lanes.lane)
+                self.counting.place(e, own, iteration)
+                self.counting.place_turning(e, own, iteration)
                 behind = groups.behind(e)
             self.place_outside(section, Again(lines), frame=own)
             with e.within(lines):
-                yield from self._advance(section, lanes, groups, behind, own, trip)
-            block, self.trip = groups.trips(e, behind)
-            self.counting.place(e, self.frame, self.trip)
+                yield from self._advance(section, lanes, groups, behind, own, iteration)
+            block, self.iteration = groups.iterations(e, behind)
+            self.counting.place(e, self.frame, self.iteration)
             # Written out one by one, the trips would be more code than the first caches hold.
             block.unroll(1)
             with e.within(block):
                 head = block.section()
-                turn = groups.turn(self.trip)
+                turn = groups.turn(self.iteration)
                 LaneGroup(lanes, own, lines, head, turn, self.loop.loop).place(e, self.frame)
-                (counter,) = symbols_of((self.trip,))
+                (counter,) = symbols_of((self.iteration,))
                 self.place_outside(section, Again(head), Ahead(block, section, head, counter))
-                yield from self._trip(stream)
+                yield from self._iteration(stream)
 
     def _advance(
         self,
@@ -155,14 +155,14 @@ class Running:
             before.append(KeptPlace(own_copy, kept.shape, kept.axes))
             place_state(e, step, self.loop.loop, carried.number, kept)
             place_state(e, own, self.loop.loop, carried.number, before[-1])
-        block, trip = groups.trips(e, behind)
+        block, iteration = groups.iterations(e, behind)
         block.unroll(1)
         with e.within(block):
-            self.counting.place(e, step, trip)
-            self.counting.place_turning(e, step, trip)
+            self.counting.place(e, step, iteration)
+            self.counting.place_turning(e, step, iteration)
             self.place_outside(section, Again(block), frame=step)
             for carried, copy in zip(lanes.states, before, strict=True):
-                here = Select.of(eq(trip, mine), self.kept[carried.number].at(()), copy.at(()))
+                here = Select.of(eq(iteration, mine), self.kept[carried.number].at(()), copy.at(()))
                 block.set(copy.place(()), here)
             root = self.body.root
             values = yield from each(
@@ -184,7 +184,7 @@ class Running:
         """An element of the state after the last trip."""
         number = carried.number
         if number in self.counting.variables:
-            after = self.counting.variables[number].at(self.loop.trips.count or 0)
+            after = self.counting.variables[number].at(self.loop.iterations.count or 0)
             return literal(after, carried.shape.dtype)
         return self.kept[number].at(local)
 
@@ -257,7 +257,7 @@ class Running:
 
     # ---- a trip -------------------------------------------------------------------------------------
 
-    def _trip(self, stream: Callable[[], Asking] | None) -> Asking:
+    def _iteration(self, stream: Callable[[], Asking] | None) -> Asking:
         yield from self._store_values()
         pairs: list[tuple[Var | Element, Expr]] = []
         copies: list[tuple[KeptPlace, KeptPlace]] = []

@@ -69,7 +69,7 @@ class ThreadLoop:
     @property
     def collected(self) -> tuple[Instruction, ...]:
         """The reduces of which parts are put together after the loop."""
-        return self.parallel.collected if self.parallel.trips.count else ()
+        return self.parallel.collected if self.parallel.iterations.count else ()
 
 
 def thread_loop(region: Region) -> ThreadLoop:
@@ -100,11 +100,11 @@ def loop_launches(
 
     ``parts`` are left of each reduce in a trip; ``run`` and ``finish`` are blocks and threads of the launches.
     """
-    trips = loop.parallel.trips.count or 0
+    iterations = loop.parallel.iterations.count or 0
     scratch = []
     for reduce in loop.collected:
         (kind,) = accumulator_types(reduce)
-        scratch.append(ScratchBuffer(kind.name, trips * reduce.array.elements * parts))
+        scratch.append(ScratchBuffer(kind.name, iterations * reduce.array.elements * parts))
     later: list[int] = []
     now: list[int] = []
     for number, result in enumerate(site.region.results):
@@ -170,7 +170,10 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     blocks, threads = own_threads(site, work_items, tile)
     if needs_whole_warps(loop, lanes):
         blocks = _whole_warps(work_items, threads)
-    finish = -(-(loop.parallel.trips.count or 0) // (FINISH_THREADS // WARP_SIZE)), FINISH_THREADS
+    finish = (
+        -(-(loop.parallel.iterations.count or 0) // (FINISH_THREADS // WARP_SIZE)),
+        FINISH_THREADS,
+    )
     warps = -(-loop.parallel.work_items // WARP_SIZE)
     return KernelSpec(
         "while-per-thread", tile, *loop_launches(site, loop, warps, (blocks, threads), finish)

@@ -23,7 +23,7 @@ from hloopt.types import Array, ArrayShape
 __all__ = ["expand", "is_threefry", "obstacle"]
 
 _ROTATIONS: Final = frozenset({(13, 15, 26, 6), (17, 29, 16, 24)})
-_TRIPS: Final = 5
+_ITERATIONS: Final = 5
 _MOST_INSTRUCTIONS: Final = 200
 _MOST_KNOWN: Final = 16
 _MOVING: Final = VIEWS - {"reverse"}
@@ -48,8 +48,10 @@ def is_threefry(loop: Instruction) -> bool:
 def obstacle(loop: Instruction) -> str | None:
     """Why such a loop stays: another number of trips, or a body that does more than arithmetic."""
     trips = trip_count(loop)
-    if trips != _TRIPS:
-        return f"it runs {'an unknown number of' if trips is None else trips} times, not {_TRIPS}"
+    if trips != _ITERATIONS:
+        return (
+            f"it runs {'an unknown number of' if trips is None else trips} times, not {_ITERATIONS}"
+        )
     return _not_plain(loop.body) or _not_plain(loop.condition)
 
 
@@ -88,7 +90,7 @@ def expand(loop: Instruction, write: Writer) -> Term:
     """Write the trips one after another; the result is the tuple of the last."""
     unrolled = _Unrolled(write)
     state: Value = tuple(unrolled.value(operand) for operand in loop.operands[0].operands)
-    for _ in range(_TRIPS):
+    for _ in range(_ITERATIONS):
         state = unrolled.run(loop.body, (state,))
     assert isinstance(state, tuple)
     parts = zip(map(unrolled.term, state), loop.elements, strict=True)

@@ -52,17 +52,17 @@ def final_values(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     used = [one for one in read if one.is_used]
     if not any(_is_integer(one.shape) for one in used):
         return False
-    trips = trip_count(loop)
-    known = counters(loop) if trips is not None else {}
+    iterations = trip_count(loop)
+    known = counters(loop) if iterations is not None else {}
     changed = False
     for one in used:
         variable = known.get(one.tuple_index)
-        if variable is None or trips is None or not is_plain(one):
+        if variable is None or iterations is None or not is_plain(one):
             continue
         if not log.allows():
             break
         log.hit(name, one)
-        edit.replace_instruction(one, constant_like(one, one, variable.at(trips)))
+        edit.replace_instruction(one, constant_like(one, one, variable.at(iterations)))
         changed = True
     return changed
 
@@ -111,11 +111,11 @@ def _pairs(loop: Instruction) -> Iterator[_Following]:
         return
     first = asked(loop)
     order = sorted(known, key=lambda index: (index not in first, abs(known[index].step), index))
-    trips = trip_count(loop)
+    iterations = trip_count(loop)
     leaders: list[int] = []
     for index in order:
         for leader in leaders:
-            pair = _following(known, leader, index, trips)
+            pair = _following(known, leader, index, iterations)
             if pair is not None:
                 yield pair
                 break
@@ -134,20 +134,20 @@ def asked(loop: Instruction) -> set[int]:
 
 
 def _following(
-    known: dict[int, Affine], leader: int, follower: int, trips: int | None
+    known: dict[int, Affine], leader: int, follower: int, iterations: int | None
 ) -> _Following | None:
     one, other = known[leader], known[follower]
     factor, rest = divmod(other.step, one.step)
-    if rest or (other.dtype.bits > one.dtype.bits and not _stays(one, trips)):
+    if rest or (other.dtype.bits > one.dtype.bits and not _stays(one, iterations)):
         return None
     offset = wrapped(other.first - factor * one.first, other.dtype)
     return _Following(leader, follower, factor, offset)
 
 
-def _stays(variable: Affine, trips: int | None) -> bool:
+def _stays(variable: Affine, iterations: int | None) -> bool:
     """Whether a counter never goes round, so that a wider one can be computed from it."""
     low, high = variable.dtype.limits
-    return trips is not None and low <= variable.first + trips * variable.step <= high
+    return iterations is not None and low <= variable.first + iterations * variable.step <= high
 
 
 def _computed(use: Instruction, pair: _Following) -> Instruction:

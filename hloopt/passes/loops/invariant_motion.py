@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.analysis.effects import Effects, visit_loops
-from hloopt.analysis.trip_count import trip_bounds
+from hloopt.analysis.trip_count import iteration_bounds
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
@@ -195,7 +195,7 @@ class _Search:
         if not self.is_body:
             return True
         if self._runs is None:
-            self._runs = trip_bounds(self.loop).least > 0
+            self._runs = iteration_bounds(self.loop).least > 0
         if not self._runs:
             self.log.miss(_STEP, instruction, "it may be costly, and the loop may not run at all")
         return self._runs

@@ -103,13 +103,13 @@ def _simplify(loop: Instruction, effects: Effects, log: PassLog) -> bool:
 
 def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 1."""
-    trips = trip_count(loop)
-    if trips not in (0, 1):
+    iterations = trip_count(loop)
+    if iterations not in (0, 1):
         return False
-    name = "loop that never runs" if trips == 0 else "loop that runs once"
+    name = "loop that never runs" if iterations == 0 else "loop that runs once"
     body, condition = loop.body, loop.condition
     reason = removal_obstacle(loop)
-    acting = [condition, *([body] if trips else [])]
+    acting = [condition, *([body] if iterations else [])]
     if not reason and any(effects.has(one) for called in acting for one in called):
         reason = "body or condition have side effects"
     if reason:
@@ -120,7 +120,7 @@ def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     log.hit(name, loop)
     state = elements_of(loop.operands[0], loop)
     once = BodyCopies(body)
-    replace_loop(loop, once.copy(loop, state, loop=loop) if trips else state)
+    replace_loop(loop, once.copy(loop, state, loop=loop) if iterations else state)
     once.settle()
     return True
 

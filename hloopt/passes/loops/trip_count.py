@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.analysis.loop_config import LoopConfig, config_text, loop_config
-from hloopt.analysis.trip_count import MAX_EVALUATED_TRIPS, trip_count
+from hloopt.analysis.trip_count import MAX_EVALUATED_ITERATIONS, trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
@@ -50,7 +50,7 @@ ENTRY main {
 }
 """
 
-    limit: int = MAX_EVALUATED_TRIPS
+    limit: int = MAX_EVALUATED_ITERATIONS
 
     def __post_init__(self) -> None:
         if self.limit < 0:
@@ -74,15 +74,15 @@ ENTRY main {
             return False
         if "known_trip_count" in config:
             return False
-        trips = trip_count(loop, self.limit)
-        if trips is None:
+        iterations = trip_count(loop, self.limit)
+        if iterations is None:
             log.miss(name, loop, f"no closed form, nor an end within {self.limit} iterations")
             return False
-        if trips > _GREATEST:
-            log.miss(name, loop, f"{trips} trips do not fit into 63 bits")
+        if iterations > _GREATEST:
+            log.miss(name, loop, f"{iterations} trips do not fit into 63 bits")
             return False
-        log.hit(name, loop, f"{trips} trips")
-        found = {**config, "known_trip_count": {"n": str(trips)}, **_variable(loop)}
+        log.hit(name, loop, f"{iterations} trips")
+        found = {**config, "known_trip_count": {"n": str(iterations)}, **_variable(loop)}
         edit.set_attribute(loop, "backend_config", config_text(loop, found))
         return True
 

@@ -100,15 +100,15 @@ ENTRY main {
         """Write out one loop, if that is possible and within the limits."""
         if _MARK in FrontendAttributes.of(loop.attributes):
             return False
-        trips = trip_count(loop)
+        iterations = trip_count(loop)
         body = loop.body
-        if trips is None:
+        if iterations is None:
             log.miss(_FULL, loop, "its trip count is not known")
             return False
         size = len(body)
-        whole = self.whole_obstacle(trips, size)
+        whole = self.whole_obstacle(iterations, size)
         if whole and self.factor > 1:
-            step, reason = _PARTIAL, self.part_obstacle(loop, trips, size)
+            step, reason = _PARTIAL, self.part_obstacle(loop, iterations, size)
         else:
             step, reason = _FULL, whole
         reason = reason or _obstacle(loop, effects)
@@ -118,30 +118,30 @@ ENTRY main {
         if not log.allows():
             return False
         if step is _FULL:
-            log.hit(step, loop, f"{trips} trips")
+            log.hit(step, loop, f"{iterations} trips")
             state, once = elements_of(loop.operands[0], loop), BodyCopies(body)
-            replace_loop(loop, _copies(once, loop, loop, state, trips, "unroll"))
+            replace_loop(loop, _copies(once, loop, loop, state, iterations, "unroll"))
             once.settle()
         else:
-            log.hit(step, loop, f"{self.factor} of {trips} trips")
-            _unroll_partly(loop, trips, self.factor)
+            log.hit(step, loop, f"{self.factor} of {iterations} trips")
+            _unroll_partly(loop, iterations, self.factor)
         return True
 
-    def whole_obstacle(self, trips: int, size: int) -> str:
+    def whole_obstacle(self, iterations: int, size: int) -> str:
         """Which limit a whole loop goes beyond, or an empty string."""
-        if trips > self.full_max:
-            return f"{trips} trips, more than full_max={self.full_max}"
+        if iterations > self.full_max:
+            return f"{iterations} trips, more than full_max={self.full_max}"
         if size > self.body_max:
             return f"{size} instructions in its body, more than body_max={self.body_max}"
-        if trips * size > self.total_max:
-            return f"{trips * size} instructions in all, more than total_max={self.total_max}"
+        if iterations * size > self.total_max:
+            return f"{iterations * size} instructions in all, more than total_max={self.total_max}"
         return ""
 
-    def part_obstacle(self, loop: Instruction, trips: int, size: int) -> str:
+    def part_obstacle(self, loop: Instruction, iterations: int, size: int) -> str:
         """What speaks against ``factor`` copies and those before the loop, or an empty string."""
-        if trips < 2 * self.factor:
-            return f"{trips} trips, fewer than two times factor={self.factor}"
-        total = size * (self.factor + trips % self.factor)
+        if iterations < 2 * self.factor:
+            return f"{iterations} trips, fewer than two times factor={self.factor}"
+        total = size * (self.factor + iterations % self.factor)
         if total > self.total_max:
             return f"{total} instructions in all, more than total_max={self.total_max}"
         return obstacle(loop)
@@ -161,12 +161,12 @@ def _copies(
     loop: Instruction,
     position: Instruction,
     state: Sequence[Instruction],
-    trips: int,
+    iterations: int,
     word: str,
 ) -> list[Instruction]:
     """The state after the first ``trips`` iterations, computed before an instruction."""
     known = counters(loop) if loop.is_tuple else {}
-    for iteration in range(trips + 1):
+    for iteration in range(iterations + 1):
         if iteration:
             state = body.copy(position, state, _named(word, iteration - 1), loop)
         numbers = {index: variable.at(iteration) for index, variable in known.items()}
@@ -195,9 +195,9 @@ def _counted(
     return counted
 
 
-def _unroll_partly(loop: Instruction, trips: int, factor: int) -> None:
+def _unroll_partly(loop: Instruction, iterations: int, factor: int) -> None:
     """Iterations that are left over before the loop, then ``factor`` of them in one body."""
-    rest = trips % factor
+    rest = iterations % factor
     carried = CarriedState(loop)
     once, root = BodyCopies(carried.body), carried.root
     if rest:
@@ -210,19 +210,19 @@ def _unroll_partly(loop: Instruction, trips: int, factor: int) -> None:
     written = FrontendAttributes.of(loop.attributes).written
     marked = FrontendAttributes((*written, (_MARK, f'"{factor}"')))
     edit.set_attribute(loop, "frontend_attributes", Verbatim.of(marked))
-    _rewrite_config(loop, rest, trips // factor, factor)
+    _rewrite_config(loop, rest, iterations // factor, factor)
 
 
 def _named(word: str, number: int) -> Callable[[str], str]:
     return lambda name: f"{name}.{word}.{number}"
 
 
-def _rewrite_config(loop: Instruction, rest: int, trips: int, factor: int) -> None:
+def _rewrite_config(loop: Instruction, rest: int, iterations: int, factor: int) -> None:
     """The count that is known, and what XLA wrote about the counter, for the new body."""
     config = loop_config(loop)
     if config is None:
         return
-    changed = {**config, "known_trip_count": {"n": str(trips)}}
+    changed = {**config, "known_trip_count": {"n": str(iterations)}}
     start = config.get("known_init_step")
     if isinstance(start, dict):
         first, step = int(start.get("init", 0)), int(start.get("step", 0))

@@ -41,16 +41,18 @@ def loop_scans(loop: Instruction) -> list[LoopScan]:
         return []
     if whole_uses(loop) or whole_uses(state):
         return []
-    trips = trip_count(loop)
+    iterations = trip_count(loop)
     body = _Body(state, root, start)
-    counter = body.counter() if trips is not None and trips > 1 else None
+    counter = body.counter() if iterations is not None and iterations > 1 else None
     if counter is None:
         return []
-    assert trips is not None
+    assert iterations is not None
     elements = {
         index: [one for one in found if one.is_used] for index, found in reads(loop).items()
     }
-    scans = (body.scan(at, counter, trips, elements) for at in sorted(elements) if elements[at])
+    scans = (
+        body.scan(at, counter, iterations, elements) for at in sorted(elements) if elements[at]
+    )
     return [scan for scan in scans if scan is not None]
 
 
@@ -77,17 +79,17 @@ class _Body:
                 return index
         return None
 
-    def direction(self, place: Instruction, counter: int, trips: int) -> str:
+    def direction(self, place: Instruction, counter: int, iterations: int) -> str:
         """Whether a place along an array goes up or down with the counter, or neither."""
         if self.slot(place) == counter:
             return "up"
         operands = place.operands
-        if place.opcode == "subtract" and operands[0].constant_integer == trips - 1:
+        if place.opcode == "subtract" and operands[0].constant_integer == iterations - 1:
             return "down" if self.slot(operands[1]) == counter else ""
         if place.opcode == "add":
             for one, other in (operands, operands[::-1]):
                 negated = one.opcode == "negate" and self.slot(one.operands[0]) == counter
-                if negated and other.constant_integer == trips - 1:
+                if negated and other.constant_integer == iterations - 1:
                     return "down"
         return ""
 
@@ -95,22 +97,22 @@ class _Body:
         self,
         index: int,
         counter: int,
-        trips: int,
+        iterations: int,
         elements: dict[int, list[Instruction]],
     ) -> LoopScan | None:
         """The scan that an element of the state becomes, where it is one."""
         update, user = self.root.operands[index], elements[index][0]
         if update.opcode != "dynamic-update-slice" or self.slot(update.operands[0]) != index:
             return None
-        written = _row(update.operands[1], update.array, trips)
-        way = self.direction(update.operands[2], counter, trips)
+        written = _row(update.operands[1], update.array, iterations)
+        way = self.direction(update.operands[2], counter, iterations)
         if written is None or not way or not _is_zero_beyond(update.operands[3:]):
             return None
         carry, before = self.carry(written)
         if carry is None:
             return None
         step = self.root.operands[carry]
-        source = self.source(step, carry, counter, trips, way)
+        source = self.source(step, carry, counter, iterations, way)
         if source is None or source.array.dims != user.array.dims:
             return None
         if not _is_neutral(self.start.operands[carry], step.opcode):
@@ -132,7 +134,7 @@ class _Body:
         return None, False
 
     def source(
-        self, step: Instruction, carry: int, counter: int, trips: int, way: str
+        self, step: Instruction, carry: int, counter: int, iterations: int, way: str
     ) -> Instruction | None:
         """The array outside that is read row by row."""
         left, right = step.operands
@@ -141,22 +143,25 @@ class _Body:
         if self.slot(left) != carry:
             return None
         piece = right.operands[0] if right.opcode == "reshape" else right
-        if piece.opcode != "dynamic-slice" or _row(right, piece.operands[0].array, trips) is None:
+        if (
+            piece.opcode != "dynamic-slice"
+            or _row(right, piece.operands[0].array, iterations) is None
+        ):
             return None
         array = self.slot(piece.operands[0])
         if array is None or self.root.operands[array] is not piece.operands[0]:
             return None
-        if self.direction(piece.operands[1], counter, trips) != way:
+        if self.direction(piece.operands[1], counter, iterations) != way:
             return None
         if not _is_zero_beyond(piece.operands[2:]):
             return None
         return self.start.operands[array]
 
 
-def _row(part: Instruction, whole: ArrayShape, trips: int) -> Instruction | None:
+def _row(part: Instruction, whole: ArrayShape, iterations: int) -> Instruction | None:
     """What a row of ``whole`` is, where it has ``trips`` of them; a reshape of it is looked through."""
     rows = (1, *whole.dims[1:])
-    if not whole.dims or whole.dims[0] != trips:
+    if not whole.dims or whole.dims[0] != iterations:
         return None
     inner = part.operands[0] if part.opcode in ("reshape", "broadcast") else part
     if part.array.elements != ArrayShape(whole.dtype, rows).elements:

@@ -30,7 +30,7 @@ def loop_module(
     body: str,
     following: Sequence[str],
     *,
-    trips: int = 5,
+    iterations: int = 5,
     condition: str = "",
     called: str = "",
     results: Sequence[int] = (),
@@ -51,7 +51,7 @@ def loop_module(
   nought = f32[] constant(0)
   yes = pred[] constant(true)
   no = pred[] constant(false)"""
-    counted = f"""  n = s32[] constant({trips})
+    counted = f"""  n = s32[] constant({iterations})
   ROOT r = pred[] compare(i, n), direction=LT"""
     parameters = "\n".join(f"  p{n} = {one} parameter({n - 1})" for n, one in enumerate(state, 1))
     first = ", ".join(f"p{n}" for n in range(1, len(state) + 1))

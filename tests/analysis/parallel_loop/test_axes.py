@@ -33,7 +33,7 @@ def test_elements_that_are_turned_one_by_one_are_units() -> None:
         ("owned", (0,)),
         ("invariant", (None,)),
     ]
-    assert (found.work_items, found.mixing, found.trips.kind, found.trips.count) == (
+    assert (found.work_items, found.mixing, found.iterations.kind, found.iterations.count) == (
         2048,
         (),
         "known",
@@ -213,7 +213,7 @@ def test_a_sum_over_a_loop_of_unknown_length_is_not_collected() -> None:
         ["f32[2048]", "f32[5]", "s32[]"], SUM, ["y", "out", "x3"], condition=condition
     )
     found = found_in(text)
-    assert (found.trips.kind, found.collected) == ("scalar", ())
+    assert (found.iterations.kind, found.collected) == ("scalar", ())
     assert found.mixing[0].words.endswith("; how often the loop runs is not known before")
 
 

@@ -37,8 +37,8 @@ def test_random_loops_have_axes_and_stop_by_units_often_enough() -> None:
     assert sum(len(one.sizes) == 2 for one in found) > 5
     assert sum(bool(one.collected) for one in found) > 3
     stops = [found_in(random_stop(random.Random(seed).randrange), EVERY_AXIS) for seed in range(40)]
-    assert sum(one.trips.kind == "element" for one in stops) > 6
-    assert sum(one.trips.kind == "gathered" for one in stops) > 6
+    assert sum(one.iterations.kind == "element" for one in stops) > 6
+    assert sum(one.iterations.kind == "gathered" for one in stops) > 6
 
 
 @pytest.mark.parametrize("opcode", ["reverse", "reduce-window", "sort"])

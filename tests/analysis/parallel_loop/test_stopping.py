@@ -33,16 +33,16 @@ def stopping(
 def test_a_unit_that_is_done_and_keeps_its_state_stops() -> None:
     """``select(more, new, old)`` for all that changes: as ``jax.vmap`` of a loop makes it."""
     found = stopping(MORE + "  y = f32[64] select(more, less, x1)", "y", "x2")
-    trips = found.trips
-    assert (found.sizes, trips.kind, trips.most) == ((64,), "element", None)
-    assert trips.own is not None
-    assert (trips.own.name, [one.name for one in trips.reduces]) == ("more", ["r"])
+    iterations = found.iterations
+    assert (found.sizes, iterations.kind, iterations.most) == ((64,), "element", None)
+    assert iterations.own is not None
+    assert (iterations.own.name, [one.name for one in iterations.reduces]) == ("more", ["r"])
 
 
 def test_the_mask_may_be_the_opposite() -> None:
     """``select(done, old, new)`` says the same, where done is not ``more``."""
     body = MORE + "  done = pred[64] not(more)\n  y = f32[64] select(done, x1, less)"
-    assert stopping(body, "y", "x2").trips.kind == "element"
+    assert stopping(body, "y", "x2").iterations.kind == "element"
 
 
 def test_the_opposite_of_a_comparison_of_floats_is_no_mask() -> None:
@@ -52,9 +52,9 @@ def test_the_opposite_of_a_comparison_of_floats_is_no_mask() -> None:
         + "  done = pred[64] compare(x1, limit), direction=LE\n  y = f32[64] select(done, x1, less)"
     )
     found = stopping(body, "y", "x2")
-    assert (found.sizes, found.trips.kind) == ((), "gathered")
+    assert (found.sizes, found.iterations.kind) == ((), "gathered")
     why = "select y still changes element 1 of the state of work items that are done"
-    assert found.trips.words == why
+    assert found.iterations.words == why
     assert found.mixing[0].words == f"reduce r mixes the 64 elements of dimension 0 of more; {why}"
 
 
@@ -74,7 +74,7 @@ def test_what_is_a_number_when_done_is_known() -> None:
   more = pred[64] compare(limit, x1), direction=NE
   step = s32[64] convert(more)
   z = s32[64] add(x2, step)"""
-    assert stopping(body, "y", "z", condition=WHOLE, element="s32").trips.kind == "element"
+    assert stopping(body, "y", "z", condition=WHOLE, element="s32").iterations.kind == "element"
 
 
 def test_adding_a_mask_to_floats_may_change_them() -> None:
@@ -85,8 +85,8 @@ def test_adding_a_mask_to_floats_may_change_them() -> None:
   y = f32[64] select(more, less, x1)
   z = f32[64] add(x2, step)"""
     )
-    assert stopping(body, "y", "z").trips.kind == "gathered"
-    assert stopping(body.replace("add(x2", "subtract(x2"), "y", "z").trips.kind == "element"
+    assert stopping(body, "y", "z").iterations.kind == "gathered"
+    assert stopping(body.replace("add(x2", "subtract(x2"), "y", "z").iterations.kind == "element"
 
 
 def test_bounds_of_integers_follow_from_comparisons() -> None:
@@ -100,7 +100,7 @@ def test_bounds_of_integers_follow_from_comparisons() -> None:
   y = s32[64] select(on, less, x1)
   off = pred[64] compare(x1, limit), direction=LT
   z = s32[64] select(off, x2, x1)"""
-    assert stopping(body, "y", "z", condition=condition, element="s32").trips.kind == "element"
+    assert stopping(body, "y", "z", condition=condition, element="s32").iterations.kind == "element"
 
 
 CAPPED = (
@@ -116,17 +116,21 @@ def test_a_counter_that_nobody_reads_may_go_on() -> None:
     """The cap is the same for every work item, which counts by itself."""
     body = MORE + "  y = f32[64] select(more, less, x1)"
     found = stopping(body, "y", "x2", condition=CAPPED)
-    assert (found.trips.kind, found.trips.most, found.trips.own) == ("element", 50, None)
-    assert [one.name for one in found.trips.reduces] == ["ask"]
+    assert (found.iterations.kind, found.iterations.most, found.iterations.own) == (
+        "element",
+        50,
+        None,
+    )
+    assert [one.name for one in found.iterations.reduces] == ["ask"]
 
 
 def test_a_counter_that_is_a_result_tells_the_difference() -> None:
     """It counts the trips of the work item that runs longest."""
     body = MORE + "  y = f32[64] select(more, less, x1)"
     found = stopping(body, "y", "x2", condition=CAPPED, results=(0, 1))
-    assert (found.sizes, found.trips.kind) == ((), "gathered")
+    assert (found.sizes, found.iterations.kind) == ((), "gathered")
     assert (
-        found.trips.words
+        found.iterations.words
         == "add k still changes element 0 of the state of work items that are done"
     )
 
@@ -142,7 +146,7 @@ def test_what_a_done_unit_depends_on_must_stay_itself() -> None:
   more = pred[64] compare(x1, nows), direction=GT
   less = f32[64] subtract(x1, x2)
   y = f32[64] select(more, less, x1)"""
-    assert stopping(body, "y", "x2", condition=condition).trips.kind == "gathered"
+    assert stopping(body, "y", "x2", condition=condition).iterations.kind == "gathered"
 
 
 REFUSED = {
@@ -174,7 +178,7 @@ def test_other_questions_are_everybodys(name: str) -> None:
     """The condition would be another one for a work item alone; the reason says in what way."""
     condition, why = REFUSED[name]
     found = stopping(MORE + "  y = f32[64] select(more, less, x1)", "y", "x2", condition=condition)
-    assert (found.sizes, found.trips.kind, found.trips.words) == ((), "gathered", why)
+    assert (found.sizes, found.iterations.kind, found.iterations.words) == ((), "gathered", why)
 
 
 def test_all_done_and_how_many_are_left_are_the_same_question() -> None:
@@ -202,7 +206,7 @@ def test_all_done_and_how_many_are_left_are_the_same_question() -> None:
   z = s32[64] select(more, more_of, x2)"""
         text = loop_module(["s32[64]"] * 2, body, ["y", "z"], condition=condition)
         found = found_in(text, EVERY_AXIS)
-        assert (found.trips.kind, len(found.trips.reduces)) == ("element", 1)
+        assert (found.iterations.kind, len(found.iterations.reduces)) == ("element", 1)
         assert early(text, lambda count: count // 2 + 1 if count > 2 else 0) == []
 
 
@@ -220,7 +224,7 @@ def test_a_unit_with_several_elements_asks_all_of_them() -> None:
   y = f32[64,3] select(rows, less, x1)"""
     text = loop_module(["f32[64,3]"] * 2, body, ["y", "x2"], condition=condition)
     found = found_in(text)
-    assert (found.sizes, found.trips.kind, found.trips.own) == ((64,), "element", None)
+    assert (found.sizes, found.iterations.kind, found.iterations.own) == ((64,), "element", None)
 
 
 def test_a_loop_inside_whose_units_stop_by_themselves_leaves_the_axis() -> None:
@@ -248,9 +252,9 @@ inner_body {{
   z = f32[64] add(y, x2)"""
     text = loop_module(["f32[64]"] * 2, body, ["z", "x2"], called=called)
     found = found_in(text)
-    assert (found.sizes, found.trips.kind) == ((64,), "known")
+    assert (found.sizes, found.iterations.kind) == ((64,), "known")
     ((inner, parts),) = found.nested.items()
-    assert (inner.name, parts.sizes, parts.trips.kind) == ("inner", (64,), "element")
+    assert (inner.name, parts.sizes, parts.iterations.kind) == ("inner", (64,), "element")
     everybody = found_in(text.replace("select(more, less, x1)", "subtract(x1, x2)"))
     assert everybody.sizes == ()
     assert everybody.mixing[0].words.startswith(

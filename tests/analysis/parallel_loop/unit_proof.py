@@ -78,7 +78,7 @@ def early(text: str, choose: Callable[[int], int], sharing: Sharing = EVERY_AXIS
     module = hloopt.parse(text)
     loop = loop_of(module)
     parallel = parallel_loop(loop, sharing=sharing)
-    if parallel.trips.kind != "element":
+    if parallel.iterations.kind != "element":
         return []
     inputs = [
         np.array([choose(9) - 4 for _ in range(one.array.elements)], np.int32).reshape(

@@ -119,11 +119,11 @@ def test_a_profile_tells_each_instruction(
     prepared = prepare(hloopt.parse(TEXT), options)
     fake.kernels = slowed(evaluated(prepared.plan), fake)
     start = rng.random((8, 8), np.float32)
-    trips = int(hloopt.evaluate(hloopt.parse(TEXT), [start])[1])
+    iterations = int(hloopt.evaluate(hloopt.parse(TEXT), [start])[1])
     found = profile(prepared, [start], device, h200, repeat=4, cold=cold)
     rows = {row.instruction: row for row in found.kernels}
     moved = rows["moved"]
-    assert (moved.launches, len(moved.timing.seconds)) == (trips, 4 * trips)
+    assert (moved.launches, len(moved.timing.seconds)) == (iterations, 4 * iterations)
     assert moved.timing.median == pytest.approx(1e-3)
     assert moved.bytes == 3 * 4 * 64
     assert moved.bytes_per_second == pytest.approx(moved.bytes / 1e-3)
@@ -132,7 +132,7 @@ def test_a_profile_tells_each_instruction(
     assert moved.occupancy(h200) is not None
     assert 0 < moved.share_of_roofline(h200) < 1
     product = rows["squared"]
-    assert (product.function, product.unit, product.launches) == ("cublas", "matrix", trips)
+    assert (product.function, product.unit, product.launches) == ("cublas", "matrix", iterations)
     assert product.flops == 2 * 8**3
     assert product.resources is None
     launched = sum(row.launches for row in found.kernels if row.resources is not None)

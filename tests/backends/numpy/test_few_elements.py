@@ -124,7 +124,7 @@ def modules(draw: st.DrawFn) -> tuple[str, str, tuple[int, ...], int]:
     body = "\n  ".join(lines)
     ends = [draw(st.sampled_from(names)) for _ in range(3)]
     state = f"(s32[], {shape}, {shape}, {shape})"
-    trips = draw(st.integers(0, 3))
+    iterations = draw(st.integers(0, 3))
     text = (
         f"HloModule m\nbody {{\n  s = {state} parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n"
         + "".join(
@@ -132,7 +132,7 @@ def modules(draw: st.DrawFn) -> tuple[str, str, tuple[int, ...], int]:
         )
         + f"  one = s32[] constant(1)\n  next = s32[] add(i, one)\n  {body}\n"
         f"  ROOT t = {state} tuple(next, {', '.join(ends)})\n}}\ncondition {{\n  s = {state} parameter(0)\n"
-        f"  i = s32[] get-tuple-element(s), index=0\n  n = s32[] constant({trips})\n"
+        f"  i = s32[] get-tuple-element(s), index=0\n  n = s32[] constant({iterations})\n"
         "  ROOT c = pred[] compare(i, n), direction=LT\n}\nENTRY e {\n"
         + "".join(f"  {n} = {shape} parameter({k})\n" for k, n in enumerate("xyz"))
         + f"  i = s32[] constant(0)\n  {body}\n  t = {state} tuple(i, {', '.join(ends)})\n"

@@ -30,7 +30,7 @@ def loop(
     following: dict[str, str],
     given: str,
     *,
-    trips: int = 3,
+    iterations: int = 3,
     regions: str = "",
 ) -> hloopt.Module:
     """A fused loop over a counter and ``state`` (name: shape); ``given`` makes the first state by its names."""
@@ -62,7 +62,7 @@ body {{
 condition {{
   s = {shape} parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  limit = s32[] constant({trips})
+  limit = s32[] constant({iterations})
   ROOT c = pred[] compare(i, limit), direction=LT
 }}
 fused {{
@@ -199,8 +199,8 @@ def test_rows_are_read_and_written_in_place() -> None:
   xs = f32[3,24] parameter(1)
   z = f32[] constant(7)
   out = f32[24,3] broadcast(z), dimensions={}"""
-    for trips in (0, 1, 2, 3):
-        module = loop(STREAMED, STREAMS, FOLLOWING, given_text, trips=trips)
+    for iterations in (0, 1, 2, 3):
+        module = loop(STREAMED, STREAMS, FOLLOWING, given_text, iterations=iterations)
         check(module, [numbers(24), numbers(3, 24)])
 
 
@@ -449,8 +449,8 @@ def test_large_loops_run_by_blocks_that_fit() -> None:
     np.testing.assert_array_equal(program.run([x])[0], _grown(x, 8, 3))
 
 
-def _grown(x: Array, ops: int, trips: int) -> Array:
-    for _ in range(trips):
+def _grown(x: Array, ops: int, iterations: int) -> Array:
+    for _ in range(iterations):
         start = x
         for _ in range(ops):
             x = x + start

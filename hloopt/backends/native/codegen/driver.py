@@ -66,7 +66,7 @@ def loops(plan: Plan) -> list[WhileStep]:
     return [
         step
         for step in walk_steps(plan.steps)
-        if isinstance(step, WhileStep) and step.trips is None
+        if isinstance(step, WhileStep) and step.iterations is None
     ]
 
 
@@ -187,27 +187,27 @@ class _Driver:
 
     def loop(self, step: WhileStep) -> None:
         scope = self.scope
-        if step.trips is not None:
-            block, _ = scope.loop(0, step.trips, "trip", LONG)
+        if step.iterations is not None:
+            block, _ = scope.loop(0, step.iterations, "trip", LONG)
             with self.within(block):
                 self.ask()
                 self.steps(step.body)
             return
         assert step.predicate is not None
-        trip = scope.variable(LONG, "trip", 0)
+        iteration = scope.variable(LONG, "trip", 0)
         watch = scope.variable(struct("hloopt::Watch"), "watch")
         state = [Make(_BYTES, (self.at(one), as_expr(one.byte_size))) for one in step.state]
-        asks = Call("hloopt::Watch::asks", (trip,), BOOL)
-        repeats = Call("hloopt::repeats", (watch, trip, *state), BOOL)
+        asks = Call("hloopt::Watch::asks", (iteration,), BOOL)
+        repeats = Call("hloopt::repeats", (watch, iteration, *state), BOOL)
         with self.within(scope.repeat(TRUE)) as block:
             self.steps(step.condition)
             block.leave(self.read(step.predicate, BOOL).negated())
             self.ask()
             with self.within(block.when(both([asks, repeats]))) as stuck:
-                stuck.set(_told("trips"), trip)
+                stuck.set(_told("trips"), iteration)
                 self.fail("hloopt::call", _told("stuck", _POINTER, self.loops[id(step)]))
             self.steps(step.body)
-            block.set(trip, 1, "+")
+            block.set(iteration, 1, "+")
 
     def select(self, step: ConditionalStep) -> None:
         scope, count = self.scope, len(step.branches) - 1

@@ -23,7 +23,7 @@ from hloopt.kernels.spec import KernelSpec, Tile
 
 __all__ = ["KERNELS", "blocks_of", "part_place"]
 
-FINISH_TRIPS: Final = 64
+FINISH_ITERATIONS: Final = 64
 """Trips of a task of the launch that puts together what was collected."""
 
 
@@ -37,7 +37,7 @@ def part_place(loop: ThreadLoop, elements: int) -> tuple[int, int]:
 
     Neighbouring trips of a block are neighbours, so that no two threads write to the same line of a cache.
     """
-    return elements * (loop.parallel.trips.count or 0), elements
+    return elements * (loop.parallel.iterations.count or 0), elements
 
 
 def _tile(site: Site) -> Tile:
@@ -47,7 +47,7 @@ def _tile(site: Site) -> Tile:
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     loop = thread_loop(site.region)
     blocks = blocks_of(loop, tile)
-    finish = -(-(loop.parallel.trips.count or 0) // FINISH_TRIPS), 1
+    finish = -(-(loop.parallel.iterations.count or 0) // FINISH_ITERATIONS), 1
     return KernelSpec("native-while", tile, *loop_launches(site, loop, blocks, (blocks, 1), finish))
 
 

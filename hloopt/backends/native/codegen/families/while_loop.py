@@ -10,7 +10,7 @@ from hloopt.backends.native.codegen.families.gemm import every_task
 from hloopt.backends.native.codegen.lanes import across, for_lanes
 from hloopt.backends.native.codegen.nest import BEGIN, END, least
 from hloopt.backends.native.kernels.while_loop import (
-    FINISH_TRIPS,
+    FINISH_ITERATIONS,
     blocks_of,
     part_place,
 )
@@ -84,7 +84,7 @@ class _Block(ThreadUnit):
     def _leave(self, number: int, reduce: Instruction) -> Asking:
         e, running = self.e, self.running
         axes = running.loop.owned[reduce.operands[0], 0]
-        blocks, trips = part_place(self.loop, reduce.array.elements)
+        blocks, iterations = part_place(self.loop, reduce.array.elements)
         for element, position in enumerate(
             local_indices(reduce.array, (None,) * reduce.array.rank)
         ):
@@ -92,7 +92,7 @@ class _Block(ThreadUnit):
             with e.when(*firsts(running.work_item, axes)):
                 yield from take_part(e, running, fold, position)
             _fold_lanes(e, fold, self.task.width)
-            place = self.task.number * blocks + running.trip * trips + element
+            place = self.task.number * blocks + running.iteration * iterations + element
             self.f.store(self.f.scratch(number), place, across(fold.names[0])[0])
 
 
@@ -115,29 +115,31 @@ def _fold_lanes(e: Elements, fold: ThreadFold, width: Expr) -> None:
 def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     """Trip by trip: put together what the blocks left, compute what follows, write it."""
     e = f.elements
-    count = loop.parallel.trips.count
+    count = loop.parallel.iterations.count
     assert count is not None
     kind = f.loads.index_type
-    last = e.scope.declare(kind, least(END * FINISH_TRIPS, count), "trip_end")
-    block, counter = e.scope.loop(BEGIN * FINISH_TRIPS, last, "trip", kind)
+    last = e.scope.declare(kind, least(END * FINISH_ITERATIONS, count), "trip_end")
+    block, counter = e.scope.loop(BEGIN * FINISH_ITERATIONS, last, "trip", kind)
     with e.within(block):
-        trip = Symbol(counter.name, 0, count - 1).index
+        iteration = Symbol(counter.name, 0, count - 1).index
         work_item = ThreadUnit(f, loop, Index(0))
-        e.run(work_item.write_collected(trip, _add_up(f, loop, trip)))
+        e.run(work_item.write_collected(iteration, _add_up(f, loop, iteration)))
 
 
-def _add_up(f: FunctionWriter, loop: ThreadLoop, trip: Index) -> Sequence[Sequence[ThreadFold]]:
+def _add_up(
+    f: FunctionWriter, loop: ThreadLoop, iteration: Index
+) -> Sequence[Sequence[ThreadFold]]:
     e = f.elements
     blocks = blocks_of(loop, f.tile)
     folds: list[list[ThreadFold]] = []
     for number, reduce in enumerate(loop.parallel.collected):
         pointee = f.scratch(number)
-        apart, trips = part_place(loop, reduce.array.elements)
+        apart, iterations = part_place(loop, reduce.array.elements)
         found = []
         for element in range(reduce.array.elements):
             fold = begin(e, reduce)
             with e.counting(0, blocks, "part", type=LONG) as part:
-                place = part * apart + trip * trips + element
+                place = part * apart + iteration * iterations + element
                 merge(e, fold, [e.load(pointee.memory, place, pointee.shape, "partial")])
             found.append(fold)
         folds.append(found)

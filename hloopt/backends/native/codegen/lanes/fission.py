@@ -59,7 +59,7 @@ from hloopt.kernel_ir.types import BOOL, BYTE, INT, UINT
 __all__ = ["for_lanes"]
 
 
-_TRIPS: Final = 256
+_ITERATIONS: Final = 256
 """Trips of the loop around all others after which it asks whether the run shall end."""
 
 
@@ -245,12 +245,12 @@ class _Writer:
             has_loops = self.varying.differs(block) or any(
                 isinstance(one, For | While) for one in walk(block.body)
             )
-            asks = has_loops and _trips(block) > _TRIPS
+            asks = has_loops and _iterations(block) > _ITERATIONS
         if not (asks and level.outermost and isinstance(made, For | While)):
             return [made]
         turns = Var(self.fresh.fresh("turns"), UINT)
         tired = Call("hloopt::tired", (), BOOL)
-        test = both([eq(turns % _TRIPS, 0), tired])
+        test = both([eq(turns % _ITERATIONS, 0), tired])
         body = (*made.body, Set(turns, as_expr(1), "+"), If(test, (Return(),)))
         return [Declare(turns, (as_expr(0),)), replace(made, body=body)]
 
@@ -379,7 +379,7 @@ def _leaps(index: Index, number: str) -> bool:
     )
 
 
-def _trips(loop: For) -> int:
+def _iterations(loop: For) -> int:
     """How often a loop runs, where its ends are numbers; else 0."""
     ends = [
         one.index.constant if isinstance(one, IndexValue) else one.value

@@ -19,14 +19,14 @@ from math import ceil
 
 from hloopt.analysis.parallel_loop import LoopNode
 from hloopt.analysis.parallel_loop.edges import entered, leaf_count, regrouped
-from hloopt.analysis.trip_count import counted_trips
+from hloopt.analysis.trip_count import counted_iterations
 from hloopt.cost_models.instructions import NOTHING, UNITS, Work
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, IterationCosts
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["IterationTime", "trip_of"]
+__all__ = ["IterationTime", "iteration_of"]
 
 _CONTROL = UNITS.index("control")
 _SHOWN = 3
@@ -51,7 +51,7 @@ class IterationTime:
     slowest: tuple[tuple[str, float], ...] = ()
 
 
-def trip_of(costs: IterationCosts, unrolled: int = 1) -> IterationTime:
+def iteration_of(costs: IterationCosts, unrolled: int = 1) -> IterationTime:
     """The trip of a loop; ``unrolled`` trips are written one behind the other."""
     loop = costs.mapping.parallel.loop
     body = loop.body
@@ -65,16 +65,16 @@ def trip_of(costs: IterationCosts, unrolled: int = 1) -> IterationTime:
     work, last = NOTHING, 0.0
     slowest: tuple[tuple[str, float], ...] = ()
     path = _Path(frozenset(), (), NOTHING)
-    for trip in range(max(_LONG, unrolled)):
-        timeline = first if trip == 0 else _Timeline(costs)
-        before = max(state, default=0.0) if trip else 0.0
+    for iteration in range(max(_LONG, unrolled)):
+        timeline = first if iteration == 0 else _Timeline(costs)
+        before = max(state, default=0.0) if iteration else 0.0
         timeline.run(loop.condition, [state])
         following = timeline.run(body, [state])
-        if trip == 0:
+        if iteration == 0:
             work = timeline.work
             path = timeline.path()
             slowest = tuple(sorted(path.steps, key=lambda one: -one[1])[:_SHOWN])
-        if trip == unrolled - 1:
+        if iteration == unrolled - 1:
             last = max(timeline.latest, before)
         ends.append(max(following, default=0.0))
         state = following
@@ -102,7 +102,7 @@ def _group(costs: IterationCosts, body: Computation) -> tuple[Work, float]:
         return NOTHING, 0.0
     work, cycles = _part(costs, body, costs.split.grouped)
     advancing, step = _part(costs, body, costs.split.advancing)
-    count = costs.mapping.parallel.trips.count or costs.width
+    count = costs.mapping.parallel.iterations.count or costs.width
     groups = ceil(count / costs.width)
     shared = Work(0.0, (work * (groups / count)).units)
     return shared.after(advancing), cycles * groups / count + step
@@ -286,7 +286,7 @@ class _Timeline:
 
     def loop(self, inner: Instruction) -> None:
         """A loop in a loop: its trips, one behind the other."""
-        count = counted_trips(inner).count
+        count = counted_iterations(inner).count
         start, source = self.latest_of(inner.operands)
         timeline = _Timeline(self.costs)
         leaves = [0.0] * leaf_count(inner)
