@@ -160,7 +160,7 @@ SIZES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("elements", "trips"), SIZES)
+@pytest.mark.parametrize(("elements", "iterations"), SIZES)
 def test_counts_of_elements_and_trips(elements: int, iterations: int) -> None:
     """No thread reads or writes beside what it owns, whatever the count of elements or trips."""
     text = resized("loops/filter_bank", {48: elements, 256: max(iterations, 1)}, {256: iterations})
@@ -177,7 +177,7 @@ def test_counts_of_elements_and_trips(elements: int, iterations: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("elements", "trips"), [(1, 10_000), (31, 100), (33, 10_000), (2048, 100), (1_000_003, 3)]
+    ("elements", "iterations"), [(1, 10_000), (31, 100), (33, 10_000), (2048, 100), (1_000_003, 3)]
 )
 def test_counts_of_environments_and_steps(elements: int, iterations: int) -> None:
     """The naive program of Cartpole at other sizes, its keys and its numbers included, beside the kernel by hand."""

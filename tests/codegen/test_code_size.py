@@ -161,7 +161,7 @@ def test_native_code_of_a_loop_is_linear_in_its_body(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["quaternions", "chained-updates"])
-@pytest.mark.parametrize("way", ["thread", "block", "native"])
+@pytest.mark.parametrize("mapping", ["thread", "block", "native"])
 def test_a_loop_is_refused_that_has_more_code_than_it_may(
     name: str, mapping: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ def drawing(units: int, iterations: int, turns: int = 4) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "units", "trips"),
+    ("lanes", "units", "iterations"),
     [(1, 33, 7), (1, 5, 70), (2, 33, 7), (4, 40, 8), (8, 3, 1), (16, 1, 33), (32, 7, 31)],
 )
 def test_any_number_of_lanes_computes_the_same(lanes: int, units: int, iterations: int) -> None:
@@ -284,7 +284,7 @@ def splitting(units: int, iterations: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "units", "trips"), [(1, 33, 7), (2, 33, 7), (4, 40, 8), (8, 3, 1), (32, 7, 70)]
+    ("lanes", "units", "iterations"), [(1, 33, 7), (2, 33, 7), (4, 40, 8), (8, 3, 1), (32, 7, 70)]
 )
 def test_keys_of_the_state_are_advanced_by_every_lane(
     lanes: int, units: int, iterations: int

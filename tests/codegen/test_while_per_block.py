@@ -102,7 +102,7 @@ def heat(elements: int, iterations: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("elements", "trips"), [(1, 3), (31, 3), (33, 0), (33, 1), (2048, 3), (33, 10_000)]
+    ("elements", "iterations"), [(1, 3), (31, 3), (33, 0), (33, 1), (2048, 3), (33, 10_000)]
 )
 def test_a_stencil_is_right_whatever_the_sizes(elements: int, iterations: int) -> None:
     """Warps that are not full, several elements a thread, no trip at all and very many."""

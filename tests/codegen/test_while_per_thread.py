@@ -48,14 +48,16 @@ def pendulum(elements: int, iterations: int) -> str:
     )
 
 
-@pytest.mark.parametrize(("elements", "trips"), [(1, 3), (31, 0), (33, 1), (300, 7), (17, 500)])
+@pytest.mark.parametrize(
+    ("elements", "iterations"), [(1, 3), (31, 0), (33, 1), (300, 7), (17, 500)]
+)
 def test_any_number_of_units_and_trips(elements: int, iterations: int) -> None:
     """Every work item runs its trips: what lies beyond the last one is never touched."""
     check(pendulum(elements, iterations), everywhere=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("elements", "trips"), [(1_000_003, 2), (2048, 100), (3, 10_000)])
+@pytest.mark.parametrize(("elements", "iterations"), [(1_000_003, 2), (2048, 100), (3, 10_000)])
 def test_many_units_and_trips(elements: int, iterations: int) -> None:
     """Many of either: all indices are right to the last one."""
     check(pendulum(elements, iterations), everywhere=False)

@@ -75,7 +75,7 @@ def missed(source: str, instance: WhileReduceSinking = PASS) -> list[str]:
     return [remark.reason for remark in log.remarks]
 
 
-@pytest.mark.parametrize("trips", [0, 1, 3])
+@pytest.mark.parametrize("iterations", [0, 1, 3])
 @pytest.mark.parametrize(
     ("kind", "opcode", "zero"),
     [

@@ -38,7 +38,7 @@ def missed(source: str, instance: WhileUnroll) -> list[str]:
     return [remark.reason for remark in log.remarks]
 
 
-@pytest.mark.parametrize("trips", [0, 1, 2, 5])
+@pytest.mark.parametrize("iterations", [0, 1, 2, 5])
 def test_a_whole_scan_is_written_out(iterations: int) -> None:
     """As many copies as trips, with numbers for the counter, readable names and the metadata."""
     module, log = check(scan_text(iterations), WHOLE, draws=4)
@@ -51,7 +51,7 @@ def test_a_whole_scan_is_written_out(iterations: int) -> None:
     assert [int(one.operands[1].literal.array) for one in slices] == list(range(iterations))  # type: ignore[union-attr, arg-type]
 
 
-@pytest.mark.parametrize("trips", [4, 5, 6, 7, 20])
+@pytest.mark.parametrize("iterations", [4, 5, 6, 7, 20])
 @pytest.mark.parametrize("factor", [2, 3])
 def test_several_iterations_at_a_time(iterations: int, factor: int) -> None:
     """What is left over comes before the loop; the new loop's count is what is left."""
@@ -73,7 +73,7 @@ def test_several_iterations_at_a_time(iterations: int, factor: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "step", "start", "trips"),
+    ("condition", "step", "start", "iterations"),
     [
         ("n = s32[] constant(-20)\nROOT c = pred[] compare(i, n), direction=GE", "-3", "zero", 7),
         ("n = s32[] constant(14)\nROOT c = pred[] compare(n, i), direction=NE", "2", "zero", 7),

@@ -366,7 +366,7 @@ ENTRY e {
 """
 
 
-@pytest.mark.parametrize("trips", [0, 1, 3])
+@pytest.mark.parametrize("iterations", [0, 1, 3])
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize("pipeline", ["O1", "O2", "O3", "call-inliner,cse,dce", "simplify"])
 def test_passes_shift_no_numbers(iterations, taken, pipeline):
