@@ -35,9 +35,8 @@ from hloopt.proto import is_proto, read_proto, read_snapshot, write_snapshot
 from hloopt.report.run import RunReport, RunRow
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
 from hloopt.runtime.blas import blas_threads
-from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs
+from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs, load_host, npz
 from hloopt.runtime.program import NumpyOptions
-from hloopt.runtime.streams import load_host, npz
 from hloopt.runtime.timing import measure_in_turn
 from hloopt.spelling import first_of
 from hloopt.text.encoding import decode

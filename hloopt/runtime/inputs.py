@@ -10,22 +10,24 @@ Of several participants ``in_0`` is what all of them have, ``in_0.3`` what numbe
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hloopt.errors import EvaluationError, UsageError
+from hloopt.interpret import Host
 from hloopt.interpret.drawn import InputRole, drawn
 from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
 from hloopt.runtime.sharing import data_keys, is_about_whole_arrays
 from hloopt.spelling import first_of
-from hloopt.types import UNBOUNDED, Array, ArrayShape, DType, Shape, TupleShape, leaves
+from hloopt.types import UNBOUNDED, Array, ArrayShape, DType, Shape, TupleShape, leaves, of_numpy
 
 __all__ = [
     "generate",
@@ -33,7 +35,9 @@ __all__ = [
     "load_all_expected",
     "load_all_inputs",
     "load_expected",
+    "load_host",
     "load_inputs",
+    "npz",
     "positions",
     "stored",
     "stray",
@@ -241,6 +245,40 @@ def _need(prefix: str, names: list[str], participants: int) -> str:
     if len(names) == 1:
         return f"the module has one {what}, {names[0]}"
     return f"the module has {len(names)} {what}s, {names[0]} to {names[-1]}"
+
+
+def load_host(path: Path | None, seed: int = 0) -> Host:
+    """A host that sends the arrays of an ``.npz`` file or a folder of ``.npy`` files; without one, random data.
+
+    Raises ``UsageError`` for files that cannot be read and names that make no streams.
+    """
+    if path is None:
+        return Host(seed=seed)
+    try:
+        return Host(stored(path), seed=seed)
+    except UsageError as error:
+        at = "" if error.message.startswith(str(path)) else f"{path}: "
+        raise UsageError(f"{at}{error.message}") from error
+
+
+def npz(arrays: Mapping[str, Array]) -> bytes:
+    """The bytes of an ``.npz`` file.
+
+    Floats that NumPy lacks are stored as unsigned views of the same item size, integers as whole bytes.
+    """
+    content = BytesIO()
+    plain: dict[str, Any] = {name: _npz_array(array) for name, array in arrays.items()}
+    np.savez(content, **plain)
+    return content.getvalue()
+
+
+def _npz_array(array: Array) -> Array:
+    kind = of_numpy(array.dtype)
+    if array.dtype.isbuiltin == 1:
+        return array
+    if kind.is_integer:
+        return array.astype(np.int8 if kind.kind == "signed" else np.uint8)
+    return array.view(f"u{array.dtype.itemsize}")
 
 
 def stored(path: Path) -> dict[str, Array]:

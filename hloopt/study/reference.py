@@ -19,9 +19,14 @@ from hloopt.interpret import (
 )
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import CONTROL_FLOW, PLUMBING
-from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs, stored
+from hloopt.runtime.inputs import (
+    generate_all,
+    load_all_expected,
+    load_all_inputs,
+    load_host,
+    stored,
+)
 from hloopt.runtime.judge import Judge
-from hloopt.runtime.streams import load_host
 from hloopt.study.cells import Checked
 from hloopt.types import ArrayShape, leaves
 

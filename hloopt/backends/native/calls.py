@@ -13,16 +13,61 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.backends.native.memory import Placed, PlanMemory, is_plain
-from hloopt.backends.numpy.single import SingleInstructions
-from hloopt.ir import Instruction
+from hloopt.backends.numpy.builder import Builder
+from hloopt.backends.numpy.compiler import LineCompiler
+from hloopt.backends.numpy.loop_plan import Blocking
+from hloopt.backends.numpy.plan import Function, Slots, leaf_slots
+from hloopt.backends.numpy.source import compile_line
+from hloopt.interpret import EVALUATORS, Host
+from hloopt.ir import Instruction, Module
 from hloopt.kernels.library_problems import blas_problem
 from hloopt.kernels.plan import HostStep, KernelStep, PlanBuffer
+from hloopt.ops.traits import BODIES
 from hloopt.runtime.device import bytes_of_array
 from hloopt.types import Array, DotDims, DType
 
-__all__ = ["NumpyCall", "call_of"]
+__all__ = ["NumpyCall", "SingleInstructions", "call_of"]
 
 NumpyCall: TypeAlias = Callable[[Placed], None]
+
+
+class SingleInstructions(LineCompiler):
+    """The instructions of a module, each compiled to a function of flat arrays, for other executors.
+
+    ``host`` may be set between runs: infeed, outfeed and the like use it.
+    """
+
+    def __init__(self, module: Module) -> None:
+        super().__init__(module, [0], excess_precision=False, blocking=Blocking())
+        self.host = Host()
+
+    def compile(self, instruction: Instruction) -> Callable[..., tuple[Any, ...]]:
+        """A function from the leaves of the operands to those of the result, tokens among both.
+
+        Arrays are logical and row-major, of the storage types; results may share memory with operands, and
+        must not be written into.  What operands that are constants hold is known when the function is made.
+        Raises ``UnsupportedError`` for an instruction without evaluation.
+        """
+        if EVALUATORS.get(instruction.opcode) is None and instruction.opcode not in BODIES:
+            raise self.unsupported(instruction, f"{instruction.opcode} has no evaluation")
+        builder = Builder(self)
+        given = [builder.slots(operand.shape) for operand in instruction.operands]
+        known = [
+            self._known(builder, operand, slots)
+            for operand, slots in zip(instruction.operands, given, strict=True)
+        ]
+        made = self._add(builder, instruction, known, counted=False)
+        line = builder.line
+        line.inputs = [leaf for slots in given for leaf in leaf_slots(slots)]
+        line.results = list(builder.all_full([(made, instruction.shape)]))
+        line.drop_unused()
+        function: Function = compile_line(line, self.launches)
+        return function
+
+    def _known(self, builder: Builder, operand: Instruction, slots: Slots) -> Slots:
+        if operand.opcode != "constant":
+            return slots
+        return self._constant(builder, operand)
 
 
 def call_of(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from threading import local
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +18,12 @@ import numpy as np
 from hloopt.backends.numpy.plan import Classes, Dims, Line, Step
 from hloopt.types import Array
 
-__all__ = ["Arena", "place_arrays"]
+__all__ = ["Arena", "ScratchMemory", "place_arrays", "scratch"]
 
 # Bytes from which on the C library asks the system for every array by itself (glibc's M_MMAP_THRESHOLD).
 _LARGE: Final = 1 << 17
 _ALIGNMENT: Final = 256
+_LARGEST_SCRATCH: Final = 1 << 26  # a larger piece of scratch memory is freed: few steps need it
 _NEVER: Final = 1 << 60  # after the last step: results are read there
 
 
@@ -119,3 +121,23 @@ class _Groups(Classes):
     def last(self, slot: int) -> int:
         """The number of the step that reads the slot's group last."""
         return self._last[self.of(slot)]
+
+
+class ScratchMemory(local):
+    """Thread-local memory that a step needs while it runs: pieces by number, which the next step uses again."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, Any] = {}
+
+    def of(self, number: int, dims: Dims, kind: np.dtype[Any]) -> Any:
+        """An array in row-major order, with whatever the piece had in it."""
+        size = prod(dims) * kind.itemsize
+        piece = self._pieces.get(number)
+        if piece is None or piece.size < size:
+            piece = np.empty(max(size, 1), np.uint8)
+            if size <= _LARGEST_SCRATCH:
+                self._pieces[number] = piece
+        return piece[:size].view(kind).reshape(dims)
+
+
+scratch = ScratchMemory()

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.plan import Function
-from hloopt.backends.numpy.values import Slots
+from hloopt.backends.numpy.plan import Function, Slots
 from hloopt.interpret.context import Context, leaf_arrays
 from hloopt.interpret.pairs import choice_of
 from hloopt.interpret.reducer import reducer_of

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from hloopt.backends.numpy.arena import ScratchMemory
 from hloopt.backends.numpy.block_forms import Map
 from hloopt.backends.numpy.block_limits import BlockLimits
 from hloopt.backends.numpy.block_plan import Folded, RegionPlan, plan_region
 from hloopt.backends.numpy.block_regions import BlockRegion, find_regions
 from hloopt.backends.numpy.plan import Dims, Function, Line, Step
-from hloopt.backends.numpy.scratch import ScratchMemory
 from hloopt.backends.numpy.short_runs import stretched_from
 from hloopt.backends.numpy.threads import Tasks, in_parallel
 from hloopt.interpret.context import Context

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.backends.numpy.plan import SCALARS, Code, Dims, Function, Line, Step
-from hloopt.backends.numpy.values import Slots, leaf_slots
+from hloopt.backends.numpy.plan import SCALARS, Code, Dims, Function, Line, Slots, Step, leaf_slots
 from hloopt.backends.numpy.writer import code_function
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction

@@ -13,10 +13,9 @@ from hloopt.backends.numpy.control import Lines, add_conditional, add_while
 from hloopt.backends.numpy.elementwise import elementwise
 from hloopt.backends.numpy.emitters import EMITTERS
 from hloopt.backends.numpy.few_elements import by_elements
-from hloopt.backends.numpy.plan import Function, Line, Step
+from hloopt.backends.numpy.plan import Function, Line, Slots, Step, leaf_slots, pack, unpack
 from hloopt.backends.numpy.sharing import own_results, uncopy
 from hloopt.backends.numpy.source import compile_line
-from hloopt.backends.numpy.values import Slots, leaf_slots, pack, unpack
 from hloopt.interpret import EVALUATORS
 from hloopt.interpret.context import Value
 from hloopt.interpret.dynamic import evaluator

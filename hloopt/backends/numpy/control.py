@@ -8,10 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.plan import Cases, Function, Line, LineLoop, Step, in_place
+from hloopt.backends.numpy.plan import (
+    Cases,
+    Function,
+    Line,
+    LineLoop,
+    Slots,
+    Step,
+    in_place,
+    leaf_slots,
+    pack,
+    unpack,
+)
 from hloopt.backends.numpy.sharing import give_away, most_alive, written_inputs
 from hloopt.backends.numpy.source import compile_line
-from hloopt.backends.numpy.values import Slots, leaf_slots, pack, unpack
 from hloopt.interpret.context import Context
 from hloopt.interpret.control import branches, check_progress
 from hloopt.ir import Computation, Instruction

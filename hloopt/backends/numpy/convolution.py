@@ -15,8 +15,7 @@ import numpy as np
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.integer_dot import IntegerForm, integer_form
 from hloopt.backends.numpy.movement import Emitter
-from hloopt.backends.numpy.plan import Function
-from hloopt.backends.numpy.values import Slots
+from hloopt.backends.numpy.plan import Function, Slots
 from hloopt.backends.numpy.window_products import multiply_windows, sum_outputs, sum_windows
 from hloopt.interpret.context import Context
 from hloopt.interpret.convolution import convolution

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.movement import Emitter
-from hloopt.backends.numpy.values import Slots
+from hloopt.backends.numpy.plan import Slots
 from hloopt.interpret import plugins
 from hloopt.interpret.shards import is_boundary
 from hloopt.ir import Instruction

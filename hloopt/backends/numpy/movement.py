@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.plan import SCALARS, Code
-from hloopt.backends.numpy.values import Slots
+from hloopt.backends.numpy.plan import SCALARS, Code, Slots
 from hloopt.interpret.movement import iota
 from hloopt.interpret.tiling import is_tiled, order
 from hloopt.ir import Instruction

@@ -19,7 +19,7 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.types import Dims
+from hloopt.types import Dims, Shape, TupleShape
 
 __all__ = [
     "SCALARS",
@@ -30,11 +30,18 @@ __all__ = [
     "Function",
     "Line",
     "LineLoop",
+    "Slots",
     "Step",
     "in_place",
+    "leaf_slots",
+    "pack",
+    "unpack",
 ]
 
 Function: TypeAlias = "Callable[..., Any]"
+
+Slots: TypeAlias = "int | tuple[Slots, ...]"
+"""The slots of a value, in the structure of its shape."""
 
 SCALARS: Final = frozenset(
     np.dtype(name)
@@ -264,3 +271,32 @@ def _identity(value: Any) -> Hashable:
         # By bits: a NaN of either sign is shown alike.
         return value.dtype, value.shape, value.tobytes()
     return id(value)
+
+
+def leaf_slots(slots: Slots) -> list[int]:
+    """The slots of a value, depth first."""
+    if isinstance(slots, int):
+        return [slots]
+    return [leaf for element in slots for leaf in leaf_slots(element)]
+
+
+def pack(shapes: Sequence[Shape]) -> Callable[..., tuple[Any, ...]]:
+    """A function from flat arrays to a tuple of values of ``shapes``."""
+
+    def build(shape: Shape, arrays: Any) -> Any:
+        if isinstance(shape, TupleShape):
+            return tuple(build(element, arrays) for element in shape.elements)
+        return next(arrays)
+
+    def packed(*arrays: Any) -> tuple[Any, ...]:
+        rest = iter(arrays)
+        return tuple(build(shape, rest) for shape in shapes)
+
+    return packed
+
+
+def unpack(value: Any) -> tuple[Any, ...]:
+    """The arrays of a value, depth first."""
+    if isinstance(value, tuple):
+        return tuple(leaf for element in value for leaf in unpack(element))
+    return (value,)

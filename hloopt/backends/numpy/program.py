@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloopt.backends.numpy.compiler import LineCompiler
+from hloopt.backends.numpy.plan import unpack
 from hloopt.backends.numpy.threads import thread_count
-from hloopt.backends.numpy.values import unpack
 from hloopt.errors import EvaluationError
 from hloopt.interpret import Host, check_inputs, supported
 from hloopt.interpret.participants import Participant, Participants

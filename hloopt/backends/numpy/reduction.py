@@ -14,8 +14,7 @@ import numpy as np
 
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.movement import Emitter
-from hloopt.backends.numpy.plan import Code, Dims, Function
-from hloopt.backends.numpy.values import Slots
+from hloopt.backends.numpy.plan import Code, Dims, Function, Slots
 from hloopt.dataclass import dataclass
 from hloopt.interpret.reducer import Reducer
 from hloopt.interpret.reduction import sign_zeros

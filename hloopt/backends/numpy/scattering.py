@@ -15,8 +15,7 @@ import numpy as np
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.index_vectors import batch_line, index_columns
 from hloopt.backends.numpy.movement import Emitter
-from hloopt.backends.numpy.plan import Dims, Function, Step
-from hloopt.backends.numpy.values import Slots
+from hloopt.backends.numpy.plan import Dims, Function, Slots, Step
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.interpret.duplicates import combine_at, update_at

@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.plan import Dims, Function
-from hloopt.backends.numpy.values import Slots
+from hloopt.backends.numpy.plan import Dims, Function, Slots
 from hloopt.dataclass import dataclass
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import reducer_of

@@ -16,9 +16,8 @@ import numpy as np
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.partial_order import merge_order_of_floats
-from hloopt.backends.numpy.plan import Dims, Function
+from hloopt.backends.numpy.plan import Dims, Function, Slots
 from hloopt.backends.numpy.sort_keys import Column, ordered_lanes, stable_order
-from hloopt.backends.numpy.values import Slots
 from hloopt.interpret.comparator import sort_keys
 from hloopt.interpret.context import Context, arrays_of
 from hloopt.interpret.sort import EVALUATORS as SORTS

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from hloopt.backends.numpy.arena import scratch
 from hloopt.backends.numpy.plan import Dims
 from hloopt.backends.numpy.product import is_merged
-from hloopt.backends.numpy.scratch import scratch
 from hloopt.interpret.correlation import Geometry, Phase, slices, slices_of_each
 
 __all__ = ["multiply_windows", "sum_outputs", "sum_windows"]

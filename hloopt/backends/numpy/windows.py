@@ -17,9 +17,8 @@ from hloopt.backends.numpy import select_windows
 from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.cumulative import accumulate, running_axis, running_sums
 from hloopt.backends.numpy.movement import Emitter
-from hloopt.backends.numpy.plan import Dims, Function
+from hloopt.backends.numpy.plan import Dims, Function, Slots
 from hloopt.backends.numpy.select_windows import WindowPieces
-from hloopt.backends.numpy.values import Slots
 from hloopt.interpret.context import Context
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.window import reduce_window, window_places

@@ -13,17 +13,17 @@ from typing import Final
 from hloopt.analysis.index import Index, Symbol
 from hloopt.backends.native.codegen.driver import driver
 from hloopt.backends.native.codegen.families import emitters
-from hloopt.backends.native.codegen.printer import DOOR, ENTRY, NativePrinter
 from hloopt.codegen.device import Uses
 from hloopt.codegen.program import ProgramPart, comment, kernel_steps, launched
 from hloopt.codegen.writer import write_function
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Number, Var
+from hloopt.kernel_ir.printer import Printer
 from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Parameter
 from hloopt.kernel_ir.types import VOID, Type
 from hloopt.kernels.plan import KernelStep, Plan, function_name
 
-__all__ = ["UNIT", "parts", "render"]
+__all__ = ["UNIT", "NativePrinter", "parts", "render"]
 
 UNIT: Final = "\f"
 """What stands between units: no comment and no string that is written holds it."""
@@ -32,8 +32,35 @@ UNIT: Final = "\f"
 _FUNCTIONS_OF_A_UNIT: Final = 128
 
 _HEAD: Final = '#include "native.h"\n#include "vector_math.h"\n'
-_OWN: Final = NativePrinter()
-_DOOR: Final = NativePrinter(DOOR)
+
+_EXTERNAL: Final = 'extern "C" __attribute__((visibility("hidden"))) void'
+"""Linkage of a function that other translation units call."""
+
+_ENTRY: Final = 'extern "C" int'
+"""Linkage of the function that this process calls."""
+
+
+class NativePrinter(Printer):
+    """Writes kernel IR as C++ for the host; ``linkage`` precedes a function's name."""
+
+    def __init__(self, linkage: str = "static void") -> None:
+        self.linkage = linkage
+
+    def head(self, function: Function) -> str:
+        """No launch bounds: the range of tasks is given by parameters."""
+        return f"{self.linkage} {function.name}("
+
+    def unroll(self, times: int | None) -> str | None:
+        """Nothing: the host's compiler knows its processor."""
+        return None
+
+    def prototype(self, function: Function) -> str:
+        """A function's declaration."""
+        return f"{self.head(function)}{', '.join(map(self.parameter, function.parameters))});"
+
+
+_STATIC_PRINTER: Final = NativePrinter()
+_EXTERNAL_PRINTER: Final = NativePrinter(_EXTERNAL)
 
 
 def parts(plan: Plan) -> list[ProgramPart]:
@@ -64,9 +91,11 @@ def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
     units = []
     for start in range(0, len(written), functions_of_a_unit):
         part = written[start : start + functions_of_a_unit]
-        lines = [line for one in part for line in _DOOR.function(doors[one.function.name])]
+        lines = [
+            line for one in part for line in _EXTERNAL_PRINTER.function(doors[one.function.name])
+        ]
         units.append(_unit(library, part) + "\n".join([*lines, ""]))
-    prototypes = "".join(f"{_DOOR.prototype(door)}\n" for door in doors.values())
+    prototypes = "".join(f"{_EXTERNAL_PRINTER.prototype(door)}\n" for door in doors.values())
     through = {name: doors[function.name] for name, function in called.items()}
     return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through)])
 
@@ -155,7 +184,7 @@ def _door(function: Function) -> Function:
 
 def _driver(plan: Plan, called: Mapping[str, Function]) -> str:
     run, entry = driver(plan, called)
-    lines = [*NativePrinter("static int").function(run), *NativePrinter(ENTRY).function(entry)]
+    lines = [*NativePrinter("static int").function(run), *NativePrinter(_ENTRY).function(entry)]
     return "\n".join([*lines, ""])
 
 
@@ -163,6 +192,6 @@ def _unit(library: tuple[str, str], functions: Sequence[_Written]) -> str:
     included, device = library
     lines = [device]
     for one in functions:
-        lines += [*one.comment, *_OWN.function(one.function), ""]
+        lines += [*one.comment, *_STATIC_PRINTER.function(one.function), ""]
     body = "\n".join(lines)
     return f"{_HEAD}{included}namespace {{\n{body}\n}}  // namespace\n"
