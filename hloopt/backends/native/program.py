@@ -55,7 +55,7 @@ class _Host(ctypes.Structure):
         ("launches", ctypes.c_longlong),
         ("asked", ctypes.c_longlong),
         ("done", ctypes.c_longlong),
-        ("trips", ctypes.c_longlong),
+        ("iterations", ctypes.c_longlong),
         ("threads", ctypes.c_int),
         ("ends", ctypes.c_int),
         ("runner", ctypes.c_void_p),

@@ -82,8 +82,8 @@ def driver(plan: Plan, functions: Mapping[str, Function]) -> tuple[Function, Fun
     )
     for number, step in enumerate(plan.steps):
         if number:
-            writer.scope.set(_told("done"), number)
-            writer.ask()
+            writer.scope.set(_host_member("done"), number)
+            writer.check_stop()
         writer.steps((step,))
     writer.scope.add(Return(as_expr(0)))
     parameters = tuple(Parameter(one, is_read=False) for one in (_PLACES, _HOST))
@@ -93,8 +93,8 @@ def driver(plan: Plan, functions: Mapping[str, Function]) -> tuple[Function, Fun
     return run, Function("hloopt_run", parameters, (entry,))
 
 
-def _told(name: str, type: Type = LONG, at: int | None = None) -> Member:
-    """What the host's side has under a name."""
+def _host_member(name: str, type: Type = LONG, at: int | None = None) -> Member:
+    """A member of ``Host`` (native.h)."""
     return Member(_HOST[0], name, type, None if at is None else as_expr(at))
 
 
@@ -119,11 +119,11 @@ class _Driver:
         self.scope.do(Call(function, tuple(map(as_expr, given)), INT))
 
     def fail(self, function: str, *given: Expr | int) -> None:
-        """Call what says whether the run shall end."""
+        """Call a function, and end the run where it returns other than 0."""
         call = Call(function, (ArrayValue(_HOST), *map(as_expr, given)), INT)
         self.scope.add(If(call, (Return(as_expr(1)),)))
 
-    def ask(self) -> None:
+    def check_stop(self) -> None:
         self.fail("hloopt::stopped")
 
     @contextmanager
@@ -148,7 +148,7 @@ class _Driver:
         if step.spec.library:
             self.call(step)
         elif step.spec.steps:
-            self.scope.set(_told("launches"), 1, "+")
+            self.scope.set(_host_member("launches"), 1, "+")
         for part in step.spec.steps:
             if isinstance(part, Launch):
                 self.launch(step, part)
@@ -182,30 +182,30 @@ class _Driver:
             self.fail(f"hloopt::share<{function.name}>", tasks, *given)
 
     def call(self, step: KernelStep | HostStep) -> None:
-        self.fail("hloopt::call", _told("calls", _POINTER, self.calls[id(step)]))
-        self.scope.set(_told("launches"), 1, "+")
+        self.fail("hloopt::call", _host_member("calls", _POINTER, self.calls[id(step)]))
+        self.scope.set(_host_member("launches"), 1, "+")
 
     def loop(self, step: WhileStep) -> None:
         scope = self.scope
         if step.iterations is not None:
-            block, _ = scope.loop(0, step.iterations, "trip", LONG)
+            block, _ = scope.loop(0, step.iterations, "iteration", LONG)
             with self.within(block):
-                self.ask()
+                self.check_stop()
                 self.steps(step.body)
             return
         assert step.predicate is not None
-        iteration = scope.variable(LONG, "trip", 0)
+        iteration = scope.variable(LONG, "iteration", 0)
         watch = scope.variable(struct("hloopt::Watch"), "watch")
         state = [Make(_BYTES, (self.at(one), as_expr(one.byte_size))) for one in step.state]
-        asks = Call("hloopt::Watch::asks", (iteration,), BOOL)
+        is_watched = Call("hloopt::Watch::asks", (iteration,), BOOL)
         repeats = Call("hloopt::repeats", (watch, iteration, *state), BOOL)
         with self.within(scope.repeat(TRUE)) as block:
             self.steps(step.condition)
             block.leave(self.read(step.predicate, BOOL).negated())
-            self.ask()
-            with self.within(block.when(both([asks, repeats]))) as stuck:
-                stuck.set(_told("trips"), iteration)
-                self.fail("hloopt::call", _told("stuck", _POINTER, self.loops[id(step)]))
+            self.check_stop()
+            with self.within(block.when(both([is_watched, repeats]))) as stuck:
+                stuck.set(_host_member("iterations"), iteration)
+                self.fail("hloopt::call", _host_member("stuck", _POINTER, self.loops[id(step)]))
             self.steps(step.body)
             block.set(iteration, 1, "+")
 

@@ -22,14 +22,14 @@ struct Host {
   void* (*invoke)(void* callable, ...);
   void (*forget)(void* object);
   void** calls;                      // a callable for each step that the host runs
-  void** stuck;                      // one for each loop whose state did not change in a trip
+  void** stuck;                      // one for each loop whose state an iteration left unchanged
   // Tasks 0 to count - 1, a range at a time; `stop` is asked in between and ends it when it answers.
   int (*share)(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* asked);
   void* state;
   long long launches;
   long long asked;                   // when signals were asked for last, in ns
   long long done;                    // steps of the entry that have run
-  long long trips;                   // of the loop that is stuck
+  long long iterations;              // of the loop that is stuck
   int threads;
   int ends;                          // whether what handles signals has raised
   const void* runner;                // the thread that has begun this run, by the address of its `helped`
