@@ -64,11 +64,11 @@ def test_large_constants_stay_outside() -> None:
 def test_loops_are_evaluated_on_demand() -> None:
     """Up to the number of trips asked for, with known state; none by default."""
     text = LOOP.replace("START", "three")
-    found, _ = proof.check(text, ConstantFolding(iterations=3))
+    found, _ = proof.check(text, ConstantFolding(trips=3))
     assert "while" not in opcodes(found)
-    for few in (ConstantFolding(), ConstantFolding(iterations=2)):
+    for few in (ConstantFolding(), ConstantFolding(trips=2)):
         proof.check(text, few, changes=False)
-    proof.check(LOOP.replace("START", "x"), ConstantFolding(iterations=3), changes=False)
+    proof.check(LOOP.replace("START", "x"), ConstantFolding(trips=3), changes=False)
 
 
 def test_calls_that_draw_random_numbers_stay() -> None:
@@ -134,7 +134,7 @@ def test_limits_that_make_no_sense(options: dict[str, int]) -> None:
 def test_random_modules_keep_their_results(seed: int) -> None:
     """Folding in calls, loops and branches."""
     text = module_text(random.Random(seed))
-    proof.check(text, ConstantFolding(iterations=4), draws=1, changes=None)
+    proof.check(text, ConstantFolding(trips=4), draws=1, changes=None)
 
 
 @pytest.mark.parametrize("mark", ["sharding={replicated}", 'frontend_attributes={a="b"}'])
