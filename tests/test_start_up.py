@@ -121,7 +121,7 @@ def test_a_pipeline_that_fuses_loads_what_the_module_has() -> None:
     """No loop, no tiles of Triton, no lock file: nothing that only these need."""
     names = loaded(RUN, str(SAMPLE), "O2", never=FUSES)
     assert "hloopt.fusion.priority_fusion" in names
-    places = ("find", "model", "ways", "thread_mapping", "block_mapping")
+    places = ("find", "model", "mappings", "thread_mapping", "block_mapping")
     assert missing(names, [f"hloopt.analysis.parallel_loop.{place}" for place in places])
     assert missing(names, [f"hloopt.cost_models.{name}" for name in ("block_level", "loop_time")])
     assert missing(names, [f"hloopt.fusion.{name}" for name in ("lock_file", "locked_fusion")])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hloopt
-from hloopt.analysis.loop_config import known_trip_count
+from hloopt.analysis.backend_config import known_trip_count
 from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.toml_text import parse_toml

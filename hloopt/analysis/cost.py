@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import ceil, log2, prod
 
-from hloopt.analysis.library_calls import library_flops, result_bytes
+from hloopt.analysis.library_calls import convolution_flops, library_flops, result_bytes
 from hloopt.analysis.trip_count import counted_iterations
-from hloopt.analysis.windows import convolution_flops
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import ALIASES, CONSTRAINTS, DEVICE_NUMBERS, MOVING, PLUMBING, op_table
@@ -294,7 +293,7 @@ def loop_bytes_read(fusion: Instruction) -> tuple[int, ...]:
 
 
 def _loop_inside(fusion: Instruction) -> Instruction | None:
-    """The ``while`` of a fusion that is made of one (``parallel_loop/fused.py`` has the form)."""
+    """The ``while`` of a fusion that is made of one (``FusedLoop`` has the form)."""
     if fusion.opcode != "fusion" or fusion.attributes.get("kind") != "kCustom":
         return None
     return next((entry for entry in fusion.calls if entry.opcode == "while"), None)

@@ -21,8 +21,8 @@ from hloopt.analysis.loop_values import (
     ScalarArray,
     constant_value,
     is_counted,
+    wrapped,
 )
-from hloopt.analysis.progressions import wrapped
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import DType, of_numpy

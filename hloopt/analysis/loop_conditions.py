@@ -1,26 +1,26 @@
 """In which iteration a condition of a loop first has a value.
 
 A comparison of an induction variable with a number (or with something that lies between two numbers) gives
-the ranges of the variable in which it has the value wanted; ``progressions`` says when the variable first
+the ranges of the variable in which it has the value wanted; ``first_within`` says when the variable first
 gets there, round and round.  ``and``, ``or`` and ``not`` combine such answers; an element of the state that
 holds the condition of the iteration before gives its answer one iteration late.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from typing import Final
 
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import CallFrame, FramedInstruction, StateSlot, WhileLoop
 from hloopt.analysis.loop_values import KnownValues, is_counted
-from hloopt.analysis.progressions import first_within_any
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import EXTREMA, INVERSE, MIRRORED
 from hloopt.types import DType
 
-__all__ = ["Conditions", "First"]
+__all__ = ["Conditions", "First", "first_within", "first_within_any"]
 
 _DEEPEST: Final = 32
 _Ranges = list[tuple[int, int]]
@@ -273,3 +273,47 @@ def _stays(variable: Affine, iterations: int) -> bool:
         for low, high in (variable.inner.limits, variable.dtype.limits)
         for number in (variable.first, last)
     )
+
+
+def first_within(start: int, step: int, modulus: int, low: int, high: int) -> int | None:
+    """The least t >= 0 for which ``start + t * step`` is congruent to one of low, low + 1 ... high.
+
+    None where there is no such t, or no number from ``low`` to ``high``.  Takes a number of steps that is
+    logarithmic in the modulus, as Euclid's algorithm does.
+    """
+    if high < low:
+        return None
+    if high - low + 1 >= modulus:
+        return 0
+    left = (low - start) % modulus
+    right = left + high - low
+    if left == 0 or right >= modulus:
+        return 0
+    return _first_multiple(step % modulus, modulus, left, right)
+
+
+def first_within_any(
+    start: int, step: int, modulus: int, ranges: Iterable[tuple[int, int]]
+) -> int | None:
+    """As ``first_within``, for several ranges (low, high)."""
+    found = (first_within(start, step, modulus, low, high) for low, high in ranges)
+    return min((one for one in found if one is not None), default=None)
+
+
+def _first_multiple(step: int, modulus: int, low: int, high: int) -> int | None:
+    """The least t >= 0 with ``low <= t * step % modulus <= high``, where 0 <= low <= high < modulus.
+
+    Without a multiple of the step in the range, the last one below it is short by a remainder; the number
+    of rounds through the modulus is the solution of the same question modulo the step.
+    """
+    if low == 0:
+        return 0
+    if step == 0:
+        return None
+    if 2 * step > modulus:
+        return _first_multiple(modulus - step, modulus, modulus - high, modulus - low)
+    direct = -(-low // step)
+    if direct * step <= high:
+        return direct
+    rounds = _first_multiple(modulus % step, step, -high % step, -low % step)
+    return None if rounds is None else -(-(low + rounds * modulus) // step)

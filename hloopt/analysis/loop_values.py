@@ -14,13 +14,12 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 
 from hloopt.analysis.loop_reader import CallFrame, FramedInstruction, Reader, StateSlot
-from hloopt.analysis.progressions import wrapped
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.traits import BITWISE, MODULAR, PICKING
-from hloopt.types import Array, ArrayShape, rounded
+from hloopt.types import Array, ArrayShape, DType, rounded
 
-__all__ = ["Answers", "KnownValues", "ScalarArray", "constant_value"]
+__all__ = ["Answers", "KnownValues", "ScalarArray", "constant_value", "wrapped"]
 
 ScalarArray: TypeAlias = Array
 """A 0-d array of the element type's storage."""
@@ -158,3 +157,11 @@ def is_counted(instruction: Instruction) -> bool:
         and shape.elements > 0
         and not shape.is_dynamic
     )
+
+
+def wrapped(value: int, kind: DType) -> int:
+    """The value of an integer type that is congruent to ``value`` modulo 2 to the power of its bits."""
+    value &= (1 << kind.bits) - 1
+    if kind.kind == "signed" and value >> (kind.bits - 1):
+        value -= 1 << kind.bits
+    return value

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final, Literal
 
+from hloopt.analysis.backend_config import known_trip_count
 from hloopt.analysis.loop_conditions import Conditions
-from hloopt.analysis.loop_config import known_trip_count
 from hloopt.analysis.loop_reader import FramedInstruction, StateSlot, WhileLoop
 from hloopt.analysis.loop_values import KnownValues, ScalarArray
 from hloopt.dataclass import dataclass

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from hloopt.analysis.cost import dot_flops
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import same_layout, transpose_is_bitcast
-from hloopt.analysis.library_calls import library_flops, result_bytes
-from hloopt.analysis.windows import convolution_flops
+from hloopt.analysis.library_calls import convolution_flops, library_flops, result_bytes
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import (

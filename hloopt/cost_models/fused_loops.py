@@ -28,7 +28,7 @@ def fused_loop_time(fusion: Instruction, target: Target) -> tuple[LoopMapping, L
     if inner is None:
         return None
     # Few modules have such a fusion, and what prices it is large.
-    from hloopt.analysis.fusion_config import custom_name
+    from hloopt.analysis.backend_config import custom_name
     from hloopt.analysis.parallel_loop import gpu_mappings
     from hloopt.cost_models.loop_time import better_mapping, is_priced, loop_time
 

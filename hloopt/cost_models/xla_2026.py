@@ -22,16 +22,19 @@ coalescing_analysis.cc (Apache-2.0), and the log of jaxlib 0.10.2.
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from math import floor, prod
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from hloopt.analysis.backend_config import is_triton
 from hloopt.analysis.emitters.pairs import Kernels, KernelShape
-from hloopt.analysis.fusion_config import is_triton
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import OpCounting, narrow
-from hloopt.cost_models.cycles import cycles_of
 from hloopt.cost_models.device_times import DeviceTimes
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.kept_times import KeptTimes
@@ -44,7 +47,12 @@ from hloopt.types import TupleShape
 if TYPE_CHECKING:
     from hloopt.cost_models.block_level import BlockLevelModel
 
-__all__ = ["Xla2026"]
+__all__ = ["FALLBACK", "Xla2026", "cycles_of", "profile_name"]
+
+FALLBACK: Final = "sm_86"
+"""The profile of every device without one of its own, AMD's among them."""
+
+_FILE = Path(__file__).parent / "cycles.toml"
 
 
 class Xla2026(KeptTimes):
@@ -261,3 +269,30 @@ class _Reads:
 def _nearest(value: float) -> int:
     """The nearest whole number, halves away from zero."""
     return floor(value + 0.5)
+
+
+def profile_name(target: Target) -> str:
+    """The profile XLA takes for a device: ``sm_`` and its capability, where there is one of that name."""
+    major, minor = target.capability
+    name = f"sm_{major}{minor}"
+    return name if target.kind == "cuda" and name in _texts() else FALLBACK
+
+
+def cycles_of(target: Target) -> Mapping[tuple[str, str], int]:
+    """Cycles of one element by opcode and element type; what is not in it takes the default."""
+    return _profile(profile_name(target))
+
+
+@cache
+def _texts() -> Mapping[str, str]:
+    """The text of each table: a run needs one of them."""
+    _, *parts = _FILE.read_text().split("\n[")
+    return {part[: part.index("]")]: f"[{part}\n" for part in parts}
+
+
+@cache
+def _profile(name: str) -> Mapping[tuple[str, str], int]:
+    rows = tomllib.loads(_texts()[name])[name]
+    return MappingProxyType(
+        {(opcode, dtype): cycles for opcode, row in rows.items() for dtype, cycles in row.items()}
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloopt.analysis.backend_config import is_triton
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
-from hloopt.analysis.fusion_config import is_triton
 from hloopt.analysis.layout import (
     is_effective_scalar,
     moves_minor_dimension,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hloopt.analysis.fusion_config import TRITON_GEMM, written_kind
+from hloopt.analysis.backend_config import TRITON_GEMM, written_kind
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import forbid

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from hloopt.analysis.fusion_config import written_name
+from hloopt.analysis.backend_config import written_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for

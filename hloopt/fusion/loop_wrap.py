@@ -1,4 +1,4 @@
-"""Putting a ``while`` into a fusion, in the form that kernels take (``analysis/parallel_loop/fused.py``)."""
+"""Putting a ``while`` into a fusion, in the form that kernels take (``FusedLoop``)."""
 
 from __future__ import annotations
 

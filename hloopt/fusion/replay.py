@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloopt.analysis.fusion_config import TRITON, is_triton
-from hloopt.analysis.loop_config import config_text, loop_config
+from hloopt.analysis.backend_config import TRITON, config_text, is_triton, read_backend_config
 from hloopt.dataclass import dataclass
 from hloopt.errors import FileError
 from hloopt.fusion import apply
@@ -98,7 +97,7 @@ class _Replayer:
 
     def join(self, producer: Instruction, consumer: Instruction) -> Instruction:
         tiled = next((entry for entry in (consumer, producer) if is_triton(entry)), None)
-        config = loop_config(tiled) if tiled is not None else None
+        config = read_backend_config(tiled) if tiled is not None else None
         fusion = apply.fuse(producer, consumer)
         if config is not None:
             config["fusion_backend_config"] = {"kind": TRITON}

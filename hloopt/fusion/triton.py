@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hloopt.analysis.fusion_config import BlockParameters, is_triton, written_parameters
+from hloopt.analysis.backend_config import BlockParameters, is_triton, written_parameters
 from hloopt.cost_models.model import CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hloopt.analysis.fusion_config import custom_name
-from hloopt.analysis.loop_config import config_text, loop_config
+from hloopt.analysis.backend_config import config_text, custom_name, read_backend_config
 from hloopt.ir import Instruction, Module, edit
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class KernelConfig:
         self._entries: dict[str, Any] | None = {}
         self.custom = ""
         if "backend_config" in instruction.attributes:
-            self._entries = loop_config(instruction)
+            self._entries = read_backend_config(instruction)
             self.custom = custom_name(instruction)
         self.choice = _choice((self._entries or {}).get(KEY))
 

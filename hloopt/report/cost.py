@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.executions import Execution, executions
-from hloopt.analysis.fusion_config import custom_name
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.analysis.cost import Cost, computation_cost, instruction_cost, module_cost
-from hloopt.analysis.windows import valid_products
+from hloopt.analysis.library_calls import valid_products
 from hloopt.types import WindowDim
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"

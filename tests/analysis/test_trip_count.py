@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.analysis.progressions import first_within, wrapped
+from hloopt.analysis.loop_conditions import first_within
+from hloopt.analysis.loop_values import wrapped
 from hloopt.analysis.trip_count import (
     IterationCounts,
     TripBounds,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import hloopt
-from hloopt.analysis.fusion_config import custom_name
+from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.backends.numpy.loop_plan import Blocking
 from hloopt.backends.numpy.program import NumpyProgram

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.analysis.fusion_config import BlockParameters, is_triton, written_parameters
+from hloopt.analysis.backend_config import BlockParameters, is_triton, written_parameters
 from hloopt.cost_models.block_level import PricedTiling, Untiled
 from hloopt.cost_models.xla_2026 import Xla2026
 from hloopt.ir import Module, edit

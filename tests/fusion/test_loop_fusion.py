@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.analysis.fusion_config import custom_name
+from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Instruction, Module

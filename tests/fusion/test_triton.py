@@ -7,7 +7,7 @@ import json
 import pytest
 
 import hloopt
-from hloopt.analysis.fusion_config import (
+from hloopt.analysis.backend_config import (
     BlockParameters,
     backend_kind,
     block_parameters,

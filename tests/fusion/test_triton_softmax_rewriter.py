@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.analysis.fusion_config import BlockParameters, block_parameters, is_triton
+from hloopt.analysis.backend_config import BlockParameters, block_parameters, is_triton
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.diamonds import find_diamonds

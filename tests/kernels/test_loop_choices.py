@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hloopt
-from hloopt.analysis.fusion_config import custom_name, written_name
+from hloopt.analysis.backend_config import custom_name, written_name
 from hloopt.ir import edit
 from hloopt.kernels.selection import Choice, KernelSelection, read_choice
 from hloopt.rewrite import PassLog

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.analysis.fusion_config import custom_name
+from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import PassLog

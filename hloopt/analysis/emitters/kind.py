@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from hloopt.analysis.backend_config import read_backend_config
 from hloopt.analysis.emitters.in_place import updates_in_place
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.layout import is_descending, same_layout
-from hloopt.analysis.loop_config import loop_config
 from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import tiled_transpose
@@ -117,7 +117,7 @@ def emission(region: Region) -> Emission:
 def _configured(instruction: Instruction) -> tuple[EmitterKind, str] | None:
     if instruction.opcode != "fusion" or "backend_config" not in instruction.attributes:
         return None
-    config: Any = loop_config(instruction)
+    config: Any = read_backend_config(instruction)
     for key in ("fusion_backend_config", "kind"):
         config = config.get(key) if isinstance(config, dict) else None
     kind = _CONFIGURED.get(config) if isinstance(config, str) else None

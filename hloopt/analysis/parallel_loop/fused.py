@@ -36,7 +36,7 @@ class FusedLoop:
         return tuple(leaf for leaf, found in enumerate(self.results) if found == number)
 
     def init(self, number: int) -> Instruction:
-        """What element ``number`` of the state is before the first trip."""
+        """What element ``number`` of the state is before the first iteration."""
         return self.loop.operands[0].operands[number]
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.analysis.parallel_loop.cutting import WHOLE, LoopCut, cut_loop
+from hloopt.analysis.parallel_loop.cutting import LoopCut, cut_loop
+from hloopt.analysis.parallel_loop.needs import WHOLE
 from hloopt.backends.numpy.loop_plan import Blocks
 from hloopt.backends.numpy.loops import Stuck, iterate
 from hloopt.backends.numpy.plan import Function

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, parallel_loop
-from hloopt.analysis.parallel_loop.cutting import WHOLE, Needs
 from hloopt.analysis.parallel_loop.edges import shape_of
+from hloopt.analysis.parallel_loop.needs import WHOLE, Needs
 from hloopt.dataclass import dataclass
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction

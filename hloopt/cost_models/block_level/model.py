@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from hloopt.analysis.backend_config import BlockParameters, block_parameters, is_triton
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.fusion_config import BlockParameters, block_parameters, is_triton
 from hloopt.cost_models.block_level.kernel import TiledKernel
 from hloopt.cost_models.block_level.prices import price, register_limit
 from hloopt.cost_models.block_level.results import real_root, tiled_roots

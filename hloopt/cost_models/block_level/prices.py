@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hloopt.analysis.fusion_config import BlockParameters
+from hloopt.analysis.backend_config import BlockParameters
 from hloopt.analysis.layout import major_to_minor
 from hloopt.cost_models.block_level.distinct import distinct
 from hloopt.cost_models.block_level.extents import Flags, Numbers

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Final, TypeAlias
 
+from hloopt.analysis.backend_config import is_triton
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
 from hloopt.analysis.emitters.pairs import Kernels
-from hloopt.analysis.fusion_config import is_triton
 from hloopt.analysis.written_code import Written
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass

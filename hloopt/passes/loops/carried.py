@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from hloopt.analysis.loop_config import LoopConfig, config_text, loop_config
+from hloopt.analysis.backend_config import BackendConfig, config_text, read_backend_config
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.own_bodies import own_computation, remove_uncalled
 from hloopt.ir.walk import called_computations, has_side_effect
@@ -189,7 +189,7 @@ class CarriedState:
 
     def renumber_config(self, renumbered: dict[int, int]) -> None:
         """Let the backend_config speak of elements by their new indices; those without one are gone."""
-        config = loop_config(self.loop)
+        config = read_backend_config(self.loop)
         if config:
             edit.set_attribute(
                 self.loop, "backend_config", config_text(self.loop, _moved(config, renumbered))
@@ -216,7 +216,7 @@ def set_state_shape(part: Instruction, shape: Shape) -> None:
         edit.set_attribute(part, name, None)
 
 
-def _moved(config: LoopConfig, renumbered: dict[int, int]) -> LoopConfig:
+def _moved(config: BackendConfig, renumbered: dict[int, int]) -> BackendConfig:
     """Numbers of elements in XLA's description of a loop, where the elements are still there."""
     changed = dict(config)
     variable = config.get("known_induction_variable")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hloopt.analysis.effects import Effects
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import StateSlot, WhileLoop
-from hloopt.analysis.progressions import wrapped
+from hloopt.analysis.loop_values import wrapped
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit

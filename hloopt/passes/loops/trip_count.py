@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hloopt.analysis.loop_config import LoopConfig, config_text, loop_config
+from hloopt.analysis.backend_config import BackendConfig, config_text, read_backend_config
 from hloopt.analysis.trip_count import MAX_EVALUATED_ITERATIONS, trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -68,7 +68,7 @@ ENTRY main {
     def annotate(self, loop: Instruction, log: PassLog) -> bool:
         """Write one loop's count, unless it is there or nobody knows it."""
         name = "write a trip count"
-        config = loop_config(loop)
+        config = read_backend_config(loop)
         if config is None:
             log.miss(name, loop, "its backend_config is no JSON object")
             return False
@@ -87,7 +87,7 @@ ENTRY main {
         return True
 
 
-def _variable(loop: Instruction) -> LoopConfig:
+def _variable(loop: Instruction) -> BackendConfig:
     """The counter that the condition reads, if it is the only one."""
     if not loop.is_tuple:
         return {}

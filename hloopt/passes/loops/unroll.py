@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from hloopt.analysis.backend_config import config_text, read_backend_config
 from hloopt.analysis.effects import Effects, visit_loops
-from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.analysis.loop_values import constant_value
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
@@ -219,7 +219,7 @@ def _named(word: str, number: int) -> Callable[[str], str]:
 
 def _rewrite_config(loop: Instruction, rest: int, iterations: int, factor: int) -> None:
     """The count that is known, and what XLA wrote about the counter, for the new body."""
-    config = loop_config(loop)
+    config = read_backend_config(loop)
     if config is None:
         return
     changed = {**config, "known_trip_count": {"n": str(iterations)}}

@@ -1,5 +1,6 @@
-"""What a fusion's backend_config says about its kernel: kind, tiles of a Triton kernel, a user-defined kernel.
+"""The attribute backend_config: JSON, bare or in a string, as XLA writes it.
 
+Of a loop it has the known trip count; of a fusion its kernel: kind, tiles of a Triton kernel, a user's kernel:
 ``{"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"4","output_tiles":
 [{"sizes":["1","512"]}],"num_ctas":1,"num_stages":1,...}}}``, as XLA writes it: 64-bit numbers are strings; or
 ``{"fusion_backend_config":{"kind":"__custom_fusion","custom_fusion_config":{"name":"while-per-thread"}}}``
@@ -8,9 +9,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import json
+from typing import Any, Final, TypeAlias
 
-from hloopt.analysis.loop_config import LoopConfig, config_text, loop_config
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import Verbatim
@@ -19,19 +20,54 @@ __all__ = [
     "CUSTOM",
     "TRITON",
     "TRITON_GEMM",
+    "BackendConfig",
     "BlockParameters",
     "backend_kind",
     "block_parameters",
+    "config_text",
     "custom_name",
     "is_triton",
+    "known_trip_count",
+    "read_backend_config",
     "written_kind",
     "written_name",
     "written_parameters",
 ]
 
+BackendConfig: TypeAlias = dict[str, Any]
 
 TRITON: Final = "__triton"
 TRITON_GEMM: Final = "__triton_gemm"
+
+
+def read_backend_config(instruction: Instruction) -> BackendConfig | None:
+    """The backend_config as a dictionary, empty where there is none; None if it is not a JSON object."""
+    text = str(instruction.attributes.get("backend_config", "{}"))
+    try:
+        value = json.loads(text)
+        if isinstance(value, str):
+            value = json.loads(value) if value else {}
+    except (ValueError, RecursionError):  # deep, or a number of thousands of digits
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def config_text(instruction: Instruction, config: BackendConfig) -> Verbatim | None:
+    """The attribute's new value, in a string where it was one; None, to leave it out, if empty."""
+    if not config:
+        return None
+    text = json.dumps(config, separators=(",", ":"))
+    quoted = str(instruction.attributes.get("backend_config", "")).startswith('"')
+    return Verbatim(json.dumps(text) if quoted else text)
+
+
+def known_trip_count(loop: Instruction) -> int | None:
+    """``known_trip_count`` of the backend_config, or None."""
+    if "backend_config" not in loop.attributes:
+        return None
+    known = (read_backend_config(loop) or {}).get("known_trip_count")
+    number = str(known.get("n", "")) if isinstance(known, dict) else ""
+    return int(number) if number.isdecimal() else None
 
 
 @dataclass(frozen=True)
@@ -54,7 +90,7 @@ class BlockParameters:
     waves_per_eu: int = 0
 
     @property
-    def config(self) -> LoopConfig:
+    def config(self) -> BackendConfig:
         """The JSON object XLA writes, keys in its order."""
         return {
             "num_warps": str(self.num_warps),
@@ -105,7 +141,7 @@ def block_parameters(instruction: Instruction) -> BlockParameters | None:
 
 def written_kind(instruction: Instruction, kind: str) -> Verbatim:
     """A backend_config of a kind that has no parameters yet; its other parts stay as they are."""
-    config = loop_config(instruction) or dict(_FRESH)
+    config = read_backend_config(instruction) or dict(_FRESH)
     return _text(instruction, {**config, "fusion_backend_config": {"kind": kind}})
 
 
@@ -115,11 +151,11 @@ def written_parameters(instruction: Instruction, parameters: BlockParameters) ->
     Where there is none yet, the text is the one XLA writes.
     """
     written = {"kind": TRITON, "block_level_fusion_config": parameters.config}
-    config = loop_config(instruction) or dict(_FRESH)
+    config = read_backend_config(instruction) or dict(_FRESH)
     return _text(instruction, {**config, "fusion_backend_config": written})
 
 
-_FRESH: Final[LoopConfig] = {
+_FRESH: Final[BackendConfig] = {
     "operation_queue_id": "0",
     "fusion_backend_config": {},
     "force_earliest_schedule": False,
@@ -131,11 +167,11 @@ _FRESH: Final[LoopConfig] = {
 def _fusion_config(instruction: Instruction) -> dict[str, Any]:
     if instruction.opcode != "fusion" or "backend_config" not in instruction.attributes:
         return {}
-    found = (loop_config(instruction) or {}).get("fusion_backend_config")
+    found = (read_backend_config(instruction) or {}).get("fusion_backend_config")
     return found if isinstance(found, dict) else {}
 
 
-def _text(instruction: Instruction, config: LoopConfig) -> Verbatim:
+def _text(instruction: Instruction, config: BackendConfig) -> Verbatim:
     text = config_text(instruction, config)
     assert text is not None, "a configuration with a kind is not empty"
     return text
@@ -148,7 +184,7 @@ def custom_name(instruction: Instruction) -> str:
     """The kernel a custom fusion names; empty where there is none."""
     if backend_kind(instruction) != CUSTOM:
         return ""
-    config = (loop_config(instruction) or {})["fusion_backend_config"]
+    config = (read_backend_config(instruction) or {})["fusion_backend_config"]
     entry = config.get("custom_fusion_config")
     name = entry.get("name") if isinstance(entry, dict) else None
     return name if isinstance(name, str) else ""
@@ -157,7 +193,7 @@ def custom_name(instruction: Instruction) -> str:
 def written_name(instruction: Instruction, name: str) -> Verbatim:
     """A backend_config of the kind ``__custom_fusion`` that names a kernel; other parts stay as they are."""
     written = {"kind": CUSTOM, "custom_fusion_config": {"name": name}}
-    config = {**(loop_config(instruction) or {}), "fusion_backend_config": written}
+    config = {**(read_backend_config(instruction) or {}), "fusion_backend_config": written}
     text = config_text(instruction, config)
     assert text is not None, "a configuration with a kind is not empty"
     return text
