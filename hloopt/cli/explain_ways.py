@@ -18,7 +18,7 @@ from hloopt.rewrite.spec import value_text
 
 if TYPE_CHECKING:
     from hloopt.driver.passes import Chosen
-    from hloopt.fusion.explanation import Pair
+    from hloopt.fusion.explained import Pair
     from hloopt.ir import Module
     from hloopt.rewrite.entries import Entry
     from hloopt.targets import Target

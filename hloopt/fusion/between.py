@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hloopt.dataclass import dataclass
-from hloopt.fusion.explanation import Edge, Explanation, KernelFacts
+from hloopt.fusion.explained import Edge, KernelFacts
+from hloopt.fusion.explanation import Explanation
 from hloopt.fusion.provenance import FusionNode
 from hloopt.ops.traits import PLUMBING
 

@@ -9,28 +9,25 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from math import isfinite
 from typing import Final, TypeAlias
 
 from hloopt.cost_models.model import Comparison
-from hloopt.dataclass import dataclass
-from hloopt.fusion.decision import Decision
+from hloopt.fusion.explained import (
+    Around,
+    Edge,
+    ExplainedRefusal,
+    ExplainedStep,
+    KernelFacts,
+    Lost,
+    Pair,
+    finite,
+)
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.fusion.history import FusionPlan, FusionStep, LoopFacts, PairSide, Refusal
 from hloopt.fusion.provenance import FusionNode, Provenance
 from hloopt.fusion.remedies import is_advisable, remedies
 
-__all__ = [
-    "Around",
-    "Edge",
-    "ExplainedRefusal",
-    "ExplainedStep",
-    "Explanation",
-    "KernelFacts",
-    "Lost",
-    "Pair",
-    "Times",
-]
+__all__ = ["Explanation", "Times"]
 
 _Place: TypeAlias = tuple[str, str]
 """Computation and name."""
@@ -44,137 +41,6 @@ _INTO_ALL: Final = frozenset({"fusion-merger", "priority-fusion"})
 """Strategies that fuse a producer into all of its users or into none."""
 _FAR: Final = 10_000
 """Nodes that a search for a path looks at before it gives up."""
-
-
-@dataclass(frozen=True, slots=True)
-class KernelFacts:
-    """A kernel: a fusion with its members, or an instruction by itself (``kind`` is empty).
-
-    ``outputs`` are the members whose results it gives, ``now`` what it is called after all passes: empty where
-    it is gone.
-    """
-
-    computation: str
-    name: str
-    kind: str
-    members: tuple[str, ...]
-    outputs: tuple[str, ...]
-    now: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedRefusal:
-    """What a strategy said about a pair that it kept apart; names are those of that moment.
-
-    options     the pass with the option that would let the pair through
-    advisable   whether a rule or lock file of the user could have it otherwise
-    comparison  the times it believed in, or those of the cost model
-    model       whose times these are
-    names       of both in the output; of what is gone, of what it computed last
-    """
-
-    pass_name: str
-    run: int
-    producer: str
-    consumer: str
-    decision: Decision
-    comparison: Comparison | None
-    options: tuple[str, ...] = ()
-    advisable: bool = False
-    model: str = ""
-    names: tuple[str, str] = ("", "")
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedStep:
-    """How a producer came into a kernel; ``names`` are those before fusion of what both computed last."""
-
-    pass_name: str
-    run: int
-    step: FusionStep
-    names: tuple[str, str]
-
-    @property
-    def comparison(self) -> Comparison | None:
-        """The times that the strategy believed in, where they say something."""
-        return _finite(self.step.comparison)
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A result and one user of it; ``common`` are the kernels that have both, else ``words`` say why none has.
-
-    ``joined`` tells how they came together.  ``words`` has the last word of each run, the latest last.
-    """
-
-    producer: FusionNode
-    consumer: FusionNode
-    producer_kernels: tuple[KernelFacts, ...]
-    consumer_kernels: tuple[KernelFacts, ...]
-    common: tuple[KernelFacts, ...]
-    joined: tuple[ExplainedStep, ...] = ()
-    words: tuple[ExplainedRefusal, ...] = ()
-
-    @property
-    def is_plumbing(self) -> bool:
-        """Whether no kernel computes one of the two."""
-        return self.producer.opcode in UNCOMPUTED or self.consumer.opcode in UNCOMPUTED
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two instructions: ``relation`` is ``path`` (second needs first), ``siblings`` or ``none``.
-
-    ``edges`` are those of the path that crosses fewest kernels; ``shared`` names what siblings both read.
-    """
-
-    first: FusionNode
-    second: FusionNode
-    relation: str
-    common: tuple[KernelFacts, ...]
-    edges: tuple[Edge, ...] = ()
-    shared: tuple[str, ...] = ()
-    words: tuple[ExplainedRefusal, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """One instruction: its kernels, how they came about, and its neighbours that are in none of them.
-
-    ``loop`` tells of a ``while`` how it could run as one kernel; of what runs within such a kernel, whose.
-    """
-
-    node: FusionNode
-    kernels: tuple[KernelFacts, ...]
-    joined: tuple[ExplainedStep, ...]
-    apart: tuple[Edge, ...]
-    words: tuple[ExplainedRefusal, ...] = ()
-    loop: LoopFacts | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The refusal of a producer that costs most by the cost model; ``others`` are consumers that cost less.
-
-    ``producer`` and ``consumer`` are what the two are called after all passes; empty where they are gone.
-    ``runs`` is how often their computation runs, as launches count it.
-    """
-
-    computation: str
-    word: ExplainedRefusal
-    source: str
-    place: str
-    others: int = 0
-    producer: str = ""
-    consumer: str = ""
-    runs: int = 1
-
-    @property
-    def lost_us(self) -> float:
-        """What fusing would save in all runs."""
-        return self.runs * (
-            self.word.comparison.gain_us if self.word.comparison is not None else 0.0
-        )
 
 
 _Refused: TypeAlias = tuple[FusionPlan, Refusal]
@@ -313,7 +179,7 @@ class Explanation:
             second = "" if strategy in _INTO_ALL else second
             if first and (second or not refusal.consumer or strategy in _INTO_ALL):
                 comparison, model = self.times(home, first, second, multi_output), self.model
-        comparison = _finite(comparison)
+        comparison = finite(comparison)
         if refusal.blocker is not None:
             decision = replace(decision, words=self._shown(home, refusal.blocker))
         return ExplainedRefusal(
@@ -482,8 +348,3 @@ class Explanation:
                     if known is None or known[0].run < plan.run:
                         last[home, first, second] = plan, refusal
         yield from last.values()
-
-
-def _finite(comparison: Comparison | None) -> Comparison | None:
-    """A comparison that says something: a model may call endless what it cannot time."""
-    return comparison if comparison is not None and isfinite(comparison.gain_us) else None

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import FusionBarrier
-from hloopt.fusion.explanation import (
+from hloopt.fusion.explained import (
     Around,
     Edge,
     ExplainedRefusal,

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from hloopt.fusion.between import ArrayBetween
-from hloopt.fusion.explanation import Edge, KernelFacts
+from hloopt.fusion.explained import Edge, KernelFacts
 from hloopt.report.console import say, table
 from hloopt.report.fusion import why_apart
 from hloopt.report.numbers import byte_size

@@ -8,7 +8,7 @@ from typing import Any
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import FusionBarrier
-from hloopt.fusion.explanation import (
+from hloopt.fusion.explained import (
     Around,
     Edge,
     ExplainedRefusal,

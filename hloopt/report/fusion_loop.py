@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from hloopt.fusion.explanation import ExplainedRefusal
+from hloopt.fusion.explained import ExplainedRefusal
 from hloopt.fusion.history import LoopFacts, MappingFacts
 from hloopt.fusion.provenance import FusionNode
 from hloopt.report.console import say, table

@@ -12,7 +12,7 @@ from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.priority.benefit import Account
-from hloopt.fusion.priority.queue import ProducerQueue
+from hloopt.fusion.priority.run import ProducerQueue
 from hloopt.fusion.priority.twins import Twins
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Instruction, Module
