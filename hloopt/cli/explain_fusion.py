@@ -90,7 +90,7 @@ class Questions:
     def _lost(self) -> FusionAnswer:
         rows = self.explanation.lost(MOST_LOST, runs_of(self.module))
         barriers = find_barriers(self.provenance.history.plans, self.provenance.alive)
-        loops = self.explanation.looked_at()
+        loops = self.explanation.judged_loops()
         kept = kept_arrays(self.explanation)
         shows: list[Any] = [(show_lost, rows)]
         if kept:

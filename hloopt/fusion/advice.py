@@ -1,11 +1,11 @@
-"""What the user wants fused, or kept apart: asked before every strategy's own verdict.
+"""What the user wants fused, or kept apart: consulted before a strategy's own verdict.
 
-An answer about a pair comes with its reason; no answer leaves the pair to the strategy.  What would make the
-module wrong (a cycle, a lost update in place, a side effect) no advice can ask for: strategies check that after
+An answer about a pair comes with its reason; no answer leaves the pair to the strategy.  Advice cannot force
+what would make the module wrong (a cycle, a lost update in place, a side effect): strategies check that after
 a yes, too.
 
-A rule is asked about pairs as they are at that time: an op that has been fused with others since is a fusion
-when its next reader is looked at.  So a rule that knows ops alone may say no to a pair that is in one kernel in
+A rule is called on pairs as they are at that time: an op that has been fused with others since is a fusion
+when its next reader is examined.  So a rule that matches only ops may refuse a pair that is in one kernel in
 the end.
 """
 
@@ -32,7 +32,7 @@ __all__ = ["Advice", "Adviser", "Overridden", "advised"]
 
 
 class Adviser(Protocol):
-    """What has a say: a function of the user, a lock file, an installed package."""
+    """A source of advice: a user's function, a lock file, an installed package."""
 
     def advise(self, producer: Instruction, consumer: Instruction) -> Decision | None:
         """Yes, no with a reason, or nothing about fusing ``producer`` into ``consumer``."""
@@ -40,7 +40,7 @@ class Adviser(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """A pair that a rule refused and that is in one kernel all the same, ``fusion``."""
+    """A pair that a rule refused and that is in one kernel anyway, ``fusion``."""
 
     label: str
     producer: Instruction
@@ -52,16 +52,16 @@ class Overridden:
 
 @dataclass(frozen=True)
 class Advice:
-    """All that have a say; the first answer counts.
+    """All sources of advice; the first answer counts.
 
-    histories  what has been fused, for advisers that know instructions by their names
-    asked      how often each rule was asked since a strategy began, by its label
+    histories  what has been fused, for advisers that identify instructions by name
+    calls      how often each rule was called since a strategy began, by its label
     refused    the pairs that it refused: by computation and a result of each side, the producer and the reason
     """
 
     advisers: Sequence[Adviser] = field(default_factory=tuple)
     histories: Histories = field(default_factory=Histories, compare=False)
-    asked: Counter[str] = field(default_factory=Counter, compare=False)
+    calls: Counter[str] = field(default_factory=Counter, compare=False)
     refused: dict[str, dict[tuple[str, str, str], tuple[Instruction, str]]] = field(
         default_factory=lambda: defaultdict(dict), compare=False
     )
@@ -82,8 +82,8 @@ class Advice:
     def _note(
         self, label: str, producer: Instruction, consumer: Instruction, decision: Decision | None
     ) -> None:
-        """Count a question, and keep a no."""
-        self.asked[label] += 1
+        """Count a call, and record a refusal."""
+        self.calls[label] += 1
         home = producer.computation
         if decision is None or decision or home is None or home.module is None:
             return
@@ -92,7 +92,7 @@ class Advice:
         self.refused[label][pair] = producer, decision.reason
 
     def prologue(self, loop: Instruction) -> tuple[str, ...] | None:
-        """The ops by name that are to join a loop's kernel; None where nothing is said."""
+        """The ops by name that are to join a loop's kernel; None without advice."""
         for adviser in self.advisers:
             ask = getattr(adviser, "prologue", None)
             names = ask(loop) if ask is not None else None
@@ -102,7 +102,7 @@ class Advice:
 
     def begin(self) -> None:
         """A strategy begins."""
-        self.asked.clear()
+        self.calls.clear()
         self.refused.clear()
 
     def overridden(self, history: FusionHistory) -> Iterator[Overridden]:
@@ -120,20 +120,20 @@ class Advice:
 
     def summary(self, found: Sequence[Overridden]) -> Iterator[str]:
         """A sentence about each rule, ``found`` being what ``overridden`` gave."""
-        for label, asked in self.asked.items():
-            times = "once" if asked == 1 else f"{asked} times"
+        for label, calls in self.calls.items():
+            times = "once" if calls == 1 else f"{calls} times"
             refused = len(self.refused[label])
             pairs = "one pair" if refused == 1 else f"{refused} pairs"
-            told = f"{label}: asked {times}, refused {pairs}"
+            line = f"{label}: called {times}, refused {pairs}"
             mine = [one for one in found if one.label == label]
             if mine:
                 first = mine[0]
-                told += (
-                    f", of which {len(mine)} are in one kernel all the same, such as "
+                line += (
+                    f", of which {len(mine)} are in one kernel anyway, such as "
                     f"%{first.producer.name} and %{first.consumer} in %{first.fusion}: what was fused "
-                    "before is a fusion when a rule is asked about its next reader"
+                    "before is a fusion when the rule is called on its next reader"
                 )
-            yield told
+            yield line
 
 
 def advised(
@@ -143,9 +143,9 @@ def advised(
     *,
     frozen: bool = False,
 ) -> tuple[Pipeline, Advice]:
-    """A pipeline that fuses, with the fusions of a lock file made first, and the advice its strategies ask for.
+    """A pipeline that fuses, with the fusions of a lock file made first, and the advice its strategies consult.
 
-    Rules are asked first, then the lock file, then installed packages.  Raises ``UsageError`` for an installed
+    Rules come first, then the lock file, then installed packages.  Raises ``UsageError`` for an installed
     rule that cannot be loaded.
     """
     histories = Histories()

@@ -1,9 +1,9 @@
-"""Writing fusions down: wrapping an instruction into one, moving producers into it, several results.
+"""Edits that make fusions: wrap an instruction, move producers in, add results.
 
 Every edit leaves a module that is valid and computes the same, with its control edges, and costs what it
 moves: the producer's body and the operands concerned.  Where a fusion gets the results of a producer or
-sibling, what reads these and stands before the fusion moves behind it; a strategy with many such edits
-lets that be (``keep_order=False``) and calls ``restore_order`` at the end.
+sibling, readers of these that precede the fusion are moved after it; a strategy with many such edits
+skips that (``keep_order=False``) and calls ``restore_order`` at the end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def wrap(root: Instruction, kind: str, name: str) -> Instruction:
 
 
 def fuse(producer: Instruction, consumer: Instruction, kind: str | None = None) -> Instruction:
-    """Move a copy of ``producer`` into ``consumer``, which becomes a fusion where it is none; the fusion.
+    """Move a copy of ``producer`` into ``consumer``, which becomes a fusion if it is none; return it.
 
     A producer that is a fusion brings its body; of one with several results ``consumer`` reads some through
     ``get-tuple-element``.  The producer stays (``remove_producer``), and so do the other readers.
@@ -77,8 +77,8 @@ def fuse_multi_output(
 ) -> Instruction:
     """Move ``producer`` itself into ``consumer``: what others read of it becomes results of the fusion.
 
-    Otherwise as ``fuse``; ``producer`` is gone afterwards.  Raises ``ValueError`` (unless told not to keep
-    the order) where the consumer needs the producer through a third instruction, too.
+    Otherwise as ``fuse``; ``producer`` is gone afterwards.  Raises ``ValueError`` (unless ``keep_order``
+    is false) where the consumer needs the producer through a third instruction, too.
     """
     if keep_order:
         _make_room(producer, consumer, _elements(producer) | {producer})
@@ -94,7 +94,7 @@ def merge_siblings(
     """One fusion that computes what both do, results of ``first`` before those of ``second``; the fusion.
 
     Results of ``second`` that nothing reads are left out.  Neither needs the other: raises ``ValueError``
-    otherwise, unless told not to keep the order.
+    otherwise, unless ``keep_order`` is false.
     """
     if keep_order:
         if _is_before(first, second):
@@ -114,9 +114,9 @@ def fuse_producer(fusion: Instruction, producer: Instruction) -> Instruction:
 
 
 def remove_producer(producer: Instruction) -> bool:
-    """Take a producer out when nothing needs it any more; say whether it went.
+    """Remove a producer that nothing uses any more; return whether it was removed.
 
-    Elements that nothing reads go in any case; with a fusion goes its body where nothing else calls that.
+    Unused ``get-tuple-element`` users go in any case, and a fusion's body unless something else calls it.
     """
     remove_dead_elements(producer)
     if producer.users or producer.is_root or producer.control_successors:
@@ -140,7 +140,7 @@ def number_parameter_names(bodies: Iterable[Computation]) -> None:
 
 
 def restore_order(computation: Computation) -> None:
-    """Put every instruction behind its operands and control predecessors again, else as they stand."""
+    """Restore topological order: operands and control predecessors first, otherwise the order is kept."""
     previous: Instruction | None = None
     for instruction in walk.post_order(computation):
         if previous is not None:
@@ -167,7 +167,7 @@ def _elements(instruction: Instruction) -> frozenset[Instruction]:
 
 
 def _is_before(left: Instruction, right: Instruction) -> bool:
-    """Whether ``left`` stands before ``right``; the cost is the distance between them."""
+    """Whether ``left`` precedes ``right``; the cost is the distance between them."""
     behind_left, behind_right = left._next, right._next
     while True:
         if behind_left is right or behind_right is None:
@@ -178,7 +178,7 @@ def _is_before(left: Instruction, right: Instruction) -> bool:
 
 
 def _make_room(early: Instruction, late: Instruction, own: frozenset[Instruction]) -> None:
-    """Move what depends on ``early`` and stands before ``late`` right behind ``late``.
+    """Move what depends on ``early`` and precedes ``late`` to right after ``late``.
 
     ``late`` may need ``own`` only; raises ``ValueError`` where it needs ``early`` through something else.
     """

@@ -1,4 +1,4 @@
-"""What no strategy has a kernel across: custom calls, and the iterations of a loop."""
+"""What no kernel spans: custom calls, and the iterations of a loop."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ class FusionBarrier:
 
 
 def note_barriers(recorder: FusionRecorder, computations: Iterable[Computation]) -> None:
-    """Record loops, each once, and custom calls that no pair has told of yet.
+    """Record loops, each once, and custom calls that no refused pair names yet.
 
     What a body computes for the next iteration goes through memory: no strategy has a kernel for more than
     one iteration.  The refusal's producer is the root of the body, its consumer the while.
     """
-    told = {_call_of(refusal) for refusal in recorder.refusals()}
+    named = {_call_of(refusal) for refusal in recorder.refusals()}
     for computation in computations:
         for instruction in computation:
             opcode = instruction.opcode
             if opcode == "while":
                 _note_loop(recorder, instruction)
-            elif opcode == "custom-call" and (computation.name, instruction.name) not in told:
+            elif opcode == "custom-call" and (computation.name, instruction.name) not in named:
                 recorder.refused(instruction, None, decide_call(instruction))
 
 
 def decide_call(call: Instruction) -> Decision:
-    """Why a custom call is no part of any kernel but its own."""
+    """Why a custom call is part of no kernel but its own."""
     return forbid("custom-call", words=call.custom_call_target)
 
 
 def find_barriers(
     plans: Iterable[FusionPlan], alive: Collection[tuple[str, str]]
 ) -> list[FusionBarrier]:
-    """The barriers that plans tell of, custom calls first.
+    """The barriers recorded in plans, custom calls first.
 
     ``alive`` has computation and name of what is still there.
     """

@@ -1,4 +1,4 @@
-"""The arrays that one kernel writes and another reads, and what keeps each of them in memory."""
+"""The arrays that one kernel writes and another reads, and why each goes through memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloopt.ops.traits import PLUMBING
 __all__ = ["ArrayBetween", "kept_arrays"]
 
 _VIEWS = PLUMBING - {"parameter"} | {"bitcast", "reshape"}
-"""Where they stand alone, they write nothing."""
+"""As unfused instructions these write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ArrayBetween:
 
 
 def kept_arrays(explanation: Explanation) -> list[ArrayBetween]:
-    """What stands between kernels after all strategies, the largest arrays first."""
+    """The arrays between kernels after all strategies, the largest first."""
     found = []
     for (home, _), kernel in explanation.kernels.items():
         for name in kernel.outputs or kernel.members:
@@ -46,7 +46,7 @@ def kept_arrays(explanation: Explanation) -> list[ArrayBetween]:
 
 
 def _is_view(node: FusionNode, explanation: Explanation) -> bool:
-    """Whether it stands alone, and writes nothing."""
+    """Whether it is unfused and writes nothing."""
     homes = explanation.kernels_of((node.computation, node.name))
     return node.opcode in _VIEWS and all(len(home.members) == 1 for home in homes)
 

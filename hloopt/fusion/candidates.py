@@ -1,9 +1,9 @@
-"""The operands of one consumer, in the order in which they are asked to join it.
+"""The operands of one consumer, in the order in which they are considered for fusion.
 
-An operand that was refused is asked again only where what refused it may have changed; all other rules of
-``rules.py`` refuse it the more, the more the consumer holds.  So a join costs what joins, whatever the consumer
-has beside.  When nothing may join any more, all that are left are judged once more: the figures in the words of
-a refusal are those of the whole consumer.
+A refused operand is considered again only where what refused it may have changed; all other rules of
+``rules.py`` are monotone: a larger consumer is refused as well.  So a join costs what joins, however large the
+consumer is.  When nothing may join any more, all that are left are judged once more: the figures of a refusal
+are those of the whole consumer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Candidates"]
 
 
 class Candidates:
-    """Who may still join; those of the highest rank come first.
+    """A queue of the operands that may still join, highest rank first.
 
     ``rank`` is different for each operand.
     """
@@ -26,7 +26,7 @@ class Candidates:
     def __init__(self, rank: Mapping[Instruction, int]) -> None:
         self._rank = rank
         self._met: set[Instruction] = set()
-        self._asked: list[tuple[int, Instruction]] = []
+        self._queue: list[tuple[int, Instruction]] = []
         self._waiting: set[Instruction] = set()
         self._refused: dict[str, dict[Instruction, Decision]] = {}
         self._code: dict[Instruction, str] = {}
@@ -41,32 +41,32 @@ class Candidates:
         return True
 
     def ask(self, operand: Instruction) -> None:
-        """An operand is to be judged, once more if it was before."""
+        """Enqueue an operand, again if it was judged before."""
         code = self._code.pop(operand, None)
         if code is not None:
             del self._refused[code][operand]
         if operand not in self._waiting:
             self._waiting.add(operand)
-            heappush(self._asked, (-self._rank[operand], operand))
+            heappush(self._queue, (-self._rank[operand], operand))
 
     def next(self) -> Instruction | None:
-        """The next operand to judge; None where all that are left have had the last word."""
-        if not self._asked and self._grown:
+        """The next operand to judge; None where all that are left have their final verdict."""
+        if not self._queue and self._grown:
             self._grown = False
             self._room.clear()
             self._refused.clear()
             self._waiting.update(self._code)
-            self._asked = [(-self._rank[operand], operand) for operand in self._code]
-            heapify(self._asked)
+            self._queue = [(-self._rank[operand], operand) for operand in self._code]
+            heapify(self._queue)
             self._code.clear()
-        if not self._asked:
+        if not self._queue:
             return None
-        operand = heappop(self._asked)[1]
+        operand = heappop(self._queue)[1]
         self._waiting.remove(operand)
         return operand
 
     def refuse(self, operand: Instruction, decision: Decision, operands: int) -> None:
-        """An operand may not join as things are; ``operands`` is how many the consumer has."""
+        """An operand may not join for now; ``operands`` is how many the consumer has."""
         self._code[operand] = decision.code
         self._refused.setdefault(decision.code, {})[operand] = decision
         if decision.code == "operands":

@@ -1,4 +1,4 @@
-"""How much code a fusion would have, where that may be too much."""
+"""The code size of a fusion, and its limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloopt.ir import Instruction
 __all__ = ["CodeRoom"]
 
 _LOOKS_ON: Final = 4
-"""Counting stops at so many times the bytes that there is room for."""
+"""Counting stops at this many times the limit in bytes."""
 
 
 class CodeRoom:
@@ -20,8 +20,8 @@ class CodeRoom:
 
     XLA's count of emitted instructions (``ir_size``) decides whether a pair is examined at all.  The bound of
     a pair follows from the bounds of both; it may be too high, since what a producer writes twice may be the
-    same.  Only a pair that exceeds its room by this bound is walked itself.  If it fits, its exact size is
-    kept, and it is not walked again until later fusions fill the room that is left.
+    same.  Only a pair whose bound exceeds the limit is walked itself.  If it fits, its exact size is
+    kept, and it is not walked again until later fusions fill the remaining room.
     """
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class CodeRoom:
         *,
         is_result: bool = False,
     ) -> Decision:
-        """Whether both have room in a kernel, of which the producer may be a result."""
-        # What both hold alike will be merged.
+        """Whether both fit in a kernel, of which the producer may be a result."""
+        # What both have in common will be merged.
         least = MOST_CODE.of((body_size(producer) + body_size(consumer)) // 2)
         if ir_size * LINE_BYTES <= least:
             return ALLOWED
@@ -55,19 +55,19 @@ class CodeRoom:
     def of_pair(
         self, producer: Instruction, consumer: Instruction, *, is_result: bool = False
     ) -> Written:
-        """What both come to in one kernel."""
+        """The code size of both in one kernel."""
         ours, theirs = self._of(producer), self._of(consumer)
         known = self._pairs.get((producer, consumer))
         if known is not None and known[0] is ours and known[1] is theirs:
             return known[2]
         if producer in consumer.operands and producer not in theirs.reads:
-            # It has become a fusion since the consumer was gone through.
+            # It has become a fusion since the consumer was walked.
             self.forget(consumer)
             theirs = self._of(consumer)
         return theirs.joined(producer, ours, is_result=is_result)
 
     def of_fused(self, producer: Instruction, consumer: Instruction) -> Written | None:
-        """As ``of_pair``; None where the consumer has no known bound."""
+        """As ``of_pair``; None where the consumer has no bound yet."""
         return self.of_pair(producer, consumer) if consumer in self._known else None
 
     def became(self, fusion: Instruction, code: Written | None) -> None:
@@ -77,7 +77,7 @@ class CodeRoom:
             self._known[fusion] = code
 
     def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
+        """An instruction was changed or removed."""
         self._known.pop(instruction, None)
 
     def _of(self, instruction: Instruction) -> Written:

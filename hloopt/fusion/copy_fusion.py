@@ -1,4 +1,4 @@
-"""A copy of what a kernel writes is written by that kernel.
+"""Fuses a copy of a fusion's result into that fusion.
 
     f = fusion(a), calls={ ROOT add }          f = fusion(a), calls={ ROOT tuple(add, copy(add)) }
     c = copy(f)                        =>      c = get-tuple-element(f), index=1
@@ -32,9 +32,9 @@ __all__ = ["CopyFusion"]
 class CopyFusion(Pass):
     """Let a fusion write copies of its results itself.
 
-    The fusion reads what it is given element by element only, so that its kernel is a loop over the results;
-    reductions, scatters and in-place updates are left alone.  The copy changes no layout; a bitcast may stand
-    before it.  The entry computation alone is looked at: in a loop's body a copy may have to wait for
+    The fusion reads its operands element by element only, so that its kernel is a loop over the results;
+    reductions, scatters and in-place updates are left alone.  The copy changes no layout; a bitcast may
+    precede it.  Only the entry computation is processed: in a loop's body a copy may have to wait for
     the buffer that it writes.
 
     max_operands   the most operands and results of a fusion
@@ -61,7 +61,7 @@ ENTRY main {
         check_counts(self)
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each fusion of the entry and its readers once."""
+        """Visit each fusion of the entry and its readers once."""
         recorder = FusionRecorder(self, module, log)
         for fusion in walk.post_order(module.entry):
             if _writes_elementwise(fusion):
@@ -147,7 +147,7 @@ def _behind_bitcasts(result: Instruction) -> Instruction:
 
 
 def _copies(fusion: Instruction) -> Iterator[tuple[Instruction, tuple[Instruction, ...]]]:
-    """What is copied, in the body, and the copy with the element and the bitcast that stand before it."""
+    """What is copied, in the body, and the copy with the element and the bitcast that precede it."""
     body = fusion.calls
     for user in list(fusion.users):
         inner, chain = body.root, [user]

@@ -1,4 +1,4 @@
-"""May these two be fused: an answer with its reason.
+"""The decision whether two instructions may be fused, with its reason.
 
 ``REASONS`` is the list of all reasons; the codes are stable, for people who count or filter them.
 """
@@ -57,12 +57,12 @@ REASONS: Final[dict[str, str]] = {
     "advised": "the user wants it so: {words}",
     "no-users": "nothing uses the producer",
     "only-bitcast-users": "bitcasts alone use the producer, and a bitcast needs no kernel",
-    "consumer-is-bitcast": "the consumer is a bitcast, which needs no kernel of its own",
+    "consumer-is-bitcast": "the consumer is a bitcast, which needs no kernel",
     "consumer-is-tuple": "the consumer is a tuple: it forwards results and computes nothing",
     "consumer-is-custom": "the consumer's kernel is made elsewhere",
     "consumer-no-fusion": "the consumer is neither a loop fusion nor a reduction fusion",
     "holds-expensive": "the producer holds {words}, which is expensive to compute again",
-    "producer-not-loop-fusion": "the producer is a fusion, but its kernel is no plain loop",
+    "producer-not-loop-fusion": "the producer is a fusion, but its kernel is not a plain loop",
     "scatter-producer": "nothing is fused into the results of a scatter",
     "scatter-in-place-operand": "the producer is the operand that the scatter updates in place",
     "scatter-reads-in-place-operand": "the producer reads the operand that the scatter updates in place",
@@ -104,7 +104,7 @@ REASONS: Final[dict[str, str]] = {
     " written in place any more",
     "horizontal-alone": "nothing of the same kind stands beside it",
     "loop-side-effect": "the loop cannot run within a kernel: {words}",
-    "loop-not-flat": "the loop's state is no flat tuple of arrays: {words}",
+    "loop-not-flat": "the loop's state is not a flat tuple of arrays: {words}",
     "loop-mixes": "no thread or block can run its part of the loop alone: {words}",
     "loop-gathered-condition": "whether the loop goes on depends on what all work items compute: {words}",
     "loop-state-too-large": "a work item's part of the state does not fit in a kernel: {words}",
@@ -135,7 +135,7 @@ class Decision:
 
     @property
     def wanted(self) -> bool:
-        """Whether the user asks for it."""
+        """Whether the user requested it."""
         return self.allowed and bool(self.words)
 
     @property

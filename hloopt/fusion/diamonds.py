@@ -1,9 +1,9 @@
-"""Normalisation diamonds: a value and what its rows reduce to, brought together again by one op.
+"""Normalisation diamonds: a value and what its rows reduce to, joined again by one op.
 
     p -> reduce over the last dimension -> broadcast -> root
     p -----------------------------------------------> root
 
-On the edges there are only ops that read nothing more than what they pass on.  The maximum that a softmax
+On the edges there are only ops that read nothing but the value they transform.  The maximum that a softmax
 subtracts is one diamond, the sum it divides by another.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Diamond", "find_diamonds"]
 
 @dataclass(frozen=True, eq=False)
 class Diamond:
-    """``producer`` is read by ``reduce`` and, along another way, by ``root``."""
+    """``producer`` is read by ``reduce`` and, along another path, by ``root``."""
 
     producer: Instruction
     reduce: Instruction
@@ -79,7 +79,7 @@ def _diamond(root: Instruction, target: Target) -> Diamond | None:
 
 
 def _is_row_reduce(reduce: Instruction, target: Target) -> bool:
-    """Of the last dimension alone, from a constant or a converted one."""
+    """Whether it reduces the last dimension alone, from a constant or a converted one."""
     if unsupported_by_triton(reduce, target) or not _is_row_major(reduce.shape):
         return False
     if reduce.dimensions != (reduce.operands[0].array.rank - 1,):
@@ -91,7 +91,7 @@ def _is_row_reduce(reduce: Instruction, target: Target) -> bool:
 
 
 def _behind(node: Instruction, opcode: str, target: Target) -> Instruction | None:
-    """The first op with an opcode, going back over trivial ones."""
+    """The nearest op with an opcode, going up through trivial ones."""
     while node.opcode != opcode:
         if not _is_trivial(node, target):
             return None
@@ -100,7 +100,7 @@ def _behind(node: Instruction, opcode: str, target: Target) -> Instruction | Non
 
 
 def _leads_to(node: Instruction, producer: Instruction, target: Target) -> bool:
-    """Whether there is a way back from a node to the producer over trivial ops."""
+    """Whether a path of trivial ops leads from the producer to a node."""
     while node is not producer:
         if not _is_trivial(node, target):
             return False

@@ -33,7 +33,7 @@ class Duplication:
                 self._settle(instruction)
 
     def count(self, parameter: Instruction) -> int:
-        """How often the code of a producer behind ``parameter`` would be written."""
+        """How often the code of a producer in the place of ``parameter`` would be written."""
         return sum(self._count[user] for user in self._users.get(parameter, ()))
 
     def join(self, parameter: Instruction, fused: Instruction) -> None:
@@ -89,7 +89,7 @@ def _decide_count(
 
 
 class RealUsers:
-    """How many users producers have, where a fusion stands for those of its parameter; kept while ops join."""
+    """Counts of producers' users, those of a fusion's parameter instead of the fusion; kept while ops join."""
 
     def __init__(self) -> None:
         self._known: dict[Instruction, int] = {}
@@ -106,7 +106,7 @@ class RealUsers:
     ) -> None:
         """A copy of an op that ``reads`` some values is now inside a fusion, where it had ``inside`` users.
 
-        ``is_gone``: the op itself is no longer there.
+        ``is_gone``: the op itself was removed.
         """
         if producer in self._known:
             self._known[producer] -= inside

@@ -27,8 +27,8 @@ __all__ = [
 class KernelFacts:
     """A kernel: a fusion with its members, or an instruction by itself (``kind`` is empty).
 
-    ``outputs`` are the members whose results it gives, ``now`` what it is called after all passes: empty where
-    it is gone.
+    ``outputs`` are the members whose results it gives, ``now`` its name after all passes: empty where
+    it no longer exists.
     """
 
     computation: str
@@ -41,11 +41,11 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRefusal:
-    """What a strategy said about a pair that it kept apart; names are those of that moment.
+    """A strategy's refusal of a pair; names are those of that moment.
 
     options     the pass with the option that would let the pair through
     advisable   whether a rule or lock file of the user could have it otherwise
-    comparison  the times it believed in, or those of the cost model
+    comparison  the times it decided by, or those of the cost model
     model       whose times these are
     names       of both in the output; of what is gone, of what it computed last
     """
@@ -64,7 +64,7 @@ class ExplainedRefusal:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedStep:
-    """How a producer came into a kernel; ``names`` are those before fusion of what both computed last."""
+    """A producer that joined a kernel; ``names`` are those before fusion of what both computed last."""
 
     pass_name: str
     run: int
@@ -73,15 +73,15 @@ class ExplainedStep:
 
     @property
     def comparison(self) -> Comparison | None:
-        """The times that the strategy believed in, where they say something."""
+        """The times that the strategy decided by, where they are finite."""
         return finite(self.step.comparison)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A result and one user of it; ``common`` are the kernels that have both, else ``words`` say why none has.
+    """A result and one user of it; ``common`` are the kernels that have both, else ``words`` say why none does.
 
-    ``joined`` tells how they came together.  ``words`` has the last word of each run, the latest last.
+    ``joined`` has the steps that fused them, ``words`` the last verdict of each run, the latest last.
     """
 
     producer: FusionNode
@@ -116,9 +116,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """One instruction: its kernels, how they came about, and its neighbours that are in none of them.
+    """One instruction: its kernels, the steps that made them, and its neighbours in none of them.
 
-    ``loop`` tells of a ``while`` how it could run as one kernel; of what runs within such a kernel, whose.
+    ``loop`` is how a ``while`` could run as one kernel; for what runs within such a kernel, that kernel's loop.
     """
 
     node: FusionNode
@@ -155,5 +155,5 @@ class Lost:
 
 
 def finite(comparison: Comparison | None) -> Comparison | None:
-    """A comparison that says something: a model may call endless what it cannot time."""
+    """A comparison with finite times: a model may return infinity for what it cannot time."""
     return comparison if comparison is not None and isfinite(comparison.gain_us) else None

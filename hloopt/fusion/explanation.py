@@ -32,15 +32,15 @@ __all__ = ["Explanation", "Times"]
 _Place: TypeAlias = tuple[str, str]
 """Computation and name."""
 Times: TypeAlias = Callable[[str, str, str, bool], Comparison | None]
-"""Computation, producer and consumer after all strategies: the times apart and fused, where a model tells.
+"""Computation, producer and consumer after all strategies: the times apart and fused, where a model has them.
 
-An empty consumer means all that use the producer, together.  The last says whether the kernel of both would
-write the producer's results, too."""
+An empty consumer means all that use the producer, together.  The last argument: whether the kernel of both
+would write the producer's results, too."""
 
 _INTO_ALL: Final = frozenset({"fusion-merger", "priority-fusion"})
 """Strategies that fuse a producer into all of its users or into none."""
 _FAR: Final = 10_000
-"""Nodes that a search for a path looks at before it gives up."""
+"""Nodes that a search for a path visits before it gives up."""
 
 
 _Refused: TypeAlias = tuple[FusionPlan, Refusal]
@@ -50,7 +50,7 @@ _Fused: TypeAlias = tuple[FusionPlan, FusionStep]
 class Explanation:
     """What became of the nodes of a module.
 
-    ``times`` gives those that a strategy did not ask for, by the cost model called ``model``.
+    ``times`` gives those that a strategy did not compute, by the cost model called ``model``.
     """
 
     def __init__(self, provenance: Provenance, times: Times | None = None, model: str = "") -> None:
@@ -112,7 +112,7 @@ class Explanation:
         return tuple(found or ())
 
     def edge(self, producer: FusionNode, consumer: FusionNode) -> Edge:
-        """What became of one use of a result."""
+        """Whether one use of a result was fused, and why."""
         home = producer.computation
         first = self.kernels_of((home, producer.name))
         second = self.kernels_of((home, consumer.name))
@@ -121,7 +121,7 @@ class Explanation:
             return Edge(producer, consumer, first, second, common, self._joined(producer, consumer))
         words = self._words(producer, consumer)
         if not all(node.fusible or node.opcode in UNCOMPUTED for node in (producer, consumer)):
-            # A strategy may have stopped at another user of the producer before it came to this one.
+            # A strategy may have stopped at another user of the producer before it reached this one.
             words = tuple(replace(word, options=(), advisable=False) for word in words)
         return Edge(producer, consumer, first, second, (), (), words)
 
@@ -136,7 +136,7 @@ class Explanation:
     def _words(
         self, producer: FusionNode, consumer: FusionNode | None
     ) -> tuple[ExplainedRefusal, ...]:
-        """The last word of each run about a pair; about the producer alone where there is no other."""
+        """The last verdict of each run on a pair; on the producer alone without a consumer."""
         found: dict[tuple[int, str], _Refused] = {}
         exact: set[int] = set()
         about = list(self._refusals(producer))
@@ -146,7 +146,7 @@ class Explanation:
                 exact.add(plan.run)
                 found[place] = plan, refusal
                 if refusal.blocker is not None:
-                    # And what was said of the user that kept the producer from all of its users.
+                    # And the refusal of the user that kept the producer from all of its users.
                     blocked = plan.run, refusal.blocker.name
                     for row in about:
                         if (row[0].run, row[1].consumer) == blocked:
@@ -160,7 +160,7 @@ class Explanation:
         )
 
     def _refusals(self, producer: FusionNode) -> Iterator[_Refused]:
-        """What was said of a producer; of an element of a tuple, what was said of what makes them all."""
+        """The refusals of a producer; of an element of a tuple, those of what makes the tuple."""
         home = producer.computation
         node: FusionNode | None = producer
         while node is not None:
@@ -173,9 +173,9 @@ class Explanation:
         advisable = is_advisable(decision, strategy)
         comparison, model = decision.comparison, plan.cost_model
         multi_output = strategy == "multi-output-fusion"
-        # What would go around in circles, or have two loops, is no kernel that takes a time.
+        # A cycle, or two different loops, is not a kernel that has a time.
         if comparison is None and self.times is not None and (advisable or not multi_output):
-            first, second = (self._standing(home, part) for part in refusal.sides)
+            first, second = (self._kernel_now(home, part) for part in refusal.sides)
             second = "" if strategy in _INTO_ALL else second
             if first and (second or not refusal.consumer or strategy in _INTO_ALL):
                 comparison, model = self.times(home, first, second, multi_output), self.model
@@ -196,7 +196,7 @@ class Explanation:
         )
 
     def _shown(self, home: str, part: PairSide) -> str:
-        """A name that a reader can look up, in the output or in the input, for one of that moment."""
+        """A name that exists in the output or else in the input, for a name of that moment."""
         return self._now(home, part) or self._last(home, part.name, part.grown)
 
     def _last(self, home: str, name: str, members: Collection[str]) -> str:
@@ -216,8 +216,8 @@ class Explanation:
         )
         return ExplainedStep(plan.strategy, plan.run, step, names)
 
-    def _standing(self, home: str, part: PairSide) -> str:
-        """The kernel that has become of what a strategy called so; empty where there is none, or several."""
+    def _kernel_now(self, home: str, part: PairSide) -> str:
+        """The kernel that an instruction has become, by a strategy's name of it; empty if none or several."""
         if not part.name or (home, part.name) in self.kernels:
             return part.name
         homes = ({kernel.name for kernel in self._homes[home, one]} for one in part.grown)
@@ -225,7 +225,7 @@ class Explanation:
         return found.pop() if len(found) == 1 else ""
 
     def pair(self, first: FusionNode, second: FusionNode) -> Pair:
-        """What there is between two instructions of one computation, in the order of their dependence."""
+        """How two instructions are related, in the order of their dependence."""
         a, b = (self.kernels_of((node.computation, node.name)) for node in (first, second))
         common = tuple(kernel for kernel in b if kernel in a)
         shared: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ class Explanation:
         return Pair(first, second, "siblings" if shared else "none", common, (), shared, exact)
 
     def _path(self, start: FusionNode, end: FusionNode) -> list[FusionNode]:
-        """The nodes from a result to a user of it that lie in fewest kernels, then the fewest; none: empty."""
+        """The nodes from a result to a user of it in fewest kernels, then fewest nodes; empty if none."""
         if start.number >= end.number:
             return []
         before: dict[str, str] = {start.name: ""}
@@ -300,8 +300,8 @@ class Explanation:
         loop = self.loops.get((home, node.name)) or self._loop_of.get(home)
         return Around(node, kernels, tuple(joined), apart, self._words(node, None), loop)
 
-    def looked_at(self) -> list[tuple[LoopFacts, tuple[ExplainedRefusal, ...]]]:
-        """The loops that a strategy makes kernels of or refuses, with what it said of each."""
+    def judged_loops(self) -> list[tuple[LoopFacts, tuple[ExplainedRefusal, ...]]]:
+        """The loops that a strategy makes kernels of or refuses, with its verdicts on each."""
         return [
             (facts, self._words(self.nodes[place], None))
             for place, facts in self.loops.items()
@@ -311,7 +311,7 @@ class Explanation:
     def lost(self, most: int, runs: Mapping[str, int]) -> list[Lost]:
         """The refusals that cost most, by the times of strategies and cost model: one of each producer.
 
-        ``runs`` is how often computations run, by name; once where it does not say.
+        ``runs`` is how often computations run, by name; 1 where it has no entry.
         """
         found: dict[_Place, list[tuple[float, ExplainedRefusal, Refusal]]] = defaultdict(list)
         for plan, refusal in self._last_words():
@@ -325,24 +325,24 @@ class Explanation:
     def _lost(self, words: list[tuple[float, ExplainedRefusal, Refusal]], runs: int) -> Lost:
         _, word, refusal = max(words, key=lambda row: row[0])
         home = refusal.computation
-        # What a kernel computes last stands for it.
+        # A kernel is represented by what it computes last.
         node = self._last_node(home, refusal.producers.grown)
         where = (next(iter(node.sources), ""), node.place) if node is not None else ("", "")
         first, second = (self._now(home, part) for part in refusal.sides)
         return Lost(home, word, *where, len(words) - 1, first, second, runs)
 
     def _now(self, home: str, part: PairSide) -> str:
-        """What has become of what a strategy called so, by its name after all passes."""
-        kernel = self.kernels.get((home, self._standing(home, part)))
+        """The name after all passes of what a strategy named so."""
+        kernel = self.kernels.get((home, self._kernel_now(home, part)))
         return kernel.now if kernel is not None else ""
 
     def _last_words(self) -> Iterator[_Refused]:
-        """Of each pair of kernels that stands after all strategies, the last refusal."""
+        """The last refusal of each pair of kernels that exists after all strategies."""
         last: dict[tuple[str, str, str], _Refused] = {}
         for rows in self._refused.values():
             for plan, refusal in rows:
                 home = refusal.computation
-                first, second = (self._standing(home, part) for part in refusal.sides)
+                first, second = (self._kernel_now(home, part) for part in refusal.sides)
                 if first and first != second and bool(second) == bool(refusal.consumer):
                     known = last.get((home, first, second))
                     if known is None or known[0].run < plan.run:

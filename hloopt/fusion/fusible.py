@@ -75,7 +75,7 @@ def is_fusible(instruction: Instruction) -> bool:
 
 
 def _moves_to_another_memory(copy: Instruction) -> bool:
-    """Whether a copy is there for the space of memory: within a fusion it would move nothing."""
+    """Whether a copy changes the memory space: within a fusion it would move nothing."""
     spaces = {
         shape.layout.memory_space if shape.layout else 0
         for shape in (copy.shape, copy.operands[0].shape)
@@ -166,7 +166,7 @@ def repeats_reads(instruction: Instruction) -> bool:
 def physically_transposes(instruction: Instruction) -> bool:
     """Whether an op writes its operand's elements in another order of memory.
 
-    A copy counts whatever its layouts: it stands where a layout had to change.
+    A copy counts whatever its layouts: it is there because a layout had to change.
     """
     return instruction.opcode == "copy" or moves_minor_dimension(instruction)
 

@@ -95,7 +95,7 @@ ENTRY main {
     fuel: int = -1
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why.
+        """Fuse in place; return what was fused, and what was refused and why.
 
         Raises ``UsageError`` for an unknown model or target.
         """
@@ -120,7 +120,7 @@ ENTRY main {
 
 
 def _pair_rules(criterion: str, rules: MergerRules) -> tuple[tuple[_PairRule, bool], ...]:
-    """What a user must be like, in order, and whether the user's word outweighs it."""
+    """The requirements on a consumer, in order, and whether the user's advice overrides them."""
 
     def emissions(producer: Instruction, user: Instruction) -> Decision:
         return decide_emissions(producer, user, rules.limits)
@@ -139,7 +139,7 @@ def _pair_rules(criterion: str, rules: MergerRules) -> tuple[tuple[_PairRule, bo
 
 
 class _Verdict(NamedTuple):
-    """On a producer with all of its users; ``user`` is the one that cannot take it."""
+    """The verdict on a producer with all of its users; ``user`` is the one that cannot take it."""
 
     decision: Decision
     user: Instruction | None = None
@@ -211,7 +211,7 @@ class _Merger:
         return self.recorder.allows()
 
     def _refuse(self, producer: Instruction, verdict: _Verdict) -> None:
-        """Tell the user that decides; the others could have taken it."""
+        """Refuse for the user that decides; the others could have taken it."""
         self.recorder.refused(producer, verdict.user, verdict.decision)
         if verdict.user is not None:
             words = verdict.user.name

@@ -1,8 +1,8 @@
-"""A kernel for every op that is left over.
+"""Wraps every op left over in a fusion.
 
     a = add(x, y)    =>    wrapped_add = fusion(x, y), kind=kLoop, calls=wrapped_add_computation
 
-What XLA generates code for is a fusion or a library call; an op that no fusion took gets one of its own.
+XLA generates code for fusions and library calls only; an op that no fusion took becomes one by itself.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _WRAPPED: Final = (MOVING | INDEXING | FOLDING) & ELEMENTAL - {"bitcast", "selec
     "scatter",
 }
 _RUN_OTHERWISE: Final = frozenset({"copy"})
-"""Elementwise, but a transfer of memory."""
+"""Elementwise by table, but a transfer between memory spaces."""
 
 
 @dataclass(frozen=True)
 class FusionWrapper(Pass):
-    """Put every op that no fusion took, and that a kernel computes, into a fusion of its own.
+    """Wrap every op that no fusion took, and that a kernel computes, in a fusion by itself.
 
     Elementwise ops and those that move, gather or reduce elements; dots and convolutions, too, where no
     library call took their place.  Copies, bitcasts, tuples, sorts, constants, random numbers and calls
-    need no fusion.  Loops, branches and calls are looked into; what a reduce or a sort applies is not.
+    need no fusion.  Loops, branches and calls are entered; what a reduce or a sort applies is not.
     """
 
     keeps_schedule: ClassVar[bool] = True
@@ -49,7 +49,7 @@ ENTRY main {
 """
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each instruction that is run by itself once."""
+        """Visit each instruction that is run by itself once."""
         names = ModuleNames(module)
         changed = False
         for instruction in list(_in_order(module.entry)):
@@ -75,7 +75,7 @@ def _needs_kernel(instruction: Instruction) -> bool:
 
 
 def _in_order(entry: Computation) -> Iterator[Instruction]:
-    """What is run one by one, operands first, the bodies of loops and branches where they are called.
+    """Instructions run one by one, operands first, the bodies of loops and branches where they are called.
 
     The numbers of names follow this order.
     """

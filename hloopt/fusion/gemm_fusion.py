@@ -52,7 +52,7 @@ ENTRY main {
     def fuse(
         self, module: Module, log: PassLog | None = None, device: Target | None = None
     ) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why.
+        """Fuse in place; return what was fused, and what was refused and why.
 
         ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown target.
         """
@@ -71,7 +71,7 @@ ENTRY main {
 
 
 def _visit(module: Module, dot: Instruction, target: Target, recorder: FusionRecorder) -> bool:
-    """Decide about one dot; whether others may follow."""
+    """Decide about one dot; return whether others may follow."""
     spent = recorder.allows()
     if not spent:
         recorder.refused(dot, None, spent)
@@ -123,7 +123,7 @@ def _fuse(module: Module, plan: GemmPlan, recorder: FusionRecorder) -> Instructi
 
 
 class _Body:
-    """A copy of what a plan takes in, as a computation of its own.
+    """A copy of what a plan takes in, as a new computation.
 
     parameters  what it reads, by the numbers of its parameters
     taken       what was copied, operands first

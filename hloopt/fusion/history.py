@@ -1,7 +1,7 @@
 """What fusion strategies did to a module: one history, to which each of them appends while it runs.
 
-An event is about a pair, which was fused (``FusionStep``) or refused (``Refusal``), and knows what each side
-was made of at that time, so that nothing has to be replayed.  Plans, lock files, remarks and explanations are
+An event is about a pair, which was fused (``FusionStep``) or refused (``Refusal``), and has the members of each
+side at that time, so that nothing has to be replayed.  Plans, lock files, remarks and explanations are
 views.  A member is an instruction of the module as the first strategy got it: an op, or a fusion of the text,
 which stays one member.
 """
@@ -60,9 +60,9 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class PairSide:
-    """What one side of a pair was made of: an instruction by its name, or the first members of a fusion.
+    """One side of a pair: an instruction by its name, or the first members of a fusion.
 
-    It has no name, and no members, where something of the other side alone decided.
+    It has no name, and no members, where the reason is about the other side alone.
     """
 
     name: str
@@ -117,7 +117,7 @@ class FusionStep(_Event):
     fusion        what both are part of now
     duplicated    whether the producer stayed for other users
     multi_output  whether the producer's results are among the fusion's
-    comparison    the times the strategy believed in, where it asked a cost model; of all consumers together
+    comparison    the times the strategy decided by, where it used a cost model; of all consumers together
                   where it decides about a producer with all of its users
     """
 
@@ -130,9 +130,9 @@ class FusionStep(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Refusal(_Event):
-    """The last word of a strategy on a pair; ``consumer`` is the fusion's name where it became one.
+    """A strategy's last verdict on a pair; ``consumer`` is the fusion's name where it became one.
 
-    ``consumer`` is empty where something of the producer alone decided.  ``blocker`` is the other user that
+    ``consumer`` is empty where the reason is about the producer alone.  ``blocker`` is the other user that
     did, where a producer goes into all of its users or into none.
     """
 
@@ -166,12 +166,12 @@ class MappingFacts:
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """A ``while`` that was looked at, and the mappings that were considered.
+    """A ``while`` that was examined, and the mappings that were considered.
 
-    fusion    what it is called as one kernel; empty where it is none
+    fusion    its name as one kernel; empty where it is not one
     kernel    which of the mappings was taken
     inside    the computations that only this loop reaches
-    trips     how long it runs, in words; empty where that is unknown
+    iterations  how long it runs, in words; empty where that is unknown
     profit    the best mapping's time against that of iterations started by the host, in words; empty if unknown
     prologue  the ops that joined the kernel
     text      what its state, condition and body were
@@ -191,13 +191,13 @@ class LoopFacts:
 
 @dataclass
 class FusionPlan:
-    """What one run of a strategy did, in its order, and the last word on every pair it refused.
+    """What one run of a strategy did, in order, and its last verdict on every pair it refused.
 
     instance    the strategy
     run         its number in the pipeline, 0 where there is none
-    cost_model  the one it asked, empty where it asks none
+    cost_model  the one it used, empty where it uses none
     target      the device the times are of
-    loops       those that were looked at, where the strategy makes kernels of loops
+    loops       those that were examined, where the strategy makes kernels of loops
     """
 
     instance: Pass
@@ -214,7 +214,7 @@ class FusionPlan:
         return self.instance.name
 
     def reasons(self) -> Counter[str]:
-        """How often each reason was the last word."""
+        """How often each reason was the last verdict."""
         return Counter(refusal.decision.code for refusal in self.refusals)
 
 
@@ -231,7 +231,7 @@ class FusionHistory:
     fusions: dict[_Place, Membership] = field(default_factory=dict, repr=False)
 
     def part(self, computation: str, name: str) -> PairSide:
-        """What is called so, as it is now."""
+        """The current state of the op or fusion of this name."""
         made = self.fusions.get((computation, name))
         return PairSide(name) if made is None else PairSide(name, made, len(made.members))
 
@@ -241,7 +241,7 @@ class FusionHistory:
         """``producer`` is now part of what ``consumer`` was, called ``fusion``; what both were before."""
         home = fusion.home
         first = self.part(home.name, producer)
-        # The consumer is gone, so that its rows can grow: a step costs what joins.
+        # The consumer no longer exists, so its rows can grow: a step costs what joins.
         made = self.fusions.pop((home.name, consumer), None)
         made = made or Membership({consumer: None}, {consumer: None})
         second = PairSide(consumer, made, len(made.members))
@@ -253,7 +253,7 @@ class FusionHistory:
         return first, second
 
     def settle(self) -> None:
-        """Passes have gone by: fusions that are part of others now are none, others are called anew."""
+        """Update after other passes: fusions that are part of others now are dropped, renamed ones found."""
         fusions: dict[_Place, Membership] = {}
         for made in self.fusions.values():
             home = made.fusion.computation if made.fusion is not None else None
@@ -276,7 +276,7 @@ class FusionHistory:
         ]
         made = self.fusions.get(place)
         if made is not None and not made.members.keys().isdisjoint(inside):
-            made.fusion = fusion  # a pass has written it anew
+            made.fusion = fusion  # a pass has rewritten it
             return
         members = dict.fromkeys(name for name in inside if (place[0], name) in known)
         results = (result.name for result in results_of(fusion))
@@ -285,7 +285,7 @@ class FusionHistory:
         self.fusions[place] = Membership(members, outputs, kind, fusion, False)
 
     def let_go(self) -> None:
-        """The module is done with: hold on to nothing of it."""
+        """The module is finished: drop all references to it."""
         for made in self.fusions.values():
             made.fusion = None
 
@@ -316,7 +316,7 @@ class FusionHistory:
         return plain if plain in members else inner.name
 
     def source(self, value: Instruction) -> str:
-        """What computed a value at first: an op, or the result of a fusion by the name it had."""
+        """What computed a value originally: an op, or the result of a fusion by the name it had."""
         is_element = value.opcode == "get-tuple-element" and value.operands[0].opcode == "fusion"
         fusion = value.operands[0] if is_element else value
         if not is_element and self._fused(value) is None:
@@ -350,13 +350,13 @@ def root_opcode(instruction: Instruction) -> str:
 
 
 def describe(instruction: Instruction) -> str:
-    """Shape, opcode and operands: what tells an instruction that is no longer what it was."""
+    """Shape, opcode and operands: a fingerprint that shows whether an instruction has changed."""
     operands = ", ".join(operand.name for operand in instruction.operands)
     return f"{instruction.name} = {instruction.shape} {instruction.opcode}({operands})"
 
 
 def describe_loop(loop: Instruction) -> tuple[str, ...]:
-    """What tells a ``while`` that is no longer what it was: its state, its condition and its body."""
+    """A fingerprint that shows whether a ``while`` has changed: its state, its condition and its body."""
     attributes = loop.attributes
     return (
         str(loop.shape),

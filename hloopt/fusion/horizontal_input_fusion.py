@@ -161,7 +161,7 @@ class _Fuser:
         return self.known[instruction]
 
     def _look(self, instruction: Instruction) -> _Kernel | None:
-        """What is asked about a reduction; None for other instructions."""
+        """What decides about a reduction; None for other instructions."""
         if instruction.opcode not in ("fusion", "reduce") or not is_input_reduction(instruction):
             return None
         if instruction.has_control_edges:

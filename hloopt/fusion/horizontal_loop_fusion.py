@@ -1,4 +1,4 @@
-"""Many small independent loops as one kernel: the launches are what they cost.
+"""Many small independent loops as one kernel: their cost is their launches.
 
 The case it was made for is an optimizer's step over many small arrays.
 """
@@ -17,7 +17,7 @@ from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.groups import Grouping, horizontal_groups
-from hloopt.fusion.horizontal.join import hand_over_members, join_members
+from hloopt.fusion.horizontal.join import join_members, replace_members
 from hloopt.fusion.horizontal.member import (
     HorizontalMember,
     arrays_in,
@@ -44,7 +44,7 @@ class HorizontalLoopFusion(Pass):
     What an instruction reads, and nothing else but the computation's result, is independent of each other.
     Of these, elementwise ops and kLoop fusions of one element type are joined, alike ones first: where the
     shapes are equal into a kLoop fusion with all their results (``loop``), where they are not into a kInput
-    fusion that computes one long array and slices it (``sliced``).  Only the entry computation is looked at.
+    fusion that computes one long array and slices it (``sliced``).  Only the entry computation is processed.
 
     era                of XLA: 2020 (up to 2023) makes sliced fusions only, of row-major kernels with as many
                        instructions each; 2024 both, and takes fusions that concatenate, too
@@ -125,7 +125,7 @@ class _Fuser:
     def run(self) -> None:
         """From the last readers to the first; next what a new fusion reads, then its reader's operands again.
 
-        XLA comes to the same rest by running its pass until nothing changes.
+        XLA reaches the same fixpoint by running its pass until nothing changes.
         """
         stack = deque(walk.post_order(self.computation))
         root = self.computation.root
@@ -135,7 +135,7 @@ class _Fuser:
                 continue
             made = self._fuse_at(consumer)
             if made and consumer is not root and not (stack and stack[0] is root):
-                # What the result reads, too, may have shared a parameter with what is gone now.
+                # What the result reads, too, may have shared a parameter with what was removed.
                 stack.appendleft(root)
             if made:
                 stack.extend((consumer, *made))
@@ -175,7 +175,7 @@ class _Fuser:
                 member, names, fusion, duplicated=False, multi_output=True, count=int(at == 0)
             )
             names = (fusion.name, names[1])
-        hand_over_members(members, fusion, consumer)
+        replace_members(members, fusion, consumer)
         return fusion
 
     def _decide(self, first: HorizontalMember, other: HorizontalMember) -> Decision:
@@ -206,7 +206,7 @@ class _Fuser:
         return members
 
     def _is_wanted(self, member: HorizontalMember, candidates: list[HorizontalMember]) -> bool:
-        """Whether the user wants a kernel joined with another one, whatever the limits of profit say."""
+        """Whether the user wants a kernel joined with another one, whatever the limits of profit."""
         advice = self.recorder.advice
         if not advice:
             return False
@@ -270,7 +270,7 @@ def _shared_parameters(candidates: list[HorizontalMember]) -> set[Instruction]:
 
 
 def _is_in_usual_memory(shape: object) -> bool:
-    """Whether an array has neither tiles nor a memory space of its own; a tuple need not be looked into."""
+    """Whether an array has neither tiles nor a non-default memory space; tuples need not be checked."""
     if not isinstance(shape, ArrayShape) or shape.layout is None:
         return True
     return shape.layout.memory_space == 0 and "T(" not in shape.layout.suffix

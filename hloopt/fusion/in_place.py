@@ -141,7 +141,7 @@ def is_scatter_kernel(instruction: Instruction) -> bool:
 
 
 def decide_scatter(producer: Instruction, consumer: Instruction) -> Decision:
-    """Whether a scatter kernel stays one: it is the last in its kernel, and its operand lies in memory."""
+    """Whether a scatter kernel stays one: it is the kernel's root, and its operand is in memory."""
     if is_scatter_kernel(producer):
         return forbid("scatter-producer")
     if not is_scatter_kernel(consumer):

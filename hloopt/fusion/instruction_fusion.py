@@ -42,7 +42,7 @@ class InstructionFusion(FusionLimits, FusionPass):
 
     may_duplicate   whether a cheap producer may be computed in several kernels
     max_paths       instructions between a producer and a user from which on the producer is not duplicated
-                    for want of a close look
+                    because the paths are not examined
     fuel            the most fusions to make in a module, negative for no limit
     """
 
@@ -62,7 +62,7 @@ ENTRY main {
     fuel: int = -1
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why."""
+        """Fuse in place; return what was fused, and what was refused and why."""
         recorder = FusionRecorder(self, module, log, self.fuel)
         computations = fusible_computations(module)
         for computation in computations:
@@ -79,7 +79,7 @@ ENTRY main {
 
 
 class _Fuser:
-    """One computation while it is fused."""
+    """The fusion of one computation."""
 
     def __init__(
         self, options: InstructionFusion, computation: Computation, recorder: FusionRecorder
@@ -153,7 +153,7 @@ class _Fuser:
     def _opened(
         self, producer: Instruction, consumer: Instruction, candidates: Candidates
     ) -> tuple[str, ...]:
-        """Reasons that may not hold any more when a producer has joined: other operands are updated then."""
+        """Reasons that may no longer hold once a producer has joined: other operands are updated then."""
         if not candidates.holds(_IN_PLACE):
             return ()
         pairs = updated_in_place(consumer)
@@ -161,7 +161,7 @@ class _Fuser:
         return _IN_PLACE if is_target or producer.opcode in _MAKE_TARGETS else ()
 
     def _note_shut(self, operand: Instruction, consumer: Instruction) -> None:
-        """Of a result of several it is the producer of them all that is not fused."""
+        """For one result of several, the refused producer is the instruction that makes them all."""
         while operand.opcode == "get-tuple-element":
             operand = operand.operands[0]
         if operand.opcode not in UNCOMPUTED:

@@ -1,10 +1,10 @@
-"""Joining a long producer with its only user by moving what the user computes, not what the producer does.
+"""Fuses a long producer into its only user by moving the user's instructions, not the producer's.
 
-``apply.fuse`` copies the producer's body to the front of its user's.  Where kernels grow one into the other,
-each as long as all before it, that is the square of their length.  The result here is the same to the letter,
-names and their order among them: where it would not be, ``apply.fuse`` does it.
+``apply.fuse`` copies the producer's body to the front of its user's.  In chains of kernels, each
+as long as all before it, that is quadratic in their length.  The result here is identical, names and
+their order included: where it would not be, ``apply.fuse`` does it.
 
-A body is *in order* when it stands as a walk from its root finds it, operands first: as ``apply.fuse`` copies.
+A body is *in order* when it is in post-order from its root, operands first: as ``apply.fuse`` copies.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from hloopt.ir import Computation, Instruction, edit
 __all__ = ["Joiner"]
 
 _LONG: Final = 32
-"""Instructions of a producer from which on it is left where it is."""
+"""Length of a producer from which on the user is moved instead."""
 _TIMES: Final = 4
-"""How much longer than its user."""
+"""How many times longer than its user it must be."""
 _RIGID: Final = ("output_to_operand_aliasing", "sharding", "frontend_attributes")
-"""What a fusion says of its operands, or of its own result."""
+"""Attributes about a fusion's operands or result."""
 
 _Met: TypeAlias = tuple[Instruction, ...]
-"""Of a body in order: its parameters as they are met from its last instruction to its first."""
+"""A body in order: its parameters in the order of their use from its last instruction to its first."""
 
 
 class Joiner:
-    """Fuses producers into users, and remembers which bodies are in order."""
+    """Fuses producers into users, and caches which bodies are in order."""
 
     def __init__(self) -> None:
         self._orders: dict[Computation, _Met] = {}
@@ -109,7 +109,7 @@ class Joiner:
 
 
 def _order(body: Computation) -> list[Instruction]:
-    """What a walk from the root finds, in its order; nothing where instructions wait for others."""
+    """The post-order from the root; empty where there are control dependencies."""
     found = []
     for entry in needed_by([body.root]):
         if entry.control_predecessors:

@@ -1,6 +1,6 @@
-"""The word for a fusion's kernel in the text: ``kind=kLoop``, ``kInput``, ``kCustom``.
+"""The ``kind`` of a fusion: ``kLoop``, ``kInput``, ``kCustom``.
 
-``kInput`` stands where the kernel is built around what it reads.
+``kInput`` means that the kernel is built around what it reads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_input_reduction(instruction: Instruction) -> bool:
 def is_input_fusible(instruction: Instruction) -> bool:
     """Whether a reduction, transpose or scatter kernel is built around an op or a fusion.
 
-    Fusions whose kernel is made elsewhere (kCustom) and bitcasts are not.
+    Bitcasts and fusions with a kernel generated elsewhere (kCustom) are not.
     """
     if is_input_reduction(instruction):
         return True
@@ -48,7 +48,7 @@ def choose_kind(producer: Instruction, consumer: Instruction) -> str:
 
 
 def hlo_kind(kind: EmitterKind) -> str:
-    """The kind XLA writes for a kernel of one of its emitters; later passes may look closer."""
+    """The kind XLA writes for a kernel of one of its emitters; later passes may refine it."""
     if kind in _INPUT:
         return "kInput"
     return "kCustom" if kind in _CUSTOM else "kLoop"

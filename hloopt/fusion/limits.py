@@ -1,4 +1,4 @@
-"""The limits of fusion strategies, with XLA's values, and what kernels take up of them."""
+"""The limits of fusion strategies, with XLA's values, and what kernels use of them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KernelLimits:
     """What one kernel may hold.
 
     max_operands            operands and outputs of a fusion (up to 2023: 64)
-    max_reductions          reductions with a tiled kernel of their own
+    max_reductions          reductions with their own tiled kernel
     shared_memory           bytes a block may use
     row_bytes               of shared memory a row reduction needs for each byte of an element it reads
     column_bytes            the same for a column reduction (up to 2023: 2112)
@@ -104,10 +104,10 @@ class FusionLimits(CodeLimits):
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What one kernel takes up: sums over what it computes.
+    """The resources of one kernel: sums over what it computes.
 
     shared_memory    bytes a block needs
-    reductions       with a tiled kernel of their own
+    reductions       with their own tiled kernel
     reduction_ratio  elements read for each result, the most of any reduce that is not variadic; 0 without
     """
 
@@ -124,21 +124,21 @@ class Footprint:
 
     @classmethod
     def of(cls, op: Instruction, limits: KernelLimits) -> Footprint:
-        """That of an op alone."""
+        """The footprint of an op alone."""
         if op.opcode not in _COUNTED:
             return _NOTHING
         return cls(_shared_memory(op, limits), reduction_count(op), _reduction_ratio(op))
 
 
 class Footprints:
-    """Those of ops and fusions, remembered while they stay as they are."""
+    """The footprints of ops and fusions, cached while they stay unchanged."""
 
     def __init__(self, limits: KernelLimits) -> None:
         self._limits = limits
         self._known: dict[Instruction, Footprint] = {}
 
     def of(self, instruction: Instruction) -> Footprint:
-        """That of an op or fusion."""
+        """The footprint of an op or fusion."""
         known = self._known.get(instruction)
         if known is None:
             known = self._known[instruction] = footprint_of(instruction, self._limits)
@@ -149,7 +149,7 @@ class Footprints:
         self._known[fusion] = footprint
 
     def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
+        """An instruction was changed or removed."""
         self._known.pop(instruction, None)
 
 
@@ -165,7 +165,7 @@ def fused_ops(instruction: Instruction) -> list[Instruction]:
 
 
 def footprint_of(instruction: Instruction, limits: KernelLimits) -> Footprint:
-    """What an op or fusion takes up."""
+    """The footprint of an op or fusion."""
     total = _NOTHING
     for entry in fused_ops(instruction):
         if entry.opcode in _COUNTED:
@@ -213,7 +213,7 @@ def _shared_memory(instruction: Instruction, limits: KernelLimits) -> int:
 
 
 def reduction_count(instruction: Instruction) -> int:
-    """1 for a reduce with a tiled kernel of its own, else 0."""
+    """1 for a reduce with its own tiled kernel, else 0."""
     return int(instruction.opcode == "reduce" and is_unnested(instruction))
 
 

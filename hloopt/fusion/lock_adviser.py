@@ -1,4 +1,4 @@
-"""What a lock file answers about pairs, and what is written into one."""
+"""Answers about pairs from a lock file, and the recording of a new one."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _CALLS = "fused_computation"
 
 
 class LockAdviser:
-    """One lock file: its pairs first, what must not be before what shall be, then its fusions.
+    """One lock file: its pairs first (``nofuse`` before ``fuse``), then its fusions.
 
-    Its fusions answer for pairs of instructions that it knows all of: together where one fusion has them all,
+    Its fusions answer for pairs whose instructions are all in the file: together where one fusion has them all,
     apart otherwise.
     """
 
@@ -113,7 +113,7 @@ class LockAdviser:
 def loop_problem(row: LoopRow, loop: Instruction) -> str:
     """Why a row is not about a loop of its name; empty where it is."""
     if row.signature and row.signature != digest(describe_loop(loop)):
-        return "the loop is no longer what it was"
+        return "the loop has changed"
     return ""
 
 
@@ -204,7 +204,7 @@ class FusionInterface(NamedTuple):
 
 
 def interface_of(fusion: Instruction, history: FusionHistory) -> FusionInterface:
-    """What a fusion reads and gives."""
+    """The operands and results of a fusion."""
     return FusionInterface(
         tuple(map(history.source, fusion.operands)),
         tuple(history.original(result, fusion) for result in results_of(fusion)),
@@ -234,7 +234,7 @@ class LockWatcher(Watcher):
     _made: list[LockedGroup] = field(default_factory=list)
 
     def begin(self, module: Module) -> None:
-        """Forget the module before."""
+        """Reset for another module."""
         self._before, self._made = {}, []
 
     def before(self, number: int, instance: Pass, module: Module) -> None:
@@ -295,15 +295,15 @@ class LockWatcher(Watcher):
         )
 
     def end(self, module: Module) -> None:
-        """Keep what has become of them."""
+        """Record their final state."""
         self.groups += self._made
         self.loops += _loops(self.histories.of(module))
         self.unfused += self._unfused(module)
 
     def _unfused(self, module: Module) -> Iterator[Unfused]:
-        """What could have been fused and stands by itself after all strategies, by computation.
+        """What could have been fused and is unfused after all strategies, by computation.
 
-        Nothing stands by itself within a loop that is one kernel.
+        Nothing is unfused within a loop that is one kernel.
         """
         made = self.histories.of(module).fusions
         homes = {home.name: home for home in fusible_computations(module)}
@@ -322,7 +322,7 @@ def _numbered(groups: list[LockedGroup]) -> list[LockedGroup]:
 
 
 def _loops(history: FusionHistory) -> Iterator[LoopRow]:
-    """The last word on each loop that was looked at."""
+    """The last verdict on each loop that was examined."""
     found = {(loop.computation, loop.loop): loop for plan in history.plans for loop in plan.loops}
     for loop in found.values():
         signature = digest(loop.text) if loop.kernel else ""

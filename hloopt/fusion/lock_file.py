@@ -1,4 +1,4 @@
-"""Lock files: what is fused with what as data, so that the same kernels can be had again.
+"""Lock files: fusion decisions as data, so that the same kernels can be made again.
 
 ::
 
@@ -26,7 +26,7 @@
 A ``fusion`` is one kernel: its instructions by the names they have before anything is fused, in their order; an
 instruction may be in several.  ``outputs`` names those whose results it gives, where it is not the last one
 alone, ``operands`` what it reads, in the order of its parameters, ``backend_config`` what the kernel of
-a ``kCustom`` fusion is made by, ``calls`` its computation, whose number tells which was made first.
+a ``kCustom`` fusion is made by, ``calls`` its computation, whose number is its place in the order of making.
 
 ::
 
@@ -41,10 +41,10 @@ a ``kCustom`` fusion is made by, ``calls`` its computation, whose number tells w
 A ``loop`` with a ``kernel`` is that kernel, which computes ``prologue`` before the first iteration; without one
 it runs step by step.
 
-``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
+``unfused`` instructions are kernels by themselves.  What is in neither is left to the strategy.  ``fuse`` and
 ``nofuse`` are about pairs, by the patterns of ``rewrite/naming.py``; module and computation may be left out.
 
-The choices of kernels stand in the same file (``kernels/lock.py``).  Nothing in it is imported.
+The choices of kernels are in the same file (``kernels/lock.py``).  Nothing in it is imported.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What says where it is."""
+    """The keys that say where it is."""
 
     module: str
     computation: str
@@ -121,7 +121,7 @@ class LockedGroup(_Row):
 
 @dataclass(frozen=True, slots=True)
 class Unfused(_Row):
-    """Instructions of one computation that have kernels of their own."""
+    """Instructions of one computation that are kernels by themselves."""
 
     instructions: tuple[str, ...]
 
@@ -138,9 +138,9 @@ class LoopRow(_Row):
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """What a user wants of all pairs that two patterns mean; ``title`` is what messages call the row.
+    """What a user wants of all pairs that two patterns match; ``title`` is what messages call the row.
 
-    An empty module or computation stands for all of them.
+    An empty module or computation means all of them.
     """
 
     title: str
@@ -200,7 +200,7 @@ def _tables(title: str, rows: Iterable[_Row]) -> Iterator[str]:
 
 
 def _is_needed(row: _Row, key: str, value: str | tuple[str, ...]) -> bool:
-    """Whether a reader would not take a key's value where the key is left out."""
+    """Whether a key has to be written: its value is not the default that a reader assumes."""
     if isinstance(row, LockedGroup) and key == "outputs":
         return row.outputs != row.instructions[-1:]
     if isinstance(row, LockedGroup) and key == "operands":
@@ -209,7 +209,7 @@ def _is_needed(row: _Row, key: str, value: str | tuple[str, ...]) -> bool:
 
 
 def _list(key: str, names: Sequence[str]) -> list[str]:
-    """An array of names, on as many lines as it needs."""
+    """A TOML array of names, wrapped over lines."""
     parts = [string(name) for name in names]
     whole = f"{key} = [{', '.join(parts)}]"
     if len(whole) <= _WIDTH:
@@ -224,10 +224,10 @@ def _list(key: str, names: Sequence[str]) -> list[str]:
 
 
 def read_tables(path: str) -> dict[str, Any]:
-    """The content of a lock file, not yet looked at closely.
+    """The content of a lock file, with its entries not yet checked.
 
-    Raises ``FileError`` at the place of what is no TOML; ``UsageError`` for keys that mean nothing, other
-    versions, and tables that are no lists of tables.
+    Raises ``FileError`` at the place of a TOML error; ``UsageError`` for unknown keys, other
+    versions, and values that are not lists of tables.
     """
     found = read_toml_file(path)
     _check_keys(found, _TOP, path)
@@ -244,7 +244,7 @@ def read_tables(path: str) -> dict[str, Any]:
 def read_decisions(path: str) -> Decisions:
     """What a lock file says about fusion.
 
-    Raises as ``read_tables`` does, and ``UsageError`` naming the entry that makes no sense.
+    Raises as ``read_tables`` does, and ``UsageError`` naming the invalid entry.
     """
     found = read_tables(path)
 

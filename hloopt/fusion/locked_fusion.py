@@ -1,4 +1,4 @@
-"""Making the fusions of a lock file again, before any strategy is asked."""
+"""Makes the fusions of a lock file, before any strategy decides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["LockedFusion"]
 
 @dataclass(frozen=True)
 class LockedFusion(Pass):
-    """Make the fusions that a lock file has, as far as the module is what it was.
+    """Make the fusions of a lock file, as far as the module is unchanged.
 
     lock     the file (``fusion/lock_file.py`` has its form)
     frozen   whether it is an error that the file does not suit the module
@@ -73,10 +73,10 @@ class LockedFusion(Pass):
         _number(made)
         if stale:
             more = f" (and {len(stale) - 1} more)" if len(stale) > 1 else ""
-            told = f"{decisions.name} does not suit this module: {stale[0]}{more}"
+            message = f"{decisions.name} does not suit this module: {stale[0]}{more}"
             if self.frozen:
-                raise UsageError(told)
-            log.note(told)
+                raise UsageError(message)
+            log.note(message)
         plan = recorder.close()
         if plan.steps:
             module.attributes.pop("is_scheduled", None)
@@ -110,13 +110,13 @@ def _number(made: Sequence[tuple[LockedGroup, Instruction]]) -> None:
 def _suits(group: LockedGroup, home: Computation | None) -> str:
     """Why a fusion of the file cannot be made of what there is now; empty where it can."""
     if home is None:
-        return f"{group.name}: there is no computation {group.computation}"
+        return f"{group.name}: the module has no computation {group.computation}"
     gone = [name for name in group.instructions if name not in home.by_name]
     if gone:
-        return f"{group.name}: there is no %{gone[0]} in {home.name}"
+        return f"{group.name}: {home.name} has no %{gone[0]}"
     members = [home.by_name[name] for name in group.instructions]
     if group.signature and group.signature != digest(map(describe, members)):
-        return f"{group.name}: its instructions are no longer what they were"
+        return f"{group.name}: its instructions have changed"
     for member in members:
         if not may_be_fused(member):
             return f"{group.name}: %{member.name} ({member.opcode}) cannot be part of a fusion"
@@ -140,7 +140,7 @@ class _Maker:
         self.made: Instruction | None = None
 
     def make(self) -> list[str]:
-        """Make it; what there is to say of members that have to stay apart."""
+        """Make it; return a message for each member that has to stay apart."""
         rows = self.home.by_name
         gone = [name for name in self.group.instructions if name not in rows]
         if gone:
@@ -200,7 +200,7 @@ class _Maker:
         advised = self.recorder.advice.decide(member, fusion)
         if not advised:
             return advised
-        # A signature tells of a strategy that has looked at the same.
+        # Equal signatures: the strategy has seen the same instructions.
         known = bool(self.group.signature)
         return decide_in_place(member, fusion) if is_read and not known else Decision(True)
 
@@ -216,7 +216,7 @@ def _arrange(group: LockedGroup, fusion: Instruction, history: FusionHistory) ->
 
 
 def _order(now: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where the wanted ones are now; nothing where they are others, or in order."""
+    """Where the wanted ones are now; empty where they differ, or are in order."""
     if now == wanted or sorted(now) != sorted(wanted) or len(set(now)) < len(now):
         return []
     return [now.index(name) for name in wanted]
@@ -236,7 +236,7 @@ def _stale_loops(
         home = homes.get(row.computation)
         loop = home.by_name.get(row.name) if home is not None else None
         if loop is None or loop.opcode != "while":
-            yield f"there is no while called %{row.name} in {row.computation}"
+            yield f"{row.computation} has no while named %{row.name}"
         elif problem := loop_problem(row, loop):
             yield f"%{row.name}: {problem}"
 
@@ -244,7 +244,7 @@ def _stale_loops(
 def _stale_pairs(
     decisions: Decisions, module: Module, homes: Iterable[Computation]
 ) -> Iterable[str]:
-    """The pairs of a file that nothing in a module suits."""
+    """The pairs of a file that match nothing in a module."""
     homes = list(homes)
     for row in decisions.pairs:
         if row.module not in ("", module.name):

@@ -4,7 +4,7 @@
         =>
     loop_fusion = fusion(x), kind=kCustom, calls={ ..., w = while(...), condition=c, body=b, ... }
 
-What runs within a kernel, and how, ``analysis/parallel_loop`` says; the form is that of its ``fused.py``.
+``analysis/parallel_loop`` decides what runs within a kernel, and how; its ``fused.py`` has the form.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class LoopFusion(FusionPass):
     """Make one kernel of each loop whose work items are independent, from the first iteration to the last.
 
     A work item is one index of the dimensions along which nothing in the loop reads another index; a thread
-    runs it, or a block.  What computes the initial state element by element joins the kernel.  Of loops within
+    runs it, or a block.  What computes the initial state element by element joins the kernel.  Of nested
     loops the outermost that fits is taken.  A refusal names the instruction that mixes work items, or the
     limit.
 
-    cost_model    what tells how long kernels take
+    cost_model    the model that predicts kernel times
     target        the device; one without blocks and threads is left alone, but for ``host``, where the cost
                   model is ``host`` (``loop_host.py``)
     always        whether what fits is fused whatever the cost model says
@@ -103,7 +103,7 @@ ENTRY main {
         *,
         last: bool = False,
     ) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why.
+        """Fuse in place; return what was fused, and what was refused and why.
 
         ``device`` takes the place of ``target``.  With ``last`` nothing is fused afterwards: what stays a loop
         is priced as it stands, for the host.  Raises ``UsageError`` for an unknown model or target.
@@ -114,8 +114,8 @@ ENTRY main {
         if not (target.has_threads or target is HOST):
             recorder.log.note(f"{target.name} has no blocks and threads: loops stay as they are")
             return recorder.close()
-        told = log.note if log is not None and target is not HOST else None
-        model = model_for(self.cost_model, target, told)
+        note = log.note if log is not None and target is not HOST else None
+        model = model_for(self.cost_model, target, note)
         recorder.plan.cost_model = model.name
         run = _Run(self, model, recorder, ModuleNames(module), last)
         for computation in _outermost(module, run.is_fused):
@@ -124,7 +124,7 @@ ENTRY main {
 
 
 def _outermost(module: Module, is_fused: dict[Computation, None]) -> Iterator[Computation]:
-    """Computations that are run one by one, callers first, without those of loops that are kernels by now."""
+    """Computations run instruction by instruction, callers first, without those of fused loops."""
     for computation in fusible_computations(module):
         if computation not in is_fused:
             yield computation
@@ -165,7 +165,7 @@ class _Run:
                 self.recorder.refused(loop, None, decision)
 
     def decide(self, inside: Opened, verdict: LoopVerdict, profit: LoopProfit | None) -> Decision:
-        """The answer about one loop: does it fit, what does the user want, does it gain anything."""
+        """The verdict on one loop: does it fit, what does the user want, is it profitable."""
         slower = verdict.decision.code == "loop-slower"  # a loop that fits, on a host
         if not verdict.decision and not slower:
             return verdict.decision
@@ -245,7 +245,7 @@ def _facts(
 
 
 def _only_from(loop: Instruction) -> Iterator[Computation]:
-    """The computations that nothing runs but a loop."""
+    """The computations that only a loop runs."""
     inside: dict[Computation, None] = {}
     pending = list(walk.called_computations(loop))
     while pending:

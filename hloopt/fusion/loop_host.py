@@ -1,10 +1,10 @@
-"""Which loops a processor runs as one kernel: those that take no longer so than trip by trip.
+"""Which loops a CPU runs as one kernel: those that take no longer so than iteration by iteration.
 
-Trip by trip a loop is a few loops over arrays, each of which may use all cores and the library's products, and
-begins in a fraction of a microsecond; what one of them makes is there for all others.  In one kernel work items
-fill vectors and stay in the cache, but what they do not keep is computed anew for each reader
-(``cost_models/host_while.py``).  A loop that might never end is left to a driver, too: between its trips
-a check is made whether it makes progress, and whether it is to stop.
+Iteration by iteration a loop is a few loops over arrays, each of which may use all cores and the library's
+products, and starts in a fraction of a microsecond; what one of them makes is there for all others.  In one
+kernel work items fill vectors and stay in the cache, but what they do not keep is computed anew for each reader
+(``cost_models/host_while.py``).  A loop that might never end is left to a driver, too, which checks between
+iterations whether it makes progress, and whether it is to stop.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from hloopt.targets.target import HOST
 __all__ = ["KERNEL", "judge_host"]
 
 KERNEL: Final = "native-while"
-"""The kernel of loops that a processor runs as one."""
+"""The kernel of loops that a CPU runs as one."""
 
 _MOST_STEPS: Final = 1 << 30
-"""Instructions that a work item may come to in all its iterations: seconds, in which it cannot be stopped."""
+"""Most instructions of a work item in all its iterations: seconds, in which it cannot be stopped."""
 
 
 def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] = ()) -> LoopVerdict:
-    """Ask whether a loop fits, and unless ``always`` whether it gains anything.
+    """Decide whether a loop fits, and unless ``always`` whether it is profitable.
 
     ``fused`` are its body and condition as a driver would run them; without them, what fusion would make of
     the loop.
@@ -48,12 +48,14 @@ def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] =
 
 
 def _gain(mapping: LoopMapping, fused: Collection[Computation]) -> Decision:
-    """Whether a loop gains anything by being one kernel."""
+    """Whether one kernel is profitable for a loop."""
     loop, bounds = mapping.parallel.loop, mapping.parallel.iterations
     size = len(loop.body)
     if bounds.most is None or bounds.most * size > _MOST_STEPS:
-        most = "nobody knows how many" if bounds.most is None else f"up to {bounds.most}"
-        words = f"it may go on for {most} trips, and between those of a driver a run can be stopped"
+        most = "an unknown number of" if bounds.most is None else f"up to {bounds.most}"
+        words = (
+            f"it may run for {most} iterations, and only a driver's run can be stopped between them"
+        )
         return forbid("loop-slower", words=words)
     iterations = counted_iterations(loop).count
     model = HostModel(HOST)

@@ -1,4 +1,4 @@
-"""A loop as it was before anything in it was fused, so that what is said of it does not depend on that.
+"""A loop as it was before anything in it was fused, so that verdicts on it do not depend on that.
 
 body { ..., ROOT w = while(t), ... }        =>    body { ..., w = while(t), ...; ROOT r = tuple(w.0, w.1) }
 body { ..., f = fusion(x), calls=g, ... }   =>    body { ..., the instructions of g, ... }
@@ -26,7 +26,7 @@ CALLED: Final = ("condition", "body")
 
 @dataclass(frozen=True)
 class Opened:
-    """What a loop called before; it calls copies without fusions by now, whose roots are tuples.
+    """What a loop called before; it now calls copies without fusions, whose roots are tuples.
 
     before  the condition and the body, by attribute; empty where nothing had to be opened
     """
@@ -36,7 +36,7 @@ class Opened:
 
     @contextmanager
     def as_given(self) -> Iterator[None]:
-        """Within it the loop calls what it called before: users and lock files speak of that."""
+        """A context in which the loop calls what it called before: users and lock files refer to that."""
         copies = {key: self.loop.attributes[key] for key in self.before}
         self._call(self.before)
         try:
@@ -55,7 +55,7 @@ class Opened:
         _remove_unused(copies)
 
     def keep(self) -> tuple[Computation, ...]:
-        """Take away what nothing calls any more, and give its names to the copies; what was taken away."""
+        """Remove what nothing calls any more, and give its names to the copies; return what was removed."""
         gone = _remove_unused(self.before.values())
         for key in self.before:
             edit.rename_computation(self.loop.attributes[key], self.before[key].name)
@@ -63,7 +63,7 @@ class Opened:
 
 
 def opened(loop: Instruction) -> Opened:
-    """Take the fusions in a loop apart, those of loops inside, too; once over what each computation holds."""
+    """Defuse a loop, loops inside included, in one traversal of each computation."""
     if not _is_closed(loop):
         return Opened(loop, {})
     before = {key: loop.attributes[key] for key in CALLED}
@@ -85,7 +85,7 @@ def opened(loop: Instruction) -> Opened:
 
 
 def alone(loop: Instruction) -> tuple[Module, Instruction]:
-    """A module that runs a copy of the loop, whatever it starts with."""
+    """A module that runs a copy of the loop on any initial state."""
     module = Module("loop")
     copies: dict[Computation, Computation] = {}
     for computation in _called_first(loop):
@@ -132,7 +132,7 @@ def _has_other_root(loop: Instruction) -> bool:
 
 
 def _end_in_tuple(body: Computation) -> None:
-    """Put the result of a body together of its elements, where something else makes it whole."""
+    """Make a body's root a ``tuple`` of its elements, where it is another op."""
     root = body.root
     if root.opcode == "tuple" or not isinstance(root.shape, TupleShape):
         return

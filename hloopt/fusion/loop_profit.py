@@ -1,9 +1,9 @@
 """What making one kernel of a loop gains: its time against that of the best plan the host would run.
 
-Where the kernel takes no longer than the host needs to launch what surely is a kernel of its own, trip by trip,
-that is the answer: a bound, and said to be one.  Where it does, the host's plan is priced: what fusion makes of
-the loop's body when the loop stays (a copy of body and condition is fused as the module would be), by the same
-model.  Both are predictions.
+Where the kernel takes no longer than the host needs for the launches that any plan has in each iteration,
+that is the answer: a bound, and reported as one.  Where it does, the host's plan is priced: what fusion makes
+of the loop's body when the loop stays (a copy of body and condition is fused as the module would be), by the
+same model.  Both are predictions.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from hloopt.targets import Target, names
 __all__ = ["ASSUMED_ITERATIONS", "LoopProfit", "best_host_iteration", "duration", "loop_profit"]
 
 ASSUMED_ITERATIONS: Final = 100
-"""Where the module does not show how often a loop runs, on both sides: launches then hardly count, trips do."""
+"""Where the module does not show how often a loop runs, on both sides: iterations count, launches hardly."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopProfit:
-    """One loop as a kernel, and trip by trip.
+    """One loop as a kernel, and iteration by iteration.
 
     mapping the best of those that fit
     time    of its kernel
     others  times of all mappings that fit, in order
-    host    one trip of the host's plan
-    at_least  whether ``host`` is no plan but the launches that any plan has
+    host    one iteration of the host's plan
+    at_least  whether ``host`` is not a plan but the launches that any plan has
     """
 
     mapping: LoopMapping
@@ -52,7 +52,7 @@ class LoopProfit:
 
     @property
     def host_ns(self) -> float:
-        """Of all trips by the host, or the least they take."""
+        """The time of all iterations by the host, or a lower bound of it."""
         return self.time.iterations * self.host.ns(self.launch_ns)
 
     @property
@@ -106,7 +106,7 @@ def loop_profit(
 
 
 def best_host_iteration(loop: Instruction, model: CostModel, inner: Inner) -> HostTime:
-    """A trip of the host's plan: body and condition fused, loops in them as kernels where that takes less."""
+    """An iteration of the host's plan: body and condition fused, inner loops as kernels where faster."""
     module, copy = alone(loop)
     target = model.target.name
     PriorityFusion(cost_model=model.name).fuse(module, device=model.target)
@@ -126,7 +126,7 @@ def _as_kernel(target: Target) -> Inner:
 
 
 def _least_launches(loop: Instruction) -> int:
-    """Kernels that a trip launches whatever is fused: what never shares one, one for all that is computed."""
+    """Kernels that an iteration launches whatever is fused: those that share none, and one for the rest."""
     body = loop.body
     condition = loop.condition
     return sum(map(_least_kernels, (body, condition)))
@@ -139,7 +139,7 @@ def _least_kernels(computation: Computation) -> int:
 
 
 def _is_computed(result: Instruction) -> bool:
-    """Whether a kernel makes it: not what is passed through, nor what others are called for."""
+    """Whether a kernel computes it: not what is passed through, nor calls."""
     return has_kernel(result) and result.opcode != "copy" and not moves_nothing(result)
 
 

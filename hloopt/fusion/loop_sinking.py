@@ -1,10 +1,10 @@
-"""What of a loop's initial state its kernel computes itself: no launch is left for zeros and the like.
+"""Which ops of a loop's initial state its kernel computes itself, so that zeros and the like need no launch.
 
 An op of the first state goes into the kernel where that costs no more than reading what it would have written:
 
 * nothing else needs it, and any of its elements can be computed by itself; or
 * it reads no memory and is cheap (constants, ``iota``, what is broadcast and computed from these), or is a
-  view, which reads what its source has: such are computed again for others that need them, too.
+  view, which reads its source: these are recomputed for others that need them, too.
 
 What the body passes through unchanged (``invariant``) is computed again in every iteration.  There an op has to
 be cheap, and may read no more than one array.
@@ -38,7 +38,7 @@ def sunk_into(
 ) -> tuple[Instruction, ...]:
     """The ops that go into a loop's kernel, operands first, at most ``most``.
 
-    ``loop`` has a tuple of its own for operand, whose elements are ``first``; ``invariant`` are the numbers of
+    ``loop`` has a private tuple for operand, whose elements are ``first``; ``invariant`` are the numbers of
     those that the body passes through.  ``only`` names all that may go, where advice says so.
     """
     order = _elemental(first)

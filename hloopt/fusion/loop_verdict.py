@@ -1,4 +1,4 @@
-"""Whether a ``while`` can be one kernel, and if not, why: the refusal, by what is known of both mappings."""
+"""Whether a ``while`` can be one kernel, and if not, why: the refusal, from the verdicts on both mappings."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class LoopVerdict:
 
     @property
     def parallel(self) -> ParallelLoop:
-        """The loop taken apart as the preferred mapping has it."""
+        """The analysed loop of the preferred mapping."""
         return (self.fitting or self.mappings)[0].parallel
 
 
 def judge(loop: Instruction, target: Target) -> LoopVerdict:
-    """Ask about both mappings of a loop."""
+    """Judge both mappings of a loop."""
     found = gpu_mappings(loop, target)
     if any(not mapping.problem for mapping in found):
         return LoopVerdict(found, ALLOWED)
-    # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
+    # The refusal by a block is final: a block can run whatever a thread can.
     return LoopVerdict(found, refusal_of(found[-1]))
 
 
@@ -50,7 +50,7 @@ def _is_token(leaf: Shape) -> bool:
 
 
 def iterations_text(parallel: ParallelLoop) -> str:
-    """How long a loop runs, in words; empty where it could not be taken apart."""
+    """How long a loop runs, in words; empty where it could not be analysed."""
     if parallel.obstacle is not None:
         return ""
     counted = counted_iterations(parallel.loop)

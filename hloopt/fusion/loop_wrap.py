@@ -40,10 +40,10 @@ def _invariant(parallel: ParallelLoop) -> set[int]:
 def wrap_loop(
     parallel: ParallelLoop, name: str, most: int, only: AbstractSet[str] | None = None
 ) -> tuple[Instruction, tuple[Instruction, ...]]:
-    """Put a fusion in the place of a loop; the fusion, and the ops that it computes before the first iteration.
+    """Replace a loop by a fusion; return the fusion, and the ops that it computes before the first iteration.
 
-    At most ``most`` ops, and ``only`` those named, where that is given; those that nothing else needs are gone
-    afterwards.  Elements of the state that nothing reads are not results, and those that the body passes
+    At most ``most`` ops, and ``only`` those named, where that is given; those that nothing else needs are
+    removed.  Elements of the state that nothing reads are not results, and those that the body passes
     through are read where they come from.  The loop's name, and those of the reads of its elements, stay
     within the fusion.
     """
@@ -62,7 +62,7 @@ def wrap_loop(
 
 
 def _own_state(loop: Instruction) -> None:
-    """Give a loop a tuple of its own for its first state."""
+    """Give a loop a private tuple for its initial state."""
     given = loop.operands[0]
     is_own = set(given.users) == {loop} and not (given.is_root or _waits(given))
     if given.opcode == "tuple" and is_own:
@@ -107,7 +107,7 @@ def _agree_on_layouts(loop: Instruction) -> None:
 
 
 def _read_elements(loop: Instruction) -> None:
-    """Let those that need the whole state read its elements instead."""
+    """Make users of the whole state read its elements instead."""
     others = [user for user in loop.users if user.opcode != "get-tuple-element"]
     if not others and not loop.is_root:
         return
@@ -130,7 +130,7 @@ def _read_elements(loop: Instruction) -> None:
 
 
 def _read_outside(loop: Instruction, invariant: AbstractSet[int]) -> None:
-    """Read what the body passes through where it comes from; take out reads that nothing needs."""
+    """Read what the body passes through where it comes from; remove reads that nothing needs."""
     for read in list(loop.users):
         number = read.tuple_index
         if number in invariant and not _waits(read):

@@ -1,11 +1,11 @@
 """Which kernels of two modules are the same, and what became of the others.
 
-Kernels that do the same pair off: first those whose results are the same values, then, in the order in which
+Equal kernels are paired: first those whose results are the same values, then, in the order in which
 they run, those that do the same to other operands.  What is left is compared by the values both compute: two
 kernels are linked where more than ``LINK`` of what either computes is computed by the other, too.  A value
 computed in several kernels belongs to each of them by its share.  Kernels that share no value (something before
-them has changed) are compared by what they compute as far as the ``NEAR`` ops before it tell, and in the end by
-opcodes and shapes; what looks alike several times goes by its place in the program then.
+them has changed) are compared by what they compute, by the ``NEAR`` ops before it, and in the end by
+opcodes and shapes; repeated ones are matched by their place in the program then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LINK: Final = 0.5
 """A larger share of a kernel makes it part of what became of another."""
 
 _MOST_PAIRS = 256
-"""Values that more pairs of kernels share tell little about any of them."""
+"""Values shared by more pairs of kernels than this do not identify any of them."""
 
 _EPSILON = 1e-9
 
@@ -245,7 +245,7 @@ def _overlaps(
 
 
 def _pairs(rows: int, columns: int, by: By) -> Iterator[tuple[int, int]]:
-    """Pairs of numbers; of too many those that are near each other, none where values tell all."""
+    """Pairs of numbers; of too many those that are near each other, none where values suffice."""
     if rows * columns <= _MOST_PAIRS:
         yield from product(range(rows), range(columns))
     elif by != "values":
@@ -258,7 +258,7 @@ _Side2: TypeAlias = tuple[Instruction, ...]
 
 
 def _components(links: Iterable[_Link]) -> list[tuple[_Side2, _Side2]]:
-    """Kernels before and after that hang together by links."""
+    """Connected components of kernels before and after, by links."""
     near: dict[tuple[int, Instruction], list[tuple[int, Instruction]]] = defaultdict(list)
     for one, other in links:
         near[0, one].append((1, other))
@@ -304,7 +304,7 @@ def _differences(
 ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
     """Opcodes of what only the kernels before, and only those after, compute.
 
-    What several kernels of one side compute counts once: that it is repeated is no other computation.
+    What several kernels of one side compute counts once: a repetition is not another computation.
     """
     found: list[dict[Hashable, tuple[str, int]]] = []
     for side, kernels in zip(sides, (before, after), strict=True):

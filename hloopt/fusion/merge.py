@@ -1,6 +1,6 @@
 """Moving an op, or the body of a fusion, into the body of another fusion.
 
-A body stands with its parameters first, then its instructions, and what joins comes right behind the
+A body has its parameters first, then its instructions, and what joins comes right after the
 parameters: everything that uses it is there already.  Costs are those of what joins and of the operands of
 both, whatever else the body holds.
 """
@@ -78,7 +78,7 @@ def has_tuple_root(instruction: Instruction) -> bool:
 def first_instruction(body: Computation) -> Instruction | None:
     """The first instruction after the parameters, which are moved to the front.
 
-    None where there are parameters only: a fusion of the text may hand one on as it is.
+    None where there are parameters only: a fusion of the input may return one unchanged.
     """
     ahead = set()
     first = body._first
@@ -102,8 +102,8 @@ def new_parameter(number: int, operand: Instruction) -> Instruction:
 def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[int, Instruction]:
     """Copy ``source``, an op or a fusion, into the body of ``fusion``; the copies of its results by number.
 
-    What the fusion read of the source it has inside now.  Copied are the results that it reads (``alone``),
-    or that anything reads.
+    What the fusion read of the source is now computed inside.  Copied are the results that it reads
+    (``alone``), or that anything reads.
     Operands of the source that the fusion has already are shared; the others become parameters at the end,
     in the order in which they are met from the source's last instruction to its first, as in XLA.
     ``source`` and its other users stay.

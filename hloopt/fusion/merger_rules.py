@@ -20,7 +20,7 @@ __all__ = ["MergerRules", "decide_loop_fusion"]
 
 
 def decide_loop_fusion(producer: Instruction) -> Decision:
-    """What keeps a fusion where it is, whatever uses it."""
+    """Why a fusion cannot be merged into any user."""
     if producer.is_root:
         return forbid("producer-is-root")
     if not producer.users:
@@ -35,7 +35,7 @@ def decide_loop_fusion(producer: Instruction) -> Decision:
 
 
 class MergerRules:
-    """The verdicts about pairs, by facts that are remembered while an instruction stays as it is.
+    """Verdicts on pairs, from facts cached while an instruction stays unchanged.
 
     limits          of one kernel
     usage           what instructions compute and read
@@ -61,7 +61,7 @@ class MergerRules:
         self._kernels: dict[Instruction, tuple[Decision, bool]] = {}
 
     def forget(self, instruction: Instruction) -> None:
-        """An instruction is gone."""
+        """An instruction was removed."""
         self._footprints.forget(instruction)
         self._kernels.pop(instruction, None)
 
@@ -73,7 +73,7 @@ class MergerRules:
         self._footprints.became(fusion, both)
 
     def decide_user(self, producer: Instruction, user: Instruction) -> Decision:
-        """Whether the user takes anything in, whatever the producer is."""
+        """Whether the user can take in any producer at all."""
         del producer
         return self._kernel(user)[0]
 
@@ -121,7 +121,7 @@ class MergerRules:
         return ALLOWED
 
     def _kernel(self, instruction: Instruction) -> tuple[Decision, bool]:
-        """What an op or fusion takes in as a consumer, and whether a reduction kernel is built around it."""
+        """Whether an op or fusion can be a consumer, and whether a reduction kernel is built around it."""
         known = self._kernels.get(instruction)
         if known is None:
             reduces = self._footprints.of(instruction).reductions > 0
@@ -131,7 +131,7 @@ class MergerRules:
 
 
 def _decide_consumer(user: Instruction) -> Decision:
-    """What keeps an op or fusion from taking anything in."""
+    """Why an op or fusion cannot take in any producer."""
     if user.opcode == "bitcast":
         return forbid("consumer-is-bitcast")
     if user.opcode == "tuple":

@@ -85,7 +85,7 @@ ENTRY main {
     fuel: int = -1
 
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why.
+        """Fuse in place; return what was fused, and what was refused and why.
 
         Raises ``UsageError`` for an unknown model or target.
         """

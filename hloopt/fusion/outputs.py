@@ -1,4 +1,4 @@
-"""The results of a fusion: one, or a ``tuple`` that ``get-tuple-element`` takes apart."""
+"""The results of a fusion: one, or a ``tuple`` read by ``get-tuple-element``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def insert_after(position: Instruction, instruction: Instruction) -> Instruction
 
 
 def remove_dead_elements(source: Instruction) -> None:
-    """Take out the ``get-tuple-element`` of an instruction that nothing reads or waits for."""
+    """Remove the ``get-tuple-element`` users of an instruction that nothing reads or waits for."""
     for user in list(source.users):
         if user.opcode == "get-tuple-element" and not (
             user.users or user.is_root or user.control_successors
@@ -93,7 +93,7 @@ def _move_to_end(root: Instruction) -> None:
 
 
 def _read_by_elements(fusion: Instruction) -> None:
-    """Give readers of the whole tuple one that is made of its elements."""
+    """Give readers of the whole tuple a ``tuple`` of its elements."""
     readers = [user for user in fusion.users if user.opcode != "get-tuple-element"]
     if not readers and not fusion.is_root:
         return
@@ -126,10 +126,10 @@ def element_of(fusion: Instruction, index: int) -> Instruction:
 
 
 def hand_over(source: Instruction, fusion: Instruction, inner: dict[int, Instruction]) -> None:
-    """Let the readers of ``source`` read the fusion that computes its results now, and take ``source`` out.
+    """Redirect the readers of ``source`` to the fusion that computes its results now; remove ``source``.
 
     ``inner`` are the instructions of the body that make the source's results; those that nothing else reads
-    are no results of the fusion.
+    are not results of the fusion.
     """
     moved = fusion_aliases(source)
     remove_dead_elements(source)
@@ -192,7 +192,7 @@ def _hand_over_elements(source: Instruction, values: dict[int, Instruction]) -> 
 
 
 def remove_source(source: Instruction) -> None:
-    """Take an instruction out that nothing reads, and its body where nothing else calls it."""
+    """Remove an instruction that nothing reads, and its body unless something else calls it."""
     bodies = list(walk.called_computations(source)) if source.opcode == "fusion" else []
     edit.remove(source)
     for body in bodies:

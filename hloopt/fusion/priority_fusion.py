@@ -32,7 +32,7 @@ __all__ = ["PriorityFusion"]
 class PriorityFusion(FusionPass):
     """Fuse each producer into all its users, by a cost model, the one that gains most first.
 
-    cost_model         what tells how long kernels take
+    cost_model         the model that predicts kernel times
     target             the device
     max_operands       operands and outputs of a fusion
     max_reductions     reductions of a fusion that have a tiled kernel of their own
@@ -75,7 +75,7 @@ ENTRY main {
     def fuse(
         self, module: Module, log: PassLog | None = None, device: Target | None = None
     ) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why.
+        """Fuse in place; return what was fused, and what was refused and why.
 
         ``device`` takes the place of ``target``, for descriptions that have no name.  Raises ``UsageError``
         for an unknown model or target.

@@ -1,6 +1,6 @@
 """Where the instructions of a file come from and go to while passes run, for explanations of fusion.
 
-What passes before the first strategy did to each instruction, and what would have left it alone; the graph
+What passes before the first strategy did to each instruction, and what would have prevented that; the graph
 right before the first strategy, and which instructions of the file its nodes are.  What strategies did is in
 the module's history.
 """
@@ -58,7 +58,7 @@ class FusionNode:
 
 @dataclass(frozen=True, slots=True)
 class GivenInstruction:
-    """An instruction of the file: ``caller`` is the fusion or other op whose computation it stands in."""
+    """An instruction of the file: ``caller`` is the fusion or other op whose computation it is in."""
 
     computation: str
     name: str
@@ -71,7 +71,7 @@ class GivenInstruction:
 
 @dataclass(frozen=True, slots=True)
 class GoneInstruction:
-    """The run that took an instruction away, and what it said of that."""
+    """The run that took an instruction away, and its remark on that."""
 
     pass_name: str
     run: int
@@ -84,7 +84,7 @@ class TracedRewrite:
 
     opcode       what the instruction was before; of one that was made, what it was made for
     instruction  the name of that
-    ways         what would have left it: options of the pass, and what ``--disable`` takes
+    ways         how to prevent it: options of the pass, and what ``--disable`` takes
     """
 
     pass_name: str
@@ -104,26 +104,26 @@ class _Rewrites:
     A module that was no text has no places: a copy of one of its instructions is known by name and opcode.
     """
 
-    _told: dict[object, dict[TracedRewrite, None]] = field(default_factory=dict)
+    _by_subject: dict[object, dict[TracedRewrite, None]] = field(default_factory=dict)
     _known: set[object] = field(default_factory=set)
     _placeless: set[tuple[str, str]] = field(default_factory=set)
     _makers: dict[object, PassRun] = field(default_factory=dict)
     _lines: dict[int, dict[Metadata, list[Remark]]] = field(default_factory=dict)
 
     def begin(self, module: Module) -> None:
-        """Note what is there before the first pass."""
+        """Record the instructions before the first pass."""
         for entry in module.instructions():
             self._known.add(_identity(entry))
             if entry.offset < 0:
                 self._placeless.add((entry.name, entry.opcode))
 
     def add(self, run: PassRun, module: Module) -> None:
-        """Note what a run tells of its rewrites, and what it made; fusions are in the history."""
+        """Record a run's remarks on its rewrites, and what it made; fusions are in the history."""
         if not run.changed or _fuses(run.instance):
             return
         for remark in run.remarks:
             if remark.kind == "passed":
-                rows = self._told.setdefault(_subject(remark), {})
+                rows = self._by_subject.setdefault(_subject(remark), {})
                 rows[_rewrite(remark, run)] = None
         for entry in module.instructions():
             key = _identity(entry)
@@ -133,15 +133,15 @@ class _Rewrites:
                     self._makers[key] = run
 
     def of(self, instruction: Instruction) -> tuple[TracedRewrite, ...]:
-        """What touched an instruction of the file or made one that is not, in the order of the runs."""
+        """The rewrites of an instruction of the file, or those that made another, in the order of the runs."""
         key = _identity(instruction)
         home = instruction.computation
         place = (home.name if home is not None else "", instruction.name)
-        told = [*self._told.get(key, ()), *self._told.get(place, ())]
+        rewrites = [*self._by_subject.get(key, ()), *self._by_subject.get(place, ())]
         maker = self._makers.get(key)
         if maker is None:
-            return tuple(dict.fromkeys(told))
-        since = [rewrite for rewrite in told if rewrite.run > maker.number]
+            return tuple(dict.fromkeys(rewrites))
+        since = [rewrite for rewrite in rewrites if rewrite.run > maker.number]
         return tuple(dict.fromkeys((self._making(maker, instruction), *since)))
 
     def _making(self, run: PassRun, instruction: Instruction) -> TracedRewrite:
@@ -159,8 +159,8 @@ class _Rewrites:
         return TracedRewrite(name, run.number, "", "", "", "", (f"--disable {name}",), made=True)
 
     def of_lost(self, key: object, place: tuple[str, str]) -> tuple[TracedRewrite, ...]:
-        """What touched an instruction of the file that is gone, by its identity and its place there."""
-        return tuple(self._told.get(key if isinstance(key, int) else place, ()))
+        """The rewrites of an instruction of the file that was removed, by its identity and its place there."""
+        return tuple(self._by_subject.get(key if isinstance(key, int) else place, ()))
 
 
 @dataclass
@@ -171,8 +171,8 @@ class Provenance(Watcher):
     given      the instructions of the file by computation and name
     nodes      those before the first strategy, by computation and name
     became     which nodes an instruction of the file has become
-    gone       what took away those that became none
-    alive      what stands after the last strategy
+    gone       what removed those that became none
+    alive      what exists after the last strategy
     origin     which instruction of the file a node is; none for those that a pass made
     touched    what passes before the first strategy did to a node
     """
@@ -191,7 +191,7 @@ class Provenance(Watcher):
     _wrapped: dict[_Place, str] = field(default_factory=dict)
 
     def begin(self, module: Module) -> None:
-        """Note what the file has."""
+        """Record the instructions of the file."""
         self.history = self.histories.of(module)
         self._rewrites.begin(module)
         for computation in module:
@@ -210,36 +210,36 @@ class Provenance(Watcher):
                 self._keys[place] = _identity(entry)
 
     def before(self, number: int, instance: Pass, module: Module) -> None:
-        """Note the graph before the first strategy, and fusions that other passes have made since."""
+        """Record the graph before the first strategy, and fusions that other passes have made since."""
         if not self.nodes and begins_fusion(instance):
             self._note(module)
         if self.nodes and _fuses(instance):
             self.history.find(module, self.nodes)
 
     def after(self, run: PassRun, module: Module) -> None:
-        """Note what a pass took away, and what a strategy left."""
+        """Record what a pass removed, and what a strategy left."""
         for record in run.records:
             if isinstance(record, FusionPlan):
                 record.run = run.number
-                self.alive = _standing(module)
+                self.alive = _live_instructions(module)
         if run.changed and not self.nodes:
             self._rewrites.add(run, module)
             self._follow(run, module)
 
     def end(self, module: Module) -> None:
-        """Note the graph where no strategy has run, and the fusions around what the last one left."""
+        """Record the graph if no strategy has run, and the fusions after the last one."""
         if not self.nodes:
             self._note(module)
-        self.alive = self.alive or _standing(module)
+        self.alive = self.alive or _live_instructions(module)
         self._wrapped = {
             (place[0], result.name): entry.name
-            for place, entry in _standing(module).items()
+            for place, entry in _live_instructions(module).items()
             if entry.opcode == "fusion"
             for result in results_of(entry)
         }
 
     def final_name(self, computation: str, kernel: str) -> str:
-        """What a kernel is called after all passes; empty where it is gone."""
+        """A kernel's name after all passes; empty where it no longer exists."""
         entry = self.alive.get((computation, kernel))
         if entry is not None and entry.computation is not None:
             return entry.name
@@ -254,8 +254,8 @@ class Provenance(Watcher):
             if place not in self.gone and key not in left and place not in names
         ]
         for place in lost:
-            told = self._rewrites.of_lost(self._keys[place], place)
-            last = [rewrite for rewrite in told if rewrite.run == run.number]
+            rewrites = self._rewrites.of_lost(self._keys[place], place)
+            last = [rewrite for rewrite in rewrites if rewrite.run == run.number]
             self.gone[place] = GoneInstruction(
                 run.instance.name, run.number, last[-1] if last else None
             )
@@ -280,7 +280,7 @@ class Provenance(Watcher):
                     self.origin.setdefault(at, self.given[place])
 
 
-def _standing(module: Module) -> dict[_Place, Instruction]:
+def _live_instructions(module: Module) -> dict[_Place, Instruction]:
     return {
         (home.name, entry.name): entry for home in fusible_computations(module) for entry in home
     }
@@ -316,7 +316,7 @@ def _node_of(entry: Instruction, module: Module, number: int = 0) -> FusionNode:
 
 
 def _identity(instruction: Instruction) -> object:
-    """What stays with an instruction and its copies: its place in the text, or else itself."""
+    """The identity of an instruction and its copies: its place in the text, or else itself."""
     return instruction.offset if instruction.offset >= 0 else instruction
 
 

@@ -1,4 +1,4 @@
-"""What every strategy needs while it runs: to record what it does, the user's advice, and the fuel."""
+"""The recorder of a running strategy: its history, the user's advice, and the fuel."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _ALONE: Final = frozenset({
     "producer-not-loop-fusion", "not-into-all", "horizontal-alone", "loop-no-results",
     "siblings-connected",
 })  # fmt: skip
-"""Reasons that tell of an instruction, or of two that no strategy could fuse, rather than of a near miss."""
+"""Reasons about one instruction, or about two that no strategy could fuse, rather than a near miss."""
 
 
 class FusionPass(Pass):
-    """A strategy whose plan is asked for in Python, too."""
+    """A strategy whose plan is also available from Python."""
 
     def run(self, module: Module, log: PassLog) -> bool:
         return bool(self.fuse(module, log).steps)
 
     @abstractmethod
     def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why."""
+        """Fuse in place; return what was fused, and what was refused and why."""
 
 
 class FusionRecorder:
@@ -64,7 +64,7 @@ class FusionRecorder:
         self._refused: dict[tuple[str, str], dict[str, tuple[Refusal, Instruction]]] = {}
 
     def model(self, name: str, target: Target) -> CostModel:
-        """The cost model that the strategy asks for a device.  Raises ``UsageError`` for unknown names."""
+        """The strategy's cost model for a device.  Raises ``UsageError`` for unknown names."""
         model = model_for(name, target, self.log.note)
         self.plan.cost_model, self.plan.target = model.name, target.name
         return model
@@ -164,7 +164,7 @@ class FusionRecorder:
     def refused(
         self, producer: Instruction, consumer: Instruction | None, decision: Decision
     ) -> None:
-        """Keep the last word on a pair, or on a producer as such."""
+        """Keep the last verdict on a pair, or on a producer as such."""
         home = producer.home.name
         name, opcode = ("", "") if consumer is None else (consumer.name, root_opcode(consumer))
         first = PairSide(producer.name)
@@ -172,7 +172,7 @@ class FusionRecorder:
         self._refused.setdefault((home, name), {})[producer.name] = refusal, producer
 
     def renamed(self, computation: Computation, consumer: str, fusion: str) -> None:
-        """What was refused about a consumer goes on under the fusion's name."""
+        """Refusals of a consumer continue under the fusion's name."""
         about = self._refused.pop((computation.name, consumer), {})
         new = self._refused.setdefault((computation.name, fusion), {})
         for name, (refusal, producer) in about.items():
@@ -183,41 +183,41 @@ class FusionRecorder:
             yield from about.values()
 
     def refusals(self) -> Iterator[Refusal]:
-        """The last words until now."""
+        """The last verdicts until now."""
         return (refusal for refusal, _ in self._last_words())
 
     def close(self) -> FusionPlan:
-        """The plan, with the last words on all pairs that are left; near misses are told the log."""
+        """The plan, with the last verdicts on all pairs that are left; near misses are logged."""
         self.plan.refusals += map(self._with_parts, self.refusals())
         self.history.settle()
-        told: set[frozenset[str]] = set()
+        logged: set[frozenset[str]] = set()
         for refusal, producer in sorted(self._last_words(), key=_lost_us, reverse=True):
             decision = refusal.decision
             pair = frozenset((refusal.computation, refusal.producer, refusal.consumer))
             if (
                 producer.computation is not None
                 and decision.code not in _ALONE
-                and pair not in told
+                and pair not in logged
             ):
-                told.add(pair)
+                logged.add(pair)
                 opcodes = f"{refusal.producer_opcode} into {refusal.consumer_opcode or 'its users'}"
                 where = f"into {refusal.consumer}: " if refusal.consumer else ""
                 words = f"{where}{decision.reason}"
                 self.log.miss(f"fuse {opcodes}", producer, words)
-        self._tell_of_rules()
+        self._report_rules()
         self.log.records.append(self.plan)
         return self.plan
 
     def _with_parts(self, refusal: Refusal) -> Refusal:
-        """What the names of a refusal mean when the strategy has come to its end."""
+        """What the names of a refusal mean at the end of the strategy."""
         home, decision = refusal.computation, refusal.decision
         first, second = (self.history.part(home, part.name) for part in refusal.sides)
         blocked = decision.code == "not-into-all"
         blocker = self.history.part(home, decision.words) if blocked else None
         return replace(refusal, producers=first, consumers=second, blocker=blocker)
 
-    def _tell_of_rules(self) -> None:
-        """What has become of the refusals of the user's functions."""
+    def _report_rules(self) -> None:
+        """Report the refusals of the user's functions."""
         found = list(self.advice.overridden(self.history))
         for one in found:
             opcode = root_opcode(one.producer)
@@ -228,6 +228,6 @@ class FusionRecorder:
 
 
 def _lost_us(refused: tuple[Refusal, Instruction]) -> float:
-    """What fusing would have saved, in microseconds; 0 where no model was asked or it would cost."""
+    """What fusing would have saved, in microseconds; 0 where no model was used or it would cost."""
     comparison = refused[0].decision.comparison
     return max(0.0, comparison.gain_us) if comparison is not None else 0.0

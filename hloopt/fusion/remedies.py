@@ -1,4 +1,4 @@
-"""What a user can do about a refusal: the option that set the limit, advice where it is heard, another pass."""
+"""What a user can do about a refusal: the option that set the limit, advice where it counts, another pass."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = [
     "OTHER_PASSES",
     "Remedy",
     "is_advisable",
-    "loop_way",
+    "loop_advice",
     "remedies",
     "why_held",
 ]
 
 
 MERGES_ALL: Final = "fusion-merger"
-"""A strategy that merges a producer into all users or none: it has to be told of each."""
+"""A strategy that merges a producer into all users or none: advice has to name each of them."""
 _FAR = 1 << 30
 """A limit that nothing reaches."""
 
@@ -102,7 +102,7 @@ _UNHEARD: Final = frozenset({
     ("constant-not-scalar", "priority-fusion"), ("consumer-is-bitcast", MERGES_ALL),
     ("not-into-all", MERGES_ALL),
 })  # fmt: skip
-"""Codes, each with a pass that looks at it before it asks for advice; others ask first."""
+"""Codes, each with a pass that checks it before it consults advice; others consult first."""
 
 OTHER_PASSES: Final = {
     "dot": "gemm-fusion",
@@ -128,16 +128,16 @@ _LOOPS: Final = {
     "loop-gathered-condition": "a known trip count lets it through, or a condition that each work item can"
     " test by itself",
 }
-"""What the program itself could do about a loop that is no kernel."""
+"""What the program itself could change about a loop that is not a kernel."""
 
 
-def loop_way(code: str) -> str:
+def loop_advice(code: str) -> str:
     """What a program could do about the refusal of a loop as one kernel; empty where there is no advice."""
     return _LOOPS.get(code, "")
 
 
 def remedies(decision: Decision, instance: Pass | None) -> list[str]:
-    """``priority-fusion{max_operands=97}``: the option that lets a pair through, for each way."""
+    """``priority-fusion{max_operands=97}``: the options that let a pair through."""
     if instance is None or not dataclasses.is_dataclass(instance):
         return []
     had = {field.name for field in dataclasses.fields(instance)}
@@ -162,13 +162,13 @@ def _is_limit(instance: Pass, remedy: Remedy, decision: Decision) -> bool:
 
 
 def is_advisable(decision: Decision, pass_name: str = "") -> bool:
-    """Whether a rule of the user, or a pair of a lock file, could have it otherwise in a pass."""
+    """Whether a rule of the user, or a pair of a lock file, could change it in a pass."""
     code = decision.code
     return not decision.allowed and code not in HELD and (code, pass_name) not in _UNHEARD
 
 
 def why_held(code: str) -> str:
-    """Why no advice is heard, in words."""
+    """Why advice does not count, in words."""
     if code in _WRONG:
         return "such a kernel would be wrong"
     if code in _NO_LOOP:

@@ -1,4 +1,4 @@
-"""Calling fusions by what they compute.
+"""Names fusions after what they compute.
 
     f = fusion(a), kind=kLoop, calls=fused_computation
         =>    loop_add_fusion = fusion(a), kind=kLoop, calls=fused_add
@@ -35,7 +35,7 @@ class RenameFusions(Pass):
 
     A loop whose roots have an add and a negate for heroes becomes ``loop_add_negate_fusion`` and calls
     ``fused_add_negate``: opcodes sorted, each once, dashes as underscores.  Several of one name are numbered
-    in the order in which they were made, which the numbers of their computations tell.  Fusions of kind
+    in the order in which they were made, given by the numbers of their computations.  Fusions of kind
     kCustom keep their names, and so does what is named that way already.
     """
 
@@ -56,7 +56,7 @@ ENTRY main {
 """
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each fusion once; the names of all instructions are read once."""
+        """Visit each fusion once; the names of all instructions are read once."""
         names, renamed = ModuleNames(module), RenamedFusions()
         changed = False
         for fusion in _in_order_of_making(module):

@@ -1,4 +1,4 @@
-"""XLA's log of priority fusion, done again on the module it was written of."""
+"""Replays XLA's log of priority fusion on the module it is about."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Event", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A step, and what it names, as the module is at its moment.
+    """A step, and the instructions it names in the module at that time.
 
     consumers  of a priced producer, in XLA's order; the one consumer of a fusion, before it is made; none of
                an ineligible producer
@@ -43,7 +43,7 @@ def replay(module: Module, log: XlaLog) -> Iterator[Event]:
     ``module`` is the one before XLA's priority fusion, with XLA's names (``log.module_text`` has no large
     constants).  After the last event the constants of one element go into all their users, which XLA does not
     log, and the module is what XLA had after that pass, but for the tiles of Triton fusions, which no log
-    tells: ``backend_config`` has their kind alone.  Raises ``FileError`` at the step that names what is not
+    has: ``backend_config`` has their kind alone.  Raises ``FileError`` at the step that names what is not
     there.
     """
     replayer = _Replayer(module, log)
@@ -104,7 +104,7 @@ class _Replayer:
             edit.set_attribute(fusion, "kind", "kCustom")
             edit.set_attribute(fusion, "backend_config", config_text(fusion, config))
         else:
-            # The log does not tell the kinds; they follow from the bodies.
+            # The log does not have the kinds; they follow from the bodies.
             edit.set_attribute(fusion, "kind", fusion_kind(fusion))
         self.grown[fusion] = None
         return fusion

@@ -1,6 +1,6 @@
-"""May this producer join this consumer?  The rules of XLA:GPU's InstructionFusion, in their order.
+"""Whether a producer may join a consumer: the rules of XLA:GPU's InstructionFusion, in their order.
 
-Rules that look at the producer or the consumer alone are asked once for each; the others for each pair.
+Rules about the producer or the consumer alone are checked once for each; the others for each pair.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["decide_consumer", "decide_pair", "decide_producer"]
 
 
 def decide_producer(producer: Instruction) -> Decision:
-    """What keeps a producer out of every fusion."""
+    """Why a producer cannot join any fusion."""
     if producer.opcode == "custom-call":
         return decide_call(producer)
     if not is_fusible(producer):
@@ -44,7 +44,7 @@ def decide_producer(producer: Instruction) -> Decision:
 
 
 def decide_consumer(state: ConsumerState) -> Decision:
-    """What keeps a consumer from taking anything in."""
+    """Why a consumer cannot take in any producer."""
     consumer = state.instruction
     if consumer.opcode == "custom-call":
         return decide_call(consumer)
@@ -127,7 +127,7 @@ def _reaches_repeated_reads(parameter: Instruction) -> bool:
 
 
 def _decide_place(producer: Instruction) -> Decision:
-    """Whether the producer may leave its place."""
+    """Whether the producer may be moved."""
     if producer.is_root:
         return forbid("producer-is-root")
     return forbid("producer-orders-others") if producer.control_successors else ALLOWED

@@ -43,7 +43,7 @@ ENTRY main {
 """
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each sort once."""
+        """Visit each sort once."""
         wrapped = wrapped_computations(module)
         changed = False
         for computation in module:

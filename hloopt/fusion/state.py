@@ -1,4 +1,4 @@
-"""What the rules ask again and again about an instruction or a growing fusion, kept up to date."""
+"""Cached facts that the rules need about an instruction or a growing fusion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConsumerState:
 
     @cached_property
     def duplication(self) -> Duplication:
-        """Emission counts of the body; raises ``ValueError`` for an op that is no fusion."""
+        """Emission counts of the body; raises ``ValueError`` for an op that is not a fusion."""
         return Duplication(self._the_body())
 
     def _the_body(self) -> Computation:

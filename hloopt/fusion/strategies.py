@@ -27,7 +27,7 @@ STRATEGIES: Final = frozenset({
 def is_strategy(instance: Pass) -> bool:
     """Whether a pass decides about all that can be fused: one of hloopt's, or one that says ``asks_advice``.
 
-    What stands there before the first of them is what lock files and explanations are about.
+    Lock files and explanations are about the module before the first of them.
     """
     if type(instance).__module__.startswith("hloopt."):
         return instance.name in STRATEGIES
@@ -35,7 +35,7 @@ def is_strategy(instance: Pass) -> bool:
 
 
 def asks_advice(instance: Pass) -> bool:
-    """Whether a pass asks for advice about what it fuses."""
+    """Whether a pass consults advice about what it fuses."""
     return instance.name in STRATEGIES or bool(getattr(instance, "asks_advice", False))
 
 

@@ -22,7 +22,7 @@ __all__ = ["TritonFusions", "block_level_of"]
 
 
 def block_level_of(model: CostModel) -> BlockLevelModel:
-    """The model of Triton kernels that a cost model asks; for one that asks none, one of its own."""
+    """The model of Triton kernels that a cost model uses; a new one for a cost model without."""
     from hloopt.cost_models.block_level import BlockLevelModel
 
     found = getattr(model, "block_level", None)
@@ -35,7 +35,7 @@ def block_level_of(model: CostModel) -> BlockLevelModel:
 class TritonFusions:
     """Verdicts on pairs of which one is a Triton fusion, and what such pairs become.
 
-    model   whose block-level part finds tiles, and remembers them until it is told to forget
+    model   whose block-level part finds tiles, and caches them until the cache is cleared
     limits  of one kernel; only the number of operands and outputs counts here
     """
 
@@ -43,7 +43,7 @@ class TritonFusions:
     limits: KernelLimits
 
     def decide(self, producer: Instruction, consumer: Instruction) -> Decision:
-        """May ``producer`` join ``consumer``: ops and types Triton has, operands, and a tiling."""
+        """Whether ``producer`` may join ``consumer``: supported ops and types, operands, and a tiling."""
         target = self.model.target
         words = unsupported_target(target)
         for instruction in (producer, consumer):
@@ -64,7 +64,7 @@ class TritonFusions:
     def parameters(self, producer: Instruction, consumer: Instruction) -> BlockParameters | None:
         """The tiles of the fusion that both become; None unless one is a Triton fusion and they can be tiled.
 
-        To be asked before they are fused.
+        Call it before they are fused.
         """
         if not (is_triton(producer) or is_triton(consumer)):
             return None

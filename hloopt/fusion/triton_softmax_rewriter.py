@@ -32,11 +32,11 @@ _NAME = "triton_softmax"
 class TritonSoftmaxRewriter(FusionPass):
     """Make Triton fusions of normalisation diamonds that a cost model finds no slower that way.
 
-    A diamond is a value, the reduce of its last dimension, and the op that brings the two together again
+    A diamond is a value, the reduce of its last dimension, and the op that joins the two again
     (``p / broadcast(sum(p))``).  It is compared with what priority-fusion makes of it by itself; launches do
     not count.  As XLA does before its fusion passes; priority-fusion then lets others join.
 
-    cost_model  what tells how long kernels take
+    cost_model  the model that predicts kernel times
     target      the device; one that Triton has no code for is left alone
     fuel        the most fusions to make in a module, negative for no limit
     """
@@ -66,7 +66,7 @@ ENTRY main {
     def fuse(
         self, module: Module, log: PassLog | None = None, device: Target | None = None
     ) -> FusionPlan:
-        """Fuse in place; what was done and what was refused and why.
+        """Fuse in place; return what was fused, and what was refused and why.
 
         ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
         """
@@ -80,7 +80,7 @@ ENTRY main {
             return recorder.close()
         rewriter = _Rewriter(model, recorder, PriorityFusion(cost_model=self.cost_model))
         for computation in fusible_computations(module):
-            # The last ones first: the root of one may be the producer of the next.
+            # Last ones first: the root of one may be the producer of the next.
             for diamond in reversed(find_diamonds(computation, target)):
                 rewriter.visit(module, diamond)
         return recorder.close()
@@ -88,7 +88,7 @@ ENTRY main {
 
 @dataclass(frozen=True)
 class _Rewriter:
-    """``alone`` is what else would become of a diamond."""
+    """``alone`` is what a diamond would become otherwise."""
 
     model: CostModel
     recorder: FusionRecorder
@@ -189,7 +189,7 @@ def _operands(diamond: Diamond) -> tuple[Instruction, ...]:
 
 
 def _body(diamond: Diamond, region: Callable[[Computation], Computation]) -> Computation:
-    """A copy of a diamond as a computation of its own, which calls ``region`` of what the diamond calls."""
+    """A copy of a diamond as a new computation, which calls ``region`` of what the diamond calls."""
     body = Computation(f"{_NAME}_computation")
     copies: dict[Instruction, Instruction] = {}
     for number, operand in enumerate(_operands(diamond)):

@@ -7,10 +7,10 @@ None where it leaves the pair to others, or a pair of true or false and the reas
         if producer.opcode == "exponential":
             return False, "softmax is measured on its own"
 
-Whether a loop becomes one kernel it is asked with the ``while`` as producer and as consumer.
+For whether a loop becomes one kernel it is called with the ``while`` as producer and as consumer.
 
 It is named on the command line (``--fusion-rule module:function`` or ``FILE.py:function``), or comes from an
-installed distribution (entry point group ``hloopt.fusion``), whose rules are asked last, in the order of
+installed distribution (entry point group ``hloopt.fusion``), whose rules are called last, in the order of
 their names.
 """
 
@@ -50,7 +50,7 @@ class UserRule:
     function: FusionRule
 
     def advise(self, producer: Instruction, consumer: Instruction) -> Decision | None:
-        """What the function answers about a pair.
+        """The function's answer about a pair.
 
         Raises ``UsageError`` when it fails, naming its line, or answers something else.
         """
@@ -79,7 +79,7 @@ def load_rule(text: str) -> UserRule:
 
 
 def rule_of(function: FusionRule) -> UserRule:
-    """A rule of a function that is at hand, called by its name.  Raises ``UsageError`` for what is none."""
+    """The rule of a function object, under its name.  Raises ``UsageError`` for other objects."""
     if not callable(function):
         raise UsageError(f"a fusion rule is a function, not {function!r}")
     module = getattr(function, "__module__", "")
@@ -94,7 +94,7 @@ def rule_names() -> tuple[str, ...]:
 
 @cache
 def installed_rules() -> tuple[UserRule, ...]:
-    """All installed rules.  Raises ``UsageError`` for one that cannot be loaded, or is no function."""
+    """All installed rules.  Raises ``UsageError`` for one that cannot be loaded, or is not a function."""
     found = []
     for entry in sorted(entry_points_of(GROUP), key=lambda entry: entry.name):
         where = f"the entry point '{entry.name}' of {GROUP}"
@@ -105,6 +105,6 @@ def installed_rules() -> tuple[UserRule, ...]:
                 f"{where} cannot be loaded{user_line(error)}: {told(error)}"
             ) from error
         if not callable(loaded):
-            raise UsageError(f"{where} is no function")
+            raise UsageError(f"{where} is not a function")
         found.append(UserRule(entry.name, loaded))
     return tuple(found)

@@ -1,7 +1,7 @@
-"""What XLA's priority fusion did with a module, step by step, and why: its log, asked by name.
+"""What XLA's priority fusion did with a module, step by step, and why: its log, queried by name.
 
 A name is that of an instruction of the module before fusion, or of a fusion XLA made on the way.  The log
-tells of each producer: what XLA thought its fusion is worth (*priced*), that it is not to be fused and why
+has for each producer: what XLA estimated its fusion to gain (*priced*), that it is not to be fused and why
 (*refused*), that it joined a consumer (*fused*).  XLA decides about a producer with all of its users at once,
 so a reason names no consumer.
 """
@@ -45,7 +45,7 @@ class XlaDecision:
     consumers of a priced producer; the one consumer of a fusion; none of a refused producer
     fusion    what producer and consumer are called from now on
     times     of a priced producer, of all its consumers together; None where the log has only the change
-    gain_us   what XLA thinks the fusion saves, in microseconds, changes since the last whole price added up
+    gain_us   XLA's estimate of what the fusion saves, in microseconds, changes since the last whole price added
     words     of XLA, where it refuses
     """
 
@@ -72,7 +72,7 @@ class Border:
     producer  the kernel that writes it
     readers   the kernels that read it, through bitcasts and elements of tuples
     bytes     of all its results
-    last      XLA's last word on fusing the producer: a refusal, or a price it did not want to pay
+    last      XLA's last verdict on fusing the producer: a refusal, or a price without gain
     """
 
     producer: Instruction
@@ -83,15 +83,15 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class KernelRelation:
-    """How two names stand to each other after priority fusion.
+    """How two names are related after priority fusion.
 
-    first, second  as asked
+    first, second  as given
     together       kernels that compute both
     joined         the step after which one fusion computed both, where one did
     price          XLA's last price of the fusion that joined them
     path           kernels from one that computes the first to one that computes the second, each read by the
                    next; or the other way round, where ``reverse``
-    words          XLA's last word on each kernel of the path but the last
+    words          XLA's last verdict on each kernel of the path but the last
     """
 
     first: str
@@ -106,7 +106,7 @@ class KernelRelation:
 
 @dataclass
 class XlaHistory:
-    """The log, done again on the module before fusion.
+    """The log, replayed on the module before fusion.
 
     module   after XLA's priority fusion, with its names
     moments  in XLA's order
@@ -157,7 +157,7 @@ class XlaHistory:
             del self.members[step.producer]
 
     def _close(self) -> None:
-        """Know the fusions that constants alone have made in the end, which the log does not name."""
+        """Record the fusions that constants alone made in the end, which the log does not name."""
         for name, kernel in self.kernels.items():
             if name not in self.members and kernel.opcode == "fusion":
                 consumer = kernel.calls.root.name
@@ -171,7 +171,7 @@ class XlaHistory:
                 self._about[name].append(moment.number - 1)
 
     def known(self) -> Iterator[str]:
-        """Every name there was at some time."""
+        """Every name that ever existed."""
         yield from dict.fromkeys(
             (*self._about, *(name for members in self.members.values() for name in members))
         )
@@ -192,7 +192,7 @@ class XlaHistory:
         return None
 
     def kernels_of(self, name: str) -> list[str]:
-        """The kernels that compute what was called so, at whatever time.
+        """The kernels that compute what ever had this name.
 
         Raises ``UsageError`` for a name that nothing had, and for what no kernel computes.
         """
@@ -219,7 +219,7 @@ class XlaHistory:
 
     @cached_property
     def _history(self) -> dict[str, set[str]]:
-        """What each fusion there ever was was made of at its end."""
+        """The members of each fusion that ever existed, at its end."""
         made: dict[str, set[str]] = {}
         for moment in self.moments:
             if moment.action == "fused":
@@ -227,7 +227,7 @@ class XlaHistory:
         return made
 
     def relation(self, first: str, second: str) -> KernelRelation:
-        """Whether two names are in one kernel, since when, or what stands between them.
+        """Whether two names are in one kernel, since when, or what separates them.
 
         Raises ``UsageError`` for a name that nothing had.
         """
@@ -256,7 +256,7 @@ class XlaHistory:
         return None
 
     def _price(self, fused: XlaDecision) -> XlaDecision | None:
-        """What XLA thought of a fusion right before it made it."""
+        """XLA's estimate for a fusion right before it made it."""
         found = None
         for moment in self.about(fused.producer):
             if moment.number >= fused.number:
@@ -307,7 +307,7 @@ class XlaHistory:
 def _join(
     made: dict[str, set[str]], fused: XlaDecision, among: Container[str] | None = None
 ) -> set[str]:
-    """Note what a fusion is made of, as far as it is ``among`` others; that."""
+    """Record and return the members of a fusion that are ``among`` others."""
     (consumer,) = fused.consumers
     for name in (consumer, fused.producer):
         made.setdefault(name, {name} if among is None or name in among else set())
@@ -318,7 +318,7 @@ def _join(
 
 
 class _Prices:
-    """What XLA's prices come to: where it knows a producer's price, the log has only what changes it.
+    """Totals of XLA's prices: where it has a producer's price already, the log has only the change.
 
     That is where the producer waits in the queue and one of its consumers has just become another.
     """

@@ -1,6 +1,6 @@
 """XLA's own log of priority fusion: ``NAME.priority_fusion_dump.txt`` of a dump directory.
 
-The text form of XLA's ``FusionProcessDumpProto``: what it thought each fusion is worth, each producer it did
+The text form of XLA's ``FusionProcessDumpProto``: its estimate of each fusion, each producer it did
 not fuse at all and why, and each fusion, in the order of its work; the device, and the module before.
 Names are those of that module, and of the fusions made on the way.
 """
@@ -36,7 +36,7 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """What fusing a producer into all these consumers was thought to be worth."""
+    """XLA's estimate of what fusing a producer into all these consumers gains."""
 
     producer: str
     consumers: tuple[str, ...]

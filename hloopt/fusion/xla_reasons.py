@@ -1,7 +1,7 @@
 """The words in which XLA's GPU compiler says why it does not fuse, and hloopt's codes for the same reasons.
 
 The words are those of XLA's logs (``priority_fusion_dump.txt``, verbose logs, its visualisation) of 2023
-to 2026.  Most carry names or figures: they are known by a part that stays the same.
+to 2026.  Most carry names or figures: they are recognised by a part that stays the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["XLA_REASONS", "code_of"]
 
 XLA_REASONS: Final[tuple[tuple[str, str], ...]] = (
-    # What is asked of a producer and a consumer, each by itself.
+    # Requirements on a producer and a consumer, each by itself.
     ("not fusing into the output of the root instruction", "producer-is-root"),
     ("the producer is not fusible", "producer-not-fusible"),
     ("the consumer is not fusible", "consumer-not-fusible"),

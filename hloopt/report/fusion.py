@@ -21,7 +21,7 @@ from hloopt.fusion.explained import (
 )
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.fusion.provenance import FusionNode, GivenInstruction, TracedRewrite
-from hloopt.fusion.remedies import MERGES_ALL, loop_way, why_held
+from hloopt.fusion.remedies import MERGES_ALL, loop_advice, why_held
 from hloopt.report.console import say, table
 from hloopt.report.fusion_loop import show_loop
 from hloopt.report.rewritten import brief_shape, show_rewrites
@@ -197,7 +197,7 @@ def _ways(words: Sequence[ExplainedRefusal], names: tuple[str, str]) -> Iterator
         yield "a rule (--fusion-rule) or these lines in a file for --lock ask for it all the same:"
         yield f'  [[fuse]]\n  producer = "{names[0]}"\n  consumer = "{names[1]}"'
     elif words:
-        yield from filter(None, (loop_way(code) for code in codes))
+        yield from filter(None, (loop_advice(code) for code in codes))
         why = ", ".join(dict.fromkeys(map(why_held, codes)))
         yield f"no rule and no [[fuse]] of a lock file changes that: {why}"
 

@@ -195,9 +195,9 @@ def group(**changed: str) -> str:
 
 
 STALE = [
-    (group(instructions='["w", "gone"]'), "f: there is no %gone in main"),
-    (group(computation='"gone"'), "f: there is no computation gone"),
-    (group(signature='"0000"'), "f: its instructions are no longer what they were"),
+    (group(instructions='["w", "gone"]'), "f: main has no %gone"),
+    (group(computation='"gone"'), "f: the module has no computation gone"),
+    (group(signature='"0000"'), "f: its instructions have changed"),
     (group(instructions='["x", "w"]'), "f: %x (parameter) cannot be part of a fusion"),
     (group(instructions='["a", "d"]'), "f: %a stays apart: nothing uses the producer"),
     (

@@ -201,8 +201,8 @@ def test_a_loop_that_is_none_in_the_file_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("cosine(x)", "sine(x)", "%loop: the loop is no longer what it was"),
-        ("  loop = ", "  round = ", "there is no while called %loop in main"),
+        ("cosine(x)", "sine(x)", "%loop: the loop has changed"),
+        ("  loop = ", "  round = ", "main has no while named %loop"),
     ],
 )
 def test_a_file_that_does_not_suit_says_so(old: str, new: str, words: str, tmp_path: Path) -> None:

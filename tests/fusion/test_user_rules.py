@@ -235,7 +235,7 @@ def test_an_installed_rule_is_asked_last(install: Callable[[str], None]) -> None
     ("entry", "message"),
     [
         ("bad = their_fusion:nothing", "the entry point 'bad' of hloopt.fusion cannot be loaded"),
-        ("bad = their_fusion:number", "the entry point 'bad' of hloopt.fusion is no function"),
+        ("bad = their_fusion:number", "the entry point 'bad' of hloopt.fusion is not a function"),
     ],
 )
 def test_an_installed_rule_that_cannot_be_loaded(
@@ -299,13 +299,13 @@ def test_a_refused_pair_that_is_fused_all_the_same_is_told(folder: Path) -> None
     )
     told = invoke(*words, "--fusion-rule", "my_fusion_rules.py:no_exp").stderr
     note = re.search(
-        r"no_exp: asked \d+ times, refused (\d+) pairs, of which (\d+) are in one", told
+        r"no_exp: called \d+ times, refused (\d+) pairs, of which (\d+) are in one", told
     )
     assert note is not None, told
     assert note[1] == note[2] != "0"
     assert re.search(r"missed: %e in %main: .*I say so.*both are in \S+ all the same", told)
     silent = invoke(*words, "--fusion-rule", "my_fusion_rules.py:silent").stderr
-    assert re.search(r"silent: asked \d+ times, refused 0 pairs$", silent, re.MULTILINE)
+    assert re.search(r"silent: called \d+ times, refused 0 pairs$", silent, re.MULTILINE)
 
 
 def test_a_refused_pair_that_stays_apart_is_no_surprise(folder: Path) -> None:
@@ -323,6 +323,6 @@ def test_a_refused_pair_that_stays_apart_is_no_surprise(folder: Path) -> None:
         ),
         *("--fusion-rule", "my_fusion_rules.py:apart"),
     ).stderr
-    assert re.search(r"apart: asked \d+ times, refused 2 pairs$", told, re.MULTILINE)
+    assert re.search(r"apart: called \d+ times, refused 2 pairs$", told, re.MULTILINE)
     assert told.count("measured alone") == 1
     assert "all the same" not in told

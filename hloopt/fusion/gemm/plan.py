@@ -1,4 +1,4 @@
-"""What joins a dot in a Triton kernel: what its operands are made from, and what is done with its result.
+"""What joins a dot in a Triton kernel: producers of its operands, and consumers of its result.
 
 Source of the rules: OpenXLA, xla/backends/gpu/transforms/gemm_fusion.cc and
 xla/service/gpu/triton_tiling_propagation.cc (Apache-2.0).
@@ -61,7 +61,7 @@ class GemmPlan:
 
     @property
     def root(self) -> Instruction:
-        """Whose users read the kernel's result."""
+        """The instruction whose users read the kernel's result."""
         return self.behind[-1][0] if self.behind else self.dot
 
 
@@ -92,7 +92,7 @@ def plan_gemm(dot: Instruction, target: Target) -> GemmPlan:
     contractings = (dims.lhs_contracting, dims.rhs_contracting)
     for number, operand in enumerate(dot.operands):
         free = free_dims(operand.array.rank, batches[number], contractings[number])
-        # The left operand's own dimension may be cut in two, where there is no batch.
+        # The left operand's free dimension may be cut in two, where there is no batch.
         splittable = free[0] if free and number == 0 and not dims.lhs_batch else None
         growth = _Growth(target, splittable, free[0] if free else None, most=_MOST_PARAMETERS)
         sides.append(growth.upwards(operand, order_of(operand)))
@@ -119,7 +119,7 @@ class _Growth:
         while len(queue) > waiting:
             node = queue.popleft()
             if self.most is not None and edge + _more_parameters(node.instruction) > self.most:
-                # Others may leave room for it.
+                # Other joins may free room for it.
                 queue.append(node)
                 waiting += 1
                 continue
@@ -138,18 +138,18 @@ class _Growth:
         return root
 
     def _inputs(self, node: GemmNode) -> list[DimensionOrder] | None:
-        """The orders of the operands of what may join; what it asks for is kept."""
+        """The orders of the operands of what may join; the cut it requires is kept."""
         instruction = node.instruction
         if instruction.opcode in ("parameter", "dynamic-slice"):
             return None
         try:
             found = self._followed(instruction, node.order)
-            asked = self._asked([*found, node.order])
+            cut = self._common_cut([*found, node.order])
         except OrderError:
             return None
         if not _is_worth_reading(instruction) and not self._reads_broadcast(instruction, found):
             return None
-        self.cut = asked
+        self.cut = cut
         return found
 
     def _followed(self, instruction: Instruction, order: DimensionOrder) -> list[DimensionOrder]:
@@ -162,7 +162,7 @@ class _Growth:
             raise OrderError(words)
         return inputs(instruction, order, self.free)
 
-    def _asked(self, orders: list[DimensionOrder]) -> int:
+    def _common_cut(self, orders: list[DimensionOrder]) -> int:
         """The cut that all agree on.  Raises ``OrderError``."""
         found = {self.cut, *(major_part(order, self.splittable) for order in orders)} - {0}
         if len(found) > 1:
@@ -179,7 +179,7 @@ class _Growth:
             if operand.operands[0].opcode not in ("parameter", "constant"):
                 continue
             try:
-                self._asked([*self._followed(operand, order), order])
+                self._common_cut([*self._followed(operand, order), order])
             except OrderError:
                 continue
             if _is_worth_reading(operand):
@@ -245,7 +245,7 @@ def _joins(
         return "no profit from results that are larger than what they are made from", ()
     try:
         below = output(user, order)
-        growth.cut = growth._asked([order, below])
+        growth.cut = growth._common_cut([order, below])
     except OrderError as error:
         return f"no {error}", ()
     return "", below

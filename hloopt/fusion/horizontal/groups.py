@@ -1,4 +1,4 @@
-"""In which groups kernels that stand beside each other are joined."""
+"""Groups of independent kernels that are joined."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def horizontal_groups(
 ) -> Iterator[tuple[list[HorizontalMember], Decision]]:
     """Runs of members, alike ones together, that are joined; with what ended each.
 
-    ``decide`` is the user's word against two of them: the second waits for the next run.
+    ``decide`` is the user's advice on two of them: if refused, the second waits for the next run.
     """
     rest = sorted(members, key=lambda member: member.order)
     while rest:
@@ -97,7 +97,7 @@ class _Room:
         return None
 
     def give_back(self, member: HorizontalMember) -> None:
-        """Count out a member that was counted in."""
+        """Undo the count of a member."""
         self.outputs -= self._count(member)
         self.links -= member.links
 
@@ -105,7 +105,7 @@ class _Room:
 def _differs(
     first: HorizontalMember, other: HorizontalMember, grouping: Grouping
 ) -> Decision | None:
-    """Why two have no common fusion whatever else it holds: types, numbers of results, shapes."""
+    """Why two cannot share a fusion, whatever its other members: types, numbers of results, shapes."""
     left, right = first.outputs[0], other.outputs[0]
     alike = (
         left.dtype == right.dtype

@@ -1,17 +1,17 @@
-"""Writing several independent kernels down as one.
+"""Merges several independent kernels into one.
 
-Beside each other, with a ``tuple`` of all results:
+Side by side, with a ``tuple`` of all results:
 
     tuple(add, multiply)
 
-or one after the other, where they have different sizes: the results of all as one long array, of which each
+or concatenated, where they have different sizes: the results of all as one long array, of which each
 reads its part:
 
     all = concatenate(reshape(add), reshape(multiply))
     tuple(slice(all), slice(all))
 
-Costs are those of the bodies.  What reads the results may stand before the fusion afterwards:
-``apply.restore_order`` puts that right, once for many fusions.
+Costs are those of the bodies.  Readers of the results may precede the fusion afterwards:
+``apply.restore_order`` repairs that, once for many fusions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hloopt.fusion.outputs import remove_dead_elements, remove_source
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.types import ArrayShape, Layout, SliceRange, descending
 
-__all__ = ["hand_over_members", "join_members"]
+__all__ = ["join_members", "replace_members"]
 
 
 def join_members(
@@ -35,7 +35,7 @@ def join_members(
 ) -> Instruction:
     """One fusion, before ``consumer``, of ops and fusions that do not need each other.
 
-    Nothing reads it yet: ``hand_over_members`` lets it take their place.  ``sliced`` fusions are kInput and
+    Nothing reads it yet: ``replace_members`` lets it take their place.  ``sliced`` fusions are kInput and
     made of one long array for each result; all members have as many.  The others are kLoop.  ``prefix`` begins
     the names of fusion and computation.
     """
@@ -61,7 +61,7 @@ def join_members(
     return edit.insert_before(consumer, fusion)
 
 
-def hand_over_members(
+def replace_members(
     members: Sequence[Instruction], fusion: Instruction, consumer: Instruction
 ) -> None:
     """Let the readers of all members read the fusion that was made of them; the members go."""
@@ -83,7 +83,7 @@ def hand_over_members(
 def _side_by_side(
     members: Sequence[Instruction], body: Computation
 ) -> tuple[tuple[Instruction, ...], list[tuple[Instruction, ...]]]:
-    """Fill a body with copies of all members; the operands it is given, and each member's results."""
+    """Fill a body with copies of all members; return its operands, and each member's results."""
     parameters: dict[Instruction, Instruction] = {}
     for at, member in enumerate(members):
         for index, operand in enumerate(member.operands):
@@ -167,7 +167,7 @@ def _replacements(
     first: int,
     consumer: Instruction,
 ) -> dict[Instruction, Instruction]:
-    """What stands for a member, or for its elements: the fusion's results from number ``first`` on."""
+    """What replaces a member, or its elements: the fusion's results from number ``first`` on."""
     values: dict[int, Instruction] = {}
 
     def value(index: int) -> Instruction:

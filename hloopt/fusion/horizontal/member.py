@@ -44,13 +44,13 @@ class HorizontalMember:
 
     @property
     def order(self) -> tuple[str, int, int, int]:
-        """Kernels that are alike stand together: element type, results, instructions, elements."""
+        """The sort key that groups similar kernels: element type, results, instructions, elements."""
         first = self.outputs[0]
         return first.dtype.name, len(self.outputs), self.instructions, first.elements
 
 
 def member_of(instruction: Instruction) -> HorizontalMember | None:
-    """The member that an instruction would be; None where a result is no array of known size."""
+    """The member that an instruction would be; None where a result is not an array of known size."""
     outputs: list[ArrayShape] = []
     for result in results_of(instruction):
         shape = result.shape
@@ -64,7 +64,7 @@ def member_of(instruction: Instruction) -> HorizontalMember | None:
 
 
 def behind(operand: Instruction, *, through_bitcasts: bool) -> Instruction:
-    """What computes an operand: elements of tuples, and bitcasts if wanted, are looked through."""
+    """What computes an operand: through elements of tuples, and bitcasts if wanted."""
     while operand.opcode == "get-tuple-element" or (
         through_bitcasts and operand.opcode == "bitcast"
     ):
@@ -75,7 +75,7 @@ def behind(operand: Instruction, *, through_bitcasts: bool) -> Instruction:
 def reads_only(instruction: Instruction, consumer: Instruction, *, through_bitcasts: bool) -> bool:
     """Whether ``consumer`` alone reads an instruction, but for the result of the computation.
 
-    That result counts as a reader of no consequence where nothing reads it in turn.
+    That result does not count as a reader where nothing reads it in turn.
     """
     home = instruction.home
     if instruction is home.root:

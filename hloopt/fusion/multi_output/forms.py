@@ -32,10 +32,10 @@ _TILED: Final = frozenset({"reduce", "transpose"})
 
 @dataclass(frozen=True)
 class KernelForm:
-    """What the hero of an op or fusion asks of a kernel.
+    """What the hero of an op or fusion requires of a kernel.
 
     hero       the reduce or transpose that makes the kernel one of tiles; otherwise a root
-    loop       the shape a thread each is for: what the hero reads where there are tiles, else what it makes
+    loop       the shape with one thread per element: the hero's operand if there are tiles, else its result
     reduction  of a reduction kernel
     transpose  of a tiled transpose
     """
@@ -47,7 +47,7 @@ class KernelForm:
 
     @property
     def is_tiled(self) -> bool:
-        """Whether there is a kernel of tiles."""
+        """Whether the kernel is tiled."""
         return self.reduction is not None or self.transpose is not None
 
     @property
@@ -57,7 +57,7 @@ class KernelForm:
 
 
 def kernel_form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> KernelForm:
-    """The form of an op or fusion, of which ``opcodes`` are there.
+    """The form of an op or fusion, which contains ``opcodes``.
 
     Of several roots the first one whose hero has tiles decides; they have one form.
     """
@@ -86,7 +86,7 @@ def _form(element: Instruction, hero: Instruction) -> KernelForm:
 def decide_forms(
     left: Instruction, mine: KernelForm, right: Instruction, other: KernelForm, era: Era
 ) -> Decision:
-    """Whether ops or fusions of two forms have room in one kernel, whichever of them comes first."""
+    """Whether ops or fusions of two forms can share one kernel, in either order."""
     if mine.reduction is not None and other.reduction is not None:
         if not _reduce_alike(mine, other, era):
             return forbid("different-reductions")
@@ -123,7 +123,7 @@ def _move_alike(mine: TiledTranspose, other: TiledTranspose) -> bool:
 
 
 def _loses_tiles(tiled: Instruction, form: KernelForm, reader: Instruction) -> bool:
-    """Whether ``reader`` has more behind the result of a tiled transpose than its kernel can."""
+    """Whether ``reader`` has more after the result of a tiled transpose than its kernel supports."""
     if form.transpose is None or tiled.opcode != "fusion" or reader.opcode != "fusion":
         return False
     if tiled not in reader.operands:
@@ -140,7 +140,7 @@ def _loses_tiles(tiled: Instruction, form: KernelForm, reader: Instruction) -> b
 
 
 def _one_loop(left: Shape, right: Shape) -> bool:
-    """Whether elements lie alike, one to one: the same shape, or another reading of the same bytes."""
+    """Whether elements correspond one to one in memory: the same shape, or a bitcast of it."""
     if _same_but_type(left, right):
         return True
     if not isinstance(left, ArrayShape) or not isinstance(right, ArrayShape):

@@ -32,7 +32,7 @@ _UPDATE: Final = "dynamic-update-slice"
 
 @dataclass
 class MultiOutputRules:
-    """Verdicts about pairs, by facts that are remembered while an instruction stays as it is.
+    """Verdicts on pairs, from facts cached while an instruction stays unchanged.
 
     limits               of one kernel
     usage                what instructions compute and read
@@ -64,7 +64,7 @@ class MultiOutputRules:
         self.footprints.became(fusion, footprint)
 
     def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
+        """An instruction was changed or removed."""
         self.footprints.forget(instruction)
         if self.room is not None:
             self.room.forget(instruction)
@@ -116,7 +116,7 @@ class MultiOutputRules:
         *,
         wanted: bool = False,
     ) -> Decision:
-        """The first rule that forbids; ``wanted`` pairs are held to what must be so only."""
+        """The first rule that forbids; for ``wanted`` pairs only rules of correctness count."""
         decision = self._decide_forms(first, second)
         if not decision:
             return decision
@@ -171,7 +171,7 @@ class MultiOutputRules:
         return ALLOWED
 
     def loop_size(self, instruction: Instruction) -> int:
-        """Elements a thread each is for, -1 for no array: kernels of two sizes have no common form."""
+        """The number of elements, one per thread; -1 for non-arrays: kernels of two sizes share no form."""
         loop = self._form(instruction).loop
         return loop.elements if isinstance(loop, ArrayShape) else -1
 
@@ -244,7 +244,7 @@ def _decide_cycle(
 
 
 def _has_update_root(instruction: Instruction) -> bool:
-    """A kernel that updates in place has that one result (XLA asks fusions only)."""
+    """A kernel that updates in place has that one result (XLA checks fusions only)."""
     if instruction.opcode != "fusion":
         return False
     return instruction.calls.root.opcode == _UPDATE

@@ -1,4 +1,4 @@
-"""One computation while multi-output fusion goes through it."""
+"""Multi-output fusion of one computation."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hloopt.ir import Computation, Instruction
 __all__ = ["MultiOutputRun"]
 
 _TOLD_IN_PAIRS: Final = 64
-"""Readers of one value of which each pair is told why it stays apart."""
+"""Up to this many readers of one value, every pair gets a reason why it is not fused."""
 
 
 @dataclass
 class MultiOutputRun:
-    """Users before what they use: siblings that read a value, then its producer with one of them.
+    """Visits users before producers: fuses siblings that read a value, then its producer with one of them.
 
     Among several, those first that come first: what is done follows from the graph, not from its history.
 
@@ -94,10 +94,10 @@ class MultiOutputRun:
                     self.recorder.refused(second, first, decision)
 
     def _peers(self, users: list[Instruction]) -> dict[Instruction, list[Instruction]]:
-        """Those behind each user that are asked about it.
+        """The later users that each user is paired with.
 
         Of very many users, only those with a loop of as many elements, which no fusion changes: the others
-        cannot share it, and to tell each pair so would cost the square of their number.
+        cannot share it, and a reason for each pair would cost the square of their number.
         """
         if len(users) <= _TOLD_IN_PAIRS or self.recorder.advice:
             return {user: users[at + 1 :] for at, user in enumerate(users)}
@@ -146,7 +146,7 @@ class MultiOutputRun:
         advice = {user: self.recorder.advice.decide(producer, user) for user in users}
         wanted = any(decision.wanted for decision in advice.values())
         if len(users) == 1 and not has_tuple_root(users[0]) and not wanted:
-            return  # a strategy for single results has decided about these two
+            return  # a single-output strategy has decided about these two
         verdict = self.rules.decide_producer(producer)
         if not verdict:
             if verdict.code != "producer-not-fusible":
@@ -239,7 +239,7 @@ def _post_order(computation: Computation) -> list[Instruction]:
 
 
 def _takes_part(producer: Instruction) -> bool:
-    """Constants are for other passes to fuse; what is made elsewhere stays as it is."""
+    """Constants are for other passes to fuse; kernels not generated here stay as they are."""
     if producer.opcode == "constant":
         return False
     return producer.opcode != "fusion" or producer.attributes["kind"] != "kCustom"

@@ -25,7 +25,7 @@ class Account:
     """One producer and its users.
 
     bitcasts   users that are bitcasts: nothing is fused into them, but XLA's priority counts their times
-    paid       the bitcasts' times, where they have been asked for
+    paid       the bitcasts' times, once computed
     unjudged   users that the rules have not judged
     untimed    users that may take the producer in, and whose times are not known
     allowed    users that may take the producer in, with their times
@@ -45,7 +45,7 @@ class Account:
     endless: int = 0
 
     def drop(self, consumer: Instruction) -> None:
-        """A user is gone, or has changed."""
+        """A user was removed or changed."""
         self.bitcasts.pop(consumer, None)
         self.unjudged.pop(consumer, None)
         self.untimed.pop(consumer, None)
@@ -78,7 +78,7 @@ class Benefits:
     """The accounts of all producers of one computation.
 
     XLA adds the gains of all users up: the producer's own kernel and its launch are saved once, each user's
-    kernel changes by itself.  So does this, whatever the model; a user more costs no look at the others.
+    kernel changes by itself.  So does this, whatever the model; another user costs no visit to the others.
     """
 
     def __init__(self, rules: PairRules, model: CostModel, advice: Advice) -> None:
@@ -91,7 +91,7 @@ class Benefits:
         return producer in self._accounts
 
     def judge(self, producer: Instruction, consumer: Instruction) -> Decision:
-        """May these two be fused: the user's answer, then the rules."""
+        """The verdict on two: the user's advice, then the rules."""
         advised = self._advice.decide(producer, consumer)
         if not advised:
             return advised
@@ -106,7 +106,7 @@ class Benefits:
     def changed(
         self, producer: Instruction, gone: Iterable[Instruction], new: Instruction | None
     ) -> None:
-        """Some users are gone, and one is new or has changed."""
+        """Some users were removed, and one is new or changed."""
         account = self._accounts.get(producer)
         if account is None:
             self.open(producer)
@@ -118,13 +118,13 @@ class Benefits:
             self._add(producer, account, (new,))
 
     def gone(self, producer: Instruction, consumer: Instruction) -> None:
-        """A user is gone."""
+        """A user was removed."""
         account = self._accounts.get(producer)
         if account is not None:
             account.drop(consumer)
 
     def forget(self, producer: Instruction) -> None:
-        """A producer is gone."""
+        """A producer was removed."""
         self._accounts.pop(producer, None)
 
     def _add(
@@ -151,12 +151,12 @@ class Benefits:
         return self._gain(producer, account)
 
     def consumers(self, producer: Instruction) -> list[Instruction]:
-        """Whom a producer is to be fused into: those the user wants alone, while there are any."""
+        """The consumers to fuse a producer into: only those the user wants, while there are any."""
         account = self._accounts[producer]
         return list(account.wanted or (*account.allowed, *account.untimed))
 
     def is_wanted(self, producer: Instruction) -> bool:
-        """Whether the user asked for what ``consumers`` tells."""
+        """Whether the user requested what ``consumers`` returns."""
         return bool(self._accounts[producer].wanted)
 
     def comparison(self, producer: Instruction) -> Comparison | None:

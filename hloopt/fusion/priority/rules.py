@@ -1,4 +1,4 @@
-"""May a producer join a consumer: XLA's rules for its GPU compiler of 2026, in its order."""
+"""Whether a producer may join a consumer: the rules of XLA's GPU compiler of 2026, in its order."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ class PairRules:
         )
 
     def is_fusible(self, instruction: Instruction) -> bool:
-        """``is_native_fusible``, remembered."""
+        """``is_native_fusible``, cached."""
         return self._nature(instruction)[0]
 
     def is_triton(self, instruction: Instruction) -> bool:
-        """``is_triton_fusion``, remembered."""
+        """``is_triton_fusion``, cached."""
         return instruction.opcode == "fusion" and self._nature(instruction)[1]
 
     def code_of(self, producer: Instruction, consumer: Instruction) -> Written | None:
-        """What is known of the code of both in one kernel."""
+        """The code size of both in one kernel."""
         return None if self.room is None else self.room.of_fused(producer, consumer)
 
     def became(self, fusion: Instruction, footprint: Footprint, code: Written | None) -> None:
@@ -118,7 +118,7 @@ class PairRules:
         self._natures.pop(fusion, None)
 
     def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
+        """An instruction was changed or removed."""
         self.footprints.forget(instruction)
         if self.room is not None:
             self.room.forget(instruction)
@@ -135,7 +135,7 @@ class PairRules:
     def decide(
         self, producer: Instruction, consumer: Instruction, *, wanted: bool = False
     ) -> Decision:
-        """The first rule that forbids; ``wanted`` pairs are held to what must be so only."""
+        """The first rule that forbids; for ``wanted`` pairs only rules of correctness count."""
         decision = self._decide_ends(producer, consumer)
         if not decision:
             return decision
@@ -161,7 +161,7 @@ class PairRules:
         return ALLOWED
 
     def _decide_reduces(self, producer: Instruction, consumer: Instruction) -> Decision:
-        """Two long reduces in one kernel: the model does not see what that costs."""
+        """Refuses two long reduces in one kernel, whose cost the model does not see."""
         least = min(
             self.footprints.of(producer).reduction_ratio,
             self.footprints.of(consumer).reduction_ratio,
@@ -171,7 +171,7 @@ class PairRules:
         return ALLOWED
 
     def _decide_epilogue(self, producer: Instruction, consumer: Instruction) -> Decision:
-        """What follows a reduction must leave it its kernel."""
+        """What follows a reduction must not change its kernel."""
         if self.kernels.of(producer).kind != "reduction":
             return ALLOWED
         if self.kernels.pair(producer, consumer).kind in _LOOPS:

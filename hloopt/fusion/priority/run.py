@@ -1,4 +1,4 @@
-"""One computation while priority fusion goes through it."""
+"""Priority fusion of one computation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hloopt.types import ArrayShape
 __all__ = ["PriorityRun", "ProducerQueue"]
 
 _PRICED_LAST: Final = frozenset({"constant", "get-tuple-element"})
-"""Operands whose priority does not follow from a model: constants come at the end, elements never."""
+"""Operands without a priority from a model: constants are fused at the end, elements never."""
 
 _Word: TypeAlias = tuple[Instruction, Instruction | None, Decision]
 
@@ -37,8 +37,8 @@ class ProducerQueue:
     """A queue of producers with priorities that change.
 
     Of equal priorities the instruction made last comes first, as XLA orders by (priority, unique id).  The
-    order of the text stands for the order in which its instructions were made; fusions are made later.
-    ``numbers`` are their places in this order.
+    order of the text counts as the order of creation; fusions are made later.
+    ``numbers`` are the instructions' places in this order.
     """
 
     def __init__(self) -> None:
@@ -62,16 +62,16 @@ class ProducerQueue:
             heappush(self._heap, (*key, next(self._entries), producer))
 
     def drop(self, producer: Instruction) -> None:
-        """Take a producer out, if it is there."""
+        """Remove a producer, if it is enqueued."""
         self._current.pop(producer, None)
 
     def gone(self, instruction: Instruction) -> None:
-        """An instruction is no longer in the module."""
+        """An instruction was removed from the module."""
         self.drop(instruction)
         self.numbers.pop(instruction, None)
 
     def pop(self) -> Instruction | None:
-        """The producer with the highest priority, taken out; None where there is none left."""
+        """Remove and return the producer with the highest priority; None where none is left."""
         while self._heap:
             negated, number, _, producer = heappop(self._heap)
             if self._current.get(producer) == (negated, number):
@@ -89,7 +89,7 @@ class ProducerQueue:
 
 @dataclass
 class PriorityRun:
-    """The queue, and what depends on it.
+    """The state of a run: the queue, and what depends on it.
 
     max_constant   elements of a constant that goes into its users' kernels
     """
@@ -112,7 +112,7 @@ class PriorityRun:
         self._replaced: dict[Instruction, Instruction] = {}
 
     def run(self) -> None:
-        """Fuse until nothing gains any more, then the constants; tell the recorder."""
+        """Fuse until nothing gains any more, then the constants; record all verdicts."""
         order = walk.post_order(self.computation)
         for instruction in order:
             self.queue.made(instruction)
@@ -142,7 +142,7 @@ class PriorityRun:
             self._touch(twin)
 
     def _settle(self) -> None:
-        """Give everything that has changed its priority."""
+        """Recompute the priorities of all that changed."""
         for producer in self._touched:
             priority = self._priority(producer)
             if priority >= 0:
@@ -186,7 +186,7 @@ class PriorityRun:
                 self._touched[producer] = None
         self._settle()
         if not self.fuel and producer.users:
-            # It would have been fused: it waits among the others.
+            # It would have been fused: it is enqueued like the others.
             self.queue.put(producer, inf)
 
     def _choose(self, producer: Instruction) -> tuple[list[Instruction], Comparison | None]:
@@ -224,7 +224,7 @@ class PriorityRun:
     def _follow(
         self, fusion: Instruction, consumer: Instruction, operands: Iterable[Instruction]
     ) -> None:
-        """Let the accounts know of a fusion that has grown."""
+        """Update the benefits after a fusion has grown."""
         for twin in self.twins.put_to_sleep(fusion):
             self.queue.drop(twin)
             self._touched.pop(twin, None)
@@ -246,7 +246,7 @@ class PriorityRun:
             self._touched[fusion] = None
 
     def _forget(self, instruction: Instruction) -> None:
-        """An instruction is out of the module."""
+        """An instruction was removed from the module."""
         self.queue.gone(instruction)
         self.benefits.forget(instruction)
         self.rules.forget(instruction)
@@ -286,7 +286,7 @@ class PriorityRun:
             yield producer, only, forbid("slower", comparison=comparison)
 
     def _fuse_constants(self) -> Iterator[_Word]:
-        """Small constants go into all their users: code holds their values.  Tells which do not, and why."""
+        """Small constants go into all their users: code holds their values.  Records which do not, and why."""
         constants = [entry for entry in self.computation if entry.opcode == "constant"]
         for constant in constants:
             if not constant.users:
@@ -323,7 +323,7 @@ class PriorityRun:
         return decide_scatter(constant, user)
 
     def _tell(self, words: Iterable[_Word]) -> None:
-        """Hand the recorder the last words, about what has become of those they are about."""
+        """Record the last verdicts, under the current names of what they are about."""
         for producer, consumer, decision in words:
             now = self._now(producer)
             if now.computation is not None:

@@ -1,7 +1,7 @@
-"""Producers that only a part of a wide concatenate reads, and that no price or rule tells apart.
+"""Producers that only a part of a wide concatenate reads, and that no price or rule distinguishes.
 
 When one of them joins the kernel of the concatenate, the prices of all others change, and stay equal to each
-other.  So one stands for its twins: the one made last, which comes first among equals.
+other.  So one represents its twins: the one made last, which comes first among equals.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hloopt.types import ArrayShape, Literal, SliceRange
 __all__ = ["Twins"]
 
 _WIDE: Final = 32
-"""Operands of a fusion from which on twins are looked for."""
+"""Operands of a fusion from which on twins are searched."""
 _MANY: Final = 8
-"""Operands that stand for themselves from which on twins among them are put to sleep."""
+"""Operands that represent themselves from which on twins among them are put to sleep."""
 _LARGEST: Final = 64
 """Instructions of a producer that is compared with others."""
 _TOLD_APART: Final = PERMUTING - {"reshape", "reverse"} | {"constant", "get-tuple-element"}
-"""Ops whose price or rule looks at what is around them."""
+"""Ops whose price or rule depends on their surroundings."""
 _IN_PLACE: Final = UPDATING
 """Ops beside which it counts where a slice begins."""
 
@@ -35,7 +35,7 @@ _Key: TypeAlias = tuple[Any, ...]
 
 @dataclass
 class _Class:
-    """``awake`` stands for those asleep: minus the number of each, and it; some may be gone."""
+    """``awake`` represents those asleep: minus the number of each, and it; some may have been removed."""
 
     awake: Instruction
     asleep: list[tuple[int, Instruction]] = field(default_factory=list)
@@ -59,21 +59,21 @@ class Twins:
 
     @property
     def asleep(self) -> Container[Instruction]:
-        """Those for whom others stand."""
+        """Those that others represent."""
         return self._home
 
     def awake(self, fusion: Instruction) -> Iterable[Instruction]:
-        """The operands of a fusion that stand for themselves, each once, in no order."""
+        """The operands of a fusion that represent themselves, each once, unordered."""
         if fusion not in self._classes:
             return dict.fromkeys(fusion.operands)
         return set(fusion.operands).difference(self._home)
 
     def wake(self, instruction: Instruction) -> list[Instruction]:
-        """It changes: from now on it stands for itself; gives it where it slept."""
+        """It changes, and represents itself from now on; returns it if it slept."""
         return [instruction] if self._home.pop(instruction, None) is not None else []
 
     def wake_operands(self, instruction: Instruction) -> list[Instruction]:
-        """It goes: its operands stand for themselves; gives those that slept."""
+        """It is removed: its operands represent themselves; returns those that slept."""
         woken = []
         for found in self._classes.pop(instruction, {}).values():
             woken += [twin for _, twin in found.asleep if self._home.get(twin) is found]
@@ -82,14 +82,14 @@ class Twins:
         return woken
 
     def wake_all(self) -> list[Instruction]:
-        """Everybody stands for itself again; gives those that slept."""
+        """All represent themselves again; returns those that slept."""
         woken = list(self._home)
         self._home.clear()
         self._classes.clear()
         return woken
 
     def wake_next(self, fusion: Instruction) -> list[Instruction]:
-        """Those that stand for their twins from now on: who did has joined ``fusion``."""
+        """New representatives of twins, after the previous one joined ``fusion``."""
         woken = []
         for key, found in list(self._classes.get(fusion, {}).items()):
             if fusion in found.awake.users:
@@ -106,7 +106,7 @@ class Twins:
         return woken
 
     def put_to_sleep(self, fusion: Instruction) -> list[Instruction]:
-        """Let one stand for its twins among the operands of a fusion; gives who fell asleep."""
+        """Choose representatives of twins among a fusion's operands; returns those that fell asleep."""
         if len(fusion.operands) <= _WIDE:
             return []
         awake = set(self.awake(fusion)) & self._numbers.keys()
@@ -134,7 +134,7 @@ class Twins:
 
 
 def _key(producer: Instruction, fusion: Instruction) -> _Key | None:
-    """What prices and rules see of a producer with its only user; None where that may be more than this."""
+    """What prices and rules see of a producer with its only user; None where they may see more."""
     if producer.opcode in _TOLD_APART or producer.users != {fusion: 1} or producer.is_root:
         return None
     if producer.has_control_edges:
