@@ -26,7 +26,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import ASSOCIATIVE, EXTREMA, op_table
 from hloopt.types import Array, DType, TupleShape
 
-__all__ = ["Apply", "Reducer", "reducer_of", "rounded_results"]
+__all__ = ["Apply", "Reducer", "named_reducer", "reducer_of", "rounded_results"]
 
 Apply: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], list[Array]]
 
@@ -156,3 +156,16 @@ def rounded_results(
     """The results of folds, each rounded to its type; one may still be a tuple, as its region says."""
     rounded = tuple(map(context.round, results, reducer.dtypes))
     return rounded if isinstance(instruction.shape, TupleShape) else rounded[0]
+
+
+def named_reducer(region: Computation) -> Reducer | None:
+    """The reducer of a region that is a single op NumPy may have; it has no ``apply``."""
+    name = combiner(region)
+    if name is None or name in ("first", "second"):
+        return None
+    kind = region.parameters[0].array.dtype
+    return Reducer(name, (kind,), _not_applied, kind.is_integer or kind.is_pred)
+
+
+def _not_applied(*_: Any) -> Any:
+    raise AssertionError("a named reducer is asked for its ufunc alone")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hloopt.ops._dots import infer_dot, infer_ragged_dot, infer_scaled_dot, product_type
-from hloopt.ops._windows import window_of, windowed
 from hloopt.ops.attributes import DOT, integers
 from hloopt.ops.opdef import InferArgs, Kind, family
 from hloopt.ops.shapes import (
@@ -16,6 +15,8 @@ from hloopt.ops.shapes import (
     require_same_dtype,
     result,
     size_agrees,
+    window_of,
+    windowed,
 )
 from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, TupleShape, dtype, record_of
 

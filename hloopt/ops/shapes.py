@@ -17,6 +17,7 @@ from hloopt.types import (
     DType,
     Shape,
     TupleShape,
+    Window,
     compatible,
     descending,
     dtype,
@@ -48,6 +49,8 @@ __all__ = [
     "size_agrees",
     "tuple_of",
     "tuple_operand",
+    "window_of",
+    "windowed",
 ]
 
 LARGEST_SIZE = (1 << 63) - 1
@@ -239,3 +242,28 @@ def tuple_of(args: InferArgs, shapes: Iterable[Shape]) -> Shape:
 def scalar_of(element: DType) -> ArrayShape:
     """A rank-0 array."""
     return ArrayShape(element, (), descending(0))
+
+
+def window_of(args: InferArgs, rank: int) -> Window:
+    """The window attribute; without one, a window of single elements."""
+    window = Window.of(args.attributes, rank)
+    if len(window.dims) != rank:
+        raise error(args, f"window has {len(window.dims)} dimensions, not {rank}")
+    return window
+
+
+def windowed(args: InferArgs, dims: Sequence[int], window: Window) -> tuple[int, ...]:
+    """The number of window positions in each dimension."""
+    for index, dim in enumerate(window.dims):
+        for name, value in (
+            ("size", dim.size),
+            ("stride", dim.stride),
+            ("base dilation", dim.base_dilation),
+            ("window dilation", dim.window_dilation),
+        ):
+            if value < 1:
+                raise error(args, f"window dimension {index}: {name} {value} must be positive")
+    return tuple(
+        UNBOUNDED if size == UNBOUNDED else dim.positions(size)
+        for size, dim in zip(dims, window.dims, strict=True)
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hloopt.ops._regions import check_combiner, check_predicate
-from hloopt.ops._windows import window_of, windowed
 from hloopt.ops.attributes import TO_APPLY
 from hloopt.ops.opdef import MANY, InferArgs, Kind, family
 from hloopt.ops.shapes import (
@@ -20,6 +19,8 @@ from hloopt.ops.shapes import (
     signature,
     size_agrees,
     tuple_of,
+    window_of,
+    windowed,
 )
 from hloopt.types import ArrayShape, Shape, TupleShape
 

@@ -1,31 +1,36 @@
 """Frozen values: element types, shapes, layouts, literals, attribute records."""
 
-from hloopt.types.attrs import (
+from hloopt.types.annotations import (
     METADATA_TEXTS,
+    FrontendAttributes,
+    Metadata,
+    Origin,
+    OriginalArray,
+    OriginTree,
+    Recovery,
+    Text,
+    Verbatim,
+    record_of,
+)
+from hloopt.types.attrs import (
     AliasEntry,
     ConvDims,
     ConvNumbers,
     DotDims,
-    FrontendAttributes,
     GatherDims,
     IotaList,
-    Metadata,
     PaddingDim,
     ScatterDims,
     SliceRange,
-    Text,
-    Verbatim,
     Window,
     WindowDim,
     attribute_name,
     dilated,
     free_dims,
-    record_of,
     stray_key,
 )
 from hloopt.types.dtype import DTYPES, DType, dtype, of_numpy, rounded
 from hloopt.types.literal import Array, Literal, scalar
-from hloopt.types.origin import Origin, OriginalArray, OriginTree, Recovery
 from hloopt.types.shape import (
     UNBOUNDED,
     ArrayShape,

@@ -28,48 +28,35 @@ for a value of one of these types.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.types.strings import quote, unquote
+from hloopt.types.annotations import Verbatim
 
 __all__ = [
-    "METADATA_TEXTS",
     "AliasEntry",
     "ConvDims",
     "ConvNumbers",
     "DotDims",
-    "FrontendAttributes",
     "GatherDims",
     "IotaList",
-    "Metadata",
     "PaddingDim",
     "ScatterDims",
     "SliceRange",
-    "Text",
-    "Verbatim",
     "Window",
     "WindowDim",
     "attribute_name",
     "dilated",
-    "record_of",
     "stray_key",
 ]
 
 
 _T = TypeVar("_T")
 _STRAY = "?"
-METADATA_TEXTS = frozenset(
-    (
-        *("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"),
-        "metadata_payload",
-    )
-)
-"""The sub-attributes of ``metadata`` that are strings."""
 
 
 def stray_key(name: str) -> str:
@@ -80,68 +67,6 @@ def stray_key(name: str) -> str:
 def attribute_name(key: str) -> str:
     """How the text spells the attribute under a key."""
     return key.removeprefix(_STRAY)
-
-
-class Text(str):
-    """A string that stood in quotes; plain ``str`` values are bare words."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Verbatim:
-    """A value whose text is kept: sharding, JSON, frontend attributes, origin, statistics ...
-
-    ``value`` is the record of what the text says; None where the form is not known, or not looked into.
-    """
-
-    text: str
-    value: Any = field(default=None, compare=False)
-
-    @classmethod
-    def of(cls, record: Any) -> Verbatim:
-        """A record and the text that it prints."""
-        return cls(str(record), record)
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def record_of(attributes: Mapping[str, Any], name: str, kind: type[_T]) -> _T | None:
-    """What a value that is kept as text says; None where there is none, or of another form."""
-    value = attributes.get(name)
-    record = value.value if isinstance(value, Verbatim) else None
-    return record if isinstance(record, kind) else None
-
-
-@dataclass(frozen=True, slots=True)
-class FrontendAttributes:
-    """``{a="1",b={...}}``: names and values, each ``written`` as the text has it."""
-
-    written: tuple[tuple[str, str], ...] = ()
-
-    @staticmethod
-    def of(attributes: Mapping[str, Any]) -> FrontendAttributes:
-        """Those of an instruction or a module; empty where there are none."""
-        return record_of(attributes, "frontend_attributes", FrontendAttributes) or _NO_FRONTEND
-
-    def items(self) -> Iterator[tuple[str, str]]:
-        """Names and values: those of strings, or the texts in braces."""
-        for name, text in self.written:
-            yield name, unquote(text) if text[:1] in "\"'" else text
-
-    def get(self, name: str) -> str | None:
-        """The value of a name."""
-        return dict(self.items()).get(name)
-
-    def __contains__(self, name: str) -> bool:
-        return self.get(name) is not None
-
-    def __str__(self) -> str:
-        return f"{{{','.join(f'{name}={text}' for name, text in self.written)}}}"
-
-
-_NO_FRONTEND = FrontendAttributes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,53 +244,6 @@ class AliasEntry:
         kind = f", {self.kind}" if self.kind else ""
         index = f"{{{_listed(self.parameter_index)}}}"
         return f"{{{_listed(self.output_index)}}}: ({self.parameter}, {index}{kind})"
-
-
-class Metadata:
-    """``metadata={op_name="..." stack_frame_id=3}``: its text, and its fields or what decodes them when asked.
-
-    ``own`` is what the instruction had before it named lines of others, too; else this itself.
-    """
-
-    __slots__ = ("_fields", "own", "text")
-
-    def __init__(
-        self, text: str, fields: Callable[[str], Mapping[str, Any]] | Mapping[str, Any]
-    ) -> None:
-        self.text = text
-        self.own = self
-        self._fields = fields
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Metadata:
-        """The metadata that has these fields."""
-        parts = []
-        for name, value in fields.items():
-            if name in METADATA_TEXTS:
-                value = quote(value)
-            elif isinstance(value, tuple):
-                value = f"{{{','.join(map(str, value))}}}"
-            parts.append(f"{name}={value}")
-        return cls(f"{{{' '.join(parts)}}}", fields)
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        """The sub-attributes: ``op_name``, ``op_type``, ``source_file``, ``stack_frame_id`` ..."""
-        if callable(self._fields):
-            self._fields = self._fields(self.text)
-        return self._fields
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Metadata) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"Metadata({self.text!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from math import prod
 from typing import Any
 
 from hloopt.dataclass import dataclass
-from hloopt.types.attrs import IotaList, Metadata, record_of
+from hloopt.types.annotations import Metadata, record_of
+from hloopt.types.attrs import IotaList
 from hloopt.types.strings import quote
 
 __all__ = [

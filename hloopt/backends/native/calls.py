@@ -20,7 +20,6 @@ from hloopt.backends.numpy.plan import Function, Slots, leaf_slots
 from hloopt.backends.numpy.source import compile_line
 from hloopt.interpret import EVALUATORS, Host
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.library_problems import blas_problem
 from hloopt.kernels.plan import HostStep, KernelStep, PlanBuffer
 from hloopt.ops.traits import BODIES
 from hloopt.runtime.device import bytes_of_array
@@ -29,6 +28,9 @@ from hloopt.types import Array, DotDims, DType
 __all__ = ["NumpyCall", "SingleInstructions", "call_of"]
 
 NumpyCall: TypeAlias = Callable[[Placed], None]
+
+_BLAS_TYPES = frozenset({"f32", "f64", "c64", "c128"})
+_WIDENED_TYPES = frozenset({"bf16", "f16"})
 
 
 class SingleInstructions(LineCompiler):
@@ -110,7 +112,7 @@ def _writer(buffer: PlanBuffer, memory: PlanMemory) -> Callable[[Placed, Any], N
 def _product(step: KernelStep | HostStep, memory: PlanMemory) -> NumpyCall | None:
     """A dot that BLAS makes, straight into the result's buffer."""
     dot = step.instruction
-    if dot.opcode != "dot" or blas_problem(dot):
+    if dot.opcode != "dot" or _blas_problem(dot):
         return None
     buffers = (*step.operands, *step.results)
     if len(buffers) != 3 or not all(one.byte_size and is_plain(one.shape) for one in buffers):
@@ -168,3 +170,17 @@ def _laid(
         return array.transpose(order).reshape(shape).astype(wanted.numpy, copy=False)
 
     return lay
+
+
+def _blas_problem(dot: Instruction) -> str:
+    """Why BLAS does not compute a product from its operands as they are; empty where it does."""
+    if len(dot.operands) != 2:
+        return "the product has sparse operands"
+    result = dot.array.dtype
+    if result.name not in _BLAS_TYPES | _WIDENED_TYPES:
+        return f"BLAS has no products of {result}"
+    for operand in dot.operands:
+        kind = operand.array.dtype
+        if kind is not result and not (kind.is_narrow_float and result.name in _BLAS_TYPES):
+            return f"BLAS has no products of {kind} in {result}"
+    return ""

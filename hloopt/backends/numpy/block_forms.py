@@ -13,9 +13,9 @@ from hloopt.backends.numpy.short_runs import fold
 from hloopt.backends.numpy.writer import code_function
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
+from hloopt.interpret.reducer import named_reducer
 from hloopt.interpret.reduction import sign_zeros
 from hloopt.ir import Instruction
-from hloopt.kernels.library_problems import named_reducer
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.types import Array, DType
 

@@ -22,7 +22,6 @@ from hloopt.backends.numpy.product import BLOCK, BlasProduct, Widening
 from hloopt.interpret.context import Context
 from hloopt.interpret.linear import accumulated, rounded, sum_type
 from hloopt.ir import Instruction
-from hloopt.kernels.library_problems import product_problem
 from hloopt.types import DotDims, DType
 
 __all__ = ["EMITTERS"]
@@ -35,7 +34,7 @@ _LARGE_RESULT = 1 << 17
 
 
 def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
-    if product_problem(instruction):
+    if _product_problem(instruction):
         return None
     context, result = builder.context, instruction.array.dtype
     left, right = instruction.operands
@@ -56,6 +55,17 @@ def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
         return builder.line.step(None, full, out, code=_code(contraction, wide, finish))
     product = BlasProduct(contraction, wide, kind.compute, carrier, finish)
     return builder.line.step(product, full, out, fills=True)
+
+
+def _product_problem(dot: Instruction) -> str:
+    """Why BLAS does not compute a product from converted operands; empty where it does.
+
+    Integers are converted to floats that hold every partial sum, narrow floats to f32.
+    """
+    if len(dot.operands) != 2:
+        return "the product has sparse operands"
+    kinds = [operand.array.dtype for operand in dot.operands]
+    return "pred has no sums of products" if sum_type(kinds, dot.array.dtype).is_pred else ""
 
 
 def _integer(

@@ -16,10 +16,9 @@ from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Code, Dims, Function, Slots
 from hloopt.dataclass import dataclass
-from hloopt.interpret.reducer import Reducer
+from hloopt.interpret.reducer import Reducer, named_reducer
 from hloopt.interpret.reduction import sign_zeros
 from hloopt.ir import Instruction
-from hloopt.kernels.library_problems import named_reducer
 from hloopt.types import DType, TupleShape
 
 __all__ = ["EMITTERS", "named_reducer"]

@@ -19,10 +19,9 @@ from hloopt.backends.numpy.plan import Dims, Function, Slots, Step
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.interpret.duplicates import combine_at, update_at
-from hloopt.interpret.reducer import Reducer, reducer_of
+from hloopt.interpret.reducer import Reducer, named_reducer, reducer_of
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
-from hloopt.kernels.library_problems import named_reducer
 from hloopt.types import Array, ScatterDims, inverse_permutation
 
 __all__ = ["EMITTERS"]

@@ -17,10 +17,9 @@ from hloopt.backends.numpy.builder import Builder
 from hloopt.backends.numpy.plan import Dims, Function, Slots
 from hloopt.dataclass import dataclass
 from hloopt.interpret.duplicates import combine_at
-from hloopt.interpret.reducer import reducer_of
+from hloopt.interpret.reducer import named_reducer, reducer_of
 from hloopt.interpret.window import window_places
 from hloopt.ir import Computation, Instruction
-from hloopt.kernels.library_problems import named_reducer
 from hloopt.types import DType, Window, WindowDim
 
 __all__ = ["WindowPieces", "select_and_scatter"]

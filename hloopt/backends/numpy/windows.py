@@ -20,10 +20,9 @@ from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Dims, Function, Slots
 from hloopt.backends.numpy.select_windows import WindowPieces
 from hloopt.interpret.context import Context
-from hloopt.interpret.reducer import Reducer, reducer_of
+from hloopt.interpret.reducer import Reducer, named_reducer, reducer_of
 from hloopt.interpret.window import reduce_window, window_places
 from hloopt.ir import Instruction
-from hloopt.kernels.library_problems import named_reducer
 from hloopt.types import ArrayShape, DType, Window, WindowDim
 
 __all__ = ["EMITTERS"]
