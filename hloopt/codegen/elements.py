@@ -68,7 +68,7 @@ class Elements:
     unrolled  how many elements of a reduce or dot are written out one by one at most
     loops     what is known of loops inside
     runs      those that have been written
-    reads_ahead  whether loops read some trips ahead; a processor that looks ahead by itself needs none of it
+    reads_ahead  whether loops read some iterations ahead; processors that prefetch by themselves do not need it
     shares   whether what blocks of branches and loops have in common is computed before them, needed or not:
              code that would be written for each of them anew is written once
     """
@@ -101,7 +101,7 @@ class Elements:
         return self.run(self._ask(At(instruction, tuple(index), leaf)))
 
     def run(self, emission: Generator[At, Expr, T]) -> T:
-        """Drive a generator: answer what it asks, by others' answers where needed."""
+        """Drive a generator: answer its requests, by other generators' values where needed."""
         stack: list[tuple[Generator[At, Expr, Any], EmissionFrame]] = [(emission, self.frame)]
         answer: Any = None
         while stack:
@@ -185,7 +185,7 @@ class Elements:
     def remember(
         self, instruction: Instruction, index: Sequence[Index], leaf: int, name: Operand
     ) -> None:
-        """An element has a name in the current block: nobody will compute it there."""
+        """Record the name of an element in the current block: it is not computed again there."""
         self.scope.remember((self.frame, instruction, leaf, tuple(index)), name)
 
     def declare(self, kind: DType, value: Operand, hint: str) -> Var:
@@ -231,7 +231,7 @@ class Elements:
     ) -> Iterator[Index]:
         """Around the block of a loop from ``first`` to below ``stop``; gives the counter.
 
-        There is no loop around the one trip of 0 to below 1.
+        A range of one iteration, from 0 to below 1, needs no loop.
         """
         begin = Index(first) if isinstance(first, int) else first
         if begin == Index(0) and stop == 1:

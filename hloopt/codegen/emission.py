@@ -56,7 +56,7 @@ class At:
 
 Emission: TypeAlias = Generator[At, Expr, Expr]
 Asking: TypeAlias = Generator[At, Expr, None]
-"""Writes statements for which it asks elements."""
+"""Writes statements from the elements that it requests."""
 Emit: TypeAlias = "Callable[[Elements, Instruction, Indices, int], Emission]"
 
 
@@ -92,8 +92,8 @@ def every(
 ) -> Asking:
     """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
 
-    ``around`` are indices that do not change from place to place; ``frame`` is that of what is asked for.
-    Where anything is written out, the compiler is told to unroll loops over so many places as ``unroll`` says.
+    ``around`` are indices that do not change from place to place; ``frame`` is that of the requested element.
+    Where anything is written out, a pragma unrolls loops over as many places as ``unroll`` says.
     """
     places = prod(sizes)
     if places <= e.unrolled:
@@ -108,7 +108,7 @@ def every(
 
 
 def framed(frame: EmissionFrame, emission: Generator[At, Expr, T]) -> Generator[At, Expr, T]:
-    """What a generator asks, asked in another frame."""
+    """A generator's requests, made in another frame."""
     answer: Expr | None = None
     while True:
         try:

@@ -129,7 +129,7 @@ def _step(
     remarks = tuple(comment(step.instruction))
     kernel = find_kernel(step.spec.kernel)
     if kernel.source is not None:
-        assert target is not None, "a kernel that brings its source asks for the target"
+        assert target is not None, "a kernel with its own source needs the target"
         site = Site(region_of(step.instruction), target, limits or Limits())
         yield ProgramPart(remarks, text=kernel.source(site, step.spec, step.function))
         return

@@ -1,6 +1,6 @@
 """Writing the functions of one instruction: parameters, body, stores.
 
-A family's emitter is called once for each launch of the spec that has a function of its own, and fills the
+A family's emitter is called once for each launch of the spec that has its own function, and fills the
 body through a ``FunctionWriter``.  It is called twice where vectors are allowed (see ``codegen/loads.py``), so
 it must write the same statements each time.
 """

@@ -3,8 +3,8 @@
 Strict mode, the default, rounds the result of every op to its element type.  In excess-precision
 mode bf16 and f16 values are carried as float32 and rounded only where XLA must keep a buffer of
 the type (``Context.materialize``): entry results, carries of loops, operands and results of
-conditionals, operands of sort and top-k, custom calls, and whatever looks at bits (bitcast,
-bitcast-convert).  A ``convert`` to bf16 or f16 is no rounding then either, as in XLA's own mode
+conditionals, operands of sort and top-k, custom calls, and all ops that read bits (bitcast,
+bitcast-convert).  A ``convert`` to bf16 or f16 does not round then either, as in XLA's own mode
 of that name.  ``reduce-precision`` always rounds: that is what it is for.
 """
 
@@ -43,7 +43,7 @@ __all__ = [
     "tells_participants_apart",
 ]
 
-# Each has a thread and inputs of its own; a header may ask for any number.
+# Each has its own thread and inputs; a header may declare any number.
 _MOST_PARTICIPANTS = 1 << 16
 # Run by the interpreter itself.
 _OWN = frozenset({"constant", "parameter"})

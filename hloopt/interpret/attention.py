@@ -83,7 +83,7 @@ def _check_norm(instruction: Instruction) -> str | None:
         return f"{name} of the kind {kind} with {len(found)} operands and {len(parts)} results"
     arrays = [part for part in found if isinstance(part, ArrayShape)]
     if not is_arrays(shape) or len(arrays) != len(found):
-        return f"{name} of what are no arrays"
+        return f"{name} of what are not arrays"
     x, scale = arrays[0], arrays[1]
     fits = x.rank == scale.rank and all(
         part in (1, whole) for whole, part in zip(x.dims, scale.dims, strict=True)
@@ -186,7 +186,7 @@ def _check_attention(instruction: Instruction) -> str | None:
     try:
         complaint = _other_attention(settings)
     except (TypeError, ValueError) as error:
-        complaint = f"an option that is no number: {error}"
+        complaint = f"an option that is not a number: {error}"
     if complaint is not None:
         return f"{name} with {complaint}"
     biased = "ScaleBias" in name
@@ -195,7 +195,7 @@ def _check_attention(instruction: Instruction) -> str | None:
         return f"{name} with {len(instruction.operands)} operands instead of {wanted}"
     shapes = [o.shape for o in instruction.operands if isinstance(o.shape, ArrayShape)]
     if not is_arrays(instruction.shape) or len(shapes) != wanted:
-        return f"{name} of what are no arrays"
+        return f"{name} of what are not arrays"
     if _wanted(instruction) not in ((3, 3 + biased) if backward else (1, 2)):
         return f"{name} with {_wanted(instruction) + 1} results"
     whole = all(len(d.rhs_batch) == 2 and len(d.rhs_contracting) == 1 for d in dims)
@@ -205,7 +205,7 @@ def _check_attention(instruction: Instruction) -> str | None:
 
 
 def _other_attention(settings: LibraryOptions) -> str | None:
-    """What of the options is not defined by the operands alone."""
+    """Which of the options is not defined by the operands alone."""
     if float(settings.get("dropout_rate", 0)):
         return "dropout"
     mask = str(settings.get("mask_type", "NO_MASK"))

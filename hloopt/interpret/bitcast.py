@@ -1,7 +1,8 @@
 """``bitcast`` and ``bitcast-convert``: the same bits seen as another type.
 
-``bitcast`` looks at a buffer: elements lie in the order of their layouts.  ``bitcast-convert`` looks at
-elements: wide ones split into a new last dimension of narrow ones, lowest bits first, or the other way.
+``bitcast`` reinterprets a buffer: elements lie in the order of their layouts.  ``bitcast-convert``
+reinterprets elements: wide ones split into a new last dimension of narrow ones, lowest bits first, or the
+other way round.
 Types narrower than a byte are stored one element a byte and packed densely, lowest bits first, where a
 wider type sees them.
 """
@@ -57,7 +58,7 @@ def packed_bytes(flat: Array, dtype: DType) -> Array:
 
 
 def from_bytes(raw: Array, dtype: DType, count: int) -> Array:
-    """The first ``count`` elements of packed bytes: what ``packed_bytes`` packs, taken apart."""
+    """The first ``count`` elements of packed bytes: the inverse of ``packed_bytes``."""
     raw = np.ascontiguousarray(raw)
     if dtype.is_pred:
         truth: Array = raw[:count] != 0

@@ -1,7 +1,7 @@
-"""Ops whose evaluators cannot go by their operands' sizes alone: their attributes or shapes speak of bounds.
+"""Ops whose evaluators need more than their operands' sizes: their attributes or shapes refer to bounds.
 
 The rules are XLA's (dynamic dimension inference and padding), except that what it leaves to chance is an
-``EvaluationError``: elements beyond the sizes that an op would read, sizes outside of the bounds.
+``EvaluationError``: elements past the sizes that an op would read, sizes outside of the bounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Guard: TypeAlias = Callable[[Instruction, "tuple[Value, ...]"], "tuple[Value, ...]"]
-"""The operands with which an ordinary evaluator may be called; raises where there are none."""
+"""The operands with which an ordinary evaluator may be called; raises where that is impossible."""
 
 
 def _size(instruction: Instruction, given: Value, dimension: int) -> int:
@@ -126,7 +126,7 @@ def _slice(instruction: Instruction, values: tuple[Value, ...], context: Context
 def _reaching(
     instruction: Instruction, operand: Array, ends: Mapping[int, int], context: Context
 ) -> Array:
-    """The operand and what is known beyond its sizes in some dimensions, in which ``ends`` are read.
+    """The operand and the elements known past its sizes in some dimensions, of which ``ends`` are read.
 
     Raises ``EvaluationError`` where that is not known.
     """
@@ -169,7 +169,7 @@ def _dynamic_slice(instruction: Instruction, values: tuple[Value, ...], context:
 def _dynamic_update_slice(
     instruction: Instruction, values: tuple[Value, ...], context: Context
 ) -> Value:
-    """The update's elements in place of the operand's, also beyond the sizes.
+    """The update's elements in place of the operand's, also past the sizes.
 
     An update with the bound of the operand brings its own size along.
     """
@@ -216,7 +216,7 @@ def _gather(instruction: Instruction, values: tuple[Value, ...], context: Contex
 
 
 def _scatter(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    """Into operands as large as their bounds: a window may lie partly beyond the sizes."""
+    """Into operands as large as their bounds: a window may lie partly past the sizes."""
     arrays, count = arrays_of(values), len(values) // 2
     shapes = [operand.array for operand in instruction.operands]
     dims = ScatterDims.of(instruction.attributes)
@@ -250,7 +250,7 @@ def _scatter(instruction: Instruction, values: tuple[Value, ...], context: Conte
 
 
 def _grown(array: Array, sizes: Sequence[int]) -> Array:
-    """The array with zeros beyond its sizes, up to ``sizes``."""
+    """The array with zeros past its sizes, up to ``sizes``."""
     if array.shape == tuple(sizes):
         return array
     result = np.zeros(sizes, array.dtype)
@@ -294,14 +294,14 @@ def slice_to_dynamic(
 
 
 def pad_to_static(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    """``PadToStatic``: the array as large as its bounds, zeros beyond its sizes, and the sizes."""
+    """``PadToStatic``: the array as large as its bounds, zeros past its sizes, and the sizes."""
     array = array_of(values[0])
     dims = instruction.operands[0].array.dims
     return (_grown(array, dims), *(np.array(size, np.int32) for size in array.shape))
 
 
 def check_slice_to_dynamic(instruction: Instruction) -> str | None:
-    """Why a call of ``SliceToDynamic`` is none, or None."""
+    """Why a call of ``SliceToDynamic`` is malformed, or None."""
     shape, operands = instruction.shape, [operand.shape for operand in instruction.operands]
     if operands and _are_sizes(operands[1:], shape) and _alike(operands[0], shape):
         return None
@@ -309,7 +309,7 @@ def check_slice_to_dynamic(instruction: Instruction) -> str | None:
 
 
 def check_pad_to_static(instruction: Instruction) -> str | None:
-    """Why a call of ``PadToStatic`` is none, or None."""
+    """Why a call of ``PadToStatic`` is malformed, or None."""
     shape, operands = instruction.shape, [operand.shape for operand in instruction.operands]
     if isinstance(shape, TupleShape) and len(operands) == 1 and shape.elements:
         whole = shape.elements[0]

@@ -1,4 +1,4 @@
-"""Collectives: what each member of a group gets from the values of all, and who is in which group.
+"""Collectives: what each member of a group gets from the values of all, and which participants form a group.
 
 The functions of arrays are plain: from the members' arrays, in the order of the group, to those of the
 members.  Evaluators find the group and meet the others there (``participants``).  A participant that is alone
@@ -118,7 +118,7 @@ _Give: TypeAlias = Callable[[Sequence[_Operands]], Sequence[Value]]
 
 
 def _group(instruction: Instruction, context: Context) -> DeviceGroup:
-    """The participants of this one's group, in order; empty where no group has it."""
+    """The participants of this one's group, in order; empty where it is in no group."""
     participant = context.participant
     if participant.count == 1:
         return (0,)

@@ -1,4 +1,4 @@
-"""Which collectives can be run among how many participants: asked before anything runs."""
+"""Which collectives can run among how many participants: checked before anything runs."""
 
 from __future__ import annotations
 

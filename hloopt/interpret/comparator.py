@@ -10,7 +10,7 @@ a key, joined so that a later key decides where the earlier ones are equal:
     select(compare(f(a), f(b)), direction=EQ, B, A)           the same
     select(compare(A, A with a and b swapped) = EQ, B, A)     the keys of A, then those of B
 
-A comparator of any other form has no keys; a sort by it asks the comparator itself.
+A comparator of any other form has no keys; a sort by it evaluates the comparator itself.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _joined_by_select(
 
 
 def _is_tie(node: Instruction, of: _Comparison) -> bool:
-    """Whether ``node`` says that the two keys of a comparison are equal, in the same order of floats."""
+    """Whether ``node`` tests that the two keys of a comparison are equal, in the same order of floats."""
     if node.opcode != "compare" or node.attributes["direction"] != "EQ":
         return False
     left, right = node.operands
@@ -206,7 +206,7 @@ def _parities(root: Instruction) -> set[int]:
 def _key_function(comparator: Computation, root: Instruction) -> Computation:
     """A computation of one element per operand that computes ``root``; all its parameters exist."""
     function = Computation(f"{comparator.name}.key", comparator.offset)
-    # Errors in the key are told with the comparator's place; the module does not list the function.
+    # Errors in the key are reported at the comparator's place; the module does not list the function.
     function.module = comparator.module
     needed = _needed(root)
     mapped: dict[Instruction, Instruction] = {}

@@ -50,10 +50,10 @@ class Context(ABC):
     """The state of one evaluation of a module.
 
     ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory``
-    holds what outlives one instruction, by keys of its owners' choice.  ``exact`` says that functions of f32
-    are computed in f64 and rounded once, as an executor need not do.  ``participant`` is who
-    evaluates: the only participant, or one of several; ``host`` is what it talks to.  ``rounding`` is another
-    way to round than the definition's, for the judge; ``progress`` is told the iterations of loops.
+    holds what outlives one instruction, by keys that its owners choose.  ``exact`` says that functions of f32
+    are computed in f64 and rounded once, as an executor need not do.  ``participant`` is the one
+    that evaluates: the only one, or one of several; ``host`` is what it exchanges data with.  ``rounding``
+    is another way to round than the definition's, for the judge; ``progress`` counts the iterations of loops.
     """
 
     exact = True
@@ -127,7 +127,7 @@ class Context(ABC):
 
         XLA keeps arrays with bounded dynamic dimensions at their bounds, so that a smaller size hides elements
         and a larger one shows them again; here an array has its sizes only.  ``set-dimension-size`` and
-        ``dynamic-update-slice`` therefore remember what they cut; other ops compute nothing beyond the sizes.
+        ``dynamic-update-slice`` therefore remember what they cut; other ops compute nothing past the sizes.
         """
         if array.shape != whole.shape:
             wholes, key = self._wholes, id(array)
@@ -178,4 +178,4 @@ Evaluator: TypeAlias = Callable[[Instruction, tuple[Value, ...], Context], Value
 
 Check: TypeAlias = Callable[[Instruction], str | None]
 """Why an instruction of an opcode that has an evaluator cannot be evaluated, or None: a family
-may have a table ``CHECKS`` of these by opcode, which ``supported`` asks before anything runs."""
+may have a table ``CHECKS`` of these by opcode, which ``supported`` calls before anything runs."""

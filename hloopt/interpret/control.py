@@ -1,7 +1,7 @@
 """Control flow: call, fusion, while, conditional, and asynchronous calls.
 
 The value of an ``async-start`` is what its shape says: (operands, result, context words ...); the
-computation runs as soon as it has all its operands, which no program can tell from any other moment.
+computation runs as soon as it has all its operands, which no program can distinguish from any other moment.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
 def check_progress(instruction: Instruction, iterations: int, *, alone: bool) -> None:
     """Raise ``EvaluationError`` where after an iteration that has changed nothing no other will end the loop.
 
-    Executors compare a loop's state now and then: at iterations that are powers of two it costs next to
-    nothing.  ``alone`` says that there are no other participants.
+    Executors compare a loop's state at iterations that are powers of two, where it costs next to nothing.
+    ``alone`` says that there are no other participants.
     """
     if _hears(instruction, alone):
         return
@@ -96,12 +96,12 @@ def check_progress(instruction: Instruction, iterations: int, *, alone: bool) ->
 def _hears(instruction: Instruction, alone: bool) -> bool:
     """Whether an iteration may learn what the loop's state lacks: from the host, chance, or other participants.
 
-    What a loop only tells the host (``outfeed``, ``send``) does not come back to it.
+    What a loop only sends to the host (``outfeed``, ``send``) does not come back to it.
     """
     pending, seen = [instruction], set[Computation]()
     while pending:
         one = pending.pop()
-        if one.opcode not in _TOLD and (
+        if one.opcode not in _SENT and (
             one.op.side_effect
             or (one.op.family == "collective" and not alone)
             or one.attributes.get("custom_call_has_side_effect")
@@ -114,7 +114,7 @@ def _hears(instruction: Instruction, alone: bool) -> bool:
     return False
 
 
-_TOLD = frozenset({"outfeed", "send", "send-done"})
+_SENT = frozenset({"outfeed", "send", "send-done"})
 
 
 def _same_bits(left: Value, right: Value) -> bool:

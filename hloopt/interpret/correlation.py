@@ -1,7 +1,7 @@
 """Where the windows of a convolution lie: its dimensions in one order, and its parts without gaps.
 
 An operand dilated by ``d`` has gaps: of every ``d`` outputs each meets other positions of the window.  The
-outputs that meet the same ones are a ``Phase``, a convolution without gaps of its own.
+outputs that meet the same ones are a ``Phase``, a convolution that has no gaps itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PhaseSpan:
 
     @property
     def is_padded(self) -> bool:
-        """Whether any element is none of the operand."""
+        """Whether any element lies outside of the operand."""
         return bool(self.target.stop - self.target.start != self.reach)
 
 
@@ -114,7 +114,7 @@ class Geometry:
         ):
             raise ValueError("axes don't match array")  # as NumPy says of a view's
         self._dims = dims
-        # What is decided by how operands lie, by their strides: there are few of them.
+        # What is decided by the strides of the operands: there are few of them.
         self.plans: dict[Hashable, Any] = {}
         self.groups = numbers.groups
         self._by_batch = numbers.batch_groups > 1
@@ -130,7 +130,7 @@ class Geometry:
         self.meets_padding = _meets_padding(space, window, self.outputs)
         spans = [list(_spans(*one)) for one in zip(space, window.dims, self.outputs, strict=True)]
         self.phases = tuple(Phase(spans) for spans in product(*spans))
-        # Outputs that only meet gaps are 0, which is no phase's.
+        # Outputs that only meet gaps are 0; they belong to no phase.
         self.has_gaps = not all(map(_is_covered, spans, self.outputs))
         self._turned = tuple(axis + 1 for axis, dim in enumerate(window.dims) if dim.reversal)
 

@@ -139,7 +139,7 @@ def _block_scaled(instruction: Instruction, values: tuple[Value, ...], context: 
     sides = arrays[:2]
     for number, scale in enumerate(arrays[2:]):
         block = scale_block(shapes[number], shapes[number + 2])
-        assert block is not None, "the check looked at it"
+        assert block is not None, "checked before anything runs"
         spread = scale.repeat(block, axis=-1)
         side = sides[number]
         sides[number] = side * spread[tuple(slice(size) for size in side.shape)]
@@ -178,7 +178,7 @@ def _check_product(instruction: Instruction) -> str | None:
         return f"{name} with the epilogue {settings['epilogue']}"
     shapes = [operand.shape for operand in instruction.operands]
     if not all(isinstance(shape, ArrayShape) for shape in shapes):
-        return f"{name} of operands that are no arrays"
+        return f"{name} of operands that are not arrays"
     if len(shapes) < 2:
         return f"{name} with {len(shapes)} operands instead of 2 or more"
     lhs, rhs = instruction.operands[0].array, instruction.operands[1].array

@@ -54,7 +54,7 @@ def _contents(shape: Shape) -> Shape:
 
 
 def _topk(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    """The largest elements: XLA's target asks its comparator nothing."""
+    """The largest elements: XLA's target does not use its comparator."""
     values, _ = leaves(instruction.shape)
     assert isinstance(values, ArrayShape)
     array = array_of(context.materialize(operands[0], instruction.operands[0].shape))
@@ -149,7 +149,7 @@ def _check_custom_call(instruction: Instruction) -> str | None:
 def _unknown(target: str) -> str:
     library = next((name for key, name in _LIBRARIES.items() if target.startswith(key)), None)
     if "python" in target and target.endswith("_callback"):
-        return f"{target} calls Python; run --ignore-callbacks leaves it out where nobody needs its results"
+        return f"{target} calls Python; run --ignore-callbacks leaves it out where its results are not used"
     what = target if library is None else f"{target}, a routine of {library},"
     return f"custom call to {what} has no evaluation; --custom-call {target}=module:function gives it one"
 

@@ -7,7 +7,7 @@ from the participant's number; each execution takes the state where the one befo
 draws the same numbers whenever its rng instructions are executed in the same order.  Passes keep that order;
 they neither merge nor remove any.
 
-Beyond what XLA defines: a value of a uniform distribution that rounds to the upper end becomes the nearest
+What XLA leaves open: a value of a uniform distribution that rounds to the upper end becomes the nearest
 value below it; integers have no bias to small ones; any float type, any integer type and pred have numbers.
 """
 

@@ -16,7 +16,7 @@ _AT_ONCE = 1 << 20  # elements drawn in the type of the draw, which may be wider
 
 @dataclass(slots=True)
 class InputRole:
-    """What an array is used for; the defaults ask for nothing.
+    """What an array is used for; the defaults constrain nothing.
 
     limit     indices below this number
     fan_in    products summed into each element of a result of which this is the weight

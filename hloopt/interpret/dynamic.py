@@ -67,8 +67,8 @@ def obstacle(instruction: Instruction) -> str | None:
             return f"unbounded dimensions ({shape}) have no evaluation"
     opcode = instruction.opcode
     if opcode in _NOT_EVALUATED or opcode not in ALL:
-        told = next(shape for shape in shapes if shape.is_dynamic)
-        return f"{opcode} of dynamic dimensions ({told}) has no evaluation"
+        dynamic = next(shape for shape in shapes if shape.is_dynamic)
+        return f"{opcode} of dynamic dimensions ({dynamic}) has no evaluation"
     for source, target in _passed(instruction):
         if drops_marks(source, target):
             return f"{source} is passed on as {target}, whose dimensions are not dynamic"

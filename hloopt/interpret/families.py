@@ -54,7 +54,7 @@ EVALUATED: Mapping[str, Collection[str]] = {
 """Module -> the opcodes in its ``EVALUATORS``.  Those of ``elementwise`` are the table's own."""
 
 COLLECTIVES = COLLECTIVE - DONES | DEVICE_NUMBERS | {"recv", "send"}
-"""What is not the same for each participant."""
+"""The modules whose results may differ between participants."""
 
 CHECKED: Mapping[str, Collection[str]] = {
     "bitcast": ("bitcast",),

@@ -1,7 +1,7 @@
-"""Ops that talk to the host: infeed, outfeed, and send and recv with ``is_host_transfer=true``.
+"""Ops that exchange data with the host: infeed, outfeed, and send and recv with ``is_host_transfer=true``.
 
 An instruction takes from its stream, or adds to it, when it is executed, in the order of its computation:
-which is the order that the passes keep, and that tokens ask for.  ``recv`` takes, ``recv-done`` passes through;
+which is the order that the passes keep and that tokens require.  ``recv`` takes, ``recv-done`` passes through;
 ``send`` gives, ``send-done`` waits for nothing.  ``transfers`` has those between devices.
 """
 

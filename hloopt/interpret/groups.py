@@ -49,7 +49,7 @@ def listed_groups(groups: Groups) -> tuple[DeviceGroup, ...]:
 def cut(mesh: Mesh, uses: Sequence[Sequence[AxisRef]]) -> tuple[list[int], list[list[int]]]:
     """The dimensions of a mesh whose axes are cut into their parts, and which of them each list uses.
 
-    Raises ``ValueError`` for axes that it has not, and parts that do not divide them.
+    Raises ``ValueError`` for axes that it does not have, and parts that do not divide them.
     """
     sizes = mesh.sizes
     spans: dict[str, list[tuple[int, int]]] = {name: [(1, size)] for name, size in mesh.axes}
@@ -150,7 +150,7 @@ def check_groups(
 ) -> str | None:
     """Why a collective's groups do not fit so many participants, or None.
 
-    ``complete`` asks that every participant is in a group.
+    ``complete`` requires that every participant is in a group.
     """
     mode = group_mode(instruction)
     written = replica_groups(instruction)
@@ -199,7 +199,7 @@ def links(
     replicas: int,
     partitions: int,
 ) -> tuple[DeviceGroup, tuple[tuple[int, int], ...]]:
-    """Whom a participant meets in a permutation, and the pairs among them, all by participants' numbers.
+    """Which participants one meets in a permutation, and the pairs among them, all by participants' numbers.
 
     Those are all that pairs connect it with, in their order; without pairs it meets no other.
     """

@@ -1,7 +1,7 @@
 """The host: where infeed and recv take from, where outfeed and send give to, and what rng draws from.
 
 Arrays have names, counted in the order in which instructions are executed; the elements of a tuple stand in its
-place, each with a number of its own:
+place, each with its own number:
 
     infeed_0, infeed_1, ...             what infeed reads
     recv_CHANNEL_0, ...                 what recv reads over a channel of the host
@@ -30,7 +30,7 @@ __all__ = ["Host"]
 _READ = re.compile(
     r"(?P<stream>infeed|recv_-?\d+)_(?P<number>0|[1-9]\d*)(?:\.(?P<participant>0|[1-9]\d*))?"
 )
-# The words beside seed and number that tell infeed and recv from the parameters of any participant.
+# The words beside seed and number that distinguish infeed and recv from any participant's parameters.
 _INFEED, _RECV = (1 << 40) + 1, (1 << 40) + 2
 _WORD = (1 << 64) - 1
 
@@ -41,7 +41,7 @@ class Host:
     A host goes on where it is: two runs with the same one read on.  ``restarted`` gives one at the start.
 
     ``seed`` and ``number`` (of the participant) say what is drawn; ``states`` are the states of random
-    generators, by keys of their owners' choice.
+    generators, by keys that their owners choose.
 
     Raises ``UsageError`` for names that are not of this form or leave a number out, and for a negative seed.
     """
@@ -156,7 +156,7 @@ def _streams(given: Mapping[str, Array]) -> dict[str, list[Array]]:
         found = _READ.fullmatch(name)
         if found is None:
             raise UsageError(
-                f"'{name}' is no name of an array for the host; "
+                f"'{name}' is not the name of an array for the host; "
                 "these are infeed_0, infeed_1, ... and recv_CHANNEL_0, ..."
             )
         participant = found["participant"]

@@ -30,7 +30,7 @@ __all__ = [
 
 def clamped(starts: Sequence[Array], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
     """Starts moved so that ``sizes`` fit into ``dims``."""
-    # Python integers, so that unsigned values beyond int64 are clamped as what they are.
+    # Python integers, so that unsigned values above int64 are clamped as what they are.
     return [
         min(max(int(start), 0), dim - size)
         for start, dim, size in zip(starts, dims, sizes, strict=True)

@@ -152,7 +152,7 @@ class RoutineRow(NamedTuple):
 
 
 _TRSM: dict[str, Choices] = {"diag": "NU", "side": "LR", "trans_x": "NTC", "uplo": "LU"}
-# Left eigenvectors are not NumPy's to give.
+# NumPy does not compute left eigenvectors.
 _GEEV: dict[str, Choices] = {"compute_left": "N", "compute_right": "NV"}
 
 _ORMQR = RoutineRow(COMMON["ormqr"], {"left": FLAG, "transpose": FLAG}, 3, (1,))
@@ -227,7 +227,7 @@ def checker(row: RoutineRow) -> Check:
                 return f"{target} with {name}={options[name]}, not one of {_codes(choices)}"
         parts = [*(operand.shape for operand in instruction.operands), *leaves(instruction.shape)]
         if not all(isinstance(part, ArrayShape) for part in parts):
-            return f"{target} of what are no arrays"
+            return f"{target} of what are not arrays"
         found = len(instruction.operands), len(list(leaves(instruction.shape)))
         if found[0] != row.operands or found[1] not in row.results:
             return f"{target} with {found[0]} operands and {found[1]} results"

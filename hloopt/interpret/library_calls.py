@@ -33,7 +33,7 @@ LibraryOptions: TypeAlias = Mapping[str, Any]
 def config(instruction: Instruction, part: str) -> LibraryOptions:
     """The named part of ``backend_config``; dumps of before 2023 have its fields at the top.
 
-    Raises ``ValueError`` where it is no JSON object.
+    Raises ``ValueError`` where it is not a JSON object.
     """
     try:
         found = json.loads(str(instruction.attributes.get("backend_config", "{}")))
@@ -50,7 +50,7 @@ def config(instruction: Instruction, part: str) -> LibraryOptions:
 def guarded(evaluate: Evaluator) -> Evaluator:
     """An evaluator of a call for which nothing but the call itself says what is right.
 
-    HLO has no rule for the shapes of custom calls, so that no verifier has looked at them, nor at the numbers
+    HLO has no rule for the shapes of custom calls, so that no verifier has checked them, nor the numbers
     of ``backend_config``: where these contradict each other, or the result has other sizes than the call
     says, ``EvaluationError`` is raised.
     """
@@ -86,7 +86,7 @@ def result_shape(instruction: Instruction) -> ArrayShape:
     """The shape of the product."""
     shape = instruction.shape
     first = shape.elements[0] if isinstance(shape, TupleShape) else shape
-    assert isinstance(first, ArrayShape), "the check looked at it"
+    assert isinstance(first, ArrayShape), "checked before anything runs"
     return first
 
 
@@ -97,7 +97,7 @@ def with_scratch(instruction: Instruction, results: Sequence[Array], context: Co
         return context.round(results[0], result_shape(instruction).dtype)
     parts: list[Value] = []
     for number, element in enumerate(shape.elements):
-        assert isinstance(element, ArrayShape), "the check looked at it"
+        assert isinstance(element, ArrayShape), "checked before anything runs"
         if number < len(results):
             parts.append(context.round(results[number], element.dtype))
         else:
@@ -126,7 +126,7 @@ def dot_dims(numbers: Mapping[str, Any]) -> DotDims:
 
 
 def saturated(array: Array, dtype: DType) -> Array:
-    """With what is beyond the largest number of a type of 8 bits moved to it, as the libraries convert."""
+    """Clamped to the largest number of a type of 8 bits, as the libraries convert."""
     if not dtype.is_float or dtype.bits > 8:
         return array
     most = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]

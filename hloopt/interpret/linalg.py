@@ -1,4 +1,4 @@
-"""``cholesky`` and ``triangular-solve``, and the factorisations that LAPACK calls ask for.
+"""``cholesky`` and ``triangular-solve``, and the factorisations that LAPACK calls need.
 
 All work on the last two dimensions of stacks of matrices, compute in double precision and leave
 rounding to the caller.  Real types become float64, complex ones complex128.
@@ -141,7 +141,7 @@ def lu(matrices: Array) -> tuple[Array, Array, Array]:
     info = np.zeros(count, np.int32)
     for step in range(steps):
         column = work[:, step:, step]
-        # A NaN never wins.
+        # A NaN is never the pivot.
         weight = _weight(column)
         chosen = step + np.argmax(np.where(np.isnan(weight), -1.0, weight), axis=1)
         pivots[:, step] = chosen + 1

@@ -68,7 +68,7 @@ def _largest(array: Array) -> int:
 
 
 def _limbs(array: Array, bits: int) -> list[Array]:
-    """float64 arrays whose sum, each shifted by ``bits`` more than the one before, is ``array``."""
+    """float64 limbs whose sum, each shifted by ``bits`` more than the one before, is ``array``."""
     count = _largest(array).bit_length() // bits + 1
     limbs = [(array >> (bits * number)) & ((1 << bits) - 1) for number in range(count - 1)]
     return [limb.astype(np.float64) for limb in (*limbs, array >> (bits * (count - 1)))]

@@ -31,8 +31,8 @@ class PairChoice:
 def choice_of(computation: Computation, context: Context) -> PairChoice | None:
     """What a region of two pairs chooses, or None.
 
-    Asked of regions that only compare values with values, indices with indices, and choose: what these do
-    with numbers depends on nothing but which is less, so that trying every order proves it.  What they do
+    For regions that only compare values with values, indices with indices, and choose: what these do
+    with numbers depends only on which is less, so that trying every order proves it.  What they do
     with a NaN, and which of two zeros with different indices they return, is left open.
     """
     key = ("choice_of", computation)

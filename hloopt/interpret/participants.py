@@ -1,6 +1,6 @@
 """Several participants: the same program once for each, in lock step on one machine.
 
-Participant ``replica * partitions + partition`` runs in a thread of its own, but a baton lets exactly one of
+Participant ``replica * partitions + partition`` runs in its own thread, but a baton lets exactly one of
 them run at a time: it runs until it has to wait for others, and then the participant of the lowest number
 that can go on has the baton.  So the order is the same in every run, and evaluators need no locks.
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 class Participant:
     """One of ``replicas * partitions`` participants, and how it exchanges values with the others.
 
-    Made without arguments it is the only one: it talks to itself.
+    Made without arguments it is the only one: it exchanges values with itself.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Participant:
         self.partitions = partitions
         self.number = replica * partitions + partition
         self.count = replicas * partitions
-        self.groups: dict[Instruction, tuple[int, ...]] = {}  # that are known already
+        self.groups: dict[Instruction, tuple[int, ...]] = {}  # those found so far
         self._requests: dict[int, Hashable | None] = {}
         self._requested = 0
         self._mail: defaultdict[Hashable, deque[Value]] = defaultdict(deque)
@@ -70,7 +70,7 @@ class Participant:
     def take(self, instruction: Instruction, key: Hashable, sender: int | None) -> Value:
         """What was posted by this key (by ``sender``, where that is known); waits until it is there."""
         if not self._mail[key]:
-            raise failure(instruction, "waits for data that nobody sends")
+            raise failure(instruction, "waits for data that is never sent")
         return self._mail[key].popleft()
 
     def claim(self, instruction: Instruction, what: Hashable) -> None:
@@ -255,7 +255,7 @@ class Participants(Generic[T]):
             raise self._deadlock()
 
     def _fail(self, error: BaseException) -> None:
-        """Stop all participants; the first error is the one that is told."""
+        """Stop all participants; the first error is the one that is reported."""
         with self._guard:
             if self._failure is None:
                 self._failure = error
@@ -300,7 +300,7 @@ class Participants(Generic[T]):
             what += f"{' data from' if wait.key is not None else ''} {_listed(away)}"
         else:
             away = [member.number for member in self.members if member.number not in here]
-            what += " data that nobody sends"
+            what += " data that is never sent"
         where = "; ".join(self._whereabouts(away))
         name = f"participant{'s' * (len(here) > 1)} {_listed(here)}"
         return failure(instruction, f"{name} {what} in {instruction.opcode}; {where}")
@@ -326,7 +326,7 @@ class Participants(Generic[T]):
 
 
 def _private(value: Value) -> Value:
-    """Arrays of its own: executors write over what is not read any more."""
+    """Private copies: executors overwrite what is not read any more."""
     if isinstance(value, tuple):
         return tuple(map(_private, value))
     return np.array(value)

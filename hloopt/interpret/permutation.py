@@ -175,7 +175,7 @@ def _move(
 
 
 def _starts(value: Value, place: int, buffers: int, at: int, count: int) -> tuple[int, ...]:
-    """The start of slice ``at`` of a buffer: each may have a tuple of its own, and each slice of those."""
+    """The start of slice ``at`` of a buffer: each may have its own tuple, and so may each of its slices."""
     flat = [int(np.asarray(array_of(one))) for one in leaf_arrays(value)]
     rank = len(flat) // (buffers * count)
     if rank * buffers * count != len(flat):

@@ -6,7 +6,8 @@ Such a function is called with a ``CustomCall`` and the operands, and gives the 
         return a * x + y
 
 It comes from an installed distribution (entry point group ``hloopt.custom_calls``, named like the target) or
-from the command line (``--custom-call TARGET=module:function``), which wins over it and over hloopt's own.
+from the command line (``--custom-call TARGET=module:function``), which takes precedence over
+it and over hloopt's own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ GROUP = "hloopt.custom_calls"
 
 @dataclass(frozen=True, slots=True)
 class CustomCall:
-    """What a function gets to know of the call: the instruction's target, shapes and attributes.
+    """What a function receives of the call: the instruction's target, shapes and attributes.
 
     ``backend_config`` is the text as it stands in the module, empty where there is none.
     """

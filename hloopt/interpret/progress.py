@@ -32,12 +32,12 @@ class Progress:
             raise TimeoutError
 
     def begin(self, total: int) -> None:
-        """Nothing is done yet of so many steps."""
+        """Begin a run of so many steps."""
         self.done, self.total = 0, total
         self._loop: tuple[Iterator[object], int, int | None] | None = None
 
     def through(self, steps: Sequence[Item]) -> Iterator[Item]:
-        """The steps, each counted as done when the next one is asked for."""
+        """The steps, each counted as done when the next one is requested."""
         self.begin(len(steps))
         for self.done, step in enumerate(steps):
             self.check()
@@ -46,7 +46,7 @@ class Progress:
     def enter(self, iterations: Iterator[object], last: int, count: int | None) -> None:
         """A step is a loop from now on.
 
-        ``iterations`` knows how many it has left (``operator.length_hint``), so that none need be counted;
+        ``iterations`` gives how many are left (``operator.length_hint``), so that none need be counted;
         ``last`` is the number of the last of these; ``count`` how many there are in all, None if unknown.
         """
         self._loop = iterations, last, count
@@ -57,12 +57,12 @@ class Progress:
         return self._loop is not None
 
     def iteration(self, number: int) -> None:
-        """A loop of unknown trip count has run so many iterations."""
+        """Record how many iterations a loop of unknown trip count has run."""
         self._loop = _NONE, number, None
         self.check()
 
     def leave(self) -> None:
-        """The loop is done."""
+        """Record the end of the loop."""
         self._loop = None
 
     @property

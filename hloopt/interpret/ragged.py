@@ -22,7 +22,7 @@ def ragged_dot(
 
     A free ragged dimension: each row meets ``rhs`` at its group's index of ``group_dim``.  A
     contracting one: one product for each group, in a new first dimension.  A batch one: a plain
-    dot.  Positions beyond the last group give 0.  ``group_sizes`` [..., groups] may differ for
+    dot.  Positions past the last group give 0.  ``group_sizes`` [..., groups] may differ for
     each index of the batch dimensions and of the dimensions before ``ragged`` that play the same
     part; a negative one is 0.
     """

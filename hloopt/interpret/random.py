@@ -2,7 +2,7 @@
 
 The block functions are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011),
 with the constants of the Random123 library; how a state of words becomes counters and blocks become an
-array of a shape is XLA's.  ``distributions`` makes numbers of such bits.
+array of a shape is XLA's.  ``distributions`` turns such bits into numbers.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def rng_get_and_update_state(
 ) -> Value:
     """Evaluate ``rng-get-and-update-state``: the state before ``delta`` is added, low word first.
 
-    Each instruction has a state of its own, as on XLA's CPU, that starts anew with each host.
+    Each instruction has its own state, as on XLA's CPU, which starts anew with each host.
     """
     states, memo = context.host.states, (rng_get_and_update_state, instruction)
     state = states.get(memo, _INITIAL_STATE)

@@ -1,4 +1,4 @@
-"""What reduce, reduce-window and scatter know about the computation that combines two values.
+"""The computation that combines two values in reduce, reduce-window and scatter.
 
 How folds associate.  An accumulator starts at the initial value and takes one element after the other, in
 row-major order of the reduced dimensions or of the window; every step is rounded to the element type.  So a
@@ -79,8 +79,8 @@ class Reducer:
     def ufunc(self, *, step_by_step: bool = False) -> np.ufunc | None:
         """A ufunc that does what ``apply`` does, bit for bit, on arrays of the storage type.
 
-        Not for types NumPy has not, nor for the maximum of floats: NumPy takes either of +0 and -0.  Its
-        reductions of f16 round once for many elements; ``step_by_step`` says that none is asked for.
+        Not for types that NumPy lacks, nor for the maximum of floats: NumPy takes either of +0 and -0.  Its
+        reductions of f16 round once for many elements; ``step_by_step`` says that they must not be used.
         """
         ufunc = _UFUNCS.get(self.name or "")
         kind = self.dtypes[0]
@@ -122,7 +122,7 @@ class Reducer:
 def reducer_of(computation: Computation, context: Context, kinds: Sequence[DType] = ()) -> Reducer:
     """The reducer that a computation of an instruction is.
 
-    ``kinds`` are the element types of the values it is used on, where they may be others than those the
+    ``kinds`` are the element types of the values it is used on, where they may differ from those the
     computation works in: each value is then converted, and no ufunc does the same.
     """
     key = ("reducer", tuple(kinds), computation)
@@ -168,4 +168,4 @@ def named_reducer(region: Computation) -> Reducer | None:
 
 
 def _not_applied(*_: Any) -> Any:
-    raise AssertionError("a named reducer is asked for its ufunc alone")
+    raise AssertionError("a named reducer has only its ufunc")

@@ -106,7 +106,7 @@ def sign_zeros(
 ) -> None:
     """Give the zeros among extrema their sign: of the largest + where there is a +0; NumPy takes either.
 
-    Where the extremum is a zero no element is beyond it: one of the wanted sign is a zero.
+    Where the extremum is a zero, any element of the wanted sign is a zero, too.
     """
     signs = np.signbit(array)
     if largest:

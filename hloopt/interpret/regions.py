@@ -1,8 +1,8 @@
 """Regions: computations of scalars that reduce, scatter, map and the like apply element by element.
 
 ``LIFTED`` evaluates the structural ops of a region on whole arrays at once.  ``combiner`` names
-the regions that have a fast NumPy form, and ``is_associative`` tells when a fold may be grouped
-as one likes without changing any bit of its result.
+the regions that have a fast NumPy form, and ``is_associative`` says when a fold may be grouped
+arbitrarily without changing any bit of its result.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ LIFTED: Mapping[str, Evaluator] = op_table(
 
 
 def passed(computation: Computation, arrays: Sequence[Array], context: Context) -> Sequence[Array]:
-    """Arrays of elements as a region takes them: it may work in float types of its own."""
+    """Arrays of elements as a region takes them: its float types may differ from theirs."""
     pairs = zip(arrays, computation.parameters, strict=True)
     return [context.round(array, parameter.array.dtype) for array, parameter in pairs]
 
@@ -150,7 +150,7 @@ def combiner(computation: Computation) -> str | None:
     An opcode out of add, multiply, maximum, minimum, and, or, xor stands for that op on both
     parameters, where narrow floats may be converted to f32 before and back after it (that rounds as
     the narrow op does); ``first`` and ``second`` return a parameter as it is.  Parameters may be
-    exchanged: only the payload of a NaN tells.  The result may be a tuple of one.
+    exchanged: only the payload of a NaN differs.  The result may be a tuple of one.
     """
     parameters, result = computation.parameters, computation.root
     if result.opcode == "tuple" and len(result.operands) == 1:
@@ -203,7 +203,7 @@ def is_associative(computation: Computation, context: Context) -> bool:
     """Whether f(f(a, b), c) and f(a, f(b, c)) have the same bits for all a, b and c.
 
     Decided for regions that only compare and choose (maximum, arg-max pairs ...): what they do
-    depends on nothing but the order of their arguments, so trying all triples out of values that
+    depends only on the order of their arguments, so trying all triples out of values that
     show every order, NaNs and both zeros among them, proves it.  Every other region is taken as
     not associative.
     """

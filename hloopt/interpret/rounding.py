@@ -48,7 +48,7 @@ _MOST_ITERATIONS: Final = 4096
 class Rounding:
     """One way to round; ``seed`` says which.
 
-    A loop that ends where nothing changes any more might never: after many iterations it is let settle, and
+    A loop that ends where nothing changes any more might never: after many iterations it
     rounds as the definition does until it has ended.
     """
 
@@ -57,7 +57,7 @@ class Rounding:
         self.active = True
 
     def iteration(self, number: int) -> None:
-        """A loop has run so many iterations."""
+        """Record how many iterations a loop has run."""
         if number == _MOST_ITERATIONS:
             self.active = False
 
@@ -108,7 +108,7 @@ def _rounds(leaf: object) -> bool:
 
 
 def moved_inputs(arrays: Sequence[Array], seed: int) -> list[Array]:
-    """Inputs of which what is no whole number is moved by a unit or two in the last place."""
+    """Inputs whose elements, but for whole numbers, are moved by a unit or two in the last place."""
 
     def each(array: Array) -> Array:
         kind = of_numpy(array.dtype)
@@ -317,7 +317,7 @@ def _relative(value: Value, units: float, seed: int) -> Value:
 
 
 def _over_row(value: Value, seed: int) -> Value:
-    """Operands of a sum that cannot be taken apart: by what sums over the last dimension may change."""
+    """Operands of a sum that cannot be decomposed: by what sums over the last dimension may change."""
 
     def each(array: Array) -> Array:
         length = array.shape[-1] if array.ndim else 1

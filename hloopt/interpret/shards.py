@@ -45,7 +45,7 @@ _DIMENSION = re.compile(r"\{([^{}]*)\}")
 class Tiling:
     """How an array is cut: ``counts`` of parts along its dimensions.
 
-    Of each partition ``places`` is where its part lies, and ``rests`` what tells it from others with the same.
+    Of each partition ``places`` is where its part lies, and ``rests`` distinguishes those with the same.
     """
 
     counts: tuple[int, ...]

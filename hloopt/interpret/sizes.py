@@ -146,7 +146,7 @@ def _scatter(instruction: Instruction) -> Iterator[Tie]:
             yield Tie(((0, dim), *((at, axis) for at in every)))
     batch = dims.batch_of(range(indices.rank))
     for dim, axis in zip(batch, dims.batch_dims(updates.rank), strict=True):
-        # XLA gives indices beyond the size a place outside; it does not look at the updates'.
+        # XLA gives indices past the size a place outside; it ignores those of the updates.
         yield Tie(((count, dim), *((at, axis) for at in every)), leads=True)
     for dim, axis in zip(dims.input_batching_dims, dims.scatter_indices_batching_dims, strict=True):
         yield Tie(((0, dim), (count, axis)))
@@ -204,12 +204,12 @@ def _differ(
     other: tuple[int, int],
     sizes: dict[tuple[int, int], int],
 ) -> Exception:
-    told = [
+    sides = [
         f"dimension {place[1]} of operand {place[0]} ({instruction.operands[place[0]].name}) "
         f"has size {sizes[place]}"
         for place in (first, other)
     ]
-    return failure(instruction, f"{told[0]}, {told[1]}; they must be equal")
+    return failure(instruction, f"{sides[0]}, {sides[1]}; they must be equal")
 
 
 def checked(instruction: Instruction, shape: Shape, value: Value) -> Value:

@@ -1,6 +1,6 @@
 """``sort`` and ``topk``: stable, along any dimension, all operands moved together.
 
-A comparator with keys (see ``comparator``) is a lexicographic sort by them.  Any other is asked for
+A comparator with keys (see ``comparator``) is a lexicographic sort by them.  Any other is called for
 whole arrays of pairs at a time in a bottom-up merge sort, the definition of the op: the right element
 goes first where it is less than the left one.
 """
@@ -91,7 +91,7 @@ def merge_order(
 ) -> Array:
     """The permutation along ``axis`` of a stable bottom-up merge sort by ``less``.
 
-    Where ``less`` is no order on the elements, which pairs are compared matters to the result: those
+    Where ``less`` is not an order on the elements, which pairs are compared matters to the result: those
     that merging neighbouring runs head by head compares.  ``scalars`` is ``less`` of scalars.
     """
     lanes = [_to_lanes(array, axis) for array in arrays]
@@ -160,7 +160,7 @@ def _merge_runs(lanes: Sequence[Array], order: Array, width: int, less: Less) ->
     """Merge sorted runs of ``width`` in pairs: each element's new place is its place in its run plus
     how many elements of the other run go before it, found by binary search for all at once.
 
-    None where merging head by head would give another result: ``less`` is no order on these elements.
+    None where merging head by head would give another result: ``less`` is not an order on these elements.
     """
     count = order.shape[1]
     place = np.arange(count)

@@ -38,7 +38,7 @@ def pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...] | None:
 
 
 def _own_id(instruction: Instruction, participant: Participant) -> tuple[int, int]:
-    """What the pairs call this participant, and what tells its group from others."""
+    """What the pairs call this participant, and what distinguishes its group from others."""
     if channel(instruction) > 0:
         return participant.partition, participant.replica
     return participant.replica, participant.partition

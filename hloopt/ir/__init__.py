@@ -1,4 +1,4 @@
-"""The graph: instructions, computations, modules; ``build`` makes, ``edit`` changes, ``walk`` asks."""
+"""The graph: instructions, computations, modules; ``build`` makes, ``edit`` changes, ``walk`` queries."""
 
 from hloopt.ir import build, edit, walk
 from hloopt.ir.computation import Computation

@@ -1,12 +1,12 @@
-"""The canonical form: modules that say the same are made the same.
+"""The canonical form: equivalent modules become equal.
 
 Nothing is left in it that only the writer chose: names, the order of attributes, of computations and of
 independent instructions, defaults that may be written or not, layouts that are the usual ones, blanks in
 values kept as text, and everything that serves debugging.  The instructions of a module that is scheduled
 keep their order, for there it has a meaning.
 
-Instructions without a path to the root that even all that is linked to them does not tell apart keep the
-order they have: it is the one thing a form so quickly made may show of the writer.
+Instructions without a path to the root that cannot be distinguished by anything linked to them keep the
+order they have: the one choice of the writer that remains visible.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def replace_uses(old: Instruction, new: Instruction) -> None:
 
 
 def replace_many(mapping: Mapping[Instruction, Instruction]) -> None:
-    """``replace_uses`` for several at once: whoever uses many of them is rewritten once.
+    """``replace_uses`` for several at once: an instruction that uses several of them is rewritten once.
 
     No replacement is to be replaced itself.
     """
@@ -213,7 +213,7 @@ def replace_many(mapping: Mapping[Instruction, Instruction]) -> None:
 
 
 def replace_instruction(old: Instruction, new: Instruction) -> None:
-    """``replace_uses``, hand over control edges and metadata, and remove ``old``.
+    """``replace_uses``, transfer control edges and metadata, and remove ``old``.
 
     Metadata goes only to a ``new`` that was made here and has none: what stood in the text keeps its own.
     ``new`` takes the name of ``old`` when it was made here (it has no place in a text) and ``old`` has
@@ -286,10 +286,12 @@ def set_attribute(instruction: Instruction, name: str, value: Any) -> None:
 def permute_parameters(computation: Computation, order: Sequence[int]) -> None:
     """Number the parameters anew: ``order`` has the numbers they had, the first one first.
 
-    Callers are to hand over their operands in this order.  Raises ``ValueError`` for what is no permutation.
+    Callers must pass their operands in this order.  Raises ``ValueError`` for what is not a permutation.
     """
     if sorted(order) != list(range(len(computation.parameters))):
-        raise ValueError(f"{list(order)} is no order of {len(computation.parameters)} parameters")
+        raise ValueError(
+            f"{list(order)} is not an order of {len(computation.parameters)} parameters"
+        )
     computation.parameters[:] = [computation.parameters[number] for number in order]
     for number, parameter in enumerate(computation.parameters):
         parameter.attributes["parameter_number"] = number
@@ -396,7 +398,7 @@ def rename_computation(computation: Computation, name: str) -> None:
 
 
 def remove_computation(computation: Computation) -> None:
-    """Take a computation that nobody calls out of its module, and its calls with it."""
+    """Remove a computation without callers from its module, and its calls with it."""
     module = computation.module
     if module is None or computation.callers or module.entry is computation:
         raise ValueError(f"computation {computation.name} is still used")
@@ -406,7 +408,7 @@ def remove_computation(computation: Computation) -> None:
 
 
 def drop_calls(computation: Computation) -> None:
-    """Take the calls of a computation back that nobody looks at any more."""
+    """Unregister the calls made by a computation that is no longer used."""
     for instruction in computation:
         for value in instruction.attributes.values():
             for called in _computations(value):
@@ -513,8 +515,8 @@ def _replaced(
 ) -> tuple[Instruction, ...]:
     """The operands of ``user`` with ``new`` for ``old``, which is there ``count`` times.
 
-    Where there are many operands, a table says where each is: whoever replaces them one by one looks at none
-    of the others.
+    Where there are many operands, a table says where each is, so that replacing them one by one does not
+    scan the others.
     """
     operands = user.operands
     if count > 1 or len(operands) < _MANY:

@@ -103,7 +103,7 @@ def _frozen(value: Any) -> str:
 
 
 def _literal(literal: Literal) -> str:
-    # Nobody knows the values of elided literals: they count as equal where their shapes are.
+    # The values of elided literals are not known: they count as equal where their shapes are.
     if literal.elided:
         return "..."
     if literal.array is None:

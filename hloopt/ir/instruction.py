@@ -84,7 +84,7 @@ class Instruction:
 
     @property
     def is_understood(self) -> bool:
-        """Whether opcode and attributes are all in the table: else nobody knows what it does."""
+        """Whether opcode and attributes are all in the table: else its effect is not known."""
         known = attributes_of(self.opcode)
         return known is not None and self.attributes.keys() <= known
 
@@ -174,7 +174,7 @@ class Instruction:
 
     @property
     def direction(self) -> str:
-        """What a compare asks; raises ``KeyError`` for every other opcode."""
+        """The direction of a compare; raises ``KeyError`` for every other opcode."""
         direction: str = self.attributes["direction"]
         return direction
 

@@ -77,9 +77,9 @@ class Module:
         return sum(len(computation) for computation in self.computations.values())
 
     def source_size(self) -> int:
-        """Instructions when this was first asked, of a copy those of the original: what budgets follow.
+        """The instruction count at the first call, of a copy that of the original: budgets scale with it.
 
-        Passes that copy what several share ask before they do.
+        Passes that copy what several share call this before they do.
         """
         if self._source_size is None:
             self._source_size = self.instruction_count()

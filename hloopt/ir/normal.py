@@ -1,4 +1,4 @@
-"""One way of saying the same: attributes, header and shapes without what only the writer chose."""
+"""Normal forms of attributes, headers and shapes, without what only the writer chose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a computation's instructions that the graph alone decides.
+"""The order of a computation's instructions, decided by the graph alone.
 
 Every instruction gets a rank: first what the root needs, operands depth first, which leaves no choice; then
 parameters by number; then the rest, from one instruction to those it is linked to, the next among several
@@ -48,7 +48,7 @@ def _callees(order: list[Instruction]) -> Iterator[Computation]:
 
 
 class _Orders:
-    """Canonical orders of a module's computations; ask for callees before their callers."""
+    """Canonical orders of a module's computations; callees must be ordered before their callers."""
 
     def __init__(self) -> None:
         self._orders: dict[Computation, list[Instruction]] = {}
@@ -97,7 +97,7 @@ class _Orders:
 
 
 class _Called(dict[Computation, str]):
-    """Digests of computations, made when they are asked for."""
+    """Digests of computations, computed on demand."""
 
     def __init__(self, orders: _Orders) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def _refined(
     colours: _Colours,
     users: dict[Instruction, list[tuple[Instruction, int]]],
 ) -> _Colours:
-    """Colours that know of operands and what is before them, then of users and what is after them."""
+    """Colours from operands and all before them, then from users and all after them."""
     down: _Colours = {}
     for instruction in rest:
         parts = [colours[instruction]]

@@ -1,4 +1,4 @@
-"""Computations that one instruction alone calls: what a copy needs before it can be changed, or be at all."""
+"""Computations that one instruction alone calls: needed before a copy of a caller may be changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["own_computation", "own_fusion_bodies", "remove_uncalled"]
 
 
 def own_computation(caller: Instruction, name: str) -> None:
-    """Let an attribute's computation be one that nobody else calls: a copy where somebody does."""
+    """Make the computation an attribute names exclusive to its caller: a copy where it is shared."""
     called: Computation = caller.attributes[name]
     module = called.module
     assert module is not None
@@ -22,7 +22,7 @@ def own_computation(caller: Instruction, name: str) -> None:
 
 
 def own_fusion_bodies(instructions: Iterable[Instruction]) -> None:
-    """Give each of the fusions among some instructions a body of its own, as a fusion must have.
+    """Give each of the fusions among some instructions its own body, as a fusion must have.
 
     For instructions that were copied; once what they were copied from is gone, if it is to go.
     """

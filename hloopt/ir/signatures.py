@@ -53,7 +53,7 @@ def with_parameters(module: Module) -> set[Computation]:
 def with_results(module: Module) -> set[Computation]:
     """Computations that may lose elements of the tuple they return.
 
-    All callers are calls, fusions or conditionals whose results are looked at element by element; of a
+    All callers are calls, fusions or conditionals whose results are only read element by element; of a
     conditional, all branches may.
     """
     found = {
@@ -75,7 +75,7 @@ def with_results(module: Module) -> set[Computation]:
 
 
 def with_elements(module: Module) -> set[Computation]:
-    """Branches that may lose elements of their argument: a tuple made for them and taken apart in them."""
+    """Branches that may lose elements of their argument: a tuple made for them and read by element only."""
     return {
         computation
         for computation in module
@@ -146,7 +146,7 @@ def keep_results(group: list[Computation], kept: list[int]) -> None:
 
 
 def _may_be_alone(group: list[Computation], callers: Iterable[Instruction]) -> bool:
-    """Not results of conditionals, which stay tuples, and not what a fusion only hands on."""
+    """Whether a single result needs no tuple: not of a conditional, nor if a fusion only forwards it."""
     (element,) = group[0].root.operands
     return (
         element.is_array
@@ -184,7 +184,7 @@ def keep_branch_elements(computation: Computation, kept: list[int]) -> None:
 
 
 def _keep_operands(user: Instruction, number: int, kept: list[int], shape: TupleShape) -> None:
-    """Hand a tuple of these elements only to an operand."""
+    """Make an operand a tuple of these elements only."""
     old = user.operands[number]
     operands = tuple(old.operands[index] for index in kept)
     new = build.make(user, "tuple", operands, shape=shape, name=old.name, metadata=old.metadata)
@@ -194,7 +194,7 @@ def _keep_operands(user: Instruction, number: int, kept: list[int], shape: Tuple
 
 
 def is_open_barrier(instruction: Instruction) -> bool:
-    """Whether it is an optimization barrier of a tuple that is made for it and taken apart behind it."""
+    """Whether it is an optimization barrier of a tuple made for it, whose users only read elements."""
     return (
         instruction.opcode == "opt-barrier"
         and instruction.operands[0].opcode == "tuple"
@@ -206,7 +206,7 @@ def is_open_barrier(instruction: Instruction) -> bool:
 
 
 def keep_barrier_elements(barrier: Instruction, kept: list[int]) -> None:
-    """Hand on these elements only."""
+    """Pass only these elements through a barrier."""
     old = barrier.operands[0]
     shape = TupleShape(tuple(old.elements[index] for index in kept))
     _keep_operands(barrier, 0, kept, shape)

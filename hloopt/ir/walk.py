@@ -1,4 +1,4 @@
-"""Questions about the graph."""
+"""Queries on the graph."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def callees(computation: Computation) -> Iterator[Computation]:
 def has_side_effect(instruction: Instruction) -> bool:
     """Whether running the instruction does more than make its result.
 
-    By its row, by ``custom_call_has_side_effect=true``, by an attribute that nobody knows, or because a
+    By its row, by ``custom_call_has_side_effect=true``, by an attribute that is not in the table, or because a
     computation it calls contains such an instruction.
     """
     return _has_own_effect(instruction) or any(
@@ -95,7 +95,7 @@ def custom_call_targets(module: Module) -> set[str]:
 
 
 def execution_order(computation: Computation) -> list[Instruction]:
-    """The order in which a computation is run: its own, but nobody waits for data before others may send it.
+    """The order in which a computation is run: its own, but data is sent before it is waited for.
 
     In a module that is not scheduled, the order of the text is one of many: what does not depend on a
     ``recv-done`` between devices goes before it, so that a ring of participants does not wait for itself.
@@ -179,11 +179,11 @@ def region_computations(module: Module) -> set[Computation]:
 
 
 def wrapped_computations(module: Module) -> set[Computation]:
-    """Bodies of fusions, of asynchronous calls and of unknown ops: each is one unit with its caller.
+    """Bodies of fusions, of asynchronous calls and of unknown ops: each belongs to its caller.
 
     What is in a fusion was decided with the code as it is; what an async-start wraps is a single op, and
-    XLA writes it as one (``slice-start``), so that it must stay one; what an unknown op asks of its
-    computations nobody knows.
+    XLA writes it as one (``slice-start``), so that it must stay one; what an unknown op requires of its
+    computations is not known.
     """
     return {
         computation

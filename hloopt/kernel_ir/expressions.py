@@ -317,7 +317,7 @@ def ne(left: Operand, right: Operand) -> Expr:
 
 
 def below(index: Index, size: int) -> list[Expr]:
-    """The test that an index is below ``size``, where it may be beyond."""
+    """The test that an index is below ``size``, where it may be at or above it."""
     return [as_expr(index) < size] if index.high >= size else []
 
 

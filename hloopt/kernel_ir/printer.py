@@ -118,7 +118,7 @@ class Printer:
                 return self.address(expr.element), _PREFIX
             case ArrayValue():
                 return expr.array.name, _PRIMARY
-        raise TypeError(f"{type(expr).__name__} is no node of the kernel IR")
+        raise TypeError(f"{type(expr).__name__} is not a node of the kernel IR")
 
     def _binary(self, expr: Binary) -> tuple[str, int]:
         sign, own = expr.sign, _BINDING[expr.sign]
@@ -253,7 +253,7 @@ class Printer:
             case Wait():
                 yield f"wait_async<{statement.groups}>();"
             case _:
-                raise TypeError(f"{type(statement).__name__} is no statement of the kernel IR")
+                raise TypeError(f"{type(statement).__name__} is not a statement of the kernel IR")
 
     def target(self, target: Target) -> str:
         """What a statement sets."""

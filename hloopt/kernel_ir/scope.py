@@ -57,7 +57,7 @@ class TooLong(Exception):  # noqa: N818 - it ends an attempt; it is never report
 class Names:
     """Identifiers of one function: each is given once, and none of ``reserved``.
 
-    ``room`` is how many bytes of code may still be written; a statement beyond it raises ``TooLong``.
+    ``room`` is how many bytes of code may still be written; a statement that exceeds it raises ``TooLong``.
     """
 
     def __init__(self, room: int | None = None, reserved: frozenset[str] = frozenset()) -> None:
@@ -199,7 +199,7 @@ class Scope:
         return inner
 
     def braces(self) -> Scope:
-        """Begin a block of its own."""
+        """Begin a nested block."""
         return self.open(Block(()))
 
     def when(self, test: Operand) -> Scope:
@@ -261,7 +261,7 @@ class Scope:
         self._change_head(is_simd=True)
 
     def _change_head(self, **changes: object) -> None:
-        assert self._opened is not None, "a block of its own"
+        assert self._opened is not None, "a nested block"
         self._opened.statement = replace(self._opened.statement, **changes)  # type: ignore[arg-type]
 
     def section(self, *, shared: bool = True) -> Scope:

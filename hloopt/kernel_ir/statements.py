@@ -70,7 +70,7 @@ class Declare:
     values     of a variable one, of an array one an element, 0 where they end
     is_static  it is in memory once, and begins so once
     align      of an array, in bytes; 0 leaves it to the compiler
-    offset     of a shared array in the memory that the launch gives, in bytes; None for one of its own
+    offset     of a shared array in the memory that the launch gives, in bytes; None for a separate one
     """
 
     target: Var | Array

@@ -58,7 +58,7 @@ def split_barriers(function: Function) -> list[tuple[Barrier, Statement]]:
 class _Flow:
     """Data and control flow, gone through until nothing more is known to differ.
 
-    differing  names of variables and local arrays, and loops (by ``id``) that threads leave at different trips
+    differing  names of variables and local arrays, and (by ``id``) loops whose exits diverge
     """
 
     def __init__(self) -> None:

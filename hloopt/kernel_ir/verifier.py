@@ -195,11 +195,11 @@ class _Checks:
             case Wait(groups):
                 self.need(groups >= 0, "a number of copies is not negative")
             case Barrier(scope):
-                self.need(scope in ("block", "warp"), f"{scope} is no group of threads")
+                self.need(scope in ("block", "warp"), f"{scope} is not a group of threads")
             case Block() | Return():
                 pass
             case _:
-                raise TypeError(f"{type(statement).__name__} is no statement of the kernel IR")
+                raise TypeError(f"{type(statement).__name__} is not a statement of the kernel IR")
 
     def declaration(self, declared: Declare) -> None:
         target, values = declared.target, declared.values
@@ -271,7 +271,7 @@ class _Checks:
                 for symbol in symbols_of([index]):
                     found = self.names.get(symbol.name)
                     is_there = isinstance(found, Var) and found.type.is_integer
-                    self.need(is_there, f"{symbol.name} is no integer that is declared here")
+                    self.need(is_there, f"{symbol.name} is not an integer declared here")
             case Unary():
                 self.operator(expr)
             case Binary(sign, left, right, kind):
@@ -311,7 +311,7 @@ class _Checks:
             case Number() | Address():
                 pass
             case _:
-                raise TypeError(f"{type(expr).__name__} is no expression of the kernel IR")
+                raise TypeError(f"{type(expr).__name__} is not an expression of the kernel IR")
 
     # ---- places -------------------------------------------------------------------------------------
 

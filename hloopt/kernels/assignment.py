@@ -29,10 +29,10 @@ _START = KernelSpec("copy", steps=(Copy(LeafPlace("operand", 0), LeafPlace("resu
 class Assignment:
     """What the steps of a program are made of.
 
-    specs   how each instruction runs that has a kernel
-    hosted  those that the interpreter evaluates
-    trips   the count of each loop that is known: its condition does not run
-    needed  instructions of which something is needed
+    specs       how each instruction runs that has a kernel
+    hosted      those that the interpreter evaluates
+    iterations  the trip count of each loop where it is known: its condition does not run
+    needed      instructions of which something is needed
     """
 
     specs: dict[Instruction, KernelSpec] = field(default_factory=dict)

@@ -64,7 +64,7 @@ _TRANSCENDENTAL = 16  # 16 special function units beside 128 lanes of two flops 
 class Estimate:
     """Bytes of memory, flops without transcendental functions, seconds, and what was assumed.
 
-    ``parts`` are what the time of a whole loop is made of, in nanoseconds, those of a trip among them.
+    ``parts`` are what the time of a whole loop is made of, in nanoseconds, those of an iteration among them.
     """
 
     bytes_read: int

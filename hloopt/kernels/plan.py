@@ -104,7 +104,7 @@ class HostStep:
 class WhileStep:
     """A loop: ``condition`` leaves a pred in ``predicate``; where ``trips`` is known no condition runs.
 
-    ``state`` are the buffers that a trip changes for the next one.
+    ``state`` are the buffers that an iteration changes for the next one.
     """
 
     instruction: Instruction

@@ -99,7 +99,7 @@ def op_of(opcode: str) -> OpDef:
 
     One that the table lacks (of a newer XLA) gets a row of family ``unknown`` that promises nothing: any
     operands, the result shape as written, side effects.  Attributes that hold computations in other
-    rows hold them there, too.
+    rows do so here, too.
     """
     row = OPS.get(opcode)
     if row is not None:

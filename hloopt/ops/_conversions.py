@@ -155,8 +155,8 @@ def stochastic_convert(args: ScalarArgs, x: Array, random: Array) -> Array:
     """To a signed integer; the fraction is the probability of rounding away from zero.
 
     ``random`` is uniform over its unsigned type: the size grows by one where it is below
-    ``fraction * 2**bits``.  Out of range saturates, NaN gives 0; what is less than the greatest number
-    never grows beyond it.
+    ``fraction * 2**bits``.  Out of range saturates, NaN gives 0; numbers below the greatest one
+    never exceed it.
     """
     least, greatest = args.result.limits
     wide = x.astype(np.float64)

@@ -46,7 +46,7 @@ def _ordered_zeros(extremum: np.ufunc, combine: np.ufunc, x: Array, y: Array) ->
 
 
 def sign(args: ScalarArgs, x: Array) -> Array:
-    """-1, 1, a zero or NaN of its own sign."""
+    """-1, 1, or a zero or NaN with the sign of ``x``."""
     return np.where(np.isnan(x), x, np.copysign((x != 0).astype(x.dtype), x))
 
 

@@ -53,7 +53,7 @@ def check_combiner(
     """Accumulators and values go in as scalars, new accumulators come out.
 
     An accumulator and its values have the same type, or two float types.  With ``any_precision`` the
-    computation may work in float types of its own, which those that go in are converted to.
+    computation may use other float types, to which its operands are converted.
     """
     called = signature(args, name)
     expected = [shape.dtype for shape in (*accumulators, *values)]

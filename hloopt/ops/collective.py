@@ -1,4 +1,4 @@
-"""Ops that talk to other devices."""
+"""Ops that exchange data with other devices."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _check_resized(
     if UNBOUNDED in (small, large):
         return
     size = group_size(args)
-    # Groups of one are what a text has that leaves the devices to whoever runs it.
+    # A text that leaves the choice of devices to the runtime has groups of one.
     if size == 1:
         size = None
     if size is not None and large != small * size:

@@ -1,6 +1,6 @@
 """Elementwise ops: each result element depends on the operands' elements at the same index.
 
-A row's function takes arrays in their compute types; whoever calls it widens before and rounds after.
+A row's function takes arrays in their compute types; the caller widens before and rounds after.
 Subnormal numbers are kept everywhere; XLA's CPU code flushes those of f32 and f64 to zero.
 """
 

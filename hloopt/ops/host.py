@@ -1,4 +1,4 @@
-"""Ops that talk to the host: infeed, outfeed, send, recv."""
+"""Ops that exchange data with the host: infeed, outfeed, send, recv."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class OpDef:
     attributes      the schema, beside ``COMMON_ATTRIBUTES`` that every op has
     infer           result shape from operands and attributes; raises ``ShapeError`` naming the constraint
     numpy           elementwise ops: ``f(args, x, y)`` with arrays in their compute types
-                    (``DType.compute``), result in the compute type of ``args.result``; whoever calls it
+                    (``DType.compute``), result in the compute type of ``args.result``; the caller
                     widens before and rounds after
     flops           per result element, transcendental functions not counted
     transcendentals per result element

@@ -43,7 +43,7 @@ class Text(str):
 class Verbatim:
     """A value whose text is kept: sharding, JSON, frontend attributes, origin, statistics ...
 
-    ``value`` is the record of what the text says; None where the form is not known, or not looked into.
+    ``value`` is the record of what the text says; None where the form is not known, or was not parsed.
     """
 
     text: str
@@ -96,7 +96,7 @@ _NO_FRONTEND = FrontendAttributes()
 
 
 class Metadata:
-    """``metadata={op_name="..." stack_frame_id=3}``: its text, and its fields or what decodes them when asked.
+    """``metadata={op_name="..." stack_frame_id=3}``: its text, and its fields or what decodes them on demand.
 
     ``own`` is what the instruction had before it named lines of others, too; else this itself.
     """

@@ -15,11 +15,11 @@ window, padding     ``Window``, ``tuple[PaddingDim, ...]``
 ``b01f_01io->b01f`` ``ConvDims``
 computations        ``Computation``, or a tuple of them (in ``hloopt.ir``)
 literal, shape      ``Literal``, ``Shape``, tuple of shapes
-metadata            ``Metadata`` (decoded when asked)
+metadata            ``Metadata`` (decoded on demand)
 all the rest        ``Verbatim``: printed back as it was, beside the record the grammar made
 ==================  ===========================================================
 
-An attribute of another op has a key that no reader asks for (``stray_key``), so that its text is never taken
+An attribute of another op has a key that no reader looks up (``stray_key``), so that its text is never taken
 for a value of one of these types.
 
 ``DotDims``, ``GatherDims`` and ``ScatterDims`` group the several attributes of one op.
@@ -161,7 +161,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ConvDims:
-    """``b01f_01io->b01f``: which dimension of input, kernel and output plays which part.
+    """``b01f_01io->b01f``: the role of each dimension of input, kernel and output.
 
     Spatial tuples are in the order of the digits: ``input_spatial[k]`` is the input's dimension of
     spatial axis ``k``.  ``text`` is kept for printing (labels with ``?`` mark unused dimensions).
@@ -214,7 +214,7 @@ class IotaList:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers in their order, as many as ``reshape`` has; raises ``ValueError`` for no permutation."""
+        """The numbers in their order, as many as ``reshape`` has; ``ValueError`` if that is not possible."""
         numbers = np.arange(math.prod(self.reshape)).reshape(self.reshape)
         return tuple(numbers.transpose(self.permutation or None).ravel().tolist())
 

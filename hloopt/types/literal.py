@@ -19,7 +19,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 # Bytes that a literal's key may be a copy of.
 _COPIED: Final = 1 << 10
-# Bytes, or elements, that are compared before it is asked whether to go on.
+# Bytes, or elements, compared before the remaining ones are considered.
 _AT_ONCE: Final = 1 << 16
 
 
@@ -67,7 +67,7 @@ class Literal:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What equality and hashing look at; an elided literal equals only itself."""
+        """What equality and hashing use; an elided literal equals only itself."""
         if self.elided:
             return ("elided", id(self))
         if self.array is None:

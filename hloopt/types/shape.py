@@ -177,7 +177,7 @@ class TupleShape:
 
     @cached_property
     def _hash(self) -> int:
-        # Elements are often shared: without this, each would be gone through wherever it occurs.
+        # Elements are often shared: without this, each would be traversed wherever it occurs.
         return hash(self.elements)
 
     @cached_property

@@ -192,7 +192,7 @@ class Sharding:
 
     @staticmethod
     def of(attributes: Mapping[str, Any]) -> Sharding | None:
-        """That of an instruction's attributes; None where it has none, or one of a form that is not known."""
+        """The sharding in an instruction's attributes; None where there is none, or its form is not known."""
         return record_of(attributes, "sharding", Sharding)
 
     @property

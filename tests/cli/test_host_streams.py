@@ -145,7 +145,7 @@ def test_a_name_that_is_none_is_refused_with_its_file(feed: Path, tmp_path: Path
     given = tmp_path / "in.npz"
     result = invoke("run", str(feed), "--infeed", str(given))
     assert result.exit_code == 2
-    assert f"{given}: 'in_0' is no name of an array for the host" in result.stderr
+    assert f"{given}: 'in_0' is not the name of an array for the host" in result.stderr
 
 
 def test_the_forms_of_a_module_are_compared_in_what_they_write(feed: Path, monkeypatch) -> None:

@@ -81,5 +81,5 @@ def test_results_that_stay_as_they_are(text: str) -> None:
 def test_what_is_no_order_is_refused() -> None:
     """Each number once."""
     body = hloopt.parse(TEXT).computations["body"]
-    with pytest.raises(ValueError, match=r"\[0, 0\] is no order of 2 parameters"):
+    with pytest.raises(ValueError, match=r"\[0, 0\] is not an order of 2 parameters"):
         edit.permute_parameters(body, [0, 0])

@@ -124,7 +124,7 @@ def test_a_channel_of_two(run: Runner) -> None:
         (
             (1, 2, 2),
             (
-                "m.hlo:14:3: rd: participant 0 waits for data that nobody sends in recv-done; "
+                "m.hlo:14:3: rd: participant 0 waits for data that is never sent in recv-done; "
                 "1 and 2 have ended"
             ),
         ),
@@ -172,7 +172,7 @@ def test_the_only_participant_sends_to_itself() -> None:
     other = hloopt.parse(text.replace("CHANNEL", "2"), "m.hlo")
     with pytest.raises(EvaluationError) as error:
         hloopt.evaluate(other, three)
-    assert error.value.message == "m.hlo:21:3: qd: waits for data that nobody sends"
+    assert error.value.message == "m.hlo:21:3: qd: waits for data that is never sent"
 
 
 @RUNNERS

@@ -140,7 +140,7 @@ TYPES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
     ),
     ("copies go to shared memory", [Copy(RESULT.address(0), GIVEN.address(0), 4)]),
     ("a number of copies is not negative", [Wait(-1)]),
-    ("grid is no group of threads", [Barrier("grid")]),
+    ("grid is not a group of threads", [Barrier("grid")]),
 ]
 
 NAMES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
@@ -159,9 +159,9 @@ NAMES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
     ("shared is not declared here", [_let("x", SHARED[0, 0])]),
     ("shared is not declared here", [Do(Call("f", (ArrayValue(SHARED),), VOID))]),
     ("given is declared as", [_let("x", Array("given", FLOAT, (65,), "global")[0])]),
-    ("i is no integer that is declared here", [_let("x", GIVEN[_place("i", 0, 3)])]),
+    ("i is not an integer declared here", [_let("x", GIVEN[_place("i", 0, 3)])]),
     (
-        "y is no integer that is declared here",
+        "y is not an integer declared here",
         [_let("y", ONE), _let("x", GIVEN[_place("y", 0, 3)])],
     ),
     ("x never changes", [_let("x", N), Set(X, N)]),
@@ -265,9 +265,9 @@ def test_nodes_that_it_does_not_know_are_mistakes() -> None:
     class Odder:
         body = ()
 
-    with pytest.raises(TypeError, match="Odd is no expression"):
+    with pytest.raises(TypeError, match="Odd is not an expression"):
         verify(_function(Let(X, Odd())))
-    with pytest.raises(TypeError, match="Odder is no statement"):
+    with pytest.raises(TypeError, match="Odder is not a statement"):
         verify(_function(cast("Statement", Odder())))
 
 

@@ -183,7 +183,7 @@ step {{
 more {{
   s = (s32[], s32[2], token[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  e = s32[] constant({trips})
+  e = s32[] constant({iterations})
   ROOT c = pred[] compare(i, e), direction=LT
 }}
 
@@ -345,9 +345,7 @@ def test_an_array_that_is_missing_or_does_not_fit_is_named_with_its_place(given,
         assert error.value.message == message
 
 
-NO_NAME = (
-    "is no name of an array for the host; these are infeed_0, infeed_1, ... and recv_CHANNEL_0, ..."
-)
+NO_NAME = "is not the name of an array for the host; these are infeed_0, infeed_1, ... and recv_CHANNEL_0, ..."
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,13 @@ __device__ double minimum_f64(double x, double y) {
 }
 
 //@ sign_f32
-// -1, 1, a zero or NaN of its own sign.
+// -1, 1, or a zero or NaN with the sign of x.
 __device__ float sign_f32(float x) {
   return x == 0.0f || x != x ? x : copysignf(1.0f, x);
 }
 
 //@ sign_f64
-// -1, 1, a zero or NaN of its own sign.
+// -1, 1, or a zero or NaN with the sign of x.
 __device__ double sign_f64(double x) {
   return x == 0.0 || x != x ? x : copysign(1.0, x);
 }

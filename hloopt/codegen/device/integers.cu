@@ -63,7 +63,7 @@ __device__ long long multiply_high_s64(long long x, long long y) {
 }
 
 //@ saturate_signed
-// A float as a signed number of BITS bits, truncated; what is beyond saturates, NaN is 0.
+// A float as a signed number of BITS bits, truncated; out of range saturates, NaN is 0.
 template <class T, int BITS, class F>
 __device__ T saturate_signed(F x) {
 #ifdef __CUDACC__

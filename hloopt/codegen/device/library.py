@@ -76,7 +76,7 @@ def is_scalar(function: str) -> bool:
 
 @cache
 def library() -> Mapping[str, DeviceFunction]:
-    """All definitions by name; each needs only such as stand before it."""
+    """All definitions by name; each needs only earlier ones."""
     found: dict[str, DeviceFunction] = {}
     for file in _FILES:
         text = files("hloopt.codegen.device").joinpath(f"{file}.cu").read_text("utf-8")

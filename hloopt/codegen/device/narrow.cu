@@ -2,7 +2,7 @@
 
 //@ narrow_size
 // The code, without sign, of the size of x in a format of MANTISSA bits, as if it had no greatest
-// number; x is no NaN.
+// number; x is not a NaN.
 template <int MANTISSA, int BIAS>
 __device__ unsigned narrow_size(float x) {
   const int drop = 23 - MANTISSA;
@@ -57,7 +57,7 @@ __device__ f16 round_f16(float x) {
 }
 
 //@ convert_f16: f16 round_f16
-// f32 to f16 where it is asked for by name: a NaN keeps its sign and the upper bits of its payload.
+// f32 to f16 where it is called by name: a NaN keeps its sign and the upper bits of its payload.
 __device__ f16 convert_f16(float x) {
   unsigned bits = __float_as_uint(x);
   if (x == x) return round_f16(x);
@@ -85,7 +85,7 @@ __device__ bf16 round_bf16(float x) {
 }
 
 //@ convert_bf16: bf16 round_bf16
-// f32 to bf16 where it is asked for by name: a NaN keeps its sign.
+// f32 to bf16 where it is called by name: a NaN keeps its sign.
 __device__ bf16 convert_bf16(float x) {
   if (x == x) return round_bf16(x);
   return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7fc0u)};
@@ -153,7 +153,7 @@ __device__ float widen_f8e4m3fn(f8e4m3fn x) {
 }
 
 //@ round_f8e4m3fn: f8e4m3fn narrow_size
-// f32 to f8e4m3fn; NaN where it would round beyond 448.
+// f32 to f8e4m3fn; NaN where it would round above 448.
 __device__ f8e4m3fn round_f8e4m3fn(float x) {
   unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
   if (!(fabsf(x) <= 464.0f)) return f8e4m3fn{(unsigned char)(sign | 0x7fu)};
@@ -193,7 +193,7 @@ __device__ float widen_unsigned_zero(unsigned code) {
 }
 
 //@ round_unsigned_zero: narrow_size
-// f32 to a format without -0 and infinities: NaN where it would round beyond the greatest number.
+// f32 to a format without -0 and infinities: NaN where it would round above the greatest number.
 template <int MANTISSA, int BIAS>
 __device__ unsigned char round_unsigned_zero(float x) {
   if (x != x) return 0x80;
@@ -247,7 +247,7 @@ __device__ float widen_f8e8m0fnu(f8e8m0fnu x) {
 
 //@ round_f8e8m0fnu: f8e8m0fnu
 // f32 to f8e8m0fnu, halves up, and up from all between the two least numbers; NaN for 0, negative
-// numbers and what lies beyond the greatest.
+// numbers and what exceeds the greatest.
 __device__ f8e8m0fnu round_f8e8m0fnu(float x) {
   if (!(x > 0.0f)) return f8e8m0fnu{0xff};
   unsigned bits = __float_as_uint(x);

@@ -28,7 +28,7 @@ class Uses:
         self._headers[header] = None
 
     def headers(self) -> tuple[str, ...]:
-        """The headers that were asked for, in that order."""
+        """The headers that were requested, in that order."""
         return tuple(self._headers)
 
     def call(self, name: str, *args: Operand, type: Type) -> Call:

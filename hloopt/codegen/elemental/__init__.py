@@ -1,6 +1,6 @@
 """How one element of each op comes about inside a kernel: a row an opcode.
 
-Elementwise ops are in ``codegen/scalars``; what is in neither table gets a kernel of its own or none.
+Elementwise ops are in ``codegen/scalars``; what is in neither table gets a separate kernel or none.
 """
 
 from __future__ import annotations

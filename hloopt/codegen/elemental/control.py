@@ -59,8 +59,8 @@ def _conditional(e: Elements, instruction: Instruction, index: Indices, leaf: in
     for block, (operand, branch, frame) in zip(outer.branches(tests), taken, strict=True):
         _place_operand(e, operand, branch, frame, before, fixed)
         with e.within(block):
-            asked = [At(branch.root, place, part, frame) for part, place in wanted]
-            for name, value in zip(names, (yield from each(asked)), strict=True):
+            requests = [At(branch.root, place, part, frame) for part, place in wanted]
+            for name, value in zip(names, (yield from each(requests)), strict=True):
                 e.scope.set(name, value)
     for (part, place), name in zip(wanted, names, strict=True):
         e.remember(instruction, place, part, name)
@@ -75,7 +75,7 @@ def _place_operand(
     before: Scope,
     fixed: frozenset[Symbol],
 ) -> None:
-    """What a branch takes is computed before it: once, for all branches and whoever else needs it."""
+    """What a branch takes is computed before it: once, for all branches and for other uses."""
     for leaf, _ in enumerate(leaves(operand.shape)):
         place = Outside(operand, leaf, e.frame, before, fixed, [_ALL])
         e.places[frame, branch.parameters[0], leaf] = place

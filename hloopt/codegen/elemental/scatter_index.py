@@ -53,7 +53,7 @@ def scatter_window(
             window.tests.append(value <= unsigned(last, kind))
         else:
             window.tests += [value >= 0, value <= last]
-        # Outside of the tests the number may be anything; whoever reads it has passed them.
+        # Outside of the tests the number may be anything; it is only read after them.
         number_of = value.cast(e.loads.index_type)
         window.start[dimension] = e.symbol(number_of, f"start_{dimension}", 0, last)
     for dimension, place in dims.batching:

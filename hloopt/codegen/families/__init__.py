@@ -39,7 +39,7 @@ _MODULES: Final = (
 def emitters() -> Mapping[str, EmitFunction]:
     """What writes the functions of each kernel, by the kernel's name.
 
-    A module has ``EMITTERS``, or ``emit`` for the one kernel of its own name.
+    A module has ``EMITTERS``, or ``emit`` for the one kernel of its name.
     """
     table: dict[str, EmitFunction] = {}
     for name in _MODULES:

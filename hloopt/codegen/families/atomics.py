@@ -53,7 +53,7 @@ def combine_atomically(
     def swap(old: Expr, new: Expr) -> Expr:
         return f.uses.call("swap_if", target, old, new, type=type)
 
-    # Swapping a value for itself changes nothing and tells what is there.
+    # Swapping a value for itself changes nothing and returns what is there.
     seen = e.scope.variable(type, "seen", swap(value, value))
     old = e.scope.variable(type, "old")
     with e.within(e.scope.repeat(TRUE)):

@@ -1,6 +1,6 @@
 """Reduces over work items: each warp leaves its part of an iteration, a later launch adds them up.
 
-A part lies in scratch at ``(trip, element of the result, warp)``, so that the parts of one result are
+A part lies in scratch at ``(iteration, element of the result, warp)``, so that the parts of one result are
 neighbours.  They are added in the same order each time: two runs give the same bits.
 """
 
@@ -45,9 +45,9 @@ class _Totals(ValuePlace):
 def leave_parts(
     f: FunctionWriter, running: Running, thread: Index, inside: Sequence[Expr]
 ) -> Asking:
-    """In a trip: fold what the lanes of a warp have, and let its first lane write it.
+    """In an iteration: fold what the lanes of a warp have, and let its first lane write it.
 
-    ``inside`` are the tests that a thread has a work item of its own.
+    ``inside`` are the tests that a thread has a work item.
     """
     for number, reduce in enumerate(running.loop.collected):
         operand = reduce.operands[0]
@@ -101,7 +101,7 @@ def _part(running: Running, reduce: Instruction, iteration: Index, element: int)
 def add_up(
     f: FunctionWriter, running: Running, iteration: Index, lane: Index
 ) -> list[list[ThreadFold]]:
-    """A warp: the parts of each element of the collected results of a trip, added up for its first lane."""
+    """A warp: the parts of each collected element of an iteration, added up for its first lane."""
     e = f.elements
     warps = _warps(running)
     folds: list[list[ThreadFold]] = []
@@ -120,7 +120,7 @@ def add_up(
 
 
 def settle(e: Elements, running: Running, folds: Sequence[Sequence[ThreadFold]]) -> Asking:
-    """Finish the results: fold the init values in, round, and let who asks for them know."""
+    """Finish the results: fold the init values in, round, and make them known."""
     for reduce, found in zip(running.loop.collected, folds, strict=True):
         reducer = ReducerCode.of(reduce)
         totals = []

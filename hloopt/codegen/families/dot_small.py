@@ -70,7 +70,7 @@ class _Small(ProductWriter):
         self._store(total, parts, (batch, m, part, n))
 
     def _read(self, side: Side, own: AxisGroup, tile: Array, start: Index) -> None:
-        """Read rows or columns of all products of the block; 0 beyond the last."""
+        """Read rows or columns of all products of the block; 0 past the last."""
         f, e, contraction = self.f, self.f.elements, self.contraction
         along_k = contraction.quickest(side) == "k"
         inner = (self.size[own], self.depth) if along_k else (self.depth, self.size[own])

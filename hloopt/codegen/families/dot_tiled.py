@@ -82,7 +82,7 @@ class _Tiles(ProductWriter):
 
     @property
     def _is_large(self) -> bool:
-        """Whether sums take so many registers that a core has room for two blocks only if told so."""
+        """Whether sums take so many registers that a core has room for two blocks only with a launch bound."""
         return self.tiling.thread_m * self.tiling.thread_n >= 64
 
     def _place(self) -> None:

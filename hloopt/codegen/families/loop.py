@@ -33,7 +33,7 @@ def emit(f: FunctionWriter) -> None:
 def strided(f: FunctionWriter, count: int) -> Iterator[Index]:
     """A number below ``count`` for each thread, in the block where it holds.
 
-    Threads beyond have left; where there are fewer threads each takes several, a grid apart.
+    Threads past the end have left; where there are fewer threads each takes several, a grid apart.
     """
     launched = f.launch.grid[0] * f.launch.block[0]
     thread = f.global_thread("i")

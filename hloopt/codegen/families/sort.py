@@ -131,7 +131,7 @@ def _network(
 ) -> None:
     """All steps of sizes up to ``last`` over places in shared memory, a barrier after each.
 
-    Where ``merging``, all of them are short ones of a size beyond ``last``: none is turned around.
+    Where ``merging``, all of them are short ones of a size above ``last``: none is reversed.
     """
     if last < 2:
         return

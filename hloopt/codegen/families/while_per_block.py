@@ -22,7 +22,7 @@ __all__ = ["EMITTERS"]
 
 
 def emit(f: FunctionWriter) -> None:
-    """Each block: what its threads share in shared memory, from the first trip to the last."""
+    """Each block: what its threads share in shared memory, from the first iteration to the last."""
     _WorkItem(f).write()
 
 
@@ -67,7 +67,7 @@ class _WorkItem:
                 self._each(carried, partial(block.last, carried))
 
     def _pass_through(self, carried: Carried) -> None:
-        """Write what an element of the state is before the first trip."""
+        """Write what an element of the state is before the first iteration."""
         value = LoopValue((), self.fused.loop.operands[0], carried.number)
         self._each(carried, lambda _, index: self.block.value(value, index))
 
@@ -81,7 +81,7 @@ class _WorkItem:
                     self.results.store(carried.number, index, name)
 
     def _stream(self, state: StagedState, frame: EmissionFrame) -> tuple[Axes, Store] | None:
-        """Where a trip's update of an element goes; None where the element is not a result."""
+        """Where an iteration's update of an element goes; None where the element is not a result."""
         carried = self.plan.parallel.carried[state.number]
         update = carried.update
         assert update is not None

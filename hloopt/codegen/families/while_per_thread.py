@@ -33,7 +33,7 @@ __all__ = ["EMITTERS", "ThreadUnit"]
 
 
 def emit(f: FunctionWriter) -> None:
-    """Each thread: the state in registers from the first trip to the last, streams stored as they come."""
+    """Each thread: the state in registers from the first iteration to the last, streams stored as they come."""
     loop = thread_loop(f.region)
     f.elements.unrolled = thread_plan(loop.parallel).unrolled
     if f.launch.function == FINISH:
@@ -46,7 +46,7 @@ def emit(f: FunctionWriter) -> None:
 
 
 def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
-    """No thread leaves early: lanes exchange values.  Those beyond the end compute the last work item."""
+    """No thread leaves early: lanes exchange values.  Those past the end compute the last work item."""
     lanes = lanes_of(f.tile)
     thread = f.global_thread("i")
     work_items = loop.parallel.work_items
@@ -61,7 +61,7 @@ def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
 
 
 def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, work_item: Index) -> Lanes | None:
-    """The lanes that compute values of some trips at once; None where there are none."""
+    """The lanes that compute values of some iterations at once; None where there are none."""
     found = LaneValues(loop.parallel)
     values = found.handed(lanes)
     if not values:
@@ -72,7 +72,7 @@ def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, work_item: Index) ->
 
 
 def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
-    """A warp for each trip: adds up what the warps left, computes what follows, writes it."""
+    """A warp for each iteration: adds up what the warps left, computes what follows, writes it."""
     e = f.elements
     count = loop.parallel.iterations.count
     assert count is not None
@@ -88,7 +88,7 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
 class ThreadUnit:
     """What a thread does for one work item.
 
-    thread  its number; ``inside`` are the tests that it has a work item of its own
+    thread  its number; ``inside`` are the tests that it has a work item
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ThreadUnit:
         self.e.run(self._all())
 
     def write_collected(self, iteration: Index, folds: Sequence[Sequence[ThreadFold]]) -> Asking:
-        """In the launch after: finish what was collected in a trip, and write what follows."""
+        """In the launch after: finish what was collected in an iteration, and write what follows."""
         running = self.running
         running.place_outside(self.e.scope.section())
         running.counting.place(self.e, running.frame, iteration)
@@ -139,11 +139,11 @@ class ThreadUnit:
                 yield from self._store_last(carried)
 
     def _pass_through(self, carried: Carried) -> Asking:
-        """Write what an element of the state is before the first trip."""
+        """Write what an element of the state is before the first iteration."""
         return self._store(carried, partial(self.running.first, carried))
 
     def _store_last(self, carried: Carried) -> Asking:
-        """Write what an element of the state is after the last trip."""
+        """Write what an element of the state is after the last iteration."""
         return self._store(carried, partial(self.running.last, carried))
 
     def _store(
@@ -168,7 +168,7 @@ class ThreadUnit:
                 yield from every(self.e, dims, "j", one, around=self.work_item)
 
     def _stream(self) -> Asking:
-        """Write what the trip adds to the streamed elements."""
+        """Write what the iteration adds to the streamed elements."""
         if self.thread is not None and self.loop.parallel.collected:
             yield from leave_parts(self.f, self.running, self.thread, self.results.inside)
         for carried in self.streams:

@@ -39,7 +39,7 @@ def _emit(f: FunctionWriter) -> None:
     lane = e.symbol(f.thread() % threads, "lane", 0, threads - 1)
     inside = row
     if row.high >= phases.rows:
-        # Threads beyond the last row compute it again, and store nothing.
+        # Threads past the last row compute it again, and store nothing.
         last = phases.rows - 1
         choice = Select.of(as_expr(row) < phases.rows, row, last)
         inside = e.symbol(choice, "inside", 0, last)

@@ -1,1 +1,1 @@
-"""Loops inside kernels: where their state is kept, how a trip is written, and how the next one begins."""
+"""Loops inside kernels: where their state is kept, how an iteration is written, and how the next one begins."""

@@ -1,4 +1,4 @@
-"""Reading what a trip needs some trips before: memory answers while the trips between are computed."""
+"""Prefetching what an iteration reads some iterations ahead, so that memory latency overlaps with computing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloopt.kernel_ir.types import INT, Type
 __all__ = ["DISTANCE", "Again", "Ahead", "replaced"]
 
 DISTANCE: Final = 2
-"""So many trips ahead: two of a few hundred cycles each are as long as memory takes to answer."""
+"""The prefetch distance in iterations: two of a few hundred cycles each take as long as memory to answer."""
 
 MOST: Final = 8
 """Elements that are read ahead in a loop, each of which takes ``DISTANCE`` registers."""
@@ -26,10 +26,10 @@ MOST: Final = 8
 class Ahead:
     """Reading ahead in one loop.
 
-    loop     its block
-    before   lines before it
-    head     lines at the beginning of a trip
-    trip     the variable that counts trips, in steps of one
+    loop       its block
+    before     lines before it
+    head       lines at the beginning of an iteration
+    iteration  the variable that counts iterations, in steps of one
     """
 
     loop: Scope
@@ -40,7 +40,7 @@ class Ahead:
     _later: Symbol | None = None
 
     def element(self, e: Elements, at: At, kind: Type, hint: str) -> Emission:
-        """The element of this trip, read some trips ago; that of a later one is read now."""
+        """The element of this iteration, read some iterations ago; that of a later one is read now."""
         name = self._known.get(at)
         if name is not None:
             return name
@@ -51,7 +51,7 @@ class Ahead:
                 value = yield self._at(at, first)
             names.append(self.before.variable(kind, f"{hint}_ahead", value))
         if not self._known:
-            # Unrolled, names take the place of each other: nothing is moved that has not arrived.
+            # Unrolled, the names rotate: no value is moved before it has arrived.
             self.loop.unroll(DISTANCE)
         with e.within(self.head):
             name = self.head.declare(kind, names[0], hint)
@@ -62,7 +62,7 @@ class Ahead:
         return name
 
     def is_full(self, at: At) -> bool:
-        """Whether no more is read ahead."""
+        """Whether all registers for prefetched elements are taken."""
         return at not in self._known and len(self._known) >= MOST
 
     def _at(self, at: At, iteration: Index) -> At:
@@ -84,9 +84,9 @@ class Ahead:
 
 @dataclass
 class Again:
-    """Reading in each trip what never changes but is more than fits registers.
+    """Reading in each iteration what never changes but is more than fits registers.
 
-    head  lines at the beginning of a trip
+    head  lines at the beginning of an iteration
     """
 
     head: Scope

@@ -63,7 +63,7 @@ class _Work:
 
 @dataclass(eq=False)
 class _Running:
-    """A loop while it is written: its frame, what counts its trips, and where its state is."""
+    """A loop while it is written: its frame, what counts its iterations, and where its state is."""
 
     frame: EmissionFrame
     counting: IterationCounting
@@ -89,7 +89,7 @@ class BlockLoop:
         self.arrays: dict[LoopValue, SharedPlace] = {}
         self.folding = Folding(self)
 
-    # ---- asking -------------------------------------------------------------------------------------
+    # ---- values -------------------------------------------------------------------------------------
 
     def frame(self, path: CallPath) -> EmissionFrame:
         """Where what a path leads to is written."""
@@ -108,7 +108,7 @@ class BlockLoop:
 
     @contextmanager
     def inside(self, frame: EmissionFrame) -> Iterator[None]:
-        """Ask in a frame."""
+        """Evaluate within a frame."""
         before, self.e.frame = self.e.frame, frame
         try:
             yield
@@ -126,7 +126,7 @@ class BlockLoop:
         return full_index(axes, self.work_item, delinearize(local, self.flow.local(value)))
 
     def barrier(self) -> None:
-        """Let threads see what the others wrote; a warp alone waits for its own lanes."""
+        """Make the threads' writes visible to each other; a single warp synchronizes its lanes only."""
         self.e.scope.barrier("warp" if self.plan.threads <= WARP_SIZE else "block")
 
     # ---- memory -------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class BlockLoop:
     # ---- a loop -------------------------------------------------------------------------------------
 
     def run(self, iteration: StagedIteration, around: Scope | None = None) -> None:
-        """Write a loop: its first state, its trips; what reads of it later may stand anywhere in ``around``."""
+        """Write a loop: its first state, its iterations; later reads of it may be anywhere in ``around``."""
         running = self._begin(iteration, around or self.e.scope)
         e = self.e
         section = e.scope.section()
@@ -184,7 +184,7 @@ class BlockLoop:
             self._iteration(iteration, running, is_known=iterations.kind == "known")
 
     def counting(self, iteration: StagedIteration) -> IterationCounting:
-        """The numbers of a loop's trips."""
+        """The induction variables of a loop."""
         loop = (
             self.plan.parallel
             if not iteration.path
@@ -193,11 +193,11 @@ class BlockLoop:
         return IterationCounting(loop, self.f.loads.index_type)
 
     def is_invariant(self, number: int) -> bool:
-        """Whether the loop only hands an element of its state on."""
+        """Whether the loop only forwards an element of its state."""
         return number in self.flow.invariant(self.plan.parallel.loop)
 
     def last(self, carried: Carried, slot: int, index: Indices) -> Expr:
-        """An element of the state after the last trip; ``slot`` of the thread's own."""
+        """An element of the state after the last iteration; ``slot`` of the thread's own."""
         running = self.running[(), self.plan.parallel.loop]
         affine = running.counting.variables.get(carried.number)
         if affine is not None:
@@ -255,7 +255,7 @@ class BlockLoop:
                 yield state
 
     def _place(self, iteration: StagedIteration, running: _Running, section: Scope) -> None:
-        """Say where the state is when it is asked for in body and condition, or as the loop's result."""
+        """Register where the state is for reads in body and condition, or of the loop's result."""
         e, loop, counting = self.e, iteration.loop, running.counting
         around = self.frame(iteration.path)
         fixed = frozenset(symbols_of(self.work_item))
@@ -275,7 +275,7 @@ class BlockLoop:
             for number, affine in counting.variables.items():
                 e.places[around, loop, number] = _Known(_last(counting, number, affine))
 
-    # ---- a trip -------------------------------------------------------------------------------------
+    # ---- an iteration --------------------------------------------------------------------------------
 
     def _iteration(self, iteration: StagedIteration, running: _Running, *, is_known: bool) -> None:
         scalars: list[tuple[Var | Element, Expr]] = []
@@ -362,7 +362,7 @@ class BlockLoop:
         return _Work(value, axes, dims, self.arrays[value], self._guard(item))
 
     def _known(self, item: Item) -> None:
-        """From now on an item's values are read where they are stored."""
+        """Record that an item's values are read where they are stored."""
         if item.kind == "loop":
             return
         for value in item.values:
@@ -439,7 +439,7 @@ class BlockLoop:
         slot: int,
         local: Index,
     ) -> None:
-        """Let the registers of a slot be known at its index."""
+        """Record the registers of a slot under its index."""
         loop = iteration.loop
         body = loop.body.parameters[0]
         for state in iteration.states:
@@ -451,14 +451,14 @@ class BlockLoop:
 
 
 def _last(counting: IterationCounting, number: int, affine: Affine) -> Expr:
-    """What a number of the trip is after the last one."""
+    """An induction variable's value after the last iteration."""
     after = affine.at(counting.loop.iterations.count or 0)
     return literal(after, counting.loop.carried[number].shape.dtype)
 
 
 @dataclass(frozen=True)
 class _Known(ValuePlace):
-    """A number that is known."""
+    """A place whose value is a known number."""
 
     value: Expr
 

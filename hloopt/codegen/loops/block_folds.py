@@ -77,7 +77,7 @@ class Folding:
         return any(item.kind == "fold" and not item.lanes for item in iteration.items)
 
     def declare(self, item: Item) -> None:
-        """Two tiles with a place for each warp, so that a trip writes what the one before does not read."""
+        """Two tiles with a place for each warp: an iteration writes the one that the last does not read."""
         probe = self._reducer(item.instruction)
         kinds: list[tuple[Type, int]] = [
             (register_type(kind), kind.bytes) for kind in probe.accumulators
@@ -186,7 +186,7 @@ class Folding:
         return ThreadFold(hero, reducer, (name,))
 
     def _operands(self, hero: Instruction, index: Sequence[Index]) -> tuple[list[int], _Ask]:
-        """The sizes folded over, and what asks for the elements at a place of them."""
+        """The sizes folded over, and what reads the elements at a place of them."""
         e = self.e
         if hero.opcode == "dot":
             lhs, rhs = hero.operands[:2]
@@ -240,7 +240,7 @@ class Folding:
                 e.places[block.frame(leaf.path), hero, leaf.leaf] = kept
 
     def _first(self, now: Var | None) -> Index:
-        """The place of the first warp in the tiles of this trip."""
+        """The place of the first warp in the tiles of this iteration."""
         assert now is not None, "tiles alternate"
         return Symbol(now.name, 0, 1).index * self.warps
 

@@ -21,7 +21,7 @@ def rank_sort(block: BlockLoop, item: Item) -> None:
     """Write a sort: stable whether it must be or not; the comparator must be an order, as HLO has it.
 
     Each of n elements is compared with all others of its row: fewer steps than a network's barriers take up
-    to some hundreds of elements, and more beyond.
+    to some hundreds of elements, and more above.
     """
     value = item.values[0]
     e, sort, flow = block.e, value.instruction, block.flow

@@ -1,4 +1,4 @@
-"""Numbers of the trip: what a loop that runs a known number of times counts."""
+"""Induction variables of loops whose trip count is known."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _STARTS = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 
 
 class IterationCounting:
-    """What is ``first + t * step`` in trip t: elements of the state, and where slices start.
+    """The affine values ``first + t * step`` of iteration t: elements of the state, and starts of slices.
 
     variables  by the number of the element
-    turning    the same for elements whose numbers go round as their types do
+    turning    the same for elements whose numbers wrap around as their types do
     starts     scalar instructions of the body
     """
 
@@ -53,7 +53,7 @@ class IterationCounting:
                 self.starts[start] = found
 
     def _goes_straight(self, number: Affine, last: int) -> bool:
-        """Whether it never goes round up to trip ``last``, nor leaves the range of indices."""
+        """Whether it never wraps around up to iteration ``last``, nor leaves the range of indices."""
         ends = number.first, number.first + max(last, 0) * number.step
         return all(
             _holds(number.inner, end) and _holds(number.dtype, end) and abs(end) < 1 << self.bits
@@ -61,12 +61,12 @@ class IterationCounting:
         )
 
     def iterations(self, e: Elements, count: int) -> tuple[Scope, Index]:
-        """Begin a loop that counts by the first number that goes up by one: its block, and the trip."""
+        """Begin a loop that counts by the first number that goes up by one: its block, and the iteration."""
         block, counter, first = self._loop(e, count, "trip")
         return block, Symbol(counter.name, first, first + count - 1).index - first
 
     def groups(self, e: Elements, count: int, width: int) -> IterationGroups:
-        """Begin a loop over groups of ``width`` trips."""
+        """Begin a loop over groups of ``width`` iterations."""
         block, group, first = self._loop(e, count, "group", width)
         return IterationGroups(block, group, first, count, width)
 
@@ -76,7 +76,7 @@ class IterationCounting:
         return *e.scope.loop(first, first + count, hint, kind, width or 1), first
 
     def place(self, e: Elements, frame: EmissionFrame, iteration: Index) -> None:
-        """Tell what stands for the numbers of a trip."""
+        """Register the values of the induction variables in an iteration."""
         for number, found in self.variables.items():
             place = Counted(iteration * found.step + found.first, found.dtype)
             place_state(e, frame, self.loop.loop, number, place)
@@ -84,20 +84,20 @@ class IterationCounting:
             e.places[frame, start, 0] = Counted(iteration * found.step + found.first, found.dtype)
 
     def place_turning(self, e: Elements, frame: EmissionFrame, iteration: Index) -> None:
-        """The same for numbers that go round, for who knows the trip and has no state."""
+        """The same for numbers that wrap around, where the iteration is known and there is no state."""
         for number, found in self.turning.items():
             place_state(e, frame, self.loop.loop, number, Turning(iteration, found))
 
 
 @dataclass(frozen=True, slots=True)
 class IterationGroups:
-    """Trips in groups.
+    """Iterations in groups.
 
     block  of the loop over the groups
-    group  the variable that has the number of a group's first trip
+    group  the variable that has the number of a group's first iteration
     first  number of all
-    count  of all trips
-    width  trips of a group
+    count  of all iterations
+    width  iterations of a group
     """
 
     block: Scope
@@ -112,7 +112,7 @@ class IterationGroups:
         return self.first + self.count
 
     def own(self, e: Elements, lane: Index) -> Index:
-        """The trip of a lane; beyond the last one that one again, which nobody asks for."""
+        """The iteration of a lane; past the last one, that one again, which is not read."""
         own = self.group + lane
         if self.count % self.width:
             own = Select.of(own < self.end, own, self.end - 1)
@@ -120,19 +120,19 @@ class IterationGroups:
         return Symbol(name, self.first, self.end - 1).index - self.first
 
     def behind(self, e: Elements) -> Expr:
-        """The number behind the last trip of the group."""
+        """The number behind the last iteration of the group."""
         end = self.group + self.width
         if self.count % self.width:
             return e.scope.declare(self.group.type, Select.of(end < self.end, end, self.end), "end")
         return end
 
     def iterations(self, e: Elements, behind: Expr) -> tuple[Scope, Index]:
-        """Begin a loop over the trips of the group: its block, and the trip."""
+        """Begin a loop over the iterations of the group: its block, and the iteration."""
         block, counter = e.scope.loop(self.group, behind, "trip", self.group.type)
         return block, Symbol(counter.name, self.first, self.end - 1).index - self.first
 
     def turn(self, iteration: Index) -> Expr:
-        """The number of a trip in its group, from 0."""
+        """The number of an iteration in its group, from 0."""
         return as_expr(iteration + self.first) - self.group
 
 

@@ -1,4 +1,4 @@
-"""Lanes of a warp compute values for a trip each, and hand them to each other trip after trip."""
+"""Lanes of a warp compute the values of one iteration each and exchange them in every iteration."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["LaneGroup", "Lanes"]
 class Lanes:
     """Which lanes work together.
 
-    values  they hand to each other, in the body
-    width   how many, and trips that are computed at once
+    values  that they exchange, in the body
+    width   how many, and iterations that are computed at once
     thread  of the block
     fixed   the variables that are the same for all of them
-    states  elements of the state that each of them advances through all trips of a group
+    states  elements of the state that each of them advances through all iterations of a group
     """
 
     values: frozenset[Instruction]
@@ -46,14 +46,14 @@ class Lanes:
 
 @dataclass
 class LaneGroup:
-    """The trips that are computed at once.
+    """The iterations that are computed at once.
 
     lanes  that share them
-    frame  of the trip that is the lane's own
-    lines  before the first of the trips
+    frame  of the iteration that is the lane's own
+    lines  before the first of the iterations
     head   at the beginning of each of them
     turn   its number among them
-    loop   whose trips they are
+    loop   whose iterations they are
     """
 
     lanes: Lanes
@@ -66,7 +66,7 @@ class LaneGroup:
     _from: Expr | None = None
 
     def place(self, e: Elements, frame: EmissionFrame) -> None:
-        """Tell where the values are for who asks in a trip."""
+        """Register where the values are for reads within an iteration."""
         for value in self.lanes.values:
             e.places[frame, value, 0] = _Handed(value, self)
         for carried in self.lanes.states:
@@ -79,7 +79,7 @@ class LaneGroup:
         return len(self._known) < MOST_HANDED and self.lanes.fixed.issuperset(symbols_of(at.index))
 
     def element(self, e: Elements, at: At) -> Emission:
-        """The element of this trip: another lane computed it before the first of the group."""
+        """The element of this iteration: another lane computed it before the first of the group."""
         name = self._known.get(at)
         if name is not None:
             return name
@@ -95,7 +95,7 @@ class LaneGroup:
         return name
 
     def _lane(self, e: Elements) -> Expr:
-        """The lane that has this trip."""
+        """The lane that has this iteration."""
         if self._from is None:
             lanes = self.lanes
             first = lanes.thread % WARP - lanes.lane if lanes.width < WARP else Index(0)
@@ -124,7 +124,7 @@ class _Handed(ValuePlace):
 
 @dataclass(frozen=True)
 class _HandedState(ValuePlace):
-    """Where the lane of this trip has what a single number of the state was before it."""
+    """Where the lane of this iteration has what a single number of the state was before it."""
 
     carried: Carried
     group: LaneGroup

@@ -1,4 +1,4 @@
-"""Where the state of a loop is while a thread runs it: variables, numbers of the trip, what lies outside."""
+"""Where a loop's state is while a thread runs it: variables, induction variables, values outside."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def full_index(axes: Axes, work_item: Indices, local: Sequence[Index]) -> Indice
 def place_state(
     e: Elements, frame: EmissionFrame, loop: Instruction, number: int, place: ValuePlace
 ) -> None:
-    """Say where an element of the state is when it is asked for in a loop's body or condition."""
+    """Register where an element of the state is for reads in a loop's body or condition."""
     for called in (loop.body, loop.condition):
         e.places[frame, called.parameters[0], number] = place
 
@@ -126,7 +126,7 @@ class KeptPlace(ValuePlace):
         if self.count > CHOSEN:
             return e.scope.declare(kind, self.at(local), self.name)
         at = e.symbol(position, "at", position.low, position.high)
-        # A place that a test around it rules out may be beyond all of them.
+        # A place that a surrounding test rules out may exceed all of them.
         *first, last = range(max(at.low, 0), min(at.high, self.count - 1) + 1) or (0,)
         choice: Expr = self.memory[last]
         for number in reversed(first):
@@ -143,16 +143,16 @@ def kept_in(name: str, kind: Type, shape: ArrayShape, axes: Axes) -> KeptPlace:
 
 @dataclass(frozen=True)
 class Counted(ValuePlace):
-    """A scalar integer that is a number of the trip.
+    """A scalar integer that is an induction variable.
 
-    counter  of the trip, an index expression
+    counter  of the iteration, an index expression
     """
 
     counter: Index
     kind: DType
 
     def element(self, e: Elements, index: Indices) -> Emission:
-        """The counter, or arithmetic on it; its range is known to whoever reads at such an index."""
+        """The counter, or arithmetic on it; its range is known wherever it is an index."""
         yield from ()
         if self.counter.is_constant:
             return literal(self.counter.constant, self.kind)
@@ -167,7 +167,7 @@ class Counted(ValuePlace):
 
 @dataclass(frozen=True)
 class Turning(ValuePlace):
-    """A scalar integer that is a number of the trip and goes round as its type does."""
+    """A scalar integer that is an induction variable and wraps around as its type does."""
 
     iteration: Index
     number: Affine
@@ -192,12 +192,12 @@ class Outside(ValuePlace):
     """A value that the loop only reads: element ``leaf`` of an instruction around it.
 
     frame    where that instruction stands
-    section  lines right before the loop: what is read at indices that do not change from trip to trip, and
-             always lie within the array, is read there, as long as the ``budget`` of such elements lasts
+    section  lines right before the loop: what is read at loop-invariant indices that always lie within the
+             array is read there, as long as the ``budget`` of such elements lasts
     fixed    the variables that do not change, with all values they may have: one that a test around a place
              narrows is another there, and what is read at it may lie outside of the array elsewhere
-    ahead    for what lies in memory: reads what changes with the trip alone before it is needed
-    again    the same: keeps what is beyond the budget from being kept
+    ahead    for what lies in memory: reads what changes with the iteration alone before it is needed
+    again    the same: reads what exceeds the budget again each time
     """
 
     instruction: Instruction
@@ -242,8 +242,8 @@ class Outside(ValuePlace):
 class LoopResults:
     """The results of one work item of a fused loop.
 
-    work item    its index, one for each axis
-    inside  the tests that there is such a work item
+    work_item  its index, one for each axis
+    inside     the tests that there is such a work item
     """
 
     f: FunctionWriter

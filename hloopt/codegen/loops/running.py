@@ -1,4 +1,4 @@
-"""One work item of a loop, run by one thread: its state in variables, trip after trip."""
+"""One work item of a loop, run by one thread: its state in variables from iteration to iteration."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ Local: TypeAlias = Sequence[Index]
 class Running:
     """The writing of a loop for one work item.
 
-    loop     taken apart
-    work item     the index of the work item, one for each axis
-    outer    where the ``while`` stands
-    written  elements of the state that are not kept, since they are written to memory as they come
-    kept     the variables of the others, except of numbers of the trip
-    lanes    threads that compute values of some trips at once, a trip each
-    trip     its number, within a loop that runs a known number of times
+    loop       the parallel loop
+    work_item  the index of the work item, one for each axis
+    outer      the frame of the ``while``
+    written    elements of the state that are not kept, since they are written to memory as they come
+    kept       the variables of the others, except induction variables
+    lanes      threads that compute values of some iterations at once, an iteration each
+    iteration  its number, within a loop that runs a known number of times
     """
 
     e: Elements
@@ -67,7 +67,7 @@ class Running:
         self.plan = ThreadPlan(self.loop, self.e.unrolled or UNROLLED)
 
     def run(self, stream: Callable[[], Asking] | None = None) -> Asking:
-        """Write the loop; ``stream`` writes what goes to memory in each trip."""
+        """Write the loop; ``stream`` writes what goes to memory in each iteration."""
         e = self.e
         yield from self._begin()
         section = e.scope.section()
@@ -107,7 +107,7 @@ class Running:
     def _run_groups(
         self, section: Scope, lanes: Lanes, count: int, stream: Callable[[], Asking] | None
     ) -> Asking:
-        """Write the loop in groups of trips; first each lane computes what its own trip of the group needs."""
+        """Write the loop in groups of iterations; first each lane computes what its own one needs."""
         e = self.e
         groups = self.counting.groups(e, count, lanes.width)
         with e.within(groups.block) as outer:
@@ -123,7 +123,7 @@ class Running:
                 yield from self._advance(section, lanes, groups, behind, own, iteration)
             block, self.iteration = groups.iterations(e, behind)
             self.counting.place(e, self.frame, self.iteration)
-            # Written out one by one, the trips would be more code than the first caches hold.
+            # Written out one by one, the iterations would be more code than the first caches hold.
             block.unroll(1)
             with e.within(block):
                 head = block.section()
@@ -142,7 +142,7 @@ class Running:
         own: EmissionFrame,
         mine: Index,
     ) -> Asking:
-        """Go through a group with what all lanes advance; each keeps what its own trip begins with."""
+        """Go through a group with what all lanes advance; each keeps what its own iteration begins with."""
         e = self.e
         if not lanes.states:
             return
@@ -181,7 +181,7 @@ class Running:
             self._commit(pairs, [])
 
     def last(self, carried: Carried, local: Local) -> Expr:
-        """An element of the state after the last trip."""
+        """An element of the state after the last iteration."""
         number = carried.number
         if number in self.counting.variables:
             after = self.counting.variables[number].at(self.loop.iterations.count or 0)
@@ -189,12 +189,12 @@ class Running:
         return self.kept[number].at(local)
 
     def after(self, carried: Carried, index: Indices) -> Emission:
-        """An element of the state after the last trip, at an index of the whole array."""
+        """An element of the state after the last iteration, at an index of the whole array."""
         if carried.number in self.counting.variables:
             return self.last(carried, ())
         return (yield from self.kept[carried.number].element(self.e, index))
 
-    # ---- before the first trip ----------------------------------------------------------------------
+    # ---- before the first iteration ------------------------------------------------------------------
 
     def changing(self) -> Iterator[Carried]:
         """The elements of the state that are kept in variables."""
@@ -204,7 +204,7 @@ class Running:
                 yield carried
 
     def first(self, carried: Carried, local: Local) -> At:
-        """What an element of the state is before the first trip."""
+        """What an element of the state is before the first iteration."""
         index = full_index(carried.axes, self.work_item, local)
         return At(self.loop.loop.operands[0], index, carried.number, self.outer)
 
@@ -230,9 +230,9 @@ class Running:
         ahead: Ahead | None = None,
         frame: EmissionFrame | None = None,
     ) -> None:
-        """Tell where it is what the loop only reads; ``section`` is right before it.
+        """Register where what the loop only reads is; ``section`` is right before it.
 
-        ``frame`` is that of a trip, of this one where none is given.
+        ``frame`` is that of an iteration, of this one where none is given.
         """
         fixed = frozenset(symbols_of(self.work_item))
         budget = [HOISTED]
@@ -255,7 +255,7 @@ class Running:
         place = self.e.places.get((self.outer, value.operands[0], value.attributes["index"]))
         return isinstance(place, Outside) and place.ahead is not None
 
-    # ---- a trip -------------------------------------------------------------------------------------
+    # ---- an iteration --------------------------------------------------------------------------------
 
     def _iteration(self, stream: Callable[[], Asking] | None) -> Asking:
         yield from self._store_values()
@@ -301,7 +301,7 @@ class Running:
         return At(value, full_index(axes, self.work_item, local), 0, self.frame)
 
     def next(self, carried: Carried, local: Local) -> At:
-        """What an element of the state is after the trip."""
+        """What an element of the state is after the iteration."""
         index = full_index(carried.axes, self.work_item, local)
         return At(self.body.root, index, carried.number, self.frame)
 
@@ -323,7 +323,7 @@ class Running:
     def _commit(
         self, pairs: list[tuple[Var | Element, Expr]], copies: list[tuple[KeptPlace, KeptPlace]]
     ) -> None:
-        """The next state becomes the state: nobody needs the old one any more."""
+        """The next state becomes the state: the old one is not read any more."""
         e = self.e
         gone: set[Expr] = set()
         settled = []

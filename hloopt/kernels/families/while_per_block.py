@@ -1,4 +1,4 @@
-"""A loop by a block for each work item: state in shared memory, as few barriers in a trip as can be."""
+"""A loop by a block for each work item: state in shared memory, as few barriers in an iteration as can be."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ FINISH: Final = "_finish"
 """The launch that adds up what was collected."""
 
 FINISH_THREADS: Final = 128
-"""Of its blocks; a warp for each trip."""
+"""Of its blocks; a warp for each iteration."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ThreadLoop:
     parallel: ParallelLoop
 
     def covers(self, number: int) -> bool:
-        """Whether the trips write every element of what is streamed."""
+        """Whether the iterations write every element of what is streamed."""
         update = self.parallel.carried[number].update
         return update is not None and LoopState(self.parallel.loop).covers(update)
 
@@ -98,7 +98,7 @@ def loop_launches(
 ) -> tuple[tuple[Launch, ...], tuple[ScratchBuffer, ...]]:
     """The launch of a loop, and where reduces are collected one that puts together the parts, with their room.
 
-    ``parts`` are left of each reduce in a trip; ``run`` and ``finish`` are blocks and threads of the launches.
+    ``parts`` are left of each reduce in an iteration; ``run`` and ``finish`` are their blocks and threads.
     """
     iterations = loop.parallel.iterations.count or 0
     scratch = []
@@ -111,7 +111,7 @@ def loop_launches(
         if result.shape.elements:
             update = loop.parallel.carried[loop.fused.results[number]].update
             (later if scratch and update in loop.parallel.after else now).append(number)
-    # What no trip writes of a result of the second launch, the first one does.
+    # What no iteration writes of a result of the second launch, the first one does.
     left = [number for number in later if not loop.covers(loop.fused.results[number])]
     read = operands_read(site.region)
     places = [LeafPlace("scratch", number) for number in range(len(scratch))]
