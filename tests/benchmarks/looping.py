@@ -47,7 +47,7 @@ body {{
 condition {{
   s = (s32[], f32[{n}], f32[{n}], f32[{n}]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  most = s32[] constant({trips})
+  most = s32[] constant({iterations})
   ROOT c = pred[] compare(i, most), direction=LT
 }}
 ENTRY main {{
