@@ -2,7 +2,6 @@
 
 from hloopt.rewrite.driver import RulePass, apply_rules, same_layout
 from hloopt.rewrite.entries import Fix
-from hloopt.rewrite.maker import Maker, own_attributes
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport, Told
 from hloopt.rewrite.pass_ import Pass, PassLog, Remark
 from hloopt.rewrite.pattern import (
@@ -17,9 +16,8 @@ from hloopt.rewrite.pattern import (
     var,
     variables,
 )
-from hloopt.rewrite.pipeline import Pipeline
-from hloopt.rewrite.rule import Match, Rewrite, Rule, RuleSet
-from hloopt.rewrite.runner import Controls, Watcher
+from hloopt.rewrite.rule import Maker, Match, Rewrite, Rule, RuleSet, own_attributes
+from hloopt.rewrite.runner import Controls, Pipeline, Watcher
 
 __all__ = [
     "Controls",

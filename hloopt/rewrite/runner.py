@@ -1,4 +1,4 @@
-"""Running the entries of a pipeline, one pass after the other.
+"""The pass runner: pipelines, and running their entries one after the other.
 
 The runner times, counts and verifies; it drops ``is_scheduled`` where instructions may have moved, and
 with ``verify_each`` it also checks what every pass says it changed against the module's fingerprint.
@@ -7,7 +7,7 @@ with ``verify_each`` it also checks what every pass says it changed against the 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -15,12 +15,14 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, HlooptError, UsageError, VerifyError
 from hloopt.ir import Module
 from hloopt.ir.build import no_collection
-from hloopt.rewrite.entries import Entry, Fix, each_pass
+from hloopt.rewrite import spec
+from hloopt.rewrite.entries import Entry, Fix, each_pass, entry_text, make_entries
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport
 from hloopt.rewrite.pass_ import Pass, PassLog, RemarkKind
 from hloopt.rewrite.spec import did_you_mean, pass_text
 
-__all__ = ["Controls", "Watcher", "check_names", "run_entries"]
+__all__ = ["Controls", "Pipeline", "Watcher", "check_names", "run_entries"]
+
 
 _PATIENCE = 4
 """So many rounds a group may change the module before anybody asks whether it goes in circles."""
@@ -297,3 +299,50 @@ def _verify(module: Module) -> None:
     from hloopt.verifier import verify_module
 
     verify_module(module)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes and ``fix`` groups in order; ``str`` gives the text it can be read back from."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @classmethod
+    def parse(
+        cls,
+        text: str,
+        passes: Mapping[str, type[Pass]],
+        named: Mapping[str, str] | None = None,
+    ) -> Pipeline:
+        """Read a text as in ``rewrite/spec.py``; names in ``named`` stand for whole pipelines.
+
+        Raises ``UsageError`` for an unknown pass or option, with the nearest name and all valid ones.
+        """
+        return cls(
+            tuple(make_entries(spec.parse(text), passes.get, lambda: tuple(passes), named or {}))
+        )
+
+    def __str__(self) -> str:
+        return ",".join(map(entry_text, self.entries))
+
+    def passes(self) -> Iterator[Pass]:
+        """All passes, those inside groups included, in the order of the text."""
+        return each_pass(self.entries)
+
+    def run(
+        self,
+        module: Module,
+        *,
+        verify_each: bool = False,
+        controls: Controls | None = None,
+        watchers: Sequence[Watcher] = (),
+    ) -> PipelineReport:
+        """Run over ``module`` in place; ``watchers`` see it before and after every pass.
+
+        ``verify_each``, as in ``controls``, verifies before the first and after every changing pass, and
+        raises ``VerifyError`` naming the pass that broke the module or told an untruth about changing it.
+        Raises ``UsageError`` when ``controls`` name a pass that is not in the pipeline.
+        """
+        return run_entries(
+            self.entries, module, controls or Controls(verify_each=verify_each), watchers
+        )

@@ -15,12 +15,11 @@ from hloopt.types import stray_key
 from hloopt.verifier.buffers import BufferChecks
 from hloopt.verifier.calls import CALLING, calling_faults
 from hloopt.verifier.chains import CHAINED, ChainChecks
-from hloopt.verifier.constraints import RULES
+from hloopt.verifier.constraints import RULES, Fault
 from hloopt.verifier.devices import DeviceChecks
 from hloopt.verifier.header import header_faults
 from hloopt.verifier.links import call_faults, link_faults, order_faults
 from hloopt.verifier.notes import NoteChecks
-from hloopt.verifier.places import Fault
 from hloopt.verifier.rows import RowChecks
 from hloopt.verifier.shardings import Shardings
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.shapes import braces
 from hloopt.ops.traits import CONTROL_FLOW, TUPLES
 from hloopt.types import ArrayShape, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
-from hloopt.verifier.places import Fault
-from hloopt.verifier.readings import aliases, braces
+from hloopt.verifier.constraints import Fault
+from hloopt.verifier.readings import aliases
 
 __all__ = ["BufferChecks"]
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from hloopt.ir import Instruction, walk
 from hloopt.ops import OPS
+from hloopt.ops.shapes import braces
 from hloopt.ops.traits import WRAPPING
 from hloopt.types import AliasEntry, BufferShape, FrontendAttributes, Shape, TupleShape, compatible
 from hloopt.verifier.chains import thread_faults
-from hloopt.verifier.places import Fault
-from hloopt.verifier.readings import aliases, braces, part_of
+from hloopt.verifier.constraints import Fault
+from hloopt.verifier.readings import aliases, part_of
 
 __all__ = ["CALLING", "calling_faults"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import DONES, STARTS, TRANSFERS, op_table
 from hloopt.types import FrontendAttributes, compatible
-from hloopt.verifier.places import Fault
+from hloopt.verifier.constraints import Fault
 
 __all__ = ["CHAINED", "ChainChecks", "thread_faults"]
 

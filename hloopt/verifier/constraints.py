@@ -1,8 +1,13 @@
-"""The names of the constraints, which messages and JSON show and scripts may rely on."""
+"""Violations of constraints, and the names of these, which messages and JSON show and scripts rely on."""
 
 from __future__ import annotations
 
-__all__ = ["RULES"]
+from hloopt.dataclass import dataclass
+from hloopt.errors import VerifyError
+from hloopt.ir import Computation, Instruction, Module
+
+__all__ = ["RULES", "Fault"]
+
 
 RULES: dict[str, str] = {
     "alias": "input_output_alias= pairs each array of a parameter with at most one of the result, of its size",
@@ -47,3 +52,34 @@ RULES: dict[str, str] = {
     "users": "instructions know who uses them",
 }
 """What each constraint says, by its name, in one line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A broken constraint and the instruction, computation or module that breaks it.
+
+    ``rule`` is a name out of ``constraints.RULES``.
+    """
+
+    subject: Instruction | Computation | Module
+    rule: str
+    message: str
+
+    def error(self, module: Module) -> VerifyError:
+        """The offence with its name, and with line and caret where the module was read."""
+        subject = self.subject
+        if isinstance(subject, Instruction):
+            text, offset = f"%{subject.name}: {self.message}", subject.offset
+            width = len(subject.name)
+        elif isinstance(subject, Computation):
+            text, offset = f"computation %{subject.name}: {self.message}", subject.offset
+            width = len(subject.name)
+        else:
+            text, offset, width = f"module {subject.name}: {self.message}", 0, 1
+        source = module.source
+        if source is None or offset < 0:
+            error = VerifyError(text, name=module.name)
+        else:
+            error = source.error(VerifyError, offset, text, width=width)
+        error.rule = self.rule
+        return error

@@ -12,7 +12,7 @@ from math import prod
 from hloopt.ir import Instruction, Module
 from hloopt.ops import OPS
 from hloopt.types import ArrayShape, IotaList, MeshGroups, Shape, TupleShape, record_of
-from hloopt.verifier.places import Fault
+from hloopt.verifier.constraints import Fault
 
 __all__ = ["DeviceChecks", "Groups", "group_mode", "replica_groups"]
 

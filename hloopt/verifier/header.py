@@ -7,9 +7,10 @@ from typing import TypeGuard
 
 from hloopt.ir import Module
 from hloopt.ir.module import StackTables
+from hloopt.ops.shapes import braces
 from hloopt.types import AliasEntry, ArrayShape, Shape, compatible
-from hloopt.verifier.places import Fault
-from hloopt.verifier.readings import braces, part_of
+from hloopt.verifier.constraints import Fault
+from hloopt.verifier.readings import part_of
 
 __all__ = ["header_faults"]
 

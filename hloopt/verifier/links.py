@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.verifier.places import Fault
+from hloopt.verifier.constraints import Fault
 
 __all__ = ["call_faults", "link_faults", "order_faults"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hloopt.ir import Instruction
 from hloopt.ir.module import StackTables
 from hloopt.types import Metadata, Origin, OriginTree, Shape, TupleShape, leaves, record_of
-from hloopt.verifier.places import Fault
+from hloopt.verifier.constraints import Fault
 
 __all__ = ["NoteChecks"]
 

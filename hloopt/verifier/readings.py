@@ -1,4 +1,4 @@
-"""Parts of tuples, and results that are operands, as constraints ask for them."""
+"""Parts of tuple shapes, and outputs aliased with operands, as several constraints read them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from collections.abc import Iterable
 from hloopt.ir import Instruction
 from hloopt.types import AliasEntry, Shape, TupleShape, record_of
 
-__all__ = ["aliases", "braces", "part_of"]
-
-
-def braces(index: Iterable[int]) -> str:
-    """``{0,1}``."""
-    return "{" + ",".join(map(str, index)) + "}"
+__all__ = ["aliases", "part_of"]
 
 
 def part_of(shape: Shape, index: Iterable[int]) -> Shape | None:

@@ -26,7 +26,7 @@ from hloopt.types import (
     compatible,
     leaves,
 )
-from hloopt.verifier.places import Fault
+from hloopt.verifier.constraints import Fault
 
 __all__ = ["RowChecks"]
 

@@ -20,7 +20,7 @@ from hloopt.types import (
     Tiles,
     leaves,
 )
-from hloopt.verifier.places import Fault
+from hloopt.verifier.constraints import Fault
 
 __all__ = ["Shardings"]
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
-from hloopt.passes.reductions.regrouping import plain_reduces
+from hloopt.passes.reductions import plain_reduces
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import Site, SitePass, row_major
 

@@ -9,7 +9,7 @@ from hloopt.analysis.emitters.tree_split import TreeSplit, tree_split
 from hloopt.analysis.reduction import is_unnested, reduction_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
-from hloopt.passes.reductions.regrouping import plain_reduces, regrouping_obstacle
+from hloopt.passes.reductions import plain_reduces, regrouping_obstacle
 from hloopt.rewrite import Pass, PassLog, own_attributes
 from hloopt.rewrite.site import Site, row_major
 from hloopt.types import Dims, PaddingDim
