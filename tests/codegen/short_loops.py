@@ -12,7 +12,7 @@ from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction
 from hloopt.targets import find_target
 
-__all__ = ["fused", "looped", "mapping_of", "network", "only_loop", "program"]
+__all__ = ["fused", "mapping_of", "network", "only_loop", "program"]
 
 TARGET = find_target("h200")
 
@@ -100,12 +100,6 @@ def fused(text: str) -> str:
     wrap_loop(mapping.parallel, "loop", 64)
     hloopt.verify(module)
     return module.to_text()
-
-
-def looped(source: str, function: str = "") -> str:
-    """The functions of a source whose names end in ``function``, device code left out."""
-    found = source.split('extern "C"')[1:]
-    return "".join(f'extern "C"{one}' for one in found if f"{function}(" in one.split("\n")[0])
 
 
 def network(units: int, hidden: int) -> str:

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import dedent
 
 import pytest
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.backends.native.codegen.lanes import across, for_lanes
 from hloopt.kernel_ir.expressions import TRUE, Array, Call, Expr, IndexValue, Select, Var, as_expr
-from hloopt.kernel_ir.printer import Printer
 from hloopt.kernel_ir.scope import Names, Scope
+from hloopt.kernel_ir.statements import Declare
 from hloopt.kernel_ir.types import BOOL, FLOAT, INT
+from tests.helpers.kernel_code import KernelCode
 
 UNIT = Symbol("u", 0, 999).index
 P, Q, R, OUT = (Array(name, FLOAT, (), "global") for name in ("p", "q", "r", "out"))
 
 
-def written(fill: Callable[[Scope], None]) -> list[str]:
-    """The lines of a work item ``u`` as those of a block of 8."""
+def of_lanes(fill: Callable[[Scope], None]) -> KernelCode:
+    """The statements of a work item ``u`` as those of a block of 8."""
     names = Names(reserved=frozenset({"p", "q", "r", "out"}))
     for taken in ("u", "first"):
         names.fresh(taken)
     unit = Scope(names)
     fill(unit)
-    made = for_lanes(unit.statements(), "u", Var("first", INT), 8, 8, names)
-    return list(Printer().body(made))
+    return KernelCode.of_body(for_lanes(unit.statements(), "u", Var("first", INT), 8, 8, names))
+
+
+def written(fill: Callable[[Scope], None]) -> list[str]:
+    """The lines of that, as ``hloopt kernels --ir`` lists them."""
+    return dedent(of_lanes(fill).text("")).splitlines()
 
 
 def test_straight_code_is_one_loop() -> None:
@@ -37,12 +43,10 @@ def test_straight_code_is_one_loop() -> None:
         unit.set(Q[UNIT], a * k)
 
     assert written(fill) == [
-        "const int k = 3 + 4;",
-        "#pragma omp simd",
-        "for (int lane = 0; lane < 8; ++lane) {",
-        "  const float a = p[first + lane];",
-        "  q[first + lane] = a * k;",
-        "}",
+        "let k: int = 3 + 4",
+        "for lane: int from 0 to 8 simd",
+        "  let a: float = p[first + lane]",
+        "  store q[first + lane] = a * k",
     ]
 
 
@@ -60,25 +64,18 @@ def test_trips_that_all_make_stay_around_lanes() -> None:
         unit.set(Q[UNIT], x)
 
     assert written(fill) == [
-        "int n = 0;",
-        "__align__(64) float x[8];",
-        "#pragma omp simd",
-        "for (int lane = 0; lane < 8; ++lane) {",
-        "  x[lane] = p[first + lane];",
-        "}",
-        "for (int t = 0; t < 5; ++t) {",
-        "  const int m = n + 1;",
-        "  #pragma omp simd",
-        "  for (int lane_1 = 0; lane_1 < 8; ++lane_1) {",
-        "    const float y = x[lane_1] + n;",
-        "    x[lane_1] = y;",
-        "  }",
-        "  n = m;",
-        "}",
-        "#pragma omp simd",
-        "for (int lane_2 = 0; lane_2 < 8; ++lane_2) {",
-        "  q[first + lane_2] = x[lane_2];",
-        "}",
+        "var n: int = 0",
+        "array local x: float[8] align 64",
+        "for lane: int from 0 to 8 simd",
+        "  store x[lane] = p[first + lane]",
+        "for t: int from 0 to 5",
+        "  let m: int = n + 1",
+        "  for lane_1: int from 0 to 8 simd",
+        "    let y: float = x[lane_1] + n",
+        "    store x[lane_1] = y",
+        "  set n = m",
+        "for lane_2: int from 0 to 8 simd",
+        "  store q[first + lane_2] = x[lane_2]",
     ]
 
 
@@ -99,13 +96,18 @@ def test_the_outermost_long_loop_asks_whether_to_end(
         inner.set(x, x + 1)
         unit.set(Q[at], x)
 
-    text = "\n".join(written(fill))
-    assert text.count("hloopt::tired()) return;") == asks
+    assert len(of_lanes(fill).calls("hloopt::tired")) == asks
     if asks:
-        end = "\n  turns += 1;\n  if (turns % 256 == 0 && hloopt::tired()) return;\n}"
-        assert end in text
-        header = "while (true)" if ends is None else f"for (int t = {ends[0]}; t < {ends[1]};"
-        assert "unsigned turns = 0;\n" + header in text
+        found = written(fill)
+        before = found.index("var turns: unsigned = 0")
+        header = "while true" if ends is None else f"for t: int from {ends[0]} to {ends[1]}"
+        assert found[before + 1] == header
+        end = next(at for at in range(before + 2, len(found)) if found[at][0] != " ")
+        assert found[end - 3 : end] == [
+            "  set turns += 1",
+            "  if turns % 256 == 0 && hloopt::tired()",
+            "    return",
+        ]
 
 
 def test_lanes_leave_one_by_one() -> None:
@@ -120,14 +122,33 @@ def test_lanes_leave_one_by_one() -> None:
         block.set(x, y)
         unit.set(Q[UNIT], x)
 
-    text = "\n".join(written(fill))
-    assert "alive[lane_1] = 1;" in text
-    assert "const bool on = x[lane_2] < 3;" in text
-    assert "alive[lane_2] = alive[lane_2] && !(!on);" in text
-    assert "goes_on |= alive[lane_3];" in text
-    assert "if (!goes_on) break;" in text
-    assert "const float y = x[lane_4] * 2;" in text
-    assert "if (alive[lane_4]) {\n      x[lane_4] = y;\n    }" in text
+    assert written(fill) == [
+        "array local x: float[8] align 64",
+        "for lane: int from 0 to 8 simd",
+        "  store x[lane] = p[first + lane]",
+        "array local alive: int[8] align 64",
+        "for lane_1: int from 0 to 8 simd",
+        "  store alive[lane_1] = 1",
+        "var turns: unsigned = 0",
+        "while true",
+        "  for lane_2: int from 0 to 8 simd",
+        "    let on: bool = x[lane_2] < 3",
+        "    store alive[lane_2] = alive[lane_2] && !(!on)",
+        "  var goes_on: int = 0",
+        "  for lane_3: int from 0 to 8",
+        "    set goes_on |= alive[lane_3]",
+        "  if !goes_on",
+        "    break",
+        "  for lane_4: int from 0 to 8 simd",
+        "    let y: float = x[lane_4] * 2",
+        "    if alive[lane_4]",
+        "      store x[lane_4] = y",
+        "  set turns += 1",
+        "  if turns % 256 == 0 && hloopt::tired()",
+        "    return",
+        "for lane_5: int from 0 to 8 simd",
+        "  store q[first + lane_5] = x[lane_5]",
+    ]
 
 
 def test_truths_in_arrays_are_numbers() -> None:
@@ -141,9 +162,9 @@ def test_truths_in_arrays_are_numbers() -> None:
         unit.set(Q[UNIT], b)
 
     found = written(fill)
-    assert "__align__(64) int b[8];" in found
-    assert "    const float y = b[lane_1] != 0 ? 1 : 2;" in found
-    assert "    b[lane_1] = y > t;" in found
+    assert "array local b: int[8] align 64" in found
+    assert "    let y: float = b[lane_1] != 0 ? 1 : 2" in found
+    assert "    store b[lane_1] = y > t" in found
 
 
 def test_truths_are_read_from_bytes() -> None:
@@ -159,10 +180,11 @@ def test_truths_are_read_from_bytes() -> None:
         unit.set(Q[UNIT], b)
 
     found = written(fill)
-    assert "static const unsigned char table[2] = {true, true};" in found
-    assert "__align__(64) int own[12][8];" in found
-    assert "    own[t][lane_1] = table[t % 2];" in found
-    assert "  const bool b = own[3][lane_2];" in found
+    assert "array constant table: unsigned char[2] = true, true" in found
+    assert [one.is_static for one in of_lanes(fill).statements(Declare)] == [True, False]
+    assert "array local own: int[12, 8] align 64" in found
+    assert "    store own[t][lane_1] = table[t % 2]" in found
+    assert "  let b: bool = own[3][lane_2]" in found
 
 
 @pytest.mark.parametrize(
@@ -184,12 +206,11 @@ def test_what_is_no_vector_has_its_own_loop(hard: Callable[[Expr], Expr], loops:
         h = unit.declare(FLOAT, hard(a), "h")
         unit.set(Q[UNIT], a * h)
 
-    found = written(fill)
-    at = next(number for number, line in enumerate(found) if "h[lane" in line)
-    assert found[at - 1].startswith("for (int lane")
-    assert found[at - 2] != "#pragma omp simd"
-    assert found[at + 1] == "}"
-    assert found.count("#pragma omp simd") == loops
+    code = of_lanes(fill)
+    (alone,) = (one for one in code.loops() if not one.is_simd)
+    (store,) = alone.body
+    assert KernelCode.of_body([store]).written_at("h") == [alone.var.name]
+    assert len(code.loops()) == 1 + loops
 
 
 def test_what_is_taken_apart_is_that_of_the_lane() -> None:
@@ -199,8 +220,10 @@ def test_what_is_taken_apart_is_that_of_the_lane() -> None:
         at = UNIT * -2 + (UNIT + 3) // 5 - 1
         unit.set(Q[UNIT], IndexValue(at))
 
-    (line,) = (line for line in written(fill) if "q[" in line)
-    assert line == "  q[first + lane] = -((first + lane) * 2) + (first + lane + 3) / 5 - 1;"
+    assert written(fill) == [
+        "for lane: int from 0 to 8 simd",
+        "  store q[first + lane] = -((first + lane) * 2) + (first + lane + 3) / 5 - 1",
+    ]
 
 
 def test_what_all_lanes_have_is_gathered_behind_them() -> None:
@@ -215,14 +238,12 @@ def test_what_all_lanes_have_is_gathered_behind_them() -> None:
         unit.set(OUT[0], every[0])
         unit.set(Q[UNIT], 3)
 
-    found = written(fill)
-    assert found[-4:] == [
-        "for (int i = 1; i < 8; ++i) {",
-        "  s[0] = s[0] + s[i];",
-        "}",
-        "out[0] = s[0];",
+    assert written(fill)[-3:] == [
+        "for i: int from 1 to 8",
+        "  store s[0] = s[0] + s[i]",
+        "store out[0] = s[0]",
     ]
-    assert found.count("#pragma omp simd") == 1
+    assert [one.is_simd for one in of_lanes(fill).loops()] == [True, False]
 
 
 @pytest.mark.parametrize("differs", [True, False])
@@ -236,11 +257,9 @@ def test_branches_that_depend_on_the_unit_stay_inside(differs: bool) -> None:
         unit.set(Q[UNIT], x)
 
     found = written(fill)
-    loops = [line.strip() for line in found].count("#pragma omp simd")
+    assert [one.is_simd for one in of_lanes(fill).loops()] == [True] * (1 if differs else 4)
     if differs:
-        assert loops == 1
-        assert "  if (x > 0) {" in found
+        assert "  if x > 0" in found
     else:
-        assert loops == 4
-        assert "if (k > 0) {" in found
-        assert "} else {" in found
+        assert "if k > 0" in found
+        assert "else" in found

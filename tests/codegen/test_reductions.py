@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hloopt.kernel_ir.expressions import Cast
+from hloopt.kernel_ir.types import FLOAT, INT, LONG
 from tests.codegen.harness import check_kernel, compile_everywhere, planned
 from tests.codegen.reducing import Case, reduces
+from tests.helpers.kernel_code import KernelCode
 
 ROWS = [
     (1, 1), (33, 3), (2, 31), (8, 32), (5, 33), (31, 64), (9, 127), (1, 513), (6, 1000), (2, 1030), (1, 2048),
@@ -91,9 +94,10 @@ def test_huge_arrays() -> None:
             Case("f32", (9, 8, 33), (1,)),
         ]
     )
-    source = planned(huge, "row-reduction,column-reduction,split-reduction")[2].text
-    rows, columns, small = source.split("__global__")[1:]
-    assert "const long long at" in rows
-    assert "const long long row" in columns
-    assert "long long" not in small
-    compile_everywhere(source, ("sm_90",))
+    program = planned(huge, "row-reduction,column-reduction,split-reduction")[2]
+    rows, columns, small = (KernelCode((one,)) for one in KernelCode.of(program).functions)
+    assert rows.types("at") == {LONG}
+    assert columns.types("row") == {LONG}
+    assert small.types() == {INT, FLOAT}
+    assert LONG not in {one.type for one in small.expressions(Cast)}
+    compile_everywhere(program.text, ("sm_90",))

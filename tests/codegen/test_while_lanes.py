@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 
 import pytest
 
@@ -13,20 +12,28 @@ from hloopt.codegen.program import kernel_steps
 from hloopt.cost_models.loop_time import best_lanes, loop_time
 from hloopt.errors import UsageError
 from hloopt.fusion.loop_fusion import LoopFusion
+from hloopt.kernel_ir.expressions import Binary
+from hloopt.kernel_ir.printer import expression_text
+from hloopt.kernel_ir.statements import If, Return
 from hloopt.kernels.spec import Launch
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.runtime.inputs import generate
 from tests.codegen.harness import check_kernel, planned, ran
-from tests.codegen.short_loops import TARGET, fused, looped, mapping_of, program
+from tests.codegen.short_loops import TARGET, fused, mapping_of, program
 from tests.helpers import random_loops
 from tests.helpers.kernel_code import KernelCode
 
 KERNEL = "while-per-thread"
 
 
-def check(text: str, lanes: int, **options: object) -> str:
-    """Run a module's loop with so many lanes for a work item; the source of its functions."""
-    return looped(check_kernel(fused(text), KERNEL, {"lanes": lanes}, **options).text)  # type: ignore[arg-type]
+def check(text: str, lanes: int, **options: object) -> KernelCode:
+    """Run a module's loop with so many lanes for a work item; its functions."""
+    return KernelCode.of(check_kernel(fused(text), KERNEL, {"lanes": lanes}, **options))  # type: ignore[arg-type]
+
+
+def shifts(code: KernelCode) -> int:
+    """How many shifts to the right there are."""
+    return sum(one.sign == ">>" for one in code.expressions(Binary))
 
 
 def mixed(name: str, of: str, kind: str, turns: int = 4) -> str:
@@ -148,34 +155,43 @@ def test_random_loops(seed: int) -> None:
 
 def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
     """Each lane computes what its own trip draws and reads; in a trip nothing is drawn or read."""
-    source = check(drawing(40, 24), 8, everywhere=False, fast=False)
-    groups, iterations = source.split("for (int trip = ")
-    assert "for (int group = 0; group < 24; group += 8)" in groups
-    assert re.search(r"rows_0\[own \* 40 \+ \w+\]", groups)
-    assert "shuffle_index" not in groups
-    assert iterations.count("shuffle_index(") == 3
-    assert "rows_0[" not in iterations
-    assert ">>" not in iterations
+    code = check(drawing(40, 24), 8, everywhere=False, fast=False)
+    assert code.heads() == [
+        "for group: int from 0 to 24 += 8",
+        "for trip: int from group to group + 8 unroll 1",
+    ]
+    loop = code.loop("trip")
+    assert code.loop("group").body[-1] is loop
+    iterations = KernelCode.of_body(loop.body)
+    groups = KernelCode.of_body(code.loop("group").body[:-1])
+    assert code.read_at("rows_0") == groups.read_at("rows_0") == ["own * 40 + unit"]
+    assert len(code.calls("shuffle_index")) == len(iterations.calls("shuffle_index")) == 3
+    assert shifts(code) == shifts(groups) == 8
     # One of the eight lanes writes.
-    assert re.search(r"if \(\(\w+ % 8\) == 0\)", iterations)
+    tests = code.statements(If)
+    assert {expression_text(one.test) for one in tests} == {"(i % 8) == 0"}
+    guarded = [KernelCode.of_body(one.body) for one in tests]
+    for name in ("result_0", "result_1"):
+        (written,) = code.written_at(name)
+        assert [written] == [at for one in guarded for at in one.written_at(name)]
 
 
 def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
     """A warp computes the keys of 32 trips at once; what differs from work item to work item is drawn in its trip."""
-    source = check(drawing(64, 40), 1, everywhere=False, fast=False)
-    groups, iterations = source.split("for (int trip = ")
-    assert "group += 32)" in groups
-    assert iterations.count("shuffle_index(") == 1
-    assert iterations.count(">> ") >= 4
+    code = check(drawing(64, 40), 1, everywhere=False, fast=False)
+    assert code.heads()[0] == "for group: int from 0 to 40 += 32"
+    iterations = KernelCode.of_body(code.loop("trip").body)
+    assert len(iterations.calls("shuffle_index")) == 1
+    assert shifts(iterations) == 4
 
 
 def test_a_loop_without_free_values_is_as_it_was() -> None:
     """What follows from the state alone is handed on by nobody: no groups, and threads may leave early."""
     text = program({"x": "f32[40]"}, "  x1 = f32[40] cosine(x)", "x1", iterations=5)
     assert LaneValues(mapping_of(text).parallel).handed(8) == frozenset()
-    source = check(text, 1, everywhere=False)
-    assert "group" not in source
-    assert "return;" in source
+    code = check(text, 1, everywhere=False)
+    assert code.heads() == ["for trip: int from 0 to 5"]
+    assert code.statements(Return)
 
 
 def test_trips_that_nobody_knows_are_not_grouped() -> None:
@@ -215,8 +231,8 @@ def test_beyond_the_registers_values_are_computed_in_their_trip() -> None:
     text = program(
         {"x": "f32[33]", "rows": f"f32[6,33,{n}]"}, "\n".join(body), f"{last}, rows", iterations=6
     )
-    source = check(text, 4, everywhere=False, fast=False)
-    assert source.count("shuffle_index(") == MOST_HANDED
+    code = check(text, 4, everywhere=False, fast=False)
+    assert len(code.calls("shuffle_index")) == MOST_HANDED
 
 
 def test_types_of_every_kind_are_handed_on() -> None:
@@ -233,8 +249,8 @@ def test_types_of_every_kind_are_handed_on() -> None:
             f"  n{at} = {kind}[300] {op}(r{at}, x{at})",
         ]
     following = [f"n{at}" for at in range(len(kinds))] + [f"a{at}" for at in range(len(kinds))]
-    source = check(program(state, "\n".join(lines), ", ".join(following), iterations=5), 2)
-    assert source.count("shuffle_index(") == len(kinds)
+    code = check(program(state, "\n".join(lines), ", ".join(following), iterations=5), 2)
+    assert len(code.calls("shuffle_index")) == len(kinds)
 
 
 def test_lanes_that_are_no_part_of_a_warp_are_refused() -> None:
@@ -293,8 +309,8 @@ def test_keys_of_the_state_are_advanced_by_every_lane(
     text = splitting(units, iterations)
     advanced = LaneValues(mapping_of(text).parallel).advanced
     assert [one.number for one in advanced] == [2, 3]
-    source = check(text, lanes, everywhere=lanes in (1, 4))
-    assert ("own_2" in source) == (lanes > 1)
+    code = check(text, lanes, everywhere=lanes in (1, 4))
+    assert bool(code.named("own_2")) == (lanes > 1)
 
 
 def test_only_single_numbers_that_all_units_have_are_advanced() -> None:

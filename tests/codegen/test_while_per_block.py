@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,11 @@ from hloopt.analysis.parallel_loop.block_plan import block_plan
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction, Module
+from hloopt.kernel_ir.expressions import Array
+from hloopt.kernel_ir.statements import Barrier, Declare
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, planned, ran
+from tests.helpers.kernel_code import KernelCode
 
 TARGET = find_target("h200")
 
@@ -32,11 +37,10 @@ def fused(text: str) -> str:
     return module.to_text()
 
 
-def check(text: str, threads: int | None = None, **options: object) -> str:
-    """Run a module's loop by the kernel; the source of its function."""
+def check(text: str, threads: int | None = None, **options: object) -> KernelCode:
+    """Run a module's loop by the kernel; its function."""
     tile = {"threads": threads} if threads else None
-    source = check_kernel(fused(text), "while-per-block", tile, **options).text  # type: ignore[arg-type]
-    return source[source.index('extern "C"') :]
+    return KernelCode.of(check_kernel(fused(text), "while-per-block", tile, **options))  # type: ignore[arg-type]
 
 
 def module(state: str, body: str, results: str, init: str, iterations: int, more: str = "") -> str:
@@ -111,9 +115,10 @@ def test_a_stencil_is_right_whatever_the_sizes(elements: int, iterations: int) -
 
 def test_a_stencil_has_one_barrier_a_trip() -> None:
     """The state lies in shared memory twice, so that nobody waits before writing."""
-    source = check(heat(64, 5))
-    loop = source[source.index("for (") :]
-    assert loop.count("__syncthreads") == 1
+    code = check(heat(64, 5))
+    assert KernelCode.of_body(code.loop("trip").body).statements(Barrier) == [Barrier()]
+    # And one before it, when the state was read.
+    assert code.statements(Barrier) == [Barrier()] * 2
 
 
 @pytest.mark.parametrize("threads", [32, 96, 1024])
@@ -143,8 +148,9 @@ def test_what_only_its_own_thread_reads_stays_in_registers() -> None:
     parsed = hloopt.parse(text)
     parallel = block_loop(loop_of(parsed))
     assert parallel.sizes == (64,)
-    source = check(text, everywhere=False)
-    assert "__shared__" not in source
+    code = check(text, everywhere=False)
+    assert not code.arrays("shared")
+    assert not code.statements(Barrier)
 
 
 POWER = module(
@@ -178,9 +184,9 @@ POWER = module(
 def test_dots_and_reduces_are_shared_by_the_block() -> None:
     """A power iteration: rows by threads, the norm by shuffles and parts of warps."""
     given = [np.random.default_rng(1).uniform(0.5, 1, 300).astype(np.float32)]
-    source = check(POWER, inputs=given, rtol=1e-5)
-    assert "shuffle_down" in source
-    assert "_part" in source
+    code = check(POWER, inputs=given, rtol=1e-5)
+    assert code.calls("shuffle_down")
+    assert [one.name for one in code.arrays("shared")] == ["state_1", "y", "total_part"]
 
 
 ARGMAX = """
@@ -402,7 +408,8 @@ def test_a_larger_state_lies_in_what_the_launch_gives() -> None:
     """A function may declare 48 KiB; a launch gives what a block may have at most."""
     mapping = block_mapping(loop_of(hloopt.parse(heat(16384, 2))), TARGET)
     assert TARGET.shared_per_block < mapping.shared_bytes <= TARGET.shared_per_block_optin
-    assert "extern __shared__" in check(heat(16384, 2), fast=False)
+    shared = check(heat(16384, 2), fast=False).statements(Declare)
+    assert [one.offset for one in shared if isinstance(one.target, Array)] == [0]
 
 
 @pytest.mark.parametrize("kernel", ["while-per-block", "while-per-thread"])
@@ -460,8 +467,12 @@ def test_ops_with_kernels_of_their_own_are_refused() -> None:
 def test_a_missing_barrier_is_found() -> None:
     """The checks would tell a race: without the barrier that ends a trip the emulator stops."""
     parsed, plan, kernels = planned(fused(heat(64, 5)), "while-per-block")
-    source = kernels.text
-    at = source.rindex("__syncthreads();")
-    broken = source[:at] + source[at + len("__syncthreads();") :]
+    function, loop = kernels.parts[0].function, KernelCode.of(kernels).loop("trip")
+    assert function is not None
+    assert loop.body[-1] == Barrier()
+    short = replace(loop, body=loop.body[:-1])
+    body = tuple(short if one is loop else one for one in function.body)
+    part = replace(kernels.parts[0], function=replace(function, body=body))
+    broken = replace(kernels, parts=(part, *kernels.parts[1:]))
     with pytest.raises(EvaluationError, match=r"no barrier between|no thread has written"):
         ran(parsed, plan, broken, [np.ones(64, np.float32)])

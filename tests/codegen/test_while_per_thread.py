@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 
 import numpy as np
 import pytest
@@ -12,17 +11,45 @@ import hloopt
 from hloopt.backends.nvrtc import compile_cuda
 from hloopt.errors import DeviceError, UsageError
 from hloopt.fusion.loop_fusion import LoopFusion
+from hloopt.kernel_ir.expressions import TRUE
+from hloopt.kernel_ir.statements import Barrier, Break, While
+from hloopt.kernel_ir.types import LONG
 from hloopt.rewrite.pass_ import PassLog
 from tests.codegen.harness import check_kernel, planned
-from tests.codegen.short_loops import fused, looped, mapping_of, network, program
+from tests.codegen.short_loops import fused, mapping_of, network, program
 from tests.helpers import random_loops
+from tests.helpers.kernel_code import KernelCode
 
 KERNEL = "while-per-thread"
 
 
-def check(text: str, **options: object) -> str:
-    """Run a module's loop by the kernel; the source of its functions."""
-    return looped(check_kernel(fused(text), KERNEL, **options).text)  # type: ignore[arg-type]
+def check(text: str, **options: object) -> KernelCode:
+    """Run a module's loop by the kernel; its functions."""
+    return KernelCode.of(check_kernel(fused(text), KERNEL, **options))  # type: ignore[arg-type]
+
+
+PENDULUM = """\
+  let block_x: int = (int)blockIdx.x
+  let thread_x: int = (int)threadIdx.x
+  let i: int = block_x * 32 + thread_x
+  if i >= 300
+    return
+  let param_0: float = x_0[i]
+  var state_1: float = param_0
+  let param_1: float = v_0[i]
+  var state_2: float = param_1
+  let param_2: float = g_0[i]
+  for trip: int from 0 to 7
+    let sin_1: float = sinf(state_1)
+    let less: float = sin_1 * 0.5f
+    let v1: float = param_2 - state_2
+    let x1: float = less + v1
+    store result_2[trip * 300 + i] = x1
+    set state_1 = x1
+    set state_2 = v1
+  store result_0[i] = state_1
+  store result_1[i] = state_2
+"""
 
 
 def pendulum(elements: int, iterations: int) -> str:
@@ -64,14 +91,8 @@ def test_many_units_and_trips(elements: int, iterations: int) -> None:
 
 
 def test_state_is_in_scalars_and_streams_go_to_the_result() -> None:
-    """The source is what one would write by hand: scalars, one loop, a store a trip, no initial one."""
-    source = check(pendulum(300, 7))
-    assert re.search(r"float state_1 = \w+;", source)
-    assert source.count("for (") == 1
-    assert "for (int trip = 0; trip < 7; ++trip)" in source
-    assert len(re.findall(r"result_\d\[trip \* 300 \+ i\] = ", source)) == 1
-    assert source.count("sinf(") == 1
-    assert "[4]" not in source
+    """The code is what one would write by hand: scalars, one loop, a store a trip, no initial one."""
+    assert check(pendulum(300, 7)).text("hlo_loop") == PENDULUM
 
 
 def test_what_no_trip_writes_of_a_stream_is_what_it_was() -> None:
@@ -145,17 +166,18 @@ def cartpole(n: int) -> str:
 @pytest.mark.parametrize("elements", [20, 64, 300])
 def test_reduces_over_units_are_collected_and_added_up_once(elements: int) -> None:
     """Warps leave their parts, a second launch adds them in one order and computes what follows."""
-    source = check(cartpole(elements), everywhere=elements == 300)
-    assert source.count("sinf(") == source.count("cosf(") == 1
-    first, second = looped(source, "loop"), looped(source, "_finish")
-    assert "shuffle_down" in first
-    assert "__syncthreads" not in source
-    assert "atomic" not in source
+    code = check(cartpole(elements), everywhere=elements == 300)
+    assert len(code.calls("sinf")) == len(code.calls("cosf")) == 1
+    first, second = code.ending("loop"), code.ending("_finish")
+    assert first.calls("shuffle_down")
+    assert not code.statements(Barrier)
+    assert not code.calls("atomic*")
+    assert not code.calls("add_to_*")
     warps = -(-elements // 32)
     part = f"trip * {warps} + (i / 32)" if warps > 1 else "trip"
-    assert f"scratch_0[{part}] = " in first
-    assert "result_1[trip] = " in second
-    assert "shuffle_down" in second
+    assert first.written_at("scratch_0") == [part]
+    assert second.written_at("result_1") == ["trip"]
+    assert second.calls("shuffle_down")
 
 
 def test_blocks_of_broken_warps_are_refused_where_warps_fold() -> None:
@@ -191,11 +213,10 @@ def test_what_trips_read_is_read_two_trips_before() -> None:
         "x1, rows, scales",
         iterations=9,
     )
-    source = check(text, tile={"lanes": 1})
-    loop = source[source.index("for (int trip") :]
-    assert "#pragma unroll 2" in source
-    assert re.search(r"rows_0\[later \* 33 \+ \w+\]", loop)
-    assert "rows_0[trip" not in loop
+    loop = check(text, tile={"lanes": 1}).loop("trip")
+    assert loop.unroll == 2
+    forwards, backwards = "later * 33 + unit", "-later * 33 + unit + 264"
+    assert KernelCode.of_body(loop.body).read_at("rows_0") == [forwards, backwards]
     for iterations in (1, 2, 3):
         few = text.replace("constant(9)", f"constant({iterations})")
         check(few, tile={"lanes": 1}, everywhere=False, fast=False)
@@ -233,9 +254,9 @@ def test_units_stop_by_their_own_conditions() -> None:
     assert mapping.parallel.iterations.kind == "element"
     assert mapping.parallel.sizes == (64,)
     inputs = [np.arange(1, 65, dtype=np.int32), np.zeros(64, np.int32)]
-    source = check(text, inputs=inputs, exact=True)
-    assert "while (true)" in source
-    assert "break;" in source
+    (loop,) = check(text, inputs=inputs, exact=True).statements(While)
+    assert loop.test == TRUE
+    assert len(KernelCode.of_body(loop.body).statements(Break)) == 1
 
 
 def test_a_number_that_all_share_decides_when_the_loop_ends() -> None:
@@ -308,9 +329,9 @@ def test_random_loops(seed: int) -> None:
 def test_indices_are_wide_where_results_are() -> None:
     """A stacked result of more elements than 32 bits count is written at 64-bit indices."""
     text = pendulum(1_000_003, 10_000)
-    source = planned(fused(text), KERNEL)[2].text
-    assert "const long long i = " in source
-    assert "for (long long trip = 0; trip < 10000; ++trip)" in source
+    code = KernelCode.of(planned(fused(text), KERNEL)[2])
+    assert code.types("i") == {LONG}
+    assert code.heads() == [f"for trip: {LONG} from 0 to 10000"]
 
 
 def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:

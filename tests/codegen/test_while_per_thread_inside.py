@@ -5,15 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hloopt.kernel_ir.expressions import Var
+from hloopt.kernel_ir.statements import If
+from hloopt.kernel_ir.types import FLOAT
 from tests.codegen.harness import check_kernel
-from tests.codegen.short_loops import fused, looped, mapping_of, network, program
+from tests.codegen.short_loops import fused, mapping_of, network, program
+from tests.helpers.kernel_code import KernelCode
 
 KERNEL = "while-per-thread"
 
 
-def check(text: str, **options: object) -> str:
-    """Run a module's loop by the kernel; the source of its functions."""
-    return looped(check_kernel(fused(text), KERNEL, **options).text)  # type: ignore[arg-type]
+def check(text: str, **options: object) -> KernelCode:
+    """Run a module's loop by the kernel; its functions."""
+    return KernelCode.of(check_kernel(fused(text), KERNEL, **options))  # type: ignore[arg-type]
 
 
 BRANCHES = """
@@ -51,8 +55,10 @@ def test_branches_by_number(names: str) -> None:
     )
     some = np.random.default_rng(1)
     inputs = [some.uniform(-1, 1, dims).astype(np.float32) for dims in ((40,), (3, 40))]
-    source = check(text, inputs=[*inputs, np.array([0, 1, 2, -1, 5, 0], np.int32)])
-    assert ("} else if (" in source) == ("first" in names)
+    code = check(text, inputs=[*inputs, np.array([0, 1, 2, -1, 5, 0], np.int32)])
+    followed = [one for one in code.statements(If) if one.otherwise]
+    nested = [one for one in followed if isinstance(one.otherwise[0], If)]
+    assert (len(followed), len(nested)) == ((2, 1) if "first" in names else (0, 0))
 
 
 def test_branches_run_in_any_fusion() -> None:
@@ -87,10 +93,15 @@ ENTRY main { x = f32[64,3] parameter(0)
     some = np.random.default_rng(1).uniform(-1, 1, (64, 3)).astype(np.float32)
     for which in (True, False):
         inputs = [some, np.array(2, np.int32), np.array(which)]
-        source = looped(check_kernel(text, "loop", inputs=inputs, everywhere=which).text)
-        before, inside = source.split("  if (w", 1)
-        assert before.count("tanhf(") == 1
-        assert inside.count("tanhf(") == 1
+        code = KernelCode.of(check_kernel(text, "loop", inputs=inputs, everywhere=which))
+        (branch,) = code.statements(If)
+        assert isinstance(branch.test, Var)
+        assert branch.test.name.startswith("w")
+        (function,) = code.functions
+        before = KernelCode.of_body(function.body[: function.body.index(branch)])
+        assert len(before.calls("tanhf")) == 1
+        assert len(KernelCode.of_body(branch.body).calls("tanhf")) == 1
+        assert len(code.calls("tanhf")) == 2
 
 
 INNER = """
@@ -127,18 +138,19 @@ def test_loops_inside_run_inside() -> None:
         iterations=4,
         more=INNER,
     )
-    source = check(text, everywhere=False)
-    assert "for (int trip_1 = 0; trip_1 < 3; ++trip_1)" in source
+    code = check(text, everywhere=False)
+    assert code.heads() == ["for trip: int from 0 to 4", "for trip_1: int from 0 to 3"]
+    assert code.loop("trip_1") in code.loop("trip").body
 
 
 @pytest.mark.parametrize("hidden", [5, 24])
 def test_small_networks_run_for_each_unit(hidden: int) -> None:
     """Each hidden value is computed once a trip: written out, or kept in an array that loops go over."""
     text = network(33, hidden)
-    source = check(text, everywhere=hidden == 24)
+    code = check(text, everywhere=hidden == 24)
     stored = [value.name for value, _ in mapping_of(text).stored]
     assert stored == ([] if hidden == 5 else ["ta", "tb"])
-    assert source.count("tanhf(") == (10 if hidden == 5 else 2)
+    assert len(code.calls("tanhf")) == (10 if hidden == 5 else 2)
 
 
 def test_large_states_are_in_arrays_and_updated_after_all_is_read() -> None:
@@ -159,9 +171,8 @@ def test_large_states_are_in_arrays_and_updated_after_all_is_read() -> None:
         "x, y1, at1",
         iterations=3,
     )
-    source = check(text)
-    assert "float state_2[24];" in source
-    assert "float next_2[24];" in source
+    arrays = [(one.name, one.element, one.dims) for one in check(text).arrays("local")]
+    assert arrays == [("state_2", FLOAT, (24,)), ("next_2", FLOAT, (24,))]
 
 
 def test_elements_at_numbers_of_run_time() -> None:

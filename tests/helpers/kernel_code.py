@@ -9,7 +9,18 @@ from typing import TypeVar
 from hloopt.codegen.program import KernelProgram, ProgramPart
 from hloopt.kernel_ir.expressions import Address, Array, Call, Element, Expr, Var, subexpressions
 from hloopt.kernel_ir.listing import listing
-from hloopt.kernel_ir.statements import Declare, For, Function, Let, Set, expressions_of, walk
+from hloopt.kernel_ir.printer import expression_text
+from hloopt.kernel_ir.statements import (
+    Declare,
+    For,
+    Function,
+    Let,
+    Set,
+    Statement,
+    expressions_of,
+    walk,
+)
+from hloopt.kernel_ir.types import Type
 
 __all__ = ["KernelCode"]
 
@@ -32,6 +43,15 @@ class KernelCode:
     def of_parts(cls, parts: Iterable[ProgramPart]) -> KernelCode:
         """Of these kernels."""
         return cls(tuple(part.function for part in parts if part.function is not None))
+
+    @classmethod
+    def of_body(cls, body: Iterable[Statement]) -> KernelCode:
+        """Of statements, such as those of a loop, as a function without a name."""
+        return cls((Function("", (), tuple(body)),))
+
+    def ending(self, end: str) -> KernelCode:
+        """Of the functions with names that end so."""
+        return KernelCode(tuple(one for one in self.functions if one.name.endswith(end)))
 
     def text(self, name: str) -> str:
         """The statements of a function, as ``hloopt kernels --ir`` lists them."""
@@ -67,18 +87,47 @@ class KernelCode:
         """The counted loops."""
         return self.statements(For)
 
+    def loop(self, counter: str) -> For:
+        """The one loop with a counter of that name."""
+        (found,) = (one for one in self.loops() if one.var.name == counter)
+        return found
+
+    def heads(self) -> list[str]:
+        """How the counted loops begin, as ``hloopt kernels --ir`` lists them."""
+        lines = (line.strip() for one in self.functions for line in listing(one))
+        return [line for line in lines if line.startswith("for ")]
+
     def named(self, start: str) -> list[Var | Array]:
         """The variables and arrays that are made, with names that begin so."""
         made = [one.var for one in self.statements(Let)]
         every = (*made, *(one.target for one in self.statements(Declare)))
         return [one for one in every if one.name.startswith(start)]
 
+    def types(self, start: str = "") -> set[Type]:
+        """The types of the variables with names that begin so, counters among them."""
+        made = [one for one in self.named(start) if isinstance(one, Var)]
+        counters = [one.var for one in self.loops() if one.var.name.startswith(start)]
+        return {one.type for one in (*made, *counters)}
+
     def reads(self, array: str) -> int:
         """At how many places elements of an array are read, one by one or as vectors."""
+        return len(self.read_at(array))
+
+    def read_at(self, array: str) -> list[str]:
+        """Where elements of an array are read, as C has it."""
         stored = [id(one.target) for one in self.statements(Set)]
-        return sum(
-            one.array.name == array and id(one) not in stored for one in self.expressions(Element)
-        )
+        return [
+            _place(one)
+            for one in self.expressions(Element)
+            if one.array.name == array and id(one) not in stored
+        ]
+
+    def written_at(self, array: str) -> list[str]:
+        """Where elements of an array are set, as C has it."""
+        targets = [one.target for one in self.statements(Set)]
+        return [
+            _place(one) for one in targets if isinstance(one, Element) and one.array.name == array
+        ]
 
     def addresses(self, name: str) -> list[str]:
         """The arrays to which the calls of a function have an address."""
@@ -88,3 +137,7 @@ class KernelCode:
             for one in call.arguments
             if isinstance(one, Address)
         ]
+
+
+def _place(element: Element) -> str:
+    return ", ".join(map(expression_text, element.at))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.native.codegen import parts
 from hloopt.backends.native.compile import compile_native
 from hloopt.backends.native.program import NativeProgram
 from hloopt.fusion.decision import ALLOWED
@@ -19,6 +20,7 @@ from hloopt.runtime.inputs import generate
 from hloopt.runtime.program import NativeOptions
 from hloopt.targets.target import HOST
 from tests.helpers.joined_modules import joined
+from tests.helpers.kernel_code import KernelCode
 from tests.helpers.loop_programs import kernel_of, resized
 from tests.helpers.mixing_loops import mixing_loop
 from tests.helpers.random_loops import inputs, loop_text
@@ -205,7 +207,7 @@ def test_loops_of_every_size_and_number_of_trips() -> None:
     program = check(modules, arrays)
     # What runs no trip, or one alone, is still a loop: nothing before simplified it.
     assert len(whole_loops(program)) == len(modules)
-    assert "alive" in program.source
+    assert KernelCode.of_parts(parts(program.plan)).named("alive")
 
 
 @pytest.mark.usefixtures("always")
