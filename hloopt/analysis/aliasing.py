@@ -1,10 +1,10 @@
-"""Which values there are, where each of them is, and which must lie in one buffer.
+"""The values of a module, the positions of each, and which values must share one buffer.
 
 A *position* is a leaf of an instruction's shape: (instruction, tuple index).  A *value* is what a position
 holds; several positions hold the same one: tuples and their elements, bitcasts, barriers, both ends of an
-asynchronous pair, operands of a call and the parameters they become, what a loop hands on unchanged.
+asynchronous pair, operands of a call and the parameters they become, what a loop passes through unchanged.
 
-Values *must alias* where one buffer has to serve them all, because nobody moves data between them:
+Values *must alias* where one buffer has to serve them all, because no data is moved between them:
 
 * what a loop carries: the initial value, the body's and the condition's parameter, the body's result, the
   loop's result;
@@ -12,7 +12,7 @@ Values *must alias* where one buffer has to serve them all, because nobody moves
 * an operand and the result that updates it in place (``analysis/in_place.py``);
 * a parameter of ENTRY and the result it is donated to (``input_output_alias``).
 
-Whether they may do so, because their lives do not overlap, is not asked here: ``copy-insertion`` sees to it.
+Whether they may do so, because their lives do not overlap, is not decided here: ``copy-insertion`` ensures it.
 Computations that are called from several places are one: their parameters alias all the operands.
 The analysis takes time in proportion to the leaves of all shapes.
 """
@@ -60,7 +60,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class BufferValue:
-    """A value: ``defined`` is where it comes into being, ``positions`` everywhere it is, in order.
+    """A value: ``defined`` is where it is made, ``positions`` every position that holds it, in order.
 
     ``kind`` is that of the definition: ``parameter``, ``constant`` or ``temporary``.
     """
@@ -115,7 +115,7 @@ class Aliasing:
 def analyze_aliasing(
     module: Module, updates: Callable[[Instruction], Iterable[InPlace]] = in_place_pairs
 ) -> Aliasing:
-    """Values and must-alias sets of a module; ``updates`` tells what an instruction updates in place."""
+    """Values and must-alias sets of a module; ``updates`` returns what an instruction updates in place."""
     return _Analysis(module, updates).result()
 
 
@@ -226,7 +226,7 @@ class _Analysis:
             (self.same if is_outer else self.shared).join(result, *given)
 
     def is_outer(self, given: set[int], branches: list[Computation]) -> bool:
-        """Whether all branches hand on the same operand (a single branch may make the value itself)."""
+        """Whether all branches return the same operand (a single branch may make the value itself)."""
         (number,) = given
         passed = {
             self.same.find(leaf)
@@ -282,7 +282,7 @@ class _Analysis:
         )
 
     def definitions(self, number_of: list[int]) -> list[tuple[Position, int]]:
-        """Where each value is made, and its bytes: calls and their parameters only hand values on."""
+        """Where each value is made, and its bytes: calls and their parameters only forward values."""
         best: dict[int, tuple[int, Position, int]] = {}
         for (instruction, index, byte_size), number in zip(self.defined, number_of, strict=True):
             rank = 2 if instruction.opcode in CONTROL_FLOW else 0

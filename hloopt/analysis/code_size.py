@@ -1,4 +1,4 @@
-"""How much code a kernel may have, by the instructions that it computes."""
+"""Limits of a kernel's code size, by the number of instructions that it computes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["MOST_CODE", "WRITTEN_ANEW", "Room", "executed_instructions"]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Bytes of code: some in any case, and some for each instruction that is computed; so many at most."""
+    """A limit in bytes of code: ``least``, and ``each`` for every instruction computed; ``most`` at most."""
 
     least: int
     each: int
     most: int
 
     def of(self, instructions: int) -> int:
-        """The bytes that so many instructions may come to."""
+        """The limit for so many instructions."""
         return min(self.least + self.each * instructions, self.most)
 
 
 _COMPILED: Final = 2_000_000
-"""Bytes that a compiler ends in a minute or less.
+"""Bytes that a compiler finishes in a minute or less.
 
 CPU time measured on one core of 2.6 GHz: NVRTC takes 6 to 12 us a byte of functions of 40 to 130 kB for
 sm_90, 19 us of a block's loop of 330 kB, 30 us where barriers are many; g++ takes 4 to 8 us for loops over
@@ -34,11 +34,11 @@ one will run is unknown, so its seconds of compiling cannot be weighed against s
 """
 
 WRITTEN_ANEW: Final = Room(4_000, 160, _COMPILED)
-"""What a function may come to that writes a value wherever it needs it: about three lines an instruction.
-Beyond it, what branches and loops of the function share is written once."""
+"""The limit of a function that writes a value wherever it is needed: about three lines an instruction.
+Above it, what branches and loops of the function share is written once."""
 
 MOST_CODE: Final = Room(20_000, 600, _COMPILED)
-"""What no function shall exceed."""
+"""The limit of every function."""
 
 
 def executed_instructions(instruction: Instruction) -> int:

@@ -1,9 +1,9 @@
 """Whether the order of its two sides matters to a reducer, found by trying.
 
-Threads take elements in an order of their own, so that a reducer must give the same for ``(a, b)`` and
+Threads take elements in an arbitrary order, so that a reducer must give the same for ``(a, b)`` and
 ``(b, a)``.  No rule decides that for any computation; evaluating it on small numbers, ties among them, finds
 those that keep the first or the last of two, subtract, or choose by place.  NaN is left out: which of several
-NaN an arg-max returns is nobody's promise.
+NaN an arg-max returns is unspecified.
 """
 
 from __future__ import annotations

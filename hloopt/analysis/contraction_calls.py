@@ -89,7 +89,7 @@ def call_problem(instruction: Instruction) -> str:
         return f"{name} gives {list(contraction.result_extents())}, not {result_shape(instruction)}"
     shape = instruction.shape
     if name == _F8 and isinstance(shape, TupleShape) and len(shape.elements) == 3:
-        return f"{name} also asks for the largest magnitude of all results"
+        return f"{name} also returns the largest magnitude of all results"
     finish = call_finish(instruction)
     is_plain = finish.alpha == 1 and not finish.addends and not finish.activation
     if not contraction.kind.is_float and not contraction.kind.is_complex and not is_plain:
@@ -128,7 +128,7 @@ def _block_scaled(instruction: Instruction) -> Contraction:
         scale = instruction.operands[number + 2] if number < _scales(instruction) else None
         if scale is not None:
             block = cublas.scale_block(side.instruction.array, scale.array)
-            assert block is not None, "the check looked at it"
+            assert block is not None, "checked before"
             side = replace(side, scale=scale, blocks=(1,) * (rank - 1) + (block,))
         sides.append(side)
     return replace(plain, lhs=sides[0], rhs=sides[1], kind=dtype("f32"))

@@ -68,7 +68,7 @@ class Cost:
 def module_cost(module: Module) -> Cost:
     """The cost of running the entry once.
 
-    Loops count as ``counted_trips`` has them; a conditional costs, for each figure,
+    Loops count as ``counted_iterations`` has them; a conditional costs, for each figure,
     as much as its most expensive branch.
     """
     return computation_cost(module.entry)
@@ -85,7 +85,7 @@ def instruction_cost(instruction: Instruction) -> Cost:
 
 
 class _Analysis:
-    """One question; computations called from several places are counted once and remembered."""
+    """One analysis; computations called from several places are counted once and cached."""
 
     def __init__(self) -> None:
         self._known: dict[Computation, Cost] = {}
@@ -222,7 +222,7 @@ def _cholesky(_: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
-    """Batch times right-hand sides times half of the matrix's squared size."""
+    """Batch times right-hand sides times half of the squared size of the matrix."""
     size = instruction.operands[0].array.dims[-1]
     return Cost(elements_of(instruction.shape) * size // 2)
 
@@ -271,13 +271,13 @@ def _fusion(analysis: _Analysis, instruction: Instruction) -> Cost:
 
 
 def loop_bytes_read(fusion: Instruction) -> tuple[int, ...]:
-    """What a fusion that is a whole loop reads of each operand: all of it once, whatever the number of trips.
+    """What a fusion that is a whole loop reads of each operand: all of it once, whatever the trip count.
 
     Of what is only there to be written over, piece by piece, nothing.  Raises ``ValueError`` for other fusions.
     """
     loop = _loop_inside(fusion)
     if loop is None:
-        raise ValueError(f"{fusion.name} is no fusion of one loop")
+        raise ValueError(f"{fusion.name} is not a fusion of one loop")
     body = fusion.calls
     state = loop.operands[0]
     written = {
@@ -363,5 +363,5 @@ _COMPUTED: Mapping[str, _Rule] = op_table({
     "cholesky": _cholesky, "convolution": _convolution, "dot": _dot, "fft": _fft, "map": _map,
     "reduce": _reduce, "reduce-window": _reduce_window, "select-and-scatter": _select_and_scatter,
     "sort": _sort, "triangular-solve": _triangular_solve,
-}, otherwise="an elementwise op, or what talks to others: its row has its flops")  # fmt: skip
+}, otherwise="an elementwise op, or communication: its row has its flops")  # fmt: skip
 """What ops compute that read all of their operands and write all of their results."""

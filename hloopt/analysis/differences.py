@@ -32,7 +32,7 @@ _MOST_SHOWN: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that two modules have otherwise.
+    """One difference between two modules.
 
     what           ``opcode``, ``shape``, ``operands`` (of many ``operand 7``; of the entry's tuple
                    ``results``), ``control-predecessors``, the name of an attribute (``literal``,
@@ -55,7 +55,7 @@ class Difference:
 def differences(before: Module, after: Module) -> list[Difference]:
     """All that differs, what both have before what only one has; empty for equal modules.
 
-    Where parameters have changed places, they belong together by their names, unless little remains by numbers.
+    Where parameters were reordered, they are matched by name, unless few differences remain by number.
     """
     if fingerprint(before) == fingerprint(after):
         return []
@@ -86,7 +86,7 @@ class _Comparison:
         self._strict = False
 
     def all(self) -> list[Difference]:
-        """Everything; the order of instructions and who shares what only where there is nothing else."""
+        """Everything; the order of instructions and sharing of computations only where nothing else differs."""
         found = [*self._header(), *self._computations(), *self._only()]
         if found:
             return found
@@ -139,7 +139,7 @@ class _Comparison:
         return first.root in self.pairing.after or second.root in self.pairing.before
 
     def _same(self, one: Instruction, other: Instruction) -> bool:
-        """Whether two instructions are partners, or as good as that."""
+        """Whether two instructions are partners, or equivalent."""
         classes = self.pairing.classes
         same = self.pairing.after.get(one) is other
         return same or (not self._strict and classes[one] == classes[other])
@@ -236,7 +236,7 @@ class _Comparison:
                 yield _only("computation", None, computation, f"%{computation.name}", is_before)
 
     def _orders(self) -> Iterator[Difference]:
-        """The first instructions that stand in another order, of each computation."""
+        """The first instructions in another order, of each computation."""
         for first, second in self.pairing.computations.items():
             for one, other in zip(first, second, strict=False):
                 if self.pairing.after.get(one) is not other:

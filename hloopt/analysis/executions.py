@@ -1,4 +1,4 @@
-"""How often each instruction runs while the entry runs once: trips of loops, branches, calls.
+"""How often each instruction runs while the entry runs once: iterations of loops, branches, calls.
 
 Costs are linear in instructions and calls.
 """
@@ -21,7 +21,7 @@ class Execution:
 
     times    as often as it is reached when every branch around it is taken
     counted  in a run that takes the heaviest branch of each conditional; 0 in all others
-    known    whether the module shows the trips of all loops around it
+    known    whether the module shows the trip counts of all loops around it
     bounded  whether it shows at least how many there can be, which count then; other loops count once
     """
 

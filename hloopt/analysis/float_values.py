@@ -196,7 +196,7 @@ def _log_plus_one(_: DType, a: ValueRange) -> ValueRange:
 
 
 def _cube_root(_: DType, a: ValueRange) -> ValueRange:
-    """Of the sign of x, and not beyond both x and 1."""
+    """Of the sign of x; no larger in size than the larger of x and 1."""
     low = 0.0 if a.low >= 0 else min(a.low, -1.0)
     high = max(a.high, 1.0)
     return ValueRange(low, high, a.nan, a.has_sign)
@@ -216,7 +216,7 @@ def _sqrt(_: DType, a: ValueRange) -> ValueRange:
 
 
 def _rsqrt(dtype: DType, a: ValueRange) -> ValueRange:
-    """Twice the root of a positive lower bound's reciprocal is beyond any rounding."""
+    """Twice the root of a positive lower bound's reciprocal is above any rounding."""
     if a.negative_zero:
         return ValueRange(-inf, inf, a.nan or a.low < 0)
     high = rounded_to(2.0 / float(np.sqrt(a.low)), dtype) if a.low > 0 else inf

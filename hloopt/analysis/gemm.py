@@ -1,4 +1,4 @@
-"""A dot as the products of matrices a BLAS library makes: dimensions merged, strides, leading dimensions.
+"""A dot as matrix products of a BLAS library: dimensions merged, strides, leading dimensions.
 
 A library's product (``gemm``) has matrices of two dimensions each, one of which is contiguous, column by
 column, and a batch dimension with any stride.  HLO's dot has any number of dimensions in any order and

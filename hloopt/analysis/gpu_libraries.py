@@ -1,6 +1,6 @@
-"""What cuBLAS and cuFFT are asked to compute an instruction, or why they cannot.
+"""The calls of cuBLAS and cuFFT that compute an instruction, or why there are none.
 
-Pure functions: kernel selection asks ``refusal``, the device makes the calls of ``product_of`` and
+Pure functions: kernel selection calls ``refusal``, the device makes the calls of ``product_of`` and
 ``transform_of``.
 """
 
@@ -35,7 +35,7 @@ _ARITHMETIC: Mapping[tuple[str, str], Arithmetic] = {
     ("c128", "c128"): "f64",
     ("s8", "s32"): "s32",
 }
-# The algorithms that can be asked for, with the types they take as they are.
+# The algorithms that can be requested, with the types they take as they are.
 _ALGORITHMS: Mapping[str, tuple[frozenset[str], Arithmetic]] = {
     "dot_f16_f16_f32": (frozenset({"f16"}), "f32"),
     "dot_bf16_bf16_f32": (frozenset({"bf16"}), "f32"),
@@ -51,7 +51,7 @@ class LibraryProduct:
 
     ``gemm`` is None where there is nothing to sum: the result is empty, or all zeros.
     ``arithmetic`` is what products are summed in; f32 operands are rounded to TF32 only where the
-    instruction's algorithm asks for it.
+    instruction's algorithm requests it.
     """
 
     gemm: Gemm | None
@@ -68,7 +68,7 @@ class Transform:
 
     kind     as HLO has it: ``FFT``, ``IFFT``, ``RFFT`` or ``IRFFT``
     is_wide  of f64 and c128
-    scale    what the library leaves to us: 1 over the product of the lengths for inverse transforms
+    scale    what the library leaves to the caller: 1 over the product of the lengths for inverse transforms
     reals    real numbers in the result, for scaling
     """
 
@@ -95,11 +95,11 @@ def product_of(instruction: Instruction) -> LibraryProduct | str:
         if len(instruction.operands) > 2:
             return "a sparse dot"
         dims = DotDims.of(instruction.attributes)
-        asked = str(instruction.attributes.get("algorithm", "dot_unset"))
-        return _product(lhs, rhs, instruction.array, dims, asked, {})
+        requested = str(instruction.attributes.get("algorithm", "dot_unset"))
+        return _product(lhs, rhs, instruction.array, dims, requested, {})
     if instruction.custom_call_target == "__cublas$gemm":
         return _gemm_call(instruction)
-    return f"{instruction.opcode} is no product of matrices"
+    return f"{instruction.opcode} is not a matrix product"
 
 
 def _gemm_call(instruction: Instruction) -> LibraryProduct | str:
@@ -110,11 +110,11 @@ def _gemm_call(instruction: Instruction) -> LibraryProduct | str:
     if isinstance(instruction.shape, TupleShape) and len(instruction.shape.elements) > 2:
         return "more results than a product and scratch space"
     if settings.get("beta") and (len(shapes) != 3 or shapes[2] != result_shape(instruction)):
-        return "what is added to the product has not its shape and layout"
+        return "what is added to the product has another shape or layout"
     algorithm = str(settings.get("precision_config", {}).get("algorithm", "ALG_UNSET"))
-    asked = algorithm.lower().replace("alg_", "dot_")
+    requested = algorithm.lower().replace("alg_", "dot_")
     dims = dot_dims(settings["dot_dimension_numbers"])
-    return _product(shapes[0], shapes[1], result_shape(instruction), dims, asked, settings)
+    return _product(shapes[0], shapes[1], result_shape(instruction), dims, requested, settings)
 
 
 def _product(
@@ -131,10 +131,10 @@ def _product(
         return f"no product of {lhs.dtype.name} and {rhs.dtype.name} to {out.dtype.name}"
     arithmetic = _ARITHMETIC[lhs.dtype.name, out.dtype.name]
     if algorithm != "dot_unset":
-        takes, asked = _ALGORITHMS.get(algorithm, (frozenset(), arithmetic))
+        takes, requested = _ALGORITHMS.get(algorithm, (frozenset(), arithmetic))
         if lhs.dtype.name not in takes:
             return f"the algorithm {algorithm} for {lhs.dtype.name} and {out.dtype.name}"
-        arithmetic = asked
+        arithmetic = requested
     gemm = None
     if settings.get("beta") and not (lhs.elements and rhs.elements):
         return "something is added to an empty product"
@@ -160,7 +160,7 @@ def _unaligned(gemm: Gemm) -> bool:
 def transform_of(instruction: Instruction) -> Transform | str:
     """Of an ``fft``; dense, in row-major layout, of as many elements as its lengths say."""
     if instruction.opcode != "fft":
-        return f"{instruction.opcode} is no Fourier transform"
+        return f"{instruction.opcode} is not a Fourier transform"
     source, target = instruction.operands[0].array, instruction.array
     lengths = tuple(instruction.attributes["fft_length"])
     kind = str(instruction.attributes["fft_type"])

@@ -1,8 +1,8 @@
-"""Which operands an instruction writes its result into, and which it could.
+"""Which operands an instruction writes its result into, and which ones it could.
 
 ``in_place_pairs`` are updates: the result is the operand's buffer with a part of it written anew
-(``dynamic-update-slice``, ``scatter``, fusions of them, custom calls that say so).  ``may_overwrite`` asks of
-any other instruction whether its result could take the operand's bytes while it reads them.
+(``dynamic-update-slice``, ``scatter``, fusions of them, custom calls that say so).  ``may_overwrite`` decides
+for any other instruction whether its result could take the operand's bytes while it reads them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["InPlace", "in_place_pairs", "may_overwrite"]
 
 
 _MOST_LOOKS: Final = 16
-"""Updates of a fusion whose other readers are looked at: each look takes a walk over the body."""
+"""Updates of a fusion whose other readers are examined: each takes a walk over the body."""
 
 
 @dataclass(frozen=True, slots=True)

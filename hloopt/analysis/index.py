@@ -2,7 +2,7 @@
 
 An ``Index`` is a constant plus a sum of atoms times coefficients; an atom is a symbol (a variable), the
 quotient or the remainder of an index by a positive constant.  Sums are in normal form, so that equal
-expressions are equal values: whoever asks twice for the same element gets the same name.
+expressions are equal values: two requests for the same element get the same name.
 
 Rules, with ``0 <= r < c`` known from ranges:
 
@@ -105,7 +105,7 @@ Atom: TypeAlias = Symbol | Quotient | Remainder
 class Index:
     """``constant + sum(coefficient * atom)``, in the order in which the atoms came; never changed.
 
-    A plain class whose figures are worked out once: thousands are made for a kernel.
+    A plain class whose figures are computed once: thousands are made for a kernel.
     """
 
     __slots__ = ("_hash", "_high", "_low", "_multiple", "constant", "terms")

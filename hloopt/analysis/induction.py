@@ -4,7 +4,7 @@
    lowest bits (``LinearForm``): add, subtract, multiply by a known number, negate and convert keep that.
 2. An element whose next value is itself plus known numbers is an induction variable; so is one that follows
    another of them one iteration late.
-3. Arithmetic goes round as the type does.  A converted variable stays one of the narrower type, ``inner``.
+3. Arithmetic wraps around as the type does.  A converted variable stays one of the narrower type, ``inner``.
 
 Left out: coefficients that are not known numbers, and steps that change (``i += j`` where j changes).
 """
@@ -69,7 +69,7 @@ class LinearForm:
 
 
 class Inductions(Answers[LinearForm]):
-    """The induction variables of one loop, found when they are asked for.
+    """The induction variables of one loop, found on demand.
 
     The answer for an instruction is its form by the state elements at the start of its iteration.
     """
@@ -141,7 +141,7 @@ class Inductions(Answers[LinearForm]):
         return total
 
     def _steady(self, slot: StateSlot) -> int | None:
-        """The value of an element that the body hands on unchanged."""
+        """The value of an element that the body passes through unchanged."""
         if slot not in self._initial:
             value = self.initial_value(slot) if self.loop.is_passed_on(slot) else None
             self._initial[slot] = None if value is None else int(value)
@@ -248,7 +248,7 @@ def _converted(form: LinearForm, target: DType) -> LinearForm | None:
         return LinearForm(
             target, target, True, wrapped(form.constant, target), MappingProxyType(terms)
         )
-    # -1 of s8 is 65535 in u16 and stays that in s32: it is no longer a converted s8.
+    # -1 of s8 is 65535 in u16 and keeps that value in s32: it is no longer a converted s8.
     turned = inner.bits < form.dtype.bits and (inner.kind, form.dtype.kind) == (
         "signed",
         "unsigned",

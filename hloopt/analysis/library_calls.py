@@ -1,6 +1,6 @@
-"""Flops of library calls: products, triangular systems and convolutions handed to cuBLAS and cuDNN.
+"""Flops of library calls: products, triangular systems and convolutions in cuBLAS and cuDNN.
 
-XLA's HLO cost analysis gives custom calls none; here a call does what the op it stands for would.
+XLA's HLO cost analysis gives custom calls none; here a call counts as the op that it replaces.
 Epilogues are not counted: they are a flop or two per element of a product.
 """
 
@@ -36,7 +36,7 @@ def library_flops(instruction: Instruction) -> int:
 
 
 def result_bytes(instruction: Instruction) -> int:
-    """Bytes a custom call writes that anybody reads: of a library's call all but the scratch space."""
+    """Bytes a custom call writes that are read: of a library's call all but the scratch space."""
     shape = instruction.shape
     known = instruction.custom_call_target in _RULES
     if known and isinstance(shape, TupleShape) and len(shape.elements) > 1:
@@ -53,7 +53,7 @@ def is_product_call(instruction: Instruction) -> bool:
 def product_dims(instruction: Instruction) -> DotDims:
     """The dimensions of a product: raises ``ValueError`` for what ``is_product_call`` is not true of."""
     if not is_product_call(instruction):
-        raise ValueError(f"{instruction.name} is no matrix product of a library")
+        raise ValueError(f"{instruction.name} is not a matrix product of a library")
     return dot_dims(config(instruction, "gemm_backend_config")["dot_dimension_numbers"])
 
 

@@ -1,6 +1,6 @@
-"""Which buffers live when, in the order in which a computation stands.
+"""Live ranges of buffers, in the order of a computation's instructions.
 
-Who has a buffer, and who takes one over, is told in ``analysis/memory.py``.
+Which instruction owns a buffer, and which takes one over, is in ``analysis/memory.py``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Buffer:
     """Bytes that live from position ``start`` to ``end`` of a computation, both included.
 
     ``kind`` is ``parameter``, ``constant`` or ``temporary``; ``is_result`` says that the computation
-    hands it to its caller.
+    returns it to its caller.
     """
 
     instruction: Instruction
@@ -142,7 +142,7 @@ def _peak_of(computation: Computation, buffers: list[Buffer], known: Known) -> P
 
 
 def called_bytes(instruction: Instruction, known: Known) -> int:
-    """The bytes that computations called through control flow need beside what is passed to them and back.
+    """The bytes that computations called through control flow need besides what is passed to them and back.
 
     Results of a call or a branch are in the caller's buffers; a loop's body writes its results beside the
     state that it reads.  ``known`` remembers the bytes.

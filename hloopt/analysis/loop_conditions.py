@@ -1,8 +1,8 @@
 """In which iteration a condition of a loop first has a value.
 
-A comparison of an induction variable with a number (or with something that lies between two numbers) gives
-the ranges of the variable in which it has the value wanted; ``first_within`` says when the variable first
-gets there, round and round.  ``and``, ``or`` and ``not`` combine such answers; an element of the state that
+A comparison of an induction variable with a number (or with a value between two numbers) gives
+the ranges of the variable in which it has the wanted value; ``first_within`` says when the variable first
+reaches them, wrapping around.  ``and``, ``or`` and ``not`` combine such answers; an element of the state that
 holds the condition of the iteration before gives its answer one iteration late.
 """
 
@@ -28,7 +28,7 @@ _Ranges = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first iteration in which something is so: between ``least`` and ``most``, infinity for never."""
+    """The first iteration in which something holds: between ``least`` and ``most``, infinity for never."""
 
     least: float
     most: float
@@ -239,7 +239,7 @@ def _ranges(
 
 
 def _both_vary(direction: str, left: Affine, right: Affine) -> First:
-    """Two induction variables: by their distance, unless one goes round before."""
+    """Two induction variables: by their distance, unless one wraps around before."""
     if left.inner is right.inner and left.dtype is right.dtype and direction in ("EQ", "NE"):
         gap = Affine(left.inner, left.inner, left.first - right.first, left.step - right.step)
         return _against(direction, gap, (0, 0))

@@ -1,7 +1,7 @@
 """Reading a loop: what an instruction stands for, through tuples, copies, views, calls and fusions.
 
 A ``FramedInstruction`` is an instruction together with the calls it was reached through; a ``StateSlot`` is an
-element of the loop's state (None where the state is no tuple).
+element of the loop's state (None where the state is not a tuple).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hloopt.types import ArrayShape, TupleShape
 __all__ = ["CallFrame", "FramedInstruction", "Reader", "StateSlot", "WhileLoop", "is_splat_view"]
 
 MAX_STEPS = 4096
-"""So many steps from instruction to operand are followed before one is given up."""
+"""The most steps from instruction to operand that are followed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallFrame:
-    """One call that is being looked into."""
+    """One call that is being followed."""
 
     call: Instruction
     outer: CallFrame | None
@@ -30,7 +30,7 @@ class CallFrame:
 
 @dataclass(frozen=True, slots=True)
 class StateSlot:
-    """An element of the state, by its index; None is the whole state, which is no tuple."""
+    """An element of the state, by its index; None is the whole state, which is not a tuple."""
 
     index: int | None
 
@@ -42,7 +42,7 @@ class Reader:
     """Finds what instructions stand for; parameters in ``states`` are the state of a loop.
 
     What every element of the result has in common with every element of the operand (``broadcast`` of a
-    number) is read through as well: the values asked for are such numbers.
+    number) is read through as well: the requested values are such numbers.
     So is a slice of a concatenate that lies within one operand: fusions lay results side by side like that.
     """
 
@@ -53,7 +53,7 @@ class Reader:
     def find(
         self, instruction: Instruction, frame: CallFrame | None = None, path: tuple[int, ...] = ()
     ) -> FramedInstruction | StateSlot | None:
-        """What an instruction, or the element of it at ``path``, stands for; None where nobody can say."""
+        """What an instruction, or the element of it at ``path``, stands for; None where that is unknown."""
         pending = list(reversed(path))
         for _ in range(MAX_STEPS):
             if instruction in self._states and frame is None:
@@ -122,7 +122,7 @@ def _slot(state: Instruction, pending: list[int]) -> StateSlot | None:
 
 
 def _passes(loop: Instruction, index: int) -> bool:
-    """Whether a loop hands on an element of its state; what is seen directly is enough."""
+    """Whether a loop passes an element of its state through; only direct forms are recognised."""
     body = loop.body
     following = body.root
     if following.opcode == "tuple":
@@ -139,7 +139,7 @@ def _passes(loop: Instruction, index: int) -> bool:
 
 
 def _given(parameter: Instruction, pending: list[int]) -> Instruction | None:
-    """What the only caller of a computation passes to it; through a loop, where that hands it on."""
+    """What the only caller of a computation passes to it; through a loop, where that passes it on."""
     computation = parameter.computation
     if computation is None or len(computation.callers) != 1:
         return None
@@ -196,7 +196,7 @@ class WhileLoop:
         return self.inside.find(self.body.root, None, _path(slot))
 
     def is_passed_on(self, slot: StateSlot) -> bool:
-        """Whether the body hands the element on unchanged."""
+        """Whether the body passes the element through unchanged."""
         return self.following(slot) == slot
 
 

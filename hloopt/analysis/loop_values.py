@@ -1,4 +1,4 @@
-"""Values of numbers inside a loop, for given values of its state: one step of running it by hand.
+"""Values of numbers inside a loop, for given values of its state: one step of evaluating it.
 
 A value stands for all elements of an array alike.  Of f32 and f64, only whole numbers count that the type
 holds exactly, as operands and as results: whatever else a device does differently from the interpreter
@@ -25,7 +25,7 @@ ScalarArray: TypeAlias = Array
 """A 0-d array of the element type's storage."""
 
 MAX_REGION = 256
-"""So many instructions are looked at for one answer, and so many are nested at most."""
+"""The most instructions visited for one answer, and how deep they are nested at most."""
 _DEEPEST = 48
 
 
@@ -121,7 +121,7 @@ _FLOAT_OPS = MODULAR - BITWISE | PICKING | {"abs", "constant", "convert"}
 
 
 def _may_count(instruction: Instruction) -> bool:
-    """Whether values of an instruction are looked at: integers and pred, and what keeps floats whole."""
+    """Whether values of an instruction are followed: integers and pred, and what keeps floats whole."""
     if is_counted(instruction):
         return True
     return _is_number(instruction) and instruction.opcode in _FLOAT_OPS

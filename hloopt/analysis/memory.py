@@ -5,7 +5,7 @@ none: they pass on the buffers of their operands.  A ``while`` works in the buff
 XLA's buffer assignment does, and what updates an operand in place (``analysis/in_place.py``) takes over the
 operand's buffer if it is the last to use it.
 
-All but the last is the same in any order of the instructions, so that a scheduler asks ``peak_of`` about
+All but the last is the same in any order of the instructions, so that a scheduler can call ``peak_of`` for
 many orders of one model.
 """
 
@@ -47,8 +47,8 @@ class MemoryModel:
     defined     the buffers each instruction allocates
     touched     the buffers each instruction reads or writes, each once
     taken       pairs (buffer of an operand or of a donated parameter, buffer of the result): written in place
-                if nobody else needs the first one any more
-    results     buffers handed to the caller: they live to the end
+                if nothing else needs the first one any more
+    results     buffers returned to the caller: they live to the end
     parameters  buffers that are there from the start and live to the end
     writable    parameters that may be written: a loop's state, donated ones
     """
@@ -77,7 +77,7 @@ class MemoryModel:
         """Step through an order of the instructions; ``called`` is what each one's callees need.
 
         A buffer counts from the instruction that defines it to the last one that touches it, both
-        included; what nobody touches counts at its definition.
+        included; a buffer that is never touched counts at its definition.
         """
         sizes, left = self.sizes, self.uses()
         alive = sum(sizes[buffer] for buffer in self.parameters)
@@ -106,7 +106,7 @@ class MemoryModel:
         return left[source] == (source in self.touched[number]) and self.may_take(source)
 
     def may_take(self, buffer: int) -> bool:
-        """Whether a buffer may be written by whoever is the last to use it."""
+        """Whether a buffer may be written by its last user."""
         owner = self.instructions[self.owners[buffer][0]]
         return owner.opcode != "constant" and (
             buffer not in self.parameters or buffer in self.writable
@@ -122,7 +122,7 @@ class MemoryModel:
 
 
 def memory_model(computation: Computation) -> MemoryModel:
-    """The model of a computation; one look at each instruction."""
+    """The model of a computation; each instruction is visited once."""
     return _Builder(computation).build()
 
 
@@ -198,7 +198,7 @@ class _Builder:
         return tuple(found)
 
     def started(self, instruction: Instruction) -> _Value | None:
-        """What an op starts: its operands are where they were, the rest has buffers of its own."""
+        """What an op starts: its operands stay where they were, the rest has new buffers."""
         place, shape = STARTED[instruction.opcode], instruction.shape
         value, number = kept_operands(instruction, self.values), len(self.values)
         if not isinstance(shape, TupleShape) or not fits(value, shape.elements[place]):

@@ -22,7 +22,7 @@ class Needed:
     ``instructions`` are the needed ones.  A parameter of a computation whose signature may change is
     needed when something needed reads it; an operand of a call when its parameter is.  ``results``,
     ``elements`` and ``barriers`` hold which elements of a tuple that a computation returns, a branch is
-    given, or an optimization barrier hands on, are.
+    given, or an optimization barrier forwards, are.
 
     The signatures that may change are found at once; the rest is one walk from the roots to operands, so
     that all of it is linear in the module.

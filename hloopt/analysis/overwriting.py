@@ -1,10 +1,10 @@
-"""Who writes over which value, and who has to read it before that: an order in which nothing need be copied.
+"""Which instruction overwrites which value, which must read it before: an order in which nothing is copied.
 
 An instruction writes over a value where the two must lie in one buffer (``analysis/aliasing.py``): an operand
-that is updated in place, what a loop or a branch goes on with, the element of a loop's state that a result of
+that is updated in place, what a loop or a branch continues with, the element of a loop's state that a result of
 its body becomes. It needs no copy if all others that read the value come first. Which of them can is found by
 going through the computation once: an instruction that would write over a value waits until it is the only
-reader left; where all wait for each other, one goes on that waits for nothing but what follows from itself,
+reader left; where all wait for each other, one proceeds that waits only for what depends on it,
 else the one whose copy is smallest.
 """
 
@@ -24,7 +24,7 @@ from hloopt.types import ArrayShape
 __all__ = ["Overwrite", "copied_bytes", "overwrites", "readers_first"]
 
 _STEPS: Final = 16
-"""Edges that are followed to find what blocks whom, for each edge there is; then bytes alone decide."""
+"""Edges followed to find what blocks what, for each existing edge; after that bytes alone decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Overwrite:
 
 
 def overwrites(computation: Computation, aliasing: Aliasing) -> tuple[Overwrite, ...]:
-    """What the instructions of a computation could write over, if others read it first.
+    """What the instructions of a computation could overwrite, if others read it first.
 
     Left out is what needs a copy in any order: constants, results, what the writer reads twice.
     """
@@ -66,7 +66,7 @@ def overwrites(computation: Computation, aliasing: Aliasing) -> tuple[Overwrite,
 
 
 def _taken(instruction: Instruction, aliasing: Aliasing) -> Iterable[int]:
-    """The values among its operands that an instruction writes over."""
+    """The values among its operands that an instruction overwrites."""
     if instruction.opcode not in SEQUENTIAL:
         for pair in in_place_pairs(instruction):
             yield aliasing.value(instruction.operands[pair.operand], pair.operand_index).number
@@ -80,7 +80,7 @@ def _taken(instruction: Instruction, aliasing: Aliasing) -> Iterable[int]:
 
 
 def _carried(computation: Computation, aliasing: Aliasing) -> Iterable[tuple[Instruction, int]]:
-    """Of a loop's body: who makes the next state, and the state whose buffer that goes into."""
+    """Of a loop's body: what makes the next state, and the state whose buffer that goes into."""
     if not any(
         caller.opcode == "while" and caller.body is computation for caller in computation.callers
     ):
@@ -119,7 +119,7 @@ def readers_first(
     before: Sequence[Sequence[int]],
     after: Sequence[Sequence[int]],
 ) -> list[int]:
-    """An order of the instructions, by number, in which as little as possible is written over too early.
+    """An order of the instructions, by number, in which as little as possible is overwritten too early.
 
     ``before`` and ``after`` are the numbers of what each instruction waits for and is waited for by.  Of those
     that are ready the one that stands first in ``instructions`` comes first.
@@ -177,7 +177,7 @@ class _Search:
         return order
 
     def wake(self, at: int) -> None:
-        """Make ready who waited for an instruction that is done."""
+        """Make ready what waited for an instruction that is done."""
         for number in self.read.get(at, ()):
             self.left[number] -= 1
             writer = self.writer[number]
@@ -191,7 +191,7 @@ class _Search:
                 heapq.heappush(self.ready, user)
 
     def release(self) -> None:
-        """Let one of those that wait go on, and have what it writes over copied."""
+        """Let one that waits proceed, and have what it overwrites copied."""
         for at in self.new:
             heapq.heappush(self.blocked, (not self.blocks_itself(at), self.bytes[at], at))
         self.new.clear()

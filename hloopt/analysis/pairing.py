@@ -22,7 +22,7 @@ _Key: TypeAlias = Callable[[Instruction], Hashable]
 
 
 class Pairing:
-    """What belongs together in two modules.
+    """The matching of two modules.
 
     after, before   the partner of an instruction of the first module, and of one of the second
     computations    the partner of a computation of the first module

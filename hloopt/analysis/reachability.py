@@ -1,4 +1,4 @@
-"""Who depends on whom, kept up to date while instructions are merged.
+"""Dependence between instructions, kept up to date while they are merged.
 
 Every instruction of a computation has a rank; operands and control predecessors rank lower.  A
 question walks only what ranks between the two instructions, so that its cost is that of the region

@@ -1,4 +1,4 @@
-"""The physical form of a reduce, and whether a tiled (block-level) kernel is worth having for it.
+"""The physical form of a reduce, and whether a tiled (block-level) kernel pays off for it.
 
 Constants are XLA's (``reduction_utils``): a warp is 32 threads, a row kernel has at most 1024.
 """
@@ -71,7 +71,7 @@ def reduction_dims(reduce: Instruction) -> ReductionDims | None:
 
 
 def is_unnested(reduce: Instruction) -> bool:
-    """Whether a reduce gets a tiled kernel of its own instead of a serial loop per result."""
+    """Whether a reduce gets a tiled kernel instead of a serial loop per result."""
     form = reduction_dims(reduce)
     if form is None:
         return False

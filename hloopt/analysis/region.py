@@ -1,6 +1,6 @@
-"""What one kernel computes: the body of a fusion, or one instruction standing by itself.
+"""What one kernel computes: the body of a fusion, or a single instruction.
 
-Whoever lays out or writes a kernel sees both alike: results, and the values that come from memory.
+What lays out or writes a kernel sees both alike: results, and the values that come from memory.
 """
 
 from __future__ import annotations

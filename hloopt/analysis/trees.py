@@ -65,7 +65,7 @@ def fits(tree: Tree[_T], shape: Shape) -> bool:
 def passed_on(
     instruction: Instruction, trees: Mapping[Instruction, Tree[_T]], through: Container[str]
 ) -> Tree[_T] | None:
-    """What an instruction passes on of its operands' trees; None where it makes something of its own.
+    """What an instruction passes on of its operands' trees; None where it makes a new value.
 
     ``through`` are the opcodes that pass on their first operand, or of what was started the result.
     """

@@ -1,9 +1,9 @@
 """How often a ``while`` runs, where the module shows it.
 
-Two ways, in this order: the iteration in which the condition is first false, of induction variables in any
-direction and of any step, round and round as their types do (``loop_conditions``); running the integers of
-the loop by hand for at most 128 iterations.  Each gives the exact count, or bounds, or nothing.
-``known_trip_count`` in the instruction's backend_config is for those who believe it.
+Two methods, in this order: the iteration in which the condition is first false, of induction variables in any
+direction and of any step, wrapping around as their types do (``loop_conditions``); evaluating the integers of
+the loop for at most 128 iterations.  Each gives the exact count, or bounds, or nothing.
+``known_trip_count`` in the instruction's backend_config is for callers that trust it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 MAX_EVALUATED_ITERATIONS: Final = 128
 _MOST_COUNTED: Final = 1 << 20
-"""Bounds above it are what types can hold, not what anybody means to run."""
+"""Bounds above it are what types can hold, not a realistic count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class IterationCounts:
     """How often costs count the body of a loop.
 
     known  ``exact``; ``at most`` where only a bound is known, which counts; ``at least`` where none is, so that
-           what surely runs counts, once at least; ``assumed`` where two ways of running it are compared
+           what surely runs counts, once at least; ``assumed`` where two mappings of it are compared
     """
 
     count: int
@@ -63,15 +63,15 @@ class IterationCounts:
 
     @property
     def words(self) -> str:
-        """``30 trips``, ``at most 30 trips``."""
-        told = f"{self.count:,} trip{'s' if self.count != 1 else ''}"
+        """``30 iterations``, ``at most 30 iterations``."""
+        text = f"{self.count:,} iteration{'s' if self.count != 1 else ''}"
         if self.known == "assumed":
-            return f"{told} assumed"
-        return told if self.known == "exact" else f"{self.known} {told}"
+            return f"{text} assumed"
+        return text if self.known == "exact" else f"{self.known} {text}"
 
 
 def counted_iterations(loop: Instruction) -> IterationCounts:
-    """How often a ``while`` runs for whoever counts what it costs: the one count of all reports."""
+    """How often costs count the body of a ``while``: the one count of all reports."""
     count = trip_count(loop, believe=True)
     if count is not None:
         return IterationCounts(count, "exact")
@@ -87,7 +87,7 @@ def trip_count(
     """The number of times the body of a ``while`` runs, or None where the module does not show it.
 
     Reads through tuples, copies, views, calls and fusions, and state elements that the body passes on
-    unchanged.  ``limit`` is how many iterations are run by hand where there is no closed form; 0 for none.
+    unchanged.  ``limit`` is how many iterations are evaluated where there is no closed form; 0 for none.
     ``believe`` takes ``known_trip_count`` of the backend_config where nothing else is known: good enough
     for an estimate, but a text may be wrong about itself.
     """
@@ -117,7 +117,7 @@ def _bounds(instruction: Instruction, limit: int, *, only_exact: bool) -> TripBo
 def _by_hand(
     conditions: Conditions, limit: int, bounds: TripBounds, *, only_exact: bool
 ) -> TripBounds:
-    """Run the integers of a loop; elements that nobody knows at first may become known on the way."""
+    """Evaluate the integers of a loop; elements that are unknown at first may become known on the way."""
     loop = conditions.loop
     root = loop.condition.root
     slots = _needed(loop)

@@ -3,10 +3,10 @@
 The digest of a value depends on its op and on the digests of its operands, up to the entry's parameters,
 through fusions, tuples, loops, branches and calls.  Two modules that compute the same value in different
 kernels give it the same digest.  What moves no byte (a bitcast, a reshape between row-major layouts) changes
-only the shape under which a value is known.  The digest of a kernel tells only what the kernel itself does.
+only the shape under which a value is known.  The digest of a kernel covers only the kernel itself.
 
 Costs are linear in instructions, with the body of a fusion once for each fusion that calls it, and a
-computation of several callers once for each way to it, where that is no more than a few times the module.
+computation of several callers once for each call path to it, where that is at most a few times the module.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_PATHS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class KernelDigests:
-    """Of one top-level instruction, of all the ways together by which it is called.
+    """Of one top-level instruction, over all call paths to it.
 
     inner    what it computes, each with its digest: a fusion's body without parameters, constants and views
     outputs  the digests of its results
@@ -59,7 +59,7 @@ class KernelDigests:
 class ValueDigests:
     """The digests of all values of a module.
 
-    ``depth`` is how many ops before a value its digest knows, itself not counted; None for all.  Those of
+    ``depth`` is how many ops before a value its digest includes, itself not counted; None for all.  Those of
     little depth are the same in modules that differ further up.
 
     kernels  by top-level instruction; what calls, tuples, parameters, constants and views are not among them
@@ -77,7 +77,7 @@ class ValueDigests:
     def _top(self, computation: Computation, arguments: Sequence[_Value] | None) -> _Value:
         """The root of a computation whose instructions run one by one.
 
-        Where there are too many ways to it, what is inside knows of its parameters only that they are some.
+        Where there are too many call paths to it, its parameters are opaque to what is inside.
         """
         shared = sum(computation.callers.values()) > 1
         if shared and self._follows_calls:
@@ -234,7 +234,7 @@ def _paths_length(module: Module) -> int:
 
 
 class _Regions(dict[Computation, str]):
-    """Digests of computations applied to elements, made when they are asked for."""
+    """Digests of computations applied to elements, made on demand."""
 
     def __missing__(self, region: Computation) -> str:
         known: dict[Instruction, bytes] = {}
@@ -289,7 +289,7 @@ class _Body:
         return entry.opcode == "parameter"
 
     def source(self, entry: Instruction) -> Instruction:
-        """What an instruction shows under another shape, itself where it is no view."""
+        """What an instruction shows under another shape, itself where it is not a view."""
         if self._kernel.opcode == "fusion":
             while moves_nothing(entry):
                 entry = entry.operands[0]
@@ -300,7 +300,7 @@ class _Body:
         return () if self.is_leaf(entry) else map(self.source, entry.operands)
 
     def alone(self, output: Instruction) -> bytes:
-        """A digest of one output that knows of the kernel's operands only their shapes."""
+        """A digest of one output that includes only the shapes of the kernel's operands."""
         for entry in post_order((output,), self.sources, self._alone):
             if self.is_leaf(entry):
                 self._alone[entry] = b"given"

@@ -2,10 +2,10 @@
 
 ``Values().of(instruction)`` is a ``ValueRange`` that holds of every element, whatever the parameters are.
 It follows constants, iota, arithmetic, conversions, comparisons, selections and whatever moves elements;
-loops, calls and random numbers tell nothing.  In ``select(compare(x, c), add(x, n), x)`` each arm is
+nothing is derived from loops, calls and random numbers.  In ``select(compare(x, c), add(x, n), x)`` each arm is
 taken to see only those x that choose it.
 
-Each instruction is looked at once, on demand, and its answer kept: all questions about a computation
+Each instruction is visited once, on demand, and its answer cached: all queries about a computation
 together take time proportional to it.  A rewrite that keeps values keeps answers true; ``refresh`` says
 which became different.
 """
@@ -67,9 +67,9 @@ class Values:
         return self.known[instruction]
 
     def refresh(self, changed: Iterable[Instruction]) -> list[Instruction]:
-        """Look again at instructions whose operands were replaced, and above them as far as answers change.
+        """Recompute answers for instructions with replaced operands, and for users as far as answers change.
 
-        Returns those whose answers changed; what nobody asked for is not looked at.
+        Returns those whose answers changed; what was never queried is not computed.
         """
         pending = deque(self._readers(changed))
         listed = set(pending)

@@ -14,7 +14,14 @@ from typing import Final
 
 from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW
 from hloopt.analysis.index import Indices, delinearize, symbols_of
-from hloopt.analysis.written_ops import WRITE, Ask, CodeBlock, Counter, Requests, write_other
+from hloopt.analysis.written_ops import (
+    WRITE,
+    CodeBlock,
+    Counter,
+    ElementRequest,
+    Requests,
+    write_other,
+)
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Literal, leaves
@@ -65,7 +72,7 @@ def written(
 ) -> Written:
     """What the code of an op or fusion comes to, with a producer in it, whose results may be results of both.
 
-    Where it exceeds ``most`` bytes, it is something beyond them.
+    Where it exceeds ``most`` bytes, it is some larger number.
     """
     body = _Body([consumer] if producer is None else [producer, consumer])
     roots = list(_results(body.first[consumer]))
@@ -131,7 +138,7 @@ def _hashable(value: object) -> Hashable:
 
 
 def _write(body: _Body, roots: Iterable[Instruction], most: int, *, shares: bool) -> Written:
-    """All results, each at an index of its own; those of one form at the same."""
+    """All results, each at a separate index; those of one form at the same."""
     writer = LineCounter(body.first, body.outside, most // LINE_BYTES, shares=shares)
     indices: dict[tuple[int, ...], Indices] = {}
     block = CodeBlock()
@@ -163,15 +170,19 @@ class LineCounter(Counter):
         self.shares = shares
         self.reads = dict.fromkeys(outside, 0)
 
-    def write(self, wanted: Ask) -> None:
+    def write(self, wanted: ElementRequest) -> None:
         """An element, and all that it is computed from."""
-        stack: list[Iterator[Ask]] = [iter((wanted,))]
+        stack: list[Iterator[ElementRequest]] = [iter((wanted,))]
         while stack and self.lines <= self.most:
-            ask = next(stack[-1], None)
-            if ask is None:
+            request = next(stack[-1], None)
+            if request is None:
                 stack.pop()
                 continue
-            instruction, index, block = self.first.get(ask[0], ask[0]), ask[1], ask[2]
+            instruction, index, block = (
+                self.first.get(request[0], request[0]),
+                request[1],
+                request[2],
+            )
             if self.shares:
                 block = _earliest(instruction, index, block)
             if block.knows((instruction, index)):
@@ -181,7 +192,7 @@ class LineCounter(Counter):
             stack.append(self.element(instruction, index, block))
 
     def element(self, instruction: Instruction, index: Indices, block: CodeBlock) -> Requests:
-        """Count the lines of one element; asks for those it is computed from."""
+        """Count the lines of one element; requests those it is computed from."""
         if instruction in self.reads:
             self.reads[instruction] += 1
             self.lines += 1
@@ -198,7 +209,7 @@ class LineCounter(Counter):
 
 
 def _earliest(instruction: Instruction, index: Indices, block: CodeBlock) -> CodeBlock:
-    """The first block in which an element can be computed, needed or not: it must be one that the array has."""
+    """The first block in which an element can be computed, needed or not: it must exist in the array."""
     if not block.before or not isinstance(instruction.shape, ArrayShape):
         return block
     for at, size in zip(index, instruction.shape.dims, strict=False):

@@ -14,21 +14,21 @@ from hloopt.types import ArrayShape, DotDims, GatherDims
 
 __all__ = [
     "WRITE",
-    "Ask",
     "CodeBlock",
     "Counter",
+    "ElementRequest",
     "Requests",
     "dot_positions",
     "write_other",
 ]
 
-Ask: TypeAlias = "tuple[Instruction, Indices, CodeBlock]"
+ElementRequest: TypeAlias = "tuple[Instruction, Indices, CodeBlock]"
 """An element that is wanted, and the block of code where."""
-Requests: TypeAlias = Generator[Ask, None, None]
+Requests: TypeAlias = Generator[ElementRequest, None, None]
 
 
 class CodeBlock:
-    """A block of code: what it knows, and the branches around it, before which indices may be known already."""
+    """A block of code: the indices known in it, and the branches around it, where others may be known."""
 
     __slots__ = ("around", "before", "known")
 
@@ -68,7 +68,7 @@ class Counter:
         return Symbol(f"loop{next(self._numbers)}", 0, high).index if high > 0 else Index(0)
 
     def start(self, place: Instruction, where: Indices, high: int) -> Index:
-        """A position from 0 to ``high`` that an element says."""
+        """A position from 0 to ``high`` given by an element."""
         place = self.first.get(place, place)
         if place.opcode == "constant" and place.literal is not None and not where:
             said = place.literal.splat
@@ -85,7 +85,7 @@ class Counter:
         return Symbol(self._names[value], low, high).index
 
     def anywhere(self, dims: Sequence[int]) -> Indices:
-        """An index that has nothing in common with others."""
+        """An index unrelated to all others."""
         return tuple(self.symbol(size - 1) for size in dims)
 
 
@@ -233,7 +233,7 @@ def _starts(
     whole: Instruction,
     part: Instruction,
     block: CodeBlock,
-) -> Generator[Ask, None, list[Index]]:
+) -> Generator[ElementRequest, None, list[Index]]:
     """Where the part lies: what says so is an array of scalars, or a scalar each."""
     found = []
     for at, (dim, size) in enumerate(zip(whole.array.dims, part.array.dims, strict=True)):

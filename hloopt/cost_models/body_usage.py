@@ -1,7 +1,7 @@
 """How often the instructions of a fusion's body are computed and written, walking from its root up.
 
 Every instruction has *element-wise use roots*: the instructions under whose indices it is computed.  What keeps
-indices hands its roots on to its operands, everything else makes its operands roots of their own.
+indices passes its roots on to its operands, everything else makes its operands roots of their own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UsageGroup:
 class BodyUsage:
     """The utilisations of one body; results count as used once each.
 
-    ``count`` gives the usage of an op by itself; ``uses`` is for what others know of parameters, and forgets
+    ``count`` gives the usage of an op by itself; ``uses`` is for cached uses of parameters, and invalidates
     those of which it may have changed.  ``opcodes`` are those of all that is computed, ``moving`` its
     copies and transposes.
     """
@@ -124,7 +124,7 @@ class BodyUsage:
         return sum(self._utilization[root] for root in first.roots & second.roots)
 
     def grown(self) -> bool:
-        """Take in what has joined between the parameters and their users; False where more has changed.
+        """Add what has joined between the parameters and their users; False where more has changed.
 
         Instructions that were there keep their indices, and so their users: what joins is used by them, or by
         others that join.  Parameters that what joined does not read stay as they are, too.  What joins may be
@@ -161,7 +161,7 @@ class BodyUsage:
         return True
 
     def _has_tuple_now(self) -> bool:
-        """Take in the tuple of the one result there was and of what has joined.
+        """Add the tuple of the one result there was and of what has joined.
 
         All that is a result is computed under the same indices, so that nothing else changes.
         """
@@ -175,9 +175,9 @@ class BodyUsage:
         return True
 
     def continued(self) -> bool:
-        """Take in what has come behind the root that there was; False where more than the root has changed.
+        """Add what now follows the former root; False where more than the root has changed.
 
-        What reads the root that there was keeps its indices: what was there is computed as often as before.
+        What reads the former root keeps its indices: what was there is computed as often as before.
         """
         body, before = self.body, self._groups.get(self._root)
         if before is None or body.root is self._root or self._root.opcode in _UPDATES:
@@ -243,7 +243,7 @@ class BodyUsage:
                 self._splits += group.emitted
 
     def _settle(self, instruction: Instruction) -> UsageGroup:
-        """The roots that users hand on, and the instruction itself where a user needs other indices.
+        """The roots that users pass on, and the instruction itself where a user needs other indices.
 
         Users of a parameter stay, and more come behind them: of those seen before the sums are known.
         """

@@ -1,6 +1,6 @@
 """Whether a kernel reads whole transactions: the rule of XLA's cost model, of whole kernels.
 
-Reads are uncoalesced where the kernel is no transpose kernel and an op in it changes which dimension is
+Reads are uncoalesced where the kernel is not a transpose kernel and an op in it changes which dimension is
 fastest in memory (unless what it reads is a broadcast or iota), and where two reductions share one kernel.
 """
 
@@ -26,7 +26,7 @@ _SPREAD: Final = ("broadcast", "iota")
 
 
 class Coalescing:
-    """What is known of instructions, remembered until it is forgotten; ``usage`` follows fusions that grow."""
+    """Facts about instructions, cached until they are invalidated; ``usage`` follows fusions that grow."""
 
     def __init__(self, usage: UsageAnalysis) -> None:
         self._usage = usage
@@ -87,7 +87,7 @@ class Coalescing:
 
 
 class _Moved:
-    """The copies and transposes of a body that grows: whether any reads what is no broadcast or iota.
+    """The copies and transposes of a growing body: whether any reads other than a broadcast or iota.
 
     Each of them is followed up to a parameter once, and on from there when something has taken its place.
     """
@@ -99,7 +99,7 @@ class _Moved:
         self._passed: set[Instruction] = set()
 
     def update(self, body: BodyUsage) -> bool:
-        """The answer of now."""
+        """The current answer."""
         fresh = body.moving[self._seen :]
         self._seen = len(body.moving)
         starts = [*self._last.values(), *filter(moves_fastest_dimension, fresh)]

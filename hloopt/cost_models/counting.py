@@ -81,7 +81,7 @@ _Rule: TypeAlias = Callable[["OpUsages", Instruction], OpUsage]
 
 
 class OpUsages:
-    """Usages of ops by themselves, remembered until they are forgotten."""
+    """Usages of ops by themselves, cached until they are invalidated."""
 
     def __init__(self, counting: OpCounting | None = None) -> None:
         self.counting = counting or OpCounting()
@@ -236,7 +236,7 @@ def _reduce_window(analysis: OpUsages, instruction: Instruction) -> OpUsage:
 
 
 def _spread_dimension(instruction: Instruction) -> int:
-    """The size of the dimension of which every result is the whole reduction; 0 where it is no such thing.
+    """The size of the dimension of which every result is the whole reduction; 0 where it is something else.
 
     A window of ``2 n - 1`` elements with ``n - 1`` of padding on both sides of ``n`` elements.
     """

@@ -26,7 +26,7 @@ __all__ = [
 
 
 _TUPLE_ELEMENT_BYTES: Final = 4
-"""What XLA takes for an element of something that is no array."""
+"""What XLA assumes for an element of something that is not an array."""
 
 
 LAUNCH_NS: Final = 1000.0

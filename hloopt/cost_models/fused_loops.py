@@ -1,4 +1,4 @@
-"""What cost models say of a fusion that is a whole loop: the times of ``loop_time`` in their own form."""
+"""What cost models return for a fusion that is a whole loop: the times of ``loop_time`` in their own form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS = {"while-per-thread": "thread", "while-per-block": "block"}
 def fused_loop_time(fusion: Instruction, target: Target) -> tuple[LoopMapping, LoopTime] | None:
     """The time of a fusion that is a loop, by the kernel its backend_config names, else by the better one.
 
-    None for every other instruction, and on devices whose instructions nobody has measured (all but NVIDIA's).
+    None for every other instruction, and on devices whose instructions were not measured (all but NVIDIA's).
     """
     inner = fused_loop(fusion)
     if inner is None:
@@ -49,9 +49,9 @@ def fused_loop_run_time(fusion: Instruction, target: Target) -> RunTime | None:
 
 
 def loop_run_time(fusion: Instruction, time: LoopTime) -> RunTime:
-    """A loop's time as that of a kernel: what computes is whatever a trip waits for but memory.
+    """A loop's time as that of a kernel: computing is whatever an iteration waits for other than memory.
 
-    Launches beyond the first are part of it.
+    Launches after the first are part of it.
     """
     cost = instruction_cost(fusion)
     runs = time.waves * time.iterations

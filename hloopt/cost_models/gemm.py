@@ -35,7 +35,7 @@ from hloopt.types import ArrayShape, DotDims
 __all__ = ["NAME", "GemmSizes", "best_time", "gemm_run_time", "product_shape"]
 
 NAME: Final = "gemm"
-"""What prices say they are by."""
+"""The name of this model in reports."""
 
 _FILL_NS: Final = 1000.0
 """First loads and last stores: a small product of a library takes 2 to 3 us with its launch."""
@@ -74,7 +74,7 @@ def gemm_run_time(kernel: Instruction, target: Target) -> RunTime | None:
 
 
 def product_shape(product: Instruction) -> GemmSizes | None:
-    """The matrices of a dot, a convolution or a library's product; None where the text does not tell them."""
+    """The matrices of a dot, a convolution or a library's product; None where the text does not show them."""
     if product.opcode == "dot":
         return _dot(product, DotDims.of(product.attributes))
     if product.opcode == "convolution":

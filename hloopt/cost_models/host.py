@@ -11,7 +11,7 @@ A kernel that computes C additions (``host.toml``), reads operands o and writes 
 ``net(o)`` are those of the array without repetition.  ``bandwidth`` is that of the first- or
 second-level cache where all that the kernel reads and writes fits into it, else the memory's.  A core that is
 busy with arithmetic loads and stores by the same instructions, so nothing overlaps.  A launch is a function
-call.  Of matrix products, sorts and what else NumPy's executor runs, only bytes and flops are known.
+call.  Of matrix products, sorts and everything else that NumPy's executor runs, only bytes and flops are known.
 
 A producer in its user's kernel is computed as often as its elements are used there, as XLA's models count it
 (``usage.py``); what it makes is neither written nor read, and an operand of both is read once.

@@ -1,7 +1,7 @@
-"""How long a loop takes whose trips the host starts: a launch for each kernel of body and condition, each trip.
+"""The time of a loop whose iterations the host starts: launches of each kernel of body and condition.
 
-Kernels are priced as the instructions stand: what is not fused yet is a kernel of its own.  That the host waits
-for the condition of each trip is not counted: XLA's models have no figure for it.
+Kernels are priced as the instructions stand: what is not fused yet is a separate kernel.  That the host waits
+for the condition of each iteration is not counted: XLA's models have no figure for it.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class HostTime:
 NO_TIME: Final = HostTime()
 
 Inner = Callable[[Instruction], HostTime | None]
-"""What a loop within the loop takes where it is a kernel; None where it is none, or nobody knows."""
+"""The time of a nested loop where it is a kernel; None where it is not one, or the time is unknown."""
 
 
 def host_iteration(
     called: Iterable[Computation], model: CostModel, inner: Inner = lambda _: None
 ) -> HostTime:
-    """One trip of a ``while`` that calls a body and a condition.
+    """One iteration of a ``while`` that calls a body and a condition.
 
-    Loops within it that ``inner`` says to be kernels count as such where that takes less; trips
-    count as ``counted_trips`` has them.  Of a conditional the longest branch counts.
+    Loops within it that ``inner`` says to be kernels count as such where that takes less; iterations
+    count as ``counted_iterations`` has them.  Of a conditional the longest branch counts.
     """
     run = _Run(model, inner)
     return sum(map(run.computation, called), NO_TIME)

@@ -1,15 +1,15 @@
-"""How long a whole loop takes as one kernel of the host: all that a trip evaluates, as often as it does.
+"""The time of a whole loop as one kernel of the host: all that an iteration evaluates, as often as it does.
 
 A kernel that loops has arrays for the state and for what ``ThreadPlan`` keeps, and variables for what is small
 enough to be written out.  Any other value is computed for each element of each reader, like a producer in its
 user's kernel (``body_usage.py``): a sum that 40 elements of the next state read is added up 40 times, with all
 that is below it.  So
 
-    trip = ((U + S) / lanes + B F / scalars) / clock,    time = trips * trip
+    iteration = ((U + S) / lanes + B F / scalars) / clock,    time = trip count * iteration
 
 where U are additions (``host.toml``) for what work items own, S elements of the state, all of which are written
-in each trip, however few of them change, and F additions for what work items have in common, which each of B
-blocks computes for itself.  Blocks of fewer work items than a vector has lanes compute number by number.
+in each iteration, however few of them change, and F additions for what work items have in common, which each
+of B blocks computes for itself.  Blocks of fewer work items than a vector has lanes compute number by number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hloopt.types import ArrayShape, DotDims, elements_of
 __all__ = ["whole_loop_ns"]
 
 _SCALARS: Final = 2.5
-"""Additions that end in a clock where each is of a single number: loops of which none waits for the other."""
+"""Additions that end in a clock where each is of a single number: loops that do not wait for each other."""
 
 _GIVEN: Final = ("constant", "get-tuple-element", "parameter")
 _READS: Final = MOVING - {"copy"} | {"dynamic-slice"}
@@ -60,12 +60,12 @@ def whole_loop_ns(mapping: LoopMapping, target: Target) -> float:
 
 
 def _written(parallel: ParallelLoop) -> int:
-    """Elements of the state that a trip writes: not what streams to a result, nor what stays as it is."""
+    """Elements of the state that an iteration writes: not what streams to a result, nor what stays as it is."""
     return sum(one.shape.elements for one in parallel.carried if one.role in ("uniform", "owned"))
 
 
 class _Work:
-    """Additions of a trip: of all that work items own, and of what each block computes for itself."""
+    """Additions of an iteration: of all that work items own, and of what each block computes for itself."""
 
     def __init__(self, parallel: ParallelLoop) -> None:
         self.parallel = parallel
@@ -185,7 +185,7 @@ def _contracted(dot: Instruction) -> int:
 
 
 def _scatter(scatter: Instruction, usage: OpUsage) -> OpUsage:
-    """Each element of the result looks at the indices of all updates, and at what it may be given by each."""
+    """Each element of the result compares the indices of all updates, and what each may write to it."""
     count = (len(scatter.operands) - 1) // 2
     whole = elements_of(scatter.operands[0].shape)
     indices = elements_of(scatter.operands[count].shape)

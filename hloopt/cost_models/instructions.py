@@ -1,4 +1,4 @@
-"""What ops take as machine code: the wait from operands to result, and instructions by who executes them.
+"""What ops take as machine code: the wait from operands to result, and instructions by unit.
 
 ``instructions.toml`` has the counts for elementwise ops, ``latencies.toml`` what memory, barriers and lanes of
 a generation of devices take; each says where its numbers are from.
@@ -102,7 +102,7 @@ def latencies_of(target: Target) -> Latencies:
     """
     if target.kind != "cuda":
         raise ValueError(
-            f"{target.name} is no CUDA device: no latencies of its instructions are known"
+            f"{target.name} is not a CUDA device: no latencies of its instructions are known"
         )
     tables = _tables("latencies.toml")
     mine = target.capability
@@ -162,7 +162,7 @@ _WIDER: Final[Mapping[str, str]] = {
 def work_of(instruction: Instruction, latencies: Latencies) -> Work:
     """Of one element of an elementwise op.
 
-    Types without a row of their own are computed in a wider one: narrow integers wrap (an instruction more),
+    Types without a row are computed in a wider one: narrow integers wrap (an instruction more),
     narrow floats are converted before and after.  Raises ``KeyError`` for an op without a row.
     """
     opcode = instruction.opcode
@@ -178,7 +178,7 @@ def work_of(instruction: Instruction, latencies: Latencies) -> Work:
     if opcode.startswith("shift") and _amount(instruction) is not None:
         if any(map(_is_rotation, instruction.users)):
             return NOTHING
-        # There is nothing to compare with the width.
+        # No amount to compare with the width.
         return works["and", "u32"] * max(1, shape.dtype.bits // 32)
     if opcode == "convert":
         direct = works.get((opcode, f"{source}-{result}"))

@@ -1,4 +1,4 @@
-"""Models that are asked again and again: each kernel and each pair is priced once, until it changes."""
+"""Models with a cache: each kernel and each pair is priced once, until it changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["KeptTimes"]
 
 
 class KeptTimes(PairCostModel):
-    """A model of pairs that keeps its answers; it is told of what changes (``forget``, ``grown``)."""
+    """A model of pairs that caches its answers; ``forget`` and ``grown`` report what changes."""
 
     def __init__(self, target: Target, usage: UsageAnalysis) -> None:
         super().__init__(target, usage)
@@ -22,7 +22,7 @@ class KeptTimes(PairCostModel):
         self._changes: dict[Instruction, int] = {}
 
     def run_time(self, instruction: Instruction) -> RunTime:
-        """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
+        """Of one op or fusion as a separate kernel; zero for what no kernel runs."""
         known = self._known.get(instruction)
         if known is None:
             known = self._known[instruction] = self._alone(instruction)

@@ -1,4 +1,4 @@
-"""What each instruction of a loop's body costs one thread of a kernel that loops, in a trip."""
+"""What each instruction of a loop's body costs one thread of a kernel that loops, in an iteration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REGISTER_ELEMENTS: Final = 32
 """Numbers of an array that does not change, so many a thread at most, are read once and stay in registers."""
 
 AHEAD_ELEMENTS: Final = 8
-"""What a thread reads by the number of the trip, so many elements at most, it reads some trips ahead."""
+"""The most elements indexed by the iteration's number that a thread reads some iterations ahead."""
 
 
 def _units(**counts: float) -> tuple[float, ...]:
@@ -90,20 +90,20 @@ class IterationCosts:
         )
 
     def _share(self) -> None:
-        """Values that lanes hand to each other, while there are registers."""
+        """Values that lanes exchange, as long as there are registers."""
         values = LaneValues(self.mapping.parallel)
         room, kept = float(MOST_HANDED), set()
         split = values.split(values.handed(self.lanes), self.lanes)
         for entry in self.mapping.parallel.loop.body:
             count = self.needs.get((entry, 0), 0.0)
-            if entry in split.asked and count <= room:
+            if entry in split.exchanged and count <= room:
                 room -= count
                 kept.add(entry)
-        self.split = split if kept == split.asked else values.split(frozenset(kept), self.lanes)
+        self.split = split if kept == split.exchanged else values.split(frozenset(kept), self.lanes)
         self.width = values.width(self.lanes)
 
     def _read_ahead(self, body: Computation) -> Iterator[Instruction]:
-        """Slices of what does not change, where no work item decides at which place, as registers allow."""
+        """Slices of invariants at positions that do not depend on the work item, as registers allow."""
         room, owned = float(AHEAD_ELEMENTS), self.mapping.parallel.owned
         for entry in body:
             number = self.reads_state(entry, 0) if entry.opcode == "dynamic-slice" else None
@@ -131,7 +131,7 @@ class IterationCosts:
         return known
 
     def handed(self, instruction: Instruction) -> Work:
-        """A trip's work for what another lane computed."""
+        """An iteration's work for what another lane computed."""
         return Work(self.latencies.shuffle, _units(memory=self.elements((instruction, 0))))
 
     def _whole(self, instruction: Instruction) -> Work:
@@ -188,7 +188,7 @@ class IterationCosts:
         return index if self.mapping.parallel.carried[index].role == "invariant" else None
 
     def first(self, index: int) -> Instruction | None:
-        """What makes an element of the first state, but for its shape; None where nobody knows."""
+        """What makes an element of the first state, but for its shape; None where that is unknown."""
         state = self.mapping.parallel.loop.operands[0]
         if state.opcode != "tuple":
             return None
@@ -249,7 +249,7 @@ def _picked(costs: IterationCosts, instruction: Instruction, count: float) -> Wo
 def _dynamic_update_slice(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
     update = costs.elements((instruction.operands[1], 0))
     if instruction in costs.streamed:
-        # Nobody waits for what is written.
+        # Nothing waits for what is written.
         return Work(0.0, _units(memory=update, alu=2))
     if costs.is_block:
         wait = costs.latencies.shared + costs.latencies.synchronize(costs.threads)
@@ -271,7 +271,7 @@ def _region(costs: IterationCosts, region: Computation) -> Work:
 
 
 def _reduce(costs: IterationCosts, instruction: Instruction, count: float) -> Work:
-    """One thread goes along; of a block each along its part, and then threads hand on what they have."""
+    """One thread goes along; of a block each along its part, and then threads exchange partial results."""
     source = costs.needs.get((instruction.operands[0], 0), 1.0)
     results = max(1.0, costs.needs.get((instruction, 0), 1.0))
     combine = _region(costs, instruction.to_apply)

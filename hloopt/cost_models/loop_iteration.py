@@ -1,14 +1,14 @@
-"""One trip of a loop kernel: its longest chain of waits, and its instructions.
+"""One iteration of a loop kernel: its longest chain of waits, and its instructions.
 
 A warp starts its instructions in the order in which the assembler wrote them, and nothing is moved across the
-branch that goes back.  A trip of a warp alone therefore takes no less than its longest chain from the state as
-it was to anything it computes; with ``unrolled`` trips written behind each other, the longest chain through all
-of them, and at the very least (``recurrence``) the longest way of the state to itself.
+branch that goes back.  An iteration of a warp alone therefore takes no less than its longest chain from the
+state as it was to anything it computes; with ``unrolled`` iterations written one after the other, the longest
+chain through all of them, and at the very least (``recurrence``) the longest path from the state to itself.
 
-What is beside the chain fills its waits where the trip is straight code.  Where instructions branch (checked
-divisions, sines of huge angles), the assembler fills no waits from behind a branch: the chain is taken to be
-followed by all the rest (R. L. Graham's bound for schedules in order, 1969), and loads are waited for between
-the branches where they are first used, those of one such piece together.
+What is beside the chain fills its waits where the iteration is straight code.  Where instructions branch
+(checked divisions, sines of huge angles), the assembler fills no waits from behind a branch: the chain is
+taken to be followed by all the rest (R. L. Graham's bound for schedules in order, 1969), and loads are waited
+for between the branches where they are first used, those of one such piece together.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["IterationTime", "iteration_of"]
 
 _CONTROL = UNITS.index("control")
 _SHOWN = 3
-_LONG = 8  # trips after which the longest way of the state to itself decides how times grow
+_LONG = 8  # iterations after which the longest path from the state to itself decides how times grow
 
 
 @dataclass(frozen=True, slots=True)
 class IterationTime:
-    """Cycles and instructions of a trip.
+    """Cycles and instructions of an iteration.
 
     chain       cycles of one warp alone
     apart       cycles of the instructions beside the chain, where branches keep them from filling its waits
-    recurrence  cycles that no order of instructions saves: what the next trip's state waits for
+    recurrence  cycles that no order of instructions saves: what the next iteration's state waits for
     work        one thread's instructions
     slowest     the instructions on the longest chain that take longest, with their cycles, longest first
     """
@@ -52,12 +52,12 @@ class IterationTime:
 
 
 def iteration_of(costs: IterationCosts, unrolled: int = 1) -> IterationTime:
-    """The trip of a loop; ``unrolled`` trips are written one behind the other."""
+    """The iteration of a loop; ``unrolled`` iterations are written one after the other."""
     loop = costs.mapping.parallel.loop
     body = loop.body
     branch = costs.latencies.branch
     if costs.is_block and costs.threads > 1:
-        # All have written the next state before anybody reads it.
+        # All have written the next state before it is read.
         branch += costs.latencies.synchronize(costs.threads)
     state = [0.0] * leaf_count(body.parameters[0])
     first = _Timeline(costs)
@@ -97,7 +97,7 @@ def iteration_of(costs: IterationCosts, unrolled: int = 1) -> IterationTime:
 
 
 def _group(costs: IterationCosts, body: Computation) -> tuple[Work, float]:
-    """What lanes compute for as many trips at once, before the first of them: a trip's part, and its cycles."""
+    """What lanes compute for as many iterations at once, before the first: an iteration's part, its cycles."""
     if not costs.split.grouped:
         return NOTHING, 0.0
     work, cycles = _part(costs, body, costs.split.grouped)
@@ -111,7 +111,7 @@ def _group(costs: IterationCosts, body: Computation) -> tuple[Work, float]:
 def _part(
     costs: IterationCosts, body: Computation, part: frozenset[Instruction]
 ) -> tuple[Work, float]:
-    """Some values of a trip alone, and how long they take."""
+    """Some values of an iteration alone, and how long they take."""
     if not part:
         return NOTHING, 0.0
     timeline = _Timeline(costs, grouping=True)
@@ -179,7 +179,7 @@ class _Path:
 class _Timeline:
     """When each value is there, in cycles; ``work`` adds up all instructions.
 
-    ``grouping`` where it is that of a lane for its own trip, before the first one of a group.
+    ``grouping`` where it is that of a lane for its own iteration, before the first one of a group.
     """
 
     costs: IterationCosts
@@ -247,7 +247,7 @@ class _Timeline:
         if instruction in split.apart and not self.grouping:
             self.put((instruction, 0), 0.0, None, 0.0)
             return
-        if instruction in split.asked and not self.grouping:
+        if instruction in split.exchanged and not self.grouping:
             work = self.costs.handed(instruction)
             self.work = self.work.after(Work(0.0, work.units))
             self.put((instruction, 0), work.chain, None, work.chain)
@@ -273,7 +273,7 @@ class _Timeline:
         return found
 
     def choose(self, conditional: Instruction) -> None:
-        """Threads of a warp that go different ways wait for each other: all branches are counted."""
+        """Threads of a warp that take different branches wait for each other: all branches are counted."""
         start, source = self.latest_of(conditional.operands[:1])
         ends = [start] * leaf_count(conditional)
         for branch, operand in zip(branches(conditional), conditional.operands[1:], strict=True):
@@ -285,7 +285,7 @@ class _Timeline:
             self.put((conditional, leaf), end, source, end - start)
 
     def loop(self, inner: Instruction) -> None:
-        """A loop in a loop: its trips, one behind the other."""
+        """A loop in a loop: its iterations, one after the other."""
         count = counted_iterations(inner).count
         start, source = self.latest_of(inner.operands)
         timeline = _Timeline(self.costs)

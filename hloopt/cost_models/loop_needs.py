@@ -1,7 +1,7 @@
-"""How many elements of each value of a loop's body one work item computes in a trip.
+"""How many elements of each value of a loop's body one work item computes in an iteration.
 
-What a work item owns it computes along all dimensions that are no axes.  What is free (numbers that any work
-item may compute) it computes as far as somebody asks: from the next state backwards, op by op.
+What a work item owns it computes along all dimensions that are not axes.  What is free (numbers that any work
+item may compute) it computes as far as it is needed: from the next state backwards, op by op.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AS_MANY: Final = MOVING | {"bitcast-convert", "map"}
 
 
 def elements_needed(parallel: ParallelLoop) -> Mapping[LoopNode, float]:
-    """Elements a work item computes in a trip, of each array of body, condition and what they call."""
+    """Elements a work item computes in an iteration, of each array of body, condition and what they call."""
     needs = _Needs(parallel)
     loop = parallel.loop
     after = [
@@ -48,59 +48,59 @@ class _Needs:
         """Elements a work item may have of a value at most."""
         return float(prod(local_dims(shape_of(node), self.parallel.owned.get(node))))
 
-    def ask(self, node: LoopNode, count: float) -> None:
-        """Somebody needs so many elements of a value."""
+    def request(self, node: LoopNode, count: float) -> None:
+        """Request so many elements of a value."""
         count = min(count, self.local(node))
         self.found[node] = max(self.found.get(node, 0.0), count)
 
     def ask_part(self, node: LoopNode, reader: Instruction, count: float) -> None:
-        """A reader needs so many elements, others than other readers do."""
+        """Request so many elements, other ones than other readers need."""
         parts = self.parts.setdefault(reader, {})
         parts[node] = max(parts.get(node, 0.0), count)
         every = [self.parts.get(user, {}).get(node, 0.0) for user in node[0].users]
-        self.ask(node, sum(every))
+        self.request(node, sum(every))
 
     def visit(self, computation: Computation, results: Sequence[float]) -> None:
-        """Ask for leaves of the root, and for whatever those need."""
+        """Request leaves of the root, and all that those need."""
         for leaf, count in enumerate(results):
-            self.ask((computation.root, leaf), count)
+            self.request((computation.root, leaf), count)
         for update in self.streamed:
             if update.computation is computation:
-                self.ask((update, 0), self.local((update.operands[1], 0)))
+                self.request((update, 0), self.local((update.operands[1], 0)))
         for instruction in reversed(computation):
             wanted = [self.found.get((instruction, n), 0.0) for n in range(leaf_count(instruction))]
             if any(wanted):
                 self.operands(instruction, wanted)
 
     def operands(self, instruction: Instruction, wanted: list[float]) -> None:
-        """Ask for what an instruction needs."""
+        """Request what an instruction needs."""
         opcode, operands = instruction.opcode, instruction.operands
         most = max(wanted)
         if opcode in ("tuple", "get-tuple-element"):
             for node, count in zip(regrouped(instruction), wanted, strict=True):
-                self.ask(node, count)
+                self.request(node, count)
         elif opcode in BODIES:
             self.called(instruction, wanted)
         elif opcode in ("slice", "dynamic-slice", "gather"):
             self.ask_part((operands[0], 0), instruction, most)
             for operand in operands[1:]:
-                self.ask((operand, 0), self.local((operand, 0)))
+                self.request((operand, 0), self.local((operand, 0)))
         elif opcode == "dynamic-update-slice":
             if instruction not in self.streamed:
-                self.ask((operands[0], 0), most)
+                self.request((operands[0], 0), most)
             for operand in operands[1:]:
-                self.ask((operand, 0), self.local((operand, 0)))
+                self.request((operand, 0), self.local((operand, 0)))
         elif opcode == "reduce":
             share = self.local((operands[0], 0)) / max(1.0, self.local((instruction, 0)))
             for operand in operands:
-                self.ask((operand, 0), most * share)
+                self.request((operand, 0), most * share)
         elif instruction.op.is_elementwise or opcode in _AS_MANY:
             for operand in operands:
-                self.ask((operand, 0), most)
+                self.request((operand, 0), most)
         else:
             for operand in operands:
                 for leaf in range(leaf_count(operand)):
-                    self.ask((operand, leaf), self.local((operand, leaf)))
+                    self.request((operand, leaf), self.local((operand, leaf)))
 
     def called(self, instruction: Instruction, wanted: list[float]) -> None:
         operands = instruction.operands
@@ -108,7 +108,7 @@ class _Needs:
             state = operands[0]
             condition, body = entered(instruction)
             self.visit(condition, [1.0])
-            # What the body asks of its state it asks of the state it makes.
+            # What the body needs of its state it needs of the state it makes.
             for _ in range(2):
                 self.visit(body, wanted)
                 for called in (condition, body):
@@ -118,10 +118,10 @@ class _Needs:
                         for leaf, count in enumerate(wanted)
                     ]
             for leaf, count in enumerate(wanted):
-                self.ask((state, leaf), count)
+                self.request((state, leaf), count)
             return
         if instruction.opcode == "conditional":
-            self.ask((operands[0], 0), 1.0)
+            self.request((operands[0], 0), 1.0)
             pairs = list(zip(branches(instruction), operands[1:], strict=True))
             for branch, operand in pairs:
                 self.visit(branch, wanted)
@@ -133,6 +133,6 @@ class _Needs:
             self.hand(parameter, operand)
 
     def hand(self, parameter: Instruction, operand: Instruction) -> None:
-        """What is asked of a parameter is asked of what is handed to it."""
+        """What is needed of a parameter is needed of its argument."""
         for leaf in range(leaf_count(parameter)):
-            self.ask((operand, leaf), self.found.get((parameter, leaf), 0.0))
+            self.request((operand, leaf), self.found.get((parameter, leaf), 0.0))

@@ -1,25 +1,25 @@
 """How long a whole loop takes in one kernel: model ``loop-2026``.  Predicted; no such kernel was measured.
 
-XLA's models price a kernel by the bytes it moves and the flops it computes, as though there were always enough
-threads to keep the device busy.  A loop kernel has as many threads as it has work items, and each trip waits
-for the one before it, so what counts is, for each trip,
+XLA's models price a kernel by the bytes it moves and the flops it computes, as if there were always enough
+threads to keep the device busy.  A loop kernel has as many threads as it has work items, and each iteration
+waits for the one before it, so what counts is, for each iteration,
 
     chain    the longest chain of instructions that wait for each other, of a warp alone; where the code
              branches, the instructions beside it, too, which then fill no waits
     issue    instructions of all warps of the busiest scheduler, over what it and its lanes take in a cycle
-    memory   bytes all work items read and write in a trip, over the bandwidth that so many blocks can ask for
+    memory   bytes all work items read and write in an iteration, over the bandwidth of so many blocks
 
-    time = launches + ends + waves * trips * max(chain, issue, memory)
+    time = launches + ends + waves * iterations * max(chain, issue, memory)
 
 ``ends`` are the first state's reading and the results' writing, ``waves`` how often the device is filled where
 more blocks are launched than it holds at once.  Cycles and counts: ``instructions.toml``, ``latencies.toml``.
 The clock and the launch are those of XLA's model of 2026.
 
 Against the schedules of the machine code of six Cartpole loops (``tests/cost_models/loop_cycles.py``, a warp
-alone, sm_90) trips are predicted 2 to 24 % too short, and 39 % where ten steps are one body: the model overlaps
-what branches keep apart.  With one lane a work item they are predicted up to 53 % too long.  What lanes that
-run a work item together compute for as many trips at once adds to the chain, shared among these trips; what
-each of them advances through all of these adds to it as it is.
+alone, sm_90) iterations are predicted 2 to 24 % too short, and 39 % where ten steps are one body: the model
+overlaps what branches keep apart.  With one lane a work item they are predicted up to 53 % too long.  What
+lanes that run a work item together compute for as many iterations at once adds to the chain, shared among
+these iterations; what each of them advances through all of these adds to it as it is.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 MODEL: Final = "loop-2026"
-"""What tables and explanations call these predictions."""
+"""The name of these predictions in tables and explanations."""
 
 _CLEARLY: Final = 0.9
 _REGISTER_UNIT: Final = 8  # registers are given to threads by so many (CUDA Occupancy Calculator)
@@ -64,14 +64,14 @@ class LoopTime:
     """Nanoseconds of a loop in one kernel, predicted, and what they are made of.
 
     launch_ns, ends_ns            once
-    chain_ns, issue_ns, memory_ns  of a trip; the longest decides
-    recurrence_ns                 of a trip: the chain if trips overlapped as far as they can
-    counted                       how many trips, and whether that is known
+    chain_ns, issue_ns, memory_ns  of an iteration; the longest decides
+    recurrence_ns                 of an iteration: the chain if iterations overlapped as far as they can
+    counted                       how many iterations, and whether that is known
     waves                         how often the device is filled, and threads take another work item
     blocks, threads               of the launch, threads in a block
     cores                         that have a block at all
     blocks_per_core, registers    that fit at once; of a thread, 32 bits each
-    instructions                  of a thread and trip
+    instructions                  of a thread and iteration
     slowest                       on the chain: instruction and nanoseconds
     """
 
@@ -93,12 +93,12 @@ class LoopTime:
 
     @property
     def iterations(self) -> int:
-        """How many count."""
+        """The iterations that count."""
         return self.counted.count
 
     @property
     def iteration_ns(self) -> float:
-        """Of one trip of one wave."""
+        """Of one iteration of one wave."""
         return max(self.chain_ns, self.issue_ns, self.memory_ns)
 
     @property
@@ -113,22 +113,22 @@ class LoopTime:
 
     @property
     def more_launches_ns(self) -> float:
-        """Of the launches beyond the first."""
+        """Of the launches after the first."""
         return max(0.0, self.launch_ns - LAUNCH_NS)
 
     @property
     def bound(self) -> str:
-        """What a trip waits for: chain, issue or memory."""
+        """What an iteration waits for: chain, issue or memory."""
         parts = {"chain": self.chain_ns, "issue": self.issue_ns, "memory": self.memory_ns}
         return max(parts, key=lambda part: parts[part])
 
     @property
     def parts(self) -> str:
-        """What once and a trip are made of, and the slowest instructions of the chain."""
+        """What once and an iteration are made of, and the slowest instructions of the chain."""
         slow = ", ".join(f"%{name} {ns:.0f} ns" for name, ns in self.slowest)
         return (
             f"{self.blocks:,} blocks of {self.threads} threads on {self.cores} cores; launch"
-            f" {self.launch_ns:.0f} ns, ends {self.ends_ns:.0f} ns; a trip: chain {self.chain_ns:.0f} ns"
+            f" {self.launch_ns:.0f} ns, ends {self.ends_ns:.0f} ns; an iteration: chain {self.chain_ns:.0f} ns"
             f" ({self.recurrence_ns:.0f} ns from state to state), issue {self.issue_ns:.0f} ns, memory"
             f" {self.memory_ns:.0f} ns; {self.instructions:.0f} instructions"
             + (f"; slowest on the chain: {slow}" if slow else "")
@@ -159,12 +159,12 @@ def loop_time(
 ) -> LoopTime:
     """The time of a loop by one mapping.
 
-    ``trips`` where the caller knows better than the module, else as ``counted_trips`` has them.
+    ``iterations`` where the caller has a better count than the module, else ``counted_iterations``.
     ``threads``, ``blocks``, ``registers`` (of a thread, as compiled) and ``launches`` of the kernel, 0 for what
-    the mapping says or would be usual.  ``unrolled``: trips written behind each other; 0 for two where a thread
-    reads ahead, else one, as the kernels are written.  ``lanes``: threads that run a work item together; 0 for
-    as many as are best.  Raises ``ValueError`` for a device that is not NVIDIA's, or whose threads are not
-    known.
+    the mapping says or would be usual.  ``unrolled``: iterations written one after the other; 0 for two where
+    a thread reads ahead, else one, as the kernels are written.  ``lanes``: threads that run a work item
+    together; 0 for as many as are best.  Raises ``ValueError`` for a device that is not NVIDIA's, or whose
+    threads are not known.
     """
     if not target.has_threads:
         raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
@@ -204,7 +204,7 @@ def best_lanes(mapping: LoopMapping, target: Target) -> int:
     """How many threads should run a work item together: twice as many where that takes a tenth less.
 
     No model is nearer.  One where nothing can be shared, where warps fold what work items add to a reduce, and
-    on devices ``loop_time`` knows nothing of.
+    on devices that ``loop_time`` cannot predict.
     """
     parallel = mapping.parallel
     sharing = mapping.kind == "thread" and not mapping.problem and not parallel.collected
@@ -325,7 +325,7 @@ def _blocks_per_core(target: Target, threads: int, registers: int, shared: int) 
 
 
 def _traffic(parallel: ParallelLoop) -> float:
-    """Bytes of a trip: what streamed elements are given, and what is read of arrays by the trip's number."""
+    """Bytes of an iteration: written to streamed elements, and read from arrays by the iteration's number."""
     written = sum(
         one.update.operands[1].shape.byte_size
         for one in parallel.carried
@@ -345,7 +345,7 @@ def _traffic(parallel: ParallelLoop) -> float:
 
 
 def _again(mapping: LoopMapping, needs: Mapping[LoopNode, float], target: Target) -> float:
-    """Nanoseconds of a trip in which all work items read what does not change and what no core can keep.
+    """Nanoseconds of an iteration in which all work items read what does not change and what no core can keep.
 
     Arrays of more than half of a core's first-level cache come out of the second level, those of more than half
     of that out of memory.  Threads of a warp share what lies along no axis.
@@ -362,7 +362,7 @@ def _again(mapping: LoopMapping, needs: Mapping[LoopNode, float], target: Target
         if carried.role != "invariant" or count <= REGISTER_ELEMENTS:
             continue
         if all(user.opcode in ("dynamic-slice", "gather") for user in entry.users):
-            continue  # by the trip's number: with the other traffic
+            continue  # by the iteration's number: with the other traffic
         size = carried.shape.byte_size
         if size <= target.shared_per_core // 2:
             continue
@@ -392,6 +392,6 @@ def _ends(
 
 
 def _bandwidth(target: Target, blocks: int) -> float:
-    """Bytes a nanosecond that so many blocks can ask for."""
-    asked = blocks * target.clock_ghz * (target.core_transaction or 32)
-    return min(target.memory_bandwidth * 1e-9, asked)
+    """Bytes a nanosecond that so many blocks can request."""
+    requested = blocks * target.clock_ghz * (target.core_transaction or 32)
+    return min(target.memory_bandwidth * 1e-9, requested)

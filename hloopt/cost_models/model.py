@@ -1,6 +1,6 @@
-"""What a cost model answers.
+"""The interface of cost models.
 
-A model belongs to one target and remembers what it has computed: whoever changes an instruction tells it
+A model belongs to one target and caches what it has computed: callers that change an instruction report it
 (``forget``).  Models of other distributions are found by the entry point group ``hloopt.cost_models``.
 """
 
@@ -27,7 +27,7 @@ class RunTime:
     flops, bytes_read, bytes_written  what it does, repeated reads counted each time
     read_ns, write_ns, compute_ns     the three parts
     exec_ns                           together, as far as they overlap
-    blocks, threads                   of the launch, threads in a block; 0 where the model asks for none
+    blocks, threads                   of the launch, threads in a block; 0 where the model uses none
     coalesced                         whether reads use whole transactions
     """
 
@@ -90,7 +90,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def run_time(self, instruction: Instruction) -> RunTime:
-        """Of one op or fusion as a kernel of its own.
+        """Of one op or fusion as a separate kernel.
 
         Zero for what no kernel runs: parameters, constants, tuples, bitcasts.
         """

@@ -1,7 +1,7 @@
 """How long each kernel of a module takes: the one price that every report shows.
 
 A cost model prices what XLA writes as code, ``gemm`` the products that libraries run, and the roofline what
-nobody has a model for: other libraries, other devices, the host.
+no model covers: other libraries, other devices, the host.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ GROUP: Final = "hloopt.cost_models"
 DEFAULT: Final = "xla-2026"
 
 HOST: Final = "host"
-"""What prices kernels on processors, for which the models of GPUs have no numbers."""
+"""The model for processors, for which the models of GPUs have no numbers."""
 
 ROOFLINE: Final = "roofline"
-"""What prices kernels on devices that other models have no numbers for."""
+"""The model for devices that other models have no numbers for."""
 
 _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "xla-2023": ("hloopt.cost_models.xla_2023", "Xla2023"),
@@ -62,7 +62,7 @@ def find_model(name: str) -> type[CostModel]:
         raise UsageError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, CostModel)):
         raise UsageError(
-            f"{where} is no cost model (a subclass of hloopt.cost_models.model.CostModel)"
+            f"{where} is not a cost model (a subclass of hloopt.cost_models.model.CostModel)"
         )
     if getattr(loaded, "name", None) != name:
         raise UsageError(f"{where} gives a model called '{getattr(loaded, 'name', '')}'")
@@ -72,7 +72,7 @@ def find_model(name: str) -> type[CostModel]:
 def model_for(name: str, target: Target, notes: Callable[[str], None] | None = None) -> CostModel:
     """A model for a device; the roofline where that has no blocks and threads and the model needs them.
 
-    ``notes`` is told so.  For a processor the host's model stands in, which nobody needs to be told.  Raises
+    ``notes`` says so.  For a processor the host's model stands in, which is not reported.  Raises
     ``UsageError`` as ``find_model``.
     """
     found = find_model(name)

@@ -24,7 +24,7 @@ class Roofline(PairCostModel):
     A kernel reads and writes at the memory's bandwidth and computes at the rate for its element type, that of
     the units for matrices where it holds a matrix product; both overlap fully.  There are no caches, no
     occupancy and no latency, and what no rate is known for (vectors on TPUs) computes in no time.  Launches
-    are counted as XLA counts them for GPUs, a microsecond each.  Kernels of TPUs were never held against it.
+    are counted as XLA counts them for GPUs, a microsecond each.  Kernels of TPUs were never compared with it.
 
     A producer in its user's kernel is computed as often as its elements are used there, and its operands are
     read as often; what both read is read once.  (S. Williams et al., "Roofline", CACM 52(4), 2009.)
@@ -38,7 +38,7 @@ class Roofline(PairCostModel):
         self._costs: dict[Instruction, Cost] = {}
 
     def run_time(self, instruction: Instruction) -> RunTime:
-        """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
+        """Of one op or fusion as a separate kernel; zero for what no kernel runs."""
         return self.rates(instruction) if has_kernel(instruction) else NOTHING
 
     def rates(self, instruction: Instruction) -> RunTime:

@@ -54,7 +54,7 @@ class Usage:
 
 
 class UsageAnalysis(OpUsages):
-    """Usages by instruction, fusions too, remembered until they are forgotten."""
+    """Usages by instruction, fusions too, cached until they are invalidated."""
 
     def __init__(self, counting: OpCounting | None = None) -> None:
         super().__init__(counting)
@@ -88,13 +88,13 @@ class UsageAnalysis(OpUsages):
         return known
 
     def opcodes(self, instruction: Instruction) -> AbstractSet[str]:
-        """Of all that an op or fusion computes, maybe with that of results nobody reads any more."""
+        """Of all that an op or fusion computes, possibly with that of results that are no longer read."""
         if instruction.opcode != "fusion":
             return {instruction.opcode}
         return self.body(instruction).opcodes
 
     def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone; its body is forgotten with it."""
+        """An instruction has changed, or is gone; its body is invalidated with it."""
         self._usages.pop(instruction, None)
         self._ops.pop(instruction, None)
         if instruction.opcode == "fusion":
@@ -173,7 +173,7 @@ class UsageAnalysis(OpUsages):
         return Usage(inner.flops, inner.written, inner.ir_size, inner.splits, uses)
 
     def _loop(self, fusion: Instruction) -> Usage:
-        """Of a whole loop: all its trips; operands are read once, results written once."""
+        """Of a whole loop: all its iterations; operands are read once, results written once."""
         cost = instruction_cost(fusion)
         body = fusion.calls
         read = loop_bytes_read(fusion)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["FALLBACK", "Xla2026", "cycles_of", "profile_name"]
 
 FALLBACK: Final = "sm_86"
-"""The profile of every device without one of its own, AMD's among them."""
+"""The profile of every device that has none, AMD's among them."""
 
 _FILE = Path(__file__).parent / "cycles.toml"
 
@@ -73,7 +73,7 @@ class Xla2026(KeptTimes):
 
     @property
     def block_level(self) -> BlockLevelModel:
-        """The model of Triton kernels, made when it is asked for."""
+        """The model of Triton kernels, made on first use."""
         if self._block_level is None:
             from hloopt.cost_models.block_level import BlockLevelModel
 
@@ -81,7 +81,7 @@ class Xla2026(KeptTimes):
         return self._block_level
 
     def _has_tiles(self, *instructions: Instruction) -> bool:
-        """Whether the block-level model may know anything of these: its own asks for Triton fusions alone."""
+        """Whether the block-level model may apply to these: XLA's own is used for Triton fusions alone."""
         return self._block_level is not None or any(map(is_triton, instructions))
 
     def _forget_times(self, instruction: Instruction) -> None:

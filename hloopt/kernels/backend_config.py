@@ -46,7 +46,7 @@ class KernelConfig:
         if not target.startswith("__"):
             return f"its backend_config is an argument of {target}"
         if self._entries is None:
-            return "its backend_config is no JSON object"
+            return "its backend_config is not a JSON object"
         if not isinstance(self._entries.get(KEY, {}), dict):
             return f"its backend_config has a '{KEY}' that is not ours"
         return ""

@@ -1,4 +1,4 @@
-"""Finding device descriptions: ours by name, a user's by path."""
+"""Finding device descriptions: built-in ones by name, a user's by path."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _TEXT_PROTO = frozenset({".txtpb", ".textproto", ".pbtxt", ".textpb"})
 
 @cache
 def names() -> tuple[str, ...]:
-    """The devices hloopt knows, in the order of the alphabet, the host's processor among them."""
+    """The devices hloopt knows, in alphabetical order, the host's processor among them."""
     return tuple(sorted((HOST.name, *(path.stem for path in _FOLDER.glob("*.toml")))))
 
 
 def target(name: str) -> Target:
-    """The device of a name; capitals do not matter, and XLA's names do as well.
+    """The device of a name; case does not matter, and XLA's names are accepted.
 
-    Raises ``UsageError`` for a name nothing has.
+    Raises ``UsageError`` for an unknown name.
     """
     key = name.lower()
     key = _ALIASES.get(key, key)
     if key not in names():
         close = nearest(key, names())
         hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise UsageError(f"no target is called '{name}'{hint} (valid: {', '.join(names())})")
+        raise UsageError(f"unknown target '{name}'{hint} (valid: {', '.join(names())})")
     return _known(key)
 
 
@@ -62,7 +62,7 @@ def load_target(path: Path) -> Target:
     """The device a file describes: TOML, or XLA's text form (``.txtpb``); the file's name is its name.
 
     Raises ``UsageError`` for a file that cannot be read or has neither ending, ``FileError`` with the place
-    for one that makes no sense.
+    for an invalid one.
     """
     source = read_source(path)
     if path.suffix == ".toml":
@@ -89,7 +89,7 @@ def find_target(text: str) -> Target:
 
 
 def find_gpu(text: str) -> Target:
-    """The device ``text`` means, as ``find_target`` says, where kernels of ours can run on it.
+    """The device ``text`` means, as ``find_target`` says, where hloopt's kernels can run on it.
 
     Raises ``UsageError`` for devices of another kind, whose times can only be predicted, and for the host.
     """

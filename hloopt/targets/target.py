@@ -54,7 +54,7 @@ class Target:
     threads_per_core      limit
     registers_per_core    of 32 bits
     registers_per_block   of 32 bits
-    shared_per_block      bytes a block has without asking
+    shared_per_block      bytes a block has by default
     shared_per_block_optin  bytes a block has at most
     shared_per_core       bytes
     grid_limit            blocks in x, y, z
@@ -64,7 +64,7 @@ class Target:
     memory_clock_ghz      of the device's memory
     pcie_bandwidth        bytes a second between host and device
     interconnect_links    active links to other devices
-    l1_per_core           bytes of first-level cache XLA's cost model believes a kernel gets to use
+    l1_per_core           bytes of first-level cache that XLA's cost model assumes a kernel can use
     dram_transaction      bytes of the smallest access to memory
     core_transaction      bytes a core exchanges with the memory system in a clock
     calibrated            whether the cost model has measured figures of such a device; else it only predicts
@@ -111,7 +111,7 @@ class Target:
     sources: Mapping[str, str] = field(default_factory=lambda: _NOTHING, hash=False, repr=False)
 
     def source(self, name: str) -> str:
-        """Where the number ``name`` (``cores``, ``matrix_rates.f16``) is from; empty where nobody says."""
+        """Where the number ``name`` (``cores``, ``matrix_rates.f16``) is from; empty where that is unknown."""
         whole = name.split(".", maxsplit=1)[0]
         return self.sources.get(name) or self.sources.get(whole) or self.sources.get("", "")
 

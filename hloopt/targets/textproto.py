@@ -1,7 +1,7 @@
 """The text format of protocol buffers, as far as device descriptions and logs need it.
 
 ``name: value``, ``name { ... }``, numbers, strings, words and comments; a name may occur several times.
-Nothing is known of the messages: whoever reads a ``Message`` asks for what it needs.
+No schema is known: what reads a ``Message`` looks up the fields it needs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Token: TypeAlias = tuple[str, str, int]
 
 
 def read_textproto(source: Source) -> Message:
-    """The outermost message.  Raises ``FileError`` at what is no text format."""
+    """The outermost message.  Raises ``FileError`` at malformed text."""
     return _Reader(source).message(0, "", 0)
 
 

@@ -56,7 +56,7 @@ _HEADER = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
 def read_toml(source: Source, name: str, find: Callable[[str], Target]) -> Target:
     """The device a file describes.
 
-    ``find`` answers for ``base`` and may raise ``UsageError``.  Raises ``FileError`` at what is no TOML, at
+    ``find`` resolves ``base`` and may raise ``UsageError``.  Raises ``FileError`` at malformed TOML, at
     unknown keys, wrong types and values, and at the end of the file for numbers that are missing.
     """
     return _Reader(source, parse_toml(source)).target(name, find)
@@ -89,7 +89,7 @@ class _Reader:
         missing = [key for key in needed if key not in values]
         if missing:
             raise self.source.error(
-                FileError, len(self.source.text), f"there is no {', no '.join(missing)}"
+                FileError, len(self.source.text), f"missing: {', '.join(missing)}"
             )
         return Target(**{**_NONE, **values, "name": name})
 
@@ -143,7 +143,7 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, wanted):
             raise self.fail(path, f"{'a number' if is_real else 'a whole number'} is expected")
         if not 0 <= value < float("inf"):
-            raise self.fail(path, f"{value} is no number of a device")
+            raise self.fail(path, f"{value} is not a valid number for a device")
         return float(value) if is_real else value
 
     def numbers(self, path: tuple[str, ...], value: Any, count: int) -> tuple[int, ...]:
@@ -157,7 +157,7 @@ class _Reader:
         for name in value:
             if name not in DTYPES:
                 hint = _hint(name, DTYPES)
-                raise self.fail((key, name), f"there is no element type '{name}'{hint}")
+                raise self.fail((key, name), f"unknown element type '{name}'{hint}")
         if key in _PEAKS:
             return {
                 name: self.number((key, name), entry, is_real=True) for name, entry in value.items()

@@ -49,10 +49,10 @@ _MODEL = {
 
 
 def read_xla_form(source: Source, name: str, message: Message | None = None) -> Target:
-    """The device a text describes; what hloopt has no use for is passed over.
+    """The device a text describes; what hloopt does not use is skipped.
 
-    ``message`` is what has been read of the text already.  Raises ``FileError`` at what is no text format,
-    no number where one must be, and missing fields.
+    ``message`` is what has been read of the text already.  Raises ``FileError`` at malformed text,
+    at a missing number, and for missing fields.
     """
     return _Reader(source).target(name, message or read_textproto(source))
 
@@ -67,7 +67,7 @@ class _Reader:
     def target(self, name: str, whole: Message) -> Target:
         info = self.one(whole, "gpu_device_info")
         if not isinstance(info, Message):
-            raise self.fail(0, "there is no message gpu_device_info in it")
+            raise self.fail(0, "the message gpu_device_info is missing")
         platform = self.text(whole, "platform_name")
         kind = _KINDS.get(platform or "CUDA")
         if kind is None:
@@ -168,7 +168,7 @@ class _Reader:
             key, value = self.number(entry, "key"), self.inner(entry, "value")
             dtype = ELEMENT_TYPES.get(int(key or 0))
             if dtype is None:
-                raise self.fail(entry.offset, f"there is no element type {key}")
+                raise self.fail(entry.offset, f"unknown element type {key}")
             if value is None:
                 raise self.fail(entry.offset, f"the rate of {dtype} has no value")
             found[dtype] = Rate(

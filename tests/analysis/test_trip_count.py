@@ -514,9 +514,9 @@ def test_horizontal_fusion_of_the_first_state_hides_no_trip_count() -> None:
 @pytest.mark.parametrize(
     ("condition", "counted", "words"),
     [
-        ("less", IterationCounts(30, "exact"), "30 trips"),
-        ("both", IterationCounts(30, "at most"), "at most 30 trips"),
-        ("far", IterationCounts(1, "at least"), "at least 1 trip"),
+        ("less", IterationCounts(30, "exact"), "30 iterations"),
+        ("both", IterationCounts(30, "at most"), "at most 30 iterations"),
+        ("far", IterationCounts(1, "at least"), "at least 1 iteration"),
     ],
 )
 def test_what_costs_count(condition: str, counted: IterationCounts, words: str) -> None:

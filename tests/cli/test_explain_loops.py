@@ -71,7 +71,7 @@ def test_loops_as_json() -> None:
     assert loop == {
         "computation": "main",
         "loop": "loop",
-        "trips": "50 trips",
+        "trips": "50 iterations",
         "kernel": "while-per-thread",
         "refusals": [],
     }

@@ -461,7 +461,7 @@ def test_ops_with_kernels_of_their_own_are_refused() -> None:
         2,
     )
     problem = block_mapping(loop_of(hloopt.parse(text)), TARGET).problem
-    assert problem == "cholesky l has a kernel of its own or none"
+    assert problem == "cholesky l has a separate kernel or none"
 
 
 def test_a_missing_barrier_is_found() -> None:

@@ -347,7 +347,7 @@ def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:
     mapping = mapping_of(stencil)
     assert (mapping.code, mapping.limit, mapping.actual) == ("mixes", 4096, 32768)
     assert mapping.problem == (
-        "a work item takes 32768 bytes in arrays of its own, a thread has 4096 at most: slice a mixes the 4096"
+        "a work item takes 32768 bytes in private arrays, a thread has 4096 at most: slice a mixes the 4096"
         " elements of dimension 0 of x"
     )
 

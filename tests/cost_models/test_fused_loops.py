@@ -114,7 +114,7 @@ def test_operands_are_read_once_and_what_is_only_written_never(module: Module) -
     assert cost.bytes_written == fusion.shape.byte_size
     assert cost.transcendentals == 50 * 2048
     assert cost.flops >= 50 * 2048
-    with pytest.raises(ValueError, match="sum is no fusion of one loop"):
+    with pytest.raises(ValueError, match="sum is not a fusion of one loop"):
         loop_bytes_read(module.entry.by_name["sum"])
 
 

@@ -109,7 +109,7 @@ def test_unknown_trips_count_as_one_and_are_said_to_be_the_least() -> None:
     text = text.replace("f32[2048]", "s32[]")
     found = timed(text)
     assert found.counted == IterationCounts(1, "at least")
-    assert "at least 1 trip of" in found.words
+    assert "at least 1 iteration of" in found.words
 
 
 @pytest.mark.parametrize("kind", ["thread", "block"])
@@ -211,7 +211,7 @@ def test_every_cuda_device_has_latencies(target: str) -> None:
 def test_devices_without_known_instructions_are_refused() -> None:
     """No latencies of AMD's and Google's are known."""
     mapping = mapping_of(loop("y = f32[2048] sine(x)"))
-    with pytest.raises(ValueError, match="mi200 is no CUDA device"):
+    with pytest.raises(ValueError, match="mi200 is not a CUDA device"):
         latencies_of(find_target("mi200"))
     with pytest.raises(ValueError, match="tpu-v4 runs no kernels"):
         loop_time(mapping, find_target("tpu-v4"))

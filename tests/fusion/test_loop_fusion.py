@@ -102,7 +102,7 @@ def test_constants_broadcasts_and_iotas_are_computed_in_the_kernel() -> None:
     (facts,) = plan.loops
     assert (facts.computation, facts.loop, facts.fusion) == ("main", "loop", "loop_fusion")
     assert facts.inside == ("body", "condition")
-    assert facts.iterations == "8 trips"
+    assert facts.iterations == "8 iterations"
 
 
 def test_the_fusion_is_custom_and_names_its_kernel() -> None:

@@ -79,7 +79,7 @@ def test_a_loop_of_small_ops_saves_its_launches() -> None:
     assert found.gains
     assert found.host_ns > 50 * 3000
     assert found.time.ns < 1000 + 50 * 200
-    assert "in one kernel (50 trips of" in found.words
+    assert "in one kernel (50 iterations of" in found.words
     assert "150 launches" in found.words
     assert found.comparison.gain_us == pytest.approx((found.host_ns - found.time.ns) / 1000)
 

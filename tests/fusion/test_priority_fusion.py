@@ -341,7 +341,7 @@ def test_unknown_models_and_targets_are_named() -> None:
     """With the nearest name."""
     for options, words in (
         (PriorityFusion(cost_model="xla-2062"), "no cost model is called 'xla-2062'"),
-        (PriorityFusion(target="h2000"), "no target is called 'h2000'; did you mean 'h200'"),
+        (PriorityFusion(target="h2000"), "unknown target 'h2000'; did you mean 'h200'"),
     ):
         with pytest.raises(UsageError, match=words):
             options.fuse(_module(CHAIN))

@@ -125,7 +125,7 @@ def test_without_any_kernel_the_reasons_remain(file: str, monkeypatch: pytest.Mo
             ("kernels", "m.hlo", "--passes", "kernel-selection{selector=csot}"),
             "no selector is called 'csot'",
         ),
-        (("kernels", "-O0", "m.hlo", "--target", "h20"), "no target is called 'h20'"),
+        (("kernels", "-O0", "m.hlo", "--target", "h20"), "unknown target 'h20'"),
         (("kernels", "-O0", "m.hlo", "--kernel-rule", "x"), "not of the form module:function"),
         (("kernels", "-O0", "m.hlo", "--kernel-file", "gone.py"), "gone.py: no such file"),
         (("kernels", "-O0", "m.hlo", "--lock", "gone.toml"), "gone.toml: No such file"),

@@ -86,8 +86,8 @@ def test_estimates_know_the_units_for_matrices(dtype: str, unit: Unit) -> None:
     [
         (DOT, FUSED, "cublas computes a lone instruction, not a fusion"),
         (DOT, product(8, "u8"), "no product of u8 and u8 to u8"),
-        (DOT, TRANSFORM, "fft is no product of matrices"),
-        (FFT, product(8), "dot is no Fourier transform"),
+        (DOT, TRANSFORM, "fft is not a matrix product"),
+        (FFT, product(8), "dot is not a Fourier transform"),
     ],
 )
 def test_what_is_no_library_call_is_said(kernel: Kernel, text: str, reason: str) -> None:

@@ -44,7 +44,7 @@ def operand_opcodes(module: Module, name: str) -> list[str]:
 def test_a_scalar_and_a_broadcast_go_to_body_and_condition() -> None:
     """Both read them as constants; the body still hands the elements on."""
     module, log = check(text(), PASS)
-    assert log.hits == {"constant that the body hands on": 2}
+    assert log.hits == {"constant that the body passes through": 2}
     assert operand_opcodes(module, "b") == ["get-tuple-element", "constant"]
     assert operand_opcodes(module, "v1") == ["get-tuple-element", "broadcast"]
 

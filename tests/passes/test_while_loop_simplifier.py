@@ -156,7 +156,7 @@ def test_results_that_are_known() -> None:
     """Behind the loop, the counter is a number and what is handed on is what went in."""
     text = loop_text([I, X, W], body=STEP, following=["i1", "v1", "w"])
     module, log = check(text, PASS)
-    assert log.hits == {"element that the body hands on": 1, "counter after the loop": 1}
+    assert log.hits == {"element that the body passes through": 1, "counter after the loop": 1}
     assert module.entry.root.operands[2].name == "y"
     literal = module.entry.root.operands[0].literal
     assert literal is not None
@@ -302,7 +302,7 @@ def test_a_sharding_by_elements_of_elements_stays() -> None:
     """Nobody here takes it apart."""
     shardings = ", ".join(["{replicated}"] * 4)
     text = NESTED.replace("body=body", f"body=body, sharding={{{shardings}}}")
-    assert missed(text) == ["its sharding is told by elements of elements"]
+    assert missed(text) == ["its sharding is given by elements of elements"]
 
 
 def test_what_xla_says_of_elements_follows_them() -> None:

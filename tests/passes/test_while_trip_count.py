@@ -64,20 +64,20 @@ def test_other_entries_stay_and_so_does_a_count_that_is_there() -> None:
 def test_reasons() -> None:
     """No JSON, no end within the limit, more trips than XLA can write."""
     assert missed(scan_text(5, attributes=', backend_config="abc"'), TripCount()) == [
-        "its backend_config is no JSON object"
+        "its backend_config is not a JSON object"
     ]
     condition = "n = s32[] constant(20)\nROOT c = pred[] compare(i, n), direction=LT"
     grown = loop_text(
         STATE, condition=condition, body="i1 = s32[] multiply(i, i)", following=["v", "i1"]
     )
     assert written(grown) == {"known_trip_count": {"n": "2"}}
-    assert missed(grown, TripCount(limit=1)) == ["no closed form, nor an end within 1 iterations"]
+    assert missed(grown, TripCount(limit=1)) == ["no closed form, and no end within 1 iterations"]
     state = [("i", "u64[]", "w")]
     condition = (
         "n = u64[] constant(18446744073709551615)\nROOT c = pred[] compare(i, n), direction=NE"
     )
     long = loop_text(state, condition=condition, body=COUNT.replace("s32", "u64"), following=["i1"],
                      entry="w = u64[] constant(0)")  # fmt: skip
-    assert missed(long, TripCount()) == ["18446744073709551615 trips do not fit into 63 bits"]
+    assert missed(long, TripCount()) == ["18446744073709551615 iterations do not fit into 63 bits"]
     with pytest.raises(UsageError, match="limit counts iterations and is not -1"):
         TripCount(limit=-1)

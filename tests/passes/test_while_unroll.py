@@ -56,7 +56,7 @@ def test_a_whole_scan_is_written_out(iterations: int) -> None:
 def test_several_iterations_at_a_time(iterations: int, factor: int) -> None:
     """What is left over comes before the loop; the new loop's count is what is left."""
     if iterations < 2 * factor:
-        reason = f"{iterations} trips, fewer than two times factor={factor}"
+        reason = f"{iterations} iterations, fewer than two times factor={factor}"
         assert missed(scan_text(iterations), part(factor)) == [reason]
         return
     module, log = check(scan_text(iterations), part(factor), draws=4)
@@ -184,18 +184,18 @@ ENTRY e { z = s32[] constant(1) ROOT w = s32[] while(z), condition=cond, body=bo
     module, _ = check(source, WHOLE, draws=1)
     assert opcodes(module).count("add") == 3
     assert missed(source.replace("constant(7)", "constant(17)"), part(2)) == [
-        "its state is no tuple"
+        "its state is not a tuple"
     ]
 
 
 @pytest.mark.parametrize(
     ("instance", "reason"),
     [
-        (WhileUnroll(full_max=4), "5 trips, more than full_max=4"),
+        (WhileUnroll(full_max=4), "5 iterations, more than full_max=4"),
         (WhileUnroll(body_max=13), "14 instructions in its body, more than body_max=13"),
         (WhileUnroll(total_max=69), "70 instructions in all, more than total_max=69"),
         (part(2, total_max=41), "42 instructions in all, more than total_max=41"),
-        (part(3), "5 trips, fewer than two times factor=3"),
+        (part(3), "5 iterations, fewer than two times factor=3"),
     ],
 )
 def test_limits(instance: WhileUnroll, reason: str) -> None:

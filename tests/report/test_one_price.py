@@ -135,9 +135,9 @@ def test_a_bound_of_a_loop_counts_everywhere(tmp_path: Path) -> None:
     choices = of("kernels", str(path), "-O0")["choices"]
     assert {row["predicted"]["launches"] for row in choices if row["computation"] == "body"} == {30}
     loops = of("explain", str(path), "-O3")["fusion"]["loops"]
-    assert "at most 30 trips" in loops[0]["trips"]
+    assert "at most 30 iterations" in loops[0]["trips"]
     words = " ".join(refusal["reason"] for refusal in loops[0]["refusals"])
-    assert "100 trips" not in words
+    assert "100 iterations" not in words
     assert of("stats", str(path))["flops"] >= 30 * 1023
 
 

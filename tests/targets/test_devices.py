@@ -181,10 +181,10 @@ def test_names_and_paths(tmp_path: Path) -> None:
     assert load_target(Path("hloopt/targets/devices/h200.toml").absolute()) == target("h200")
     with pytest.raises(
         UsageError,
-        match=r"^no target is called 'h20'; did you mean 'h200'\? \(valid: a10, a100, a6000",
+        match=r"^unknown target 'h20'; did you mean 'h200'\? \(valid: a10, a100, a6000",
     ):
         find_target("h20")
-    with pytest.raises(UsageError, match=r"^no target is called 'zzz' \(valid: "):
+    with pytest.raises(UsageError, match=r"^unknown target 'zzz' \(valid: "):
         target("zzz")
     with pytest.raises(UsageError, match=r"gone\.toml: No such file or directory"):
         find_target("gone.toml")

@@ -53,12 +53,12 @@ class EmitterDescription:
     """How XLA would run a region.
 
     kind          the emitter
-    reason        why it
+    reason        why that one
     roots         the instructions whose values are the results
     heroes        for each root the instruction that decides about the layout
     elements      that threads are spread over (of the update, for an update in place); 0 without a launch
     unroll        elements a thread computes; of 1 in tiled kernels, whose tiling says it
-    launch        grid and block; the first one of a sort; None where none of our kernels runs (memory copies,
+    launch        grid and block; the first one of a sort; None where no kernel of hloopt runs (memory copies,
                   libraries, Triton)
     tiling        of a tiled kernel, else None
     groups        numbers of the roots that blocks of one z compute

@@ -33,7 +33,7 @@ def updates_in_place(region: Region) -> tuple[Update, ...] | str:
     for number, root in enumerate(_roots(region)):
         update = _through_bitcasts(root, region)
         if update.opcode != "dynamic-update-slice":
-            return f"{root.name} is no dynamic-update-slice"
+            return f"{root.name} is not a dynamic-update-slice"
         target = _through_bitcasts(update.operands[0], region)
         if target not in region.inputs:
             return f"{update.name} updates no operand of the kernel"
@@ -56,7 +56,7 @@ def _one_shape(updates: Sequence[Update]) -> tuple[Update, ...] | str:
     seen: set[int] = set()
     for update in updates:
         if update.instruction.operands[1].array.dims != first.operands[1].array.dims:
-            return f"{update.instruction.name} writes another shape than {first.name}"
+            return f"{update.instruction.name} writes a shape other than that of {first.name}"
         if update.operand in seen:
             return f"{update.instruction.name} is the second update of one operand"
         seen.add(update.operand)
@@ -86,7 +86,7 @@ def _used_elsewhere(update: Instruction, region: Region) -> str:
 def _read_elsewhere(update: Instruction, target: Instruction, region: Region) -> str:
     """Which other reading of the operand forbids to write into it; empty where none does."""
     if target in update.operands[1:]:
-        return f"{update.name} reads {target.name} beside updating it"
+        return f"{update.name} reads {target.name} besides updating it"
     if not region.is_fusion:
         return ""
     pending, seen = [target], {target}

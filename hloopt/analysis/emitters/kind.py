@@ -50,7 +50,7 @@ CONCATENATE_OPERANDS: Final = 4
 
 @dataclass(frozen=True)
 class Emission:
-    """An emitter, why it, and what decides about its layout.
+    """An emitter, why that one, and what decides its layout.
 
     kind    the emitter
     roots   the instructions whose values are the results: a fusion's roots, or the instruction itself
@@ -94,7 +94,7 @@ def emission(region: Region) -> Emission:
     """The emitter of a region.
 
     In-place updates are reported wherever the kernel's form allows them; whether operand and result have one
-    buffer is for buffer assignment to say.  Raises ``ValueError`` for an instruction that no kernel runs
+    buffer is decided by buffer assignment.  Raises ``ValueError`` for an instruction that no kernel runs
     (tuples, bitcasts, control flow, collectives).
     """
     opcode = region.instruction.opcode

@@ -32,7 +32,7 @@ _LOOP_THREADS: Final = 128
 class LaunchDimensions:
     """Blocks and threads of a block, each in x, y, z.
 
-    A grid that was split over x and y may have blocks beyond the last one needed: kernels count blocks as
+    A grid that was split over x and y may have blocks after the last one needed: kernels count blocks as
     ``x + y * grid_x`` and compare.
     """
 
@@ -97,7 +97,7 @@ _POINTER = 2
 
 
 def register_estimate(region: Region, copies: int = 1, index_bits: int = 32) -> int:
-    """Registers of 32 bits a thread holds at most: an estimate of our own, the compiler's figure may differ.
+    """Registers of 32 bits a thread holds at most: an estimate; the compiler's figure may differ.
 
     Each value is alive from where it is computed to its last use, and has ``copies`` elements in a thread (the
     unroll factor, or the vector of a tiling).  Constants and what has one element are held once; a pointer to

@@ -35,7 +35,7 @@ _DECIDE_ALONE: Final = frozenset({"dynamic-update-slice", "reduce"})
 """The same, but with ops of one operand only in between."""
 
 _FORMS: Final = HEROES - {"concatenate"}
-"""Ops that can make a kernel something else than a loop, beside concatenates and copies."""
+"""Ops that can make a kernel other than a loop, besides concatenates and copies."""
 
 _ANY_FORM: Final = HEROES | {"copy", "dot", "reduce-window"}
 """Ops without which a kernel of several results is a loop, and nothing keeps it from being unrolled."""
@@ -57,14 +57,14 @@ class KernelShape:
 
 @dataclass(slots=True)
 class _Facts:
-    """What pairs ask again and again about one instruction.
+    """What pairs query repeatedly about one instruction.
 
     emission, layout  of its kernel; None where it has none by itself
     decides, decides_alone  whether an op behind its roots can change the kind of a kernel it joins
-    drops             whether an op in it keeps threads from computing several elements; None until asked
-    reached, chained  numbers of the operands such ops may be found behind; None until asked
-    concatenates      behind its roots; None until asked
-    moves             whether anything computed of one of its values moves elements, where it was asked
+    drops             whether an op in it keeps threads from computing several elements; None until computed
+    reached, chained  numbers of the operands such ops may be found behind; None until computed
+    concatenates      behind its roots; None until computed
+    moves             whether anything computed of one of its values moves elements, where that was computed
     """
 
     region: Region

@@ -196,7 +196,7 @@ def row_tiling(dims: tuple[int, int, int], widths: Widths) -> ReductionTiling:
 def multi_row_tiling(
     dims: tuple[int, int, int], widths: Widths, target: Target
 ) -> ReductionTiling | None:
-    """Several short rows a warp; None where a row is no power of two or does not fit into one."""
+    """Several short rows a warp; None where a row is not a power of two or does not fit into one."""
     major, kept, minor = dims
     if minor < 1 or minor & (minor - 1):
         return None
@@ -266,7 +266,7 @@ def reduction_groups(
     """The numbers of the roots, grouped; each group has its own z in the grid.
 
     Roots that are computed from a common value are one group.  Values of one element, constants and their
-    broadcasts do not join reductions, as every group can have its own; all roots that are no reductions are in
+    broadcasts do not join reductions, as every group can have its own; all roots that are not reductions are in
     one group.
     """
     classes = UnionFind[int]()

@@ -77,7 +77,7 @@ def scatter_tiling(
     Raises ``ValueError`` for one that is not simplified: it has to be rewritten first.
     """
     if not is_simplified_scatter(scatter):
-        raise ValueError(f"{scatter.name} is no simplified scatter")
+        raise ValueError(f"{scatter.name} is not a simplified scatter")
     count = (len(scatter.operands) - 1) // 2
     updates = scatter.operands[count + 1].array
     slices, window = updates.dims[0], updates.dims[1:]

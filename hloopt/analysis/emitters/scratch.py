@@ -74,7 +74,7 @@ def _copy(
 def _clone(
     instruction: Instruction, body: Computation, operands: tuple[Instruction, ...]
 ) -> Instruction:
-    """A copy that has the attributes in common: nobody changes what is apart."""
+    """A copy that has the attributes in common: separate parts are never changed."""
     copy = Instruction(
         instruction.name, instruction.opcode, instruction.shape, operands, instruction.attributes
     )

@@ -37,7 +37,7 @@ def sort_masks(size: int) -> tuple[int, ...]:
 
     Stage s, of ``ceil(log2 size)``, mirrors within blocks of ``2^(s+1)`` elements and then merges at the
     distances ``2^(s-1)`` .. 1.  A pair is swapped where the comparator is true of (element at the larger index,
-    element at the smaller index); pairs that reach beyond the end are left out.
+    element at the smaller index); pairs that reach past the end are left out.
     """
     masks: list[int] = []
     for stage in range(_stages(size)):

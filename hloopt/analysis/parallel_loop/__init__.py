@@ -1,6 +1,6 @@
-"""What of a ``while`` is independent: parallel axes, who owns what, and which instructions mix what.
+"""What of a ``while`` is independent: parallel axes, what work items own, which instructions mix what.
 
-Each name is loaded when it is asked for: most programs have no loop that anybody looks at.
+Each name is loaded on first use: most programs have no loop that is analysed.
 """
 
 from importlib import import_module

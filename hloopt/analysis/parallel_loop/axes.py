@@ -1,7 +1,7 @@
 """Which classes of dimensions become the axes.
 
 Sets of classes that elements of the state have in common are weighed against each other: an element of the
-state lies along all of a set or along none of it, and work items share most of the work of a trip.
+state lies along all of a set or along none of it, and work items share most of the work of an iteration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hloopt.ir import Instruction
 __all__ = ["AxisChooser", "ChosenAxes", "ParallelAxis"]
 
 _FEW: Final = 0.75
-"""Of few work items, so much of what they could gain is enough."""
+"""Of few work items, this share of the possible gain is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class AxisChooser:
         assert shared.most is not None
         return (
             f"each of {shared.work_items} work items along dimension {dim} of element {number} of the state"
-            f" would repeat {shared.repeated:.0f} of its {shared.work_item:.0f} operations a trip, most of them"
-            f" in {shared.most.opcode} {shared.most.name}"
+            f" would repeat {shared.repeated:.0f} of its {shared.work_item:.0f} operations an iteration,"
+            f" most of them in {shared.most.opcode} {shared.most.name}"
         )
 
     def _place(self, axis: ParallelAxis) -> tuple[int, int]:

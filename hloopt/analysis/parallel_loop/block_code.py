@@ -1,4 +1,4 @@
-"""How often the code of a value would be written in a trip of a block, and which values to store for that.
+"""How often a block's iteration would contain the code of a value, and which values to store for that.
 
 A value that is not stored is written out wherever it is needed: once for all readers that need it at the index
 they are computed for themselves, once more for each that needs it elsewhere, and so for each place where these
@@ -39,10 +39,10 @@ def written_often(
     stored: Collection[LoopValue],
     sinks: Iterable[LoopValue],
 ) -> tuple[frozenset[LoopValue], int]:
-    """What is to be stored so that the code of a trip stays linear in its values; nothing where it is short.
+    """Values to store so that an iteration's code stays linear in its values; none where it is short.
 
-    ``order`` has operands first; ``sinks`` are what the trip is there for.  Linear in both.  The number is the
-    bytes of the code then, about.
+    ``order`` has operands first; ``sinks`` are the results of the iteration.  Linear in both.  The number
+    is about the bytes of the code then.
     """
     ends = list(sinks)
     found: frozenset[LoopValue] = frozenset()
@@ -81,7 +81,7 @@ def _written(
             known = places.setdefault(read.value, set())
             known |= wanted
             if len(known) > _MOST_SETS:
-                # Beyond this many, places are not distinguished: one entry holds their total count.
+                # Above this many, places are not distinguished: one entry holds their total count.
                 counts[read.value] = sum(counts[place] for place in known)
                 places[read.value] = {read.value}
     return total, frozenset(found)

@@ -2,7 +2,7 @@
 
 Costs are counted in steps of a thread: an addition that waits for the one before it is one, four to six
 cycles.  A read of shared or cached memory is then about five, a shuffle as many, a barrier eight.  Only their
-ratio matters here, for decisions that are far apart; times are the business of the cost models.
+ratio matters here, for decisions that are far apart; times are left to the cost models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FUNCTION: Final = 12
 """Of a function that takes many instructions."""
 
 _ITERATIONS: Final = 16
-"""Of a loop whose number of trips is not known."""
+"""Of a loop whose trip count is not known."""
 
 _FUNCTIONS = TRANSCENDENTAL | {"divide", "remainder"}
 
@@ -53,7 +53,7 @@ class StepCosts:
         return self.of(value)
 
     def of(self, value: LoopValue) -> float:
-        """Steps to compute an element, asked for in an order with operands first."""
+        """Steps to compute an element, requested in an order with operands first."""
         found = self._of.get(value)
         if found is None:
             own = self._own(value)

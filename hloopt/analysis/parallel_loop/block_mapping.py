@@ -1,4 +1,4 @@
-"""A block for each work item: does it fit, and what does it take?"""
+"""A block for each work item: does it fit, and what does it need?"""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def block_threads(parallel: ParallelLoop, target: Target) -> int:
 def _op_problem(loop: Instruction) -> str:
     for instruction in graph_of(loop).ops:
         if instruction.opcode in _UNABLE:
-            return f"{instruction.opcode} {instruction.name} has a kernel of its own or none"
+            return f"{instruction.opcode} {instruction.name} has a separate kernel or none"
         for shape in (instruction, *instruction.operands):
             if any(size == 0 for size in getattr(shape.shape, "dims", ())):
                 return f"{shape.name} has no elements"

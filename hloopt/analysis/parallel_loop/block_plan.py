@@ -1,6 +1,6 @@
 """How the threads of one block run a loop: what is kept where, and between which barriers it is computed.
 
-A trip is a list of **stages** with a barrier between each two.  In a stage all threads go over the local
+An iteration is a list of **stages** with a barrier between each two.  In a stage all threads traverse the local
 elements of the values that are stored there; what a stage reads was stored in earlier ones.  The condition's
 stages come first.  A loop inside is an item of a stage of the loop around it, and has stages of its own.
 """
@@ -102,7 +102,7 @@ class _Planner:
             iteration.states.append(state)
 
     def sinks(self, iteration: StagedIteration) -> Iterator[LoopValue]:
-        """What a trip is there for: the condition, the next state, where updates go."""
+        """The results of an iteration: the condition, the next state, where updates go."""
         yield iteration.condition
         for state in iteration.states:
             yield state.next
@@ -208,7 +208,7 @@ class _Planner:
                 self.costs.store(leaf)
 
     def _wanted(self, iteration: StagedIteration, order: list[LoopValue]) -> dict[LoopValue, float]:
-        """How many elements of each value are asked for, by users that ask for each of theirs once."""
+        """How many elements of each value are requested, by users each of whose elements is requested once."""
         flow, wanted = self.flow, dict[LoopValue, float]()
         same: set[LoopValue] = set()
 
@@ -414,13 +414,13 @@ class _Planner:
     def _closes(
         self, iteration: StagedIteration, readers: dict[LoopValue, list[tuple[int, bool]]]
     ) -> bool:
-        """Whether the last stage and the first one of the next trip touch the same shared memory."""
+        """Whether the last stage and the first one of the next iteration touch the same shared memory."""
         last = iteration.stages - 1
         written: list[tuple[int, LoopValue, bool]] = []
         for item in iteration.items:
             if item.kind == "loop":
                 return True
-            # Who writes what threads fold or sort together is not who reads at the same index.
+            # The thread that writes what threads fold or sort together is not the one that reads at that index.
             written += [
                 (item.stage, value, item.kind == "map")
                 for value in item.values
@@ -439,7 +439,7 @@ class _Planner:
         return False
 
     def _apart(self, state: StagedState) -> bool:
-        """Whether each trip writes the same places as another one, element by element, or none of them."""
+        """Whether each iteration writes the same places as another one, element by element, or none of them."""
         update = self.streamed[state.number]
         assert update is not None
         whole, part = update.array.dims, update.operands[1].array.dims

@@ -1,4 +1,4 @@
-"""What the threads of one block do in a trip of a loop: items in stages, and where the state is kept.
+"""What the threads of one block do in an iteration of a loop: items in stages, and where the state is kept.
 
 ``block_plan`` decides all of it.
 """
@@ -45,7 +45,7 @@ class Item:
             block, each of which has the results afterwards
     inner   the loop
     guarded whether it is left out where the branch it stands in is not taken: a loop, and what reads of one;
-            other branches' values are computed whether they are wanted or not
+            other branches' values are computed whether they are used or not
     """
 
     kind: Literal["map", "fold", "sort", "loop"]
@@ -69,7 +69,7 @@ class StagedState:
     value   as the body reads it
     next    what it becomes (of a streamed one: the update)
     kind    scalar: each thread has it; registers: each thread has the elements that it computes; single: in
-            shared memory, written where nobody reads it any more; double: twice there, read from one place and
+            shared memory, written once nothing reads it any more; double: twice there, read from one place and
             written to the other; streamed: written to the result only
     stage   in which the next one is computed
     alias   that the next one is stored by the item that computes it
@@ -89,10 +89,10 @@ class StagedIteration:
 
     path       where the ``while`` stands
     states     what changes
-    items      what is stored beside, in order of stages
+    items      what else is stored, in order of stages
     decides    the stage at whose beginning the condition is known; the body's stages begin there
     stages     how many there are
-    closes     whether a barrier ends a trip
+    closes     whether a barrier ends an iteration
     """
 
     path: CallPath
@@ -114,7 +114,7 @@ class StagedIteration:
 class BlockPlan:
     """A loop run by blocks of ``threads``; ``parallel`` says how many blocks there are.
 
-    ``code_bytes`` are about those of the code of all its trips.
+    ``code_bytes`` are about those of the code of all its iterations.
     """
 
     parallel: ParallelLoop
@@ -129,7 +129,7 @@ class BlockPlan:
 
 
 def has_followers(elements: int, threads: int) -> bool:
-    """Whether threads without an element compute the last one along: none of their warps would rest.
+    """Whether threads without an element compute the last one, too: none of their warps would be idle.
 
     What they read they read while its owner may write it already.
     """
@@ -167,7 +167,7 @@ def shared_sizes(
 
 
 def barriers_in(iteration: StagedIteration) -> int:
-    """How many a trip has, those of a trip of each loop inside with them."""
+    """How many an iteration has, those of an iteration of each loop inside with them."""
     inside = sum(barriers_in(item.inner) for item in iteration.items if item.inner is not None)
     return iteration.stages - 1 + iteration.closes + inside
 

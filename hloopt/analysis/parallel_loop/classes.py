@@ -1,4 +1,4 @@
-"""Dimensions that go together, and who mixes them.
+"""Classes of dimensions, and what mixes them.
 
 Dimensions of values that depend on the index of a work item are tied into classes, op by op (``ties``).  A
 class is mixed where an op reads such a value at other indices than its own along it.
@@ -30,7 +30,7 @@ class DimensionClasses:
     """Dimensions of ``owned`` nodes, tied together by links and relations.
 
     Nodes of which each dimension is tied to the same one of the other (elementwise ops, other names) are one
-    **head**: most of a body is, and asks nothing of its own then.  Tie first, then ask.
+    **head**: most of a body is, and needs no query of its own then.  Tie first, then query.
     """
 
     def __init__(self, owned: Collection[LoopNode]) -> None:
@@ -103,7 +103,7 @@ class DimensionClasses:
         return found
 
     def pair(self, nodes: Iterable[LoopNode], mixed: Mixed) -> None:
-        """Tie dimensions of ``nodes`` that have one size and nothing to do with each other.
+        """Tie dimensions of ``nodes`` that have one size and no relation to each other.
 
         A work item may own an index of both: neither is mixed, and no value lies along the two.
         """

@@ -1,12 +1,12 @@
-"""Reduces over parallel axes whose results nobody waits for: they only go into streamed elements.
+"""Reduces over parallel axes whose results are not waited for: they only go into streamed elements.
 
-Each work item leaves its part of such a reduce in each trip; the parts are put together after the loop, all
-trips at once, and what follows from them is computed then.  So a reduce is collected where
+Each work item leaves its part of such a reduce in each iteration; the parts are put together after the loop,
+all iterations at once, and what follows from them is computed then.  So a reduce is collected where
 
 * its reducer may take elements in any order and grouping,
-* the number of trips is known before, and the reduce runs in each of them,
+* the number of iterations is known before, and the reduce runs in each of them,
 * what follows takes nothing but collected results, what the loop does not change, constants and counters,
-* and ends in streamed elements, where the parts that the trips write do not overlap.
+* and ends in streamed elements, where the parts that the iterations write do not overlap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Collected", "Collector"]
 """Reducers that take elements in any order and grouping (sums and products up to rounding)."""
 
 _NEVER: Final = BODIES | TUPLES
-"""What calls computations, or is no array: nothing after the loop runs these."""
+"""What calls computations, or is not an array: nothing after the loop runs these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Collector:
                 return f"{user.opcode} {user.name} needs the result before the loop ends"
         if self.state.bounds.exact is None:
             return "how often the loop runs is not known before"
-        return "" if reduce.users else "nobody reads the result"
+        return "" if reduce.users else "nothing reads the result"
 
     @cached_property
     def _streaming(self) -> frozenset[Instruction]:
@@ -122,7 +122,7 @@ class Collector:
         return frozenset(found)
 
     def _takes(self, user: Instruction, value: Instruction) -> bool:
-        """Whether an update writes a value, and neither writes into it nor where it says."""
+        """Whether an update writes a value, and uses it neither as its target nor as an index."""
         if user not in self._updates:
             return True
         return user.operands[1] is value and value.users[user] == 1

@@ -108,9 +108,9 @@ class _Cutter:
         *around, (loop, _) = path
         condition = loop.condition
         body = loop.body
-        asked = (*around, (loop, CONDITION))
-        result = self.needs.value(asked, condition.root), WHOLE
-        goes_on = self._over(condition, asked, [*state, *read], [result])
+        inside = (*around, (loop, CONDITION))
+        result = self.needs.value(inside, condition.root), WHOLE
+        goes_on = self._over(condition, inside, [*state, *read], [result])
         whole = goes_on.root
         edit.set_root(goes_on, whole.operands[0])
         edit.remove(whole)

@@ -1,4 +1,4 @@
-"""How values of a loop's body hang together: what is the same value under another name, what is called."""
+"""Edges between values of a loop's body: which names stand for the same value, what is called."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class LoopGraph:
     obstacle: Dependence | None = None
 
     def users(self) -> dict[LoopNode, list[LoopNode]]:
-        """For each node those that need it; the state is not linked from trip to trip."""
+        """For each node those that need it; the state is not linked from iteration to iteration."""
         found: dict[LoopNode, list[LoopNode]] = defaultdict(list)
         for source, target in (*self.same, *self.chosen):
             found[source].append(target)
@@ -143,7 +143,7 @@ def reached(
 
 
 def graph_of(loop: Instruction) -> LoopGraph:
-    """Body and condition of a ``while``; its state is not linked from trip to trip."""
+    """Body and condition of a ``while``; its state is not linked from iteration to iteration."""
     graph = LoopGraph()
     seen: set[Computation] = set()
     _walk(graph, loop.condition, seen)
@@ -191,7 +191,7 @@ def _problem(instruction: Instruction) -> str:
         return f"{named} does more than make its result"
     for shape in leaves(instruction.shape):
         if not isinstance(shape, ArrayShape):
-            return f"{named} has a result that is no array"
+            return f"{named} has a result that is not an array"
         if not shape.dtype.is_array:
             return f"{named} has a {shape.dtype.name}, which orders what is outside of kernels"
         if shape.is_dynamic:

@@ -4,7 +4,7 @@
    the state that do so themselves are free: any work item may compute any element of them.
 2. Dimensions of all other values are tied into classes, op by op (``classes``); a class is mixed where an op
    reads such a value at other indices than its own along it.
-3. Of the classes that nobody mixes, sets that elements of the state have in common may be the axes; taken is
+3. Of the classes that nothing mixes, sets that elements of the state have in common may be the axes; taken is
    the one in which work items share most of the work.
 """
 
@@ -56,7 +56,7 @@ def _found(
     sharing: Sharing,
     known: dict[Instruction, ParallelLoop],
 ) -> ParallelLoop:
-    """As ``parallel_loop``; ``known`` are loops inside that were looked at before."""
+    """As ``parallel_loop``; ``known`` are loops inside that were analysed before."""
     graph = graph_of(loop)
     obstacle = _state_obstacle(loop) or graph.obstacle
     if obstacle is None:
@@ -139,7 +139,7 @@ class _Finder:
                 self.classes.link(pairs)
         ops = self.graph.ops
         if state.bounds.exact is not None:
-            # Nobody asks the condition then.
+            # The condition is not evaluated then.
             ops = [one for one in ops if one.computation is not state.condition]
         self.classes.relate(ops)
         self.classes.tie()

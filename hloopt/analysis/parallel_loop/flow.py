@@ -1,4 +1,4 @@
-"""What a loop computes as one graph: calls, branches and loops inside it are looked through."""
+"""What a loop computes as one graph: calls, branches and loops inside it are seen through."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Flow(LoopNames):
             self._alone[loop] = found
         return found
 
-    # ---- who reads what -----------------------------------------------------------------------------
+    # ---- reads ---------------------------------------------------------------------------------------
 
     def is_state(self, value: LoopValue) -> bool:
         """Whether it is an element of the state of a loop around it."""

@@ -1,7 +1,7 @@
-"""A block of work items for each task of a processor's thread: does it fit, and what does it take?
+"""A block of work items for each task of a processor's thread: does it fit, and what does it need?
 
 Work items lie side by side in vectors, a lane each; what a block keeps of its work items is in the caches of a
-core from the first trip to the last.
+core from the first iteration to the last.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LANES: Final = 16
 """Work items of the smallest block that fills a vector: 64 bytes of f32."""
 
 MOST_BLOCK_BYTES: Final = 512 << 10
-"""Of what a block keeps: half of the second-level cache, which also holds what trips read."""
+"""Of what a block keeps: half of the second-level cache, which also holds what iterations read."""
 
 _BLOCK_BYTES: Final = 16 << 10
 """Of a block where more work items would do: half of the first-level cache."""
 
 _MOST_ITEMS: Final = 256
-"""Of a block: beyond that, beginning a loop over lanes takes no part of the time that could be seen."""
+"""Of a block: above that, starting a loop over lanes takes no measurable part of the time."""
 
 _TASKS: Final = 16
 """Tasks that a loop should have at least, so that a few threads can share them evenly ..."""

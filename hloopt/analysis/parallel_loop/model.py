@@ -1,7 +1,7 @@
 """What is known of a ``while`` that may run as one kernel: its axes, and what each work item of them owns.
 
 A **work item** is one index of all parallel axes together: what one thread, or one block, computes by itself
-from the first trip to the last.  No work item reads what another work item computes.
+from the first iteration to the last.  No work item reads what another work item computes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CarriedRole: TypeAlias = Literal["invariant", "uniform", "owned", "streamed"]
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """An instruction that keeps a dimension from being parallel: ``words`` say how, with name and size."""
+    """An instruction that keeps a dimension from being parallel: ``words`` say why, with name and size."""
 
     instruction: Instruction
     words: str
@@ -60,11 +60,11 @@ class Sharing:
 
     free        an element of the state of so many elements at most, which depends on no larger one, may be
                 computed by every work item alike (a generator's key and counters)
-    repeated    so many operations a trip may be repeated by each work item whatever it is for: done one after
-                the other they take about as long as the launch of a kernel, which each trip saves
-    least_part  beyond that, the least part of a work item's operations that are its own
+    repeated    so many operations an iteration may be repeated by each work item in any case: done one after
+                the other they take about as long as the launch of a kernel, which each iteration saves
+    least_part  above that, the least share of a work item's operations that are its own
     least_gain  and how much less work a work item has, at least, than one that does everything; this is also
-                asked of dimensions that only streamed elements have, whatever is repeated
+                required of dimensions that only streamed elements have, whatever is repeated
     """
 
     free: int = 16
@@ -78,12 +78,12 @@ class Carried:
     """An element of the state, which is a flat tuple of arrays.
 
     number  its index in the tuple
-    role    invariant: the body hands it on, it is read where it lies in memory;
+    role    invariant: the body passes it through, it is read where it lies in memory;
             uniform: along no axis, every work item computes all of it;
             owned: each work item has its part along the axes, all of them;
             streamed: all the body does to it is one dynamic-update-slice (``update``) whose operand nothing
             else reads: what is written goes straight to the result; along all axes, or along none, where
-            every work item has all that is written (or nobody, where it follows from collected reduces)
+            every work item has all that is written (or none, where it follows from collected reduces)
     axes    of its dimensions
     """
 
@@ -110,8 +110,8 @@ class Termination:
 
     kind   known: ``count`` times, whatever the data;
            scalar: while the condition holds, which is the same for every work item;
-           element: each work item while its own part of the condition holds: once it does not, nothing of the
-           work item that anybody sees changes any more;
+           element: each work item while its own part of the condition holds: once it does not, nothing
+           observable of the work item changes any more;
            gathered: the condition reduces what work items would own, and they cannot stop by themselves: there
            are no axes, and the one work item has all of it
     count   the exact count, or None
@@ -133,26 +133,26 @@ class Termination:
 
 @dataclass(frozen=True, eq=False)
 class ParallelLoop:
-    """A ``while`` taken apart.
+    """The analysis of a ``while``.
 
     loop       the instruction
     sizes      of the parallel axes; empty where every work item is all there is
     carried    the elements of the state in order
     owned      axes of every array of the body, the condition and what they call that depends on the index of
                a work item; what is not in it can be computed by any work item at any index
-    trips      how long it runs
-    mixing     what kept other dimensions from being parallel, first things first
+    iterations  how long it runs
+    mixing     what kept other dimensions from being parallel, most important first
     collected  reduces over parallel axes whose results, and what follows from them (``after``, with the
-               dynamic-update-slices at the end), only go into streamed elements of the state: each trip leaves
-               a value, and nobody waits for it.  The operand of each lies along all axes and all of these are
-               reduced (local dimensions may be kept or reduced); the trips are known; ``after`` takes
-               collected results, and otherwise only what is the same before and after the loop: constants,
-               invariant elements, ``counters``, and what is computed from them; the parts that the
+               dynamic-update-slices at the end), only go into streamed elements of the state: each iteration
+               leaves a value, which nothing waits for.  The operand of each lies along all axes and all of
+               these are reduced (local dimensions may be kept or reduced); the trip count is known; ``after``
+               takes collected results, and otherwise only what is the same before and after the loop:
+               constants, invariant elements, ``counters``, and what is computed from them; the parts that the
                dynamic-update-slices write do not overlap
     nested     loops inside, each with its own axes, which need not be those of this one (no reduces are
                collected in them)
-    counters   scalar elements of the state that are ``first + t * step`` in trip t, counted from 0
-    obstacle   why it can be no kernel at all, whatever the axes; None where it can
+    counters   scalar elements of the state that are ``first + t * step`` in iteration t, counted from 0
+    obstacle   why it cannot be a kernel at all, whatever the axes; None where it can
     """
 
     loop: Instruction
@@ -177,15 +177,15 @@ class ParallelLoop:
 class LoopMapping:
     """How a loop runs as one kernel, and what it takes.
 
-    kind          thread: a thread runs each work item from the first trip to the last, its part of the state in
-                  registers; block: the threads of a block share the work of a work item, whose part of the
-                  state is in shared memory, with a barrier where one reads what another wrote
+    kind          thread: a thread runs each work item from the first iteration to the last, its part of the
+                  state in registers; block: the threads of a block share the work of a work item, whose part
+                  of the state is in shared memory, with a barrier where one reads what another wrote
     parallel      the axes: with collected reduces for threads, without for blocks
     problem       why it does not fit, with the limit; names the instruction that mixes, where one does
     registers     32-bit values a thread holds at once, estimated
     shared_bytes  of a block
     threads       of a block
-    stored        values of the body that are kept beside the state, in the order in which they are computed
+    stored        values of the body that are kept besides the state, in the order in which they are computed
     code          the problem in a word: ``mixes``, ``state-too-large``, ``code-size``, ``gathered-condition``,
                   ``op``, after ``loop-`` of fusion's REASONS; empty leaves it to the obstacle and what mixes
     limit         the threshold of the problem, where there are figures

@@ -40,7 +40,7 @@ Variable: TypeAlias = "tuple[LoopValue, int]"
 class Needs:
     """What is needed of a loop cut along ``axis``.
 
-    given     instructions that are not looked behind
+    given     instructions whose operands are not followed
     joined    those that may take values along the axis and make values that are not
     places    of each instruction, by what leads to it: leaves and their places
     operands  the places of an instruction's operands, by its own

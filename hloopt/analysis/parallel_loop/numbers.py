@@ -58,7 +58,7 @@ def _term(terms: Terms, one: Instruction, leaf: int, parts: tuple[TermId, ...]) 
 
 
 def _detail(one: Instruction, leaf: int) -> Hashable:
-    """What an op depends on beside its operands; not its dimensions, where it is elementwise."""
+    """What an op depends on besides its operands; not its dimensions, where it is elementwise."""
     known = {attribute.name for attribute in one.op.attributes}
     attributes = tuple(
         (name, _name(value)) for name, value in normal_attributes(one).items() if name in known
@@ -72,7 +72,7 @@ def _detail(one: Instruction, leaf: int) -> Hashable:
 
 
 def _name(value: object) -> Hashable:
-    """An attribute's value; computations of one op by that op, as each op has a copy of its own."""
+    """An attribute's value; computations of one op by that op, as each op has a separate copy."""
     if isinstance(value, Computation):
         return plain_opcode(value) or value
     return tuple(map(_name, value)) if isinstance(value, tuple) else _hashable(value)
@@ -240,5 +240,5 @@ _RULES: Final[Mapping[str, _Rule]] = op_table(
         "select": _select,
         "subtract": _subtract,
     },
-    otherwise="a number of its own",
+    otherwise="a fresh term",
 )

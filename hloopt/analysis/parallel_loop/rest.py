@@ -1,16 +1,16 @@
-"""Conditions that ask all work items whether any goes on: may each work item stop by itself?
+"""Conditions over all work items that hold while any continues: may each work item stop by itself?
 
 A work item's own part of such a condition is the condition with its reduces over parallel axes taken over the
 elements of the work item alone.  Each work item may run while its own part holds, if
 
 1. the condition holds wherever a work item's own part does: ``or`` of the work items leads to true, ``and`` to
    false;
-2. a work item whose own part does not hold is at **rest**: trips that others need change nothing of it that
-   anybody sees.  Shown by computing the body under what follows from the own part being false (``terms``), in
-   each of the cases in which it may be; what a case rests on must itself be at rest, so that it stays so.
+2. a work item whose own part does not hold is at **rest**: iterations that others need change nothing
+   observable of it.  Shown by computing the body under what follows from the own part being false (``terms``),
+   in each of the cases in which it may be; what a case rests on must itself be at rest, so that it stays so.
 
-An element of the state that counts trips for all work items is not at rest: where somebody reads it after the
-loop, its end is everybody's.
+An element of the state that counts iterations for all work items is not at rest: where it is read after the
+loop, its final value is common to all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hloopt.ops.traits import FORWARDING, MIRRORED
 __all__ = ["Rest", "rest"]
 
 _MOST_CASES: Final = 16
-"""Ways in which a work item's own part of a condition may be false; there are more in no loop we know."""
+"""The most cases in which a work item's own part of a condition may be false; no known loop has more."""
 
 _VIEWS: Final = frozenset({*FORWARDING, "bitcast", "broadcast", "reshape"})
 _LEADING: Final = {
@@ -90,12 +90,12 @@ class _Prover:
         self.owned = owned
         self.root = state.condition.root
         self.reduces: dict[Instruction, None] = {}
-        self.asking = self._asking()
+        self.over_work_items = self._over_work_items()
         self.plain_terms = Terms()
         self.plain_numbers = numbers(self.plain_terms, state.condition)
 
-    def _asking(self) -> frozenset[Instruction]:
-        """The instructions of the condition that have heard of all work items."""
+    def _over_work_items(self) -> frozenset[Instruction]:
+        """The instructions of the condition that depend on all work items."""
         found: set[Instruction] = set()
         for one in self.state.condition:
             if not found.isdisjoint(one.operands) or (
@@ -138,9 +138,9 @@ class _Prover:
             yield from self._joined(one, wanted, work_item)
         elif opcode == "broadcast" and one.operands[0].array.rank == 0:
             yield from self._cases(one.operands[0], wanted, work_item)
-        elif opcode == "reduce" and (one in self.asking or self._may_split(one, wanted)):
+        elif opcode == "reduce" and (one in self.over_work_items or self._may_split(one, wanted)):
             yield from self._reduced(one, wanted)
-        elif one not in self.asking:
+        elif one not in self.over_work_items:
             yield frozenset((_Fact(one, wanted, uniform=self._is_uniform(one)),))
         elif opcode == "compare":
             yield from self._compared(one, wanted)
@@ -148,7 +148,7 @@ class _Prover:
             yield from self._cases(one.operands[0], wanted, work_item)
         else:
             raise _Unprovable(
-                f"{opcode} {one.name} makes something else of what the work items say"
+                f"{opcode} {one.name} combines values of work items in an unsupported way"
             )
 
     def _joined(
@@ -177,16 +177,16 @@ class _Prover:
         if not self._may_split(one, wanted):
             opcode = plain_opcode(one.to_apply)
             if opcode in ("and", "or"):
-                raise _Unprovable("it goes on only while all work items do")
+                raise _Unprovable("it continues only while all work items do")
             raise _Unprovable(
-                f"its reducer {one.attributes['to_apply'].name} is neither and nor or"
+                f"its reducer {one.attributes['to_apply'].name} is neither `and` nor `or`"
             )
         self._take(one)
         yield from self._cases(one.operands[0], wanted, one.operands[0])
 
     def _take(self, reduce: Instruction) -> None:
-        if reduce.operands[1] in self.asking:
-            raise _Unprovable(f"reduce {reduce.name} begins with what the work items say")
+        if reduce.operands[1] in self.over_work_items:
+            raise _Unprovable(f"reduce {reduce.name} begins with values of work items")
         if self._is_over_axes(reduce):
             self.reduces[reduce] = None
 
@@ -197,13 +197,17 @@ class _Prover:
         """
         left, right = one.operands
         direction = one.direction
-        if right in self.asking:
+        if right in self.over_work_items:
             left, right, direction = right, left, MIRRORED[direction]
         reduce = left
         while reduce.opcode in _VIEWS:
             reduce = reduce.operands[0]
-        if right in self.asking or reduce.opcode != "reduce" or not self._is_uniform(right):
-            raise _Unprovable(f"compare {one.name} compares what the work items say")
+        if (
+            right in self.over_work_items
+            or reduce.opcode != "reduce"
+            or not self._is_uniform(right)
+        ):
+            raise _Unprovable(f"compare {one.name} compares values of work items")
         opcode = plain_opcode(reduce.to_apply)
         if opcode == "add":
             yield from self._counted(one, reduce, right, direction, wanted)
@@ -212,15 +216,15 @@ class _Prover:
         if kind.is_float:
             raise _Unprovable(f"one work item's NaN of {kind.name} would decide for all")
         if not kind.is_integer:
-            raise _Unprovable(f"compare {one.name} compares what the work items say")
+            raise _Unprovable(f"compare {one.name} compares values of work items")
         if direction not in _LEADING.get((opcode, wanted), ()):
             raise _Unprovable(
                 f"compare {one.name} may hold for all work items where it does for none"
             )
         self._take(reduce)
         value = reduce.operands[0]
-        if value in self.asking:
-            raise _Unprovable(f"reduce {reduce.name} is not the first of the work items")
+        if value in self.over_work_items:
+            raise _Unprovable(f"reduce {reduce.name} is not the first over the work items")
         yield frozenset((_Fact(value, wanted, direction=direction, other=right),))
 
     def _counted(
@@ -304,7 +308,7 @@ class _Prover:
         return decides if decides in parts else None if None in parts else not decides
 
     def _kept(self, facts: Sequence[_Fact]) -> frozenset[int]:
-        """The elements of the state that the body hands on where the facts hold.
+        """The elements of the state that the body passes through where the facts hold.
 
         Raises ``Contradiction``.
         """
@@ -323,7 +327,7 @@ class _Prover:
         )
 
     def _lasts(self, fact: _Fact, kept: frozenset[int]) -> bool:
-        """Whether a fact is as true in the next trip: it reads what is kept."""
+        """Whether a fact is still true in the next iteration: it reads what is kept."""
         reads = self.plain_terms.reads(_term(self.plain_terms, self.plain_numbers, fact))
         return reads is not None and reads <= kept | self.state.invariant
 

@@ -1,4 +1,4 @@
-"""What a loop does to each element of its state: hands it on, counts, writes a part of it in each trip."""
+"""What a loop does to each element of its state: passes it through, counts, writes a part in each iteration."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class LoopState:
 
     @cached_property
     def bounds(self) -> TripBounds:
-        """How often the loop runs: the count, or what its condition says without running it by hand."""
+        """How often the loop runs: the count, or what its condition says without evaluating iterations."""
         count = trip_count(self.loop)
         return iteration_bounds(self.loop, 0) if count is None else TripBounds(count, count)
 
     @cached_property
     def invariant(self) -> frozenset[int]:
-        """Elements that the body hands on, whatever tuples, calls and loops inside they pass through."""
+        """Elements that the body passes through, whatever tuples, calls and loops inside they go through."""
         return LoopNames().invariant(self.loop)
 
     @cached_property
     def counters(self) -> dict[int, Affine]:
-        """Elements that are one number, known before, in each trip."""
+        """Elements that are one number, known before, in each iteration."""
         found = (
             (number, self._inductions.variable(StateSlot(number))) for number in range(self.count)
         )
@@ -50,7 +50,7 @@ class LoopState:
 
     @cached_property
     def updates(self) -> dict[int, Instruction]:
-        """Elements that are only written, a part a trip, each with its one dynamic-update-slice."""
+        """Elements that are only written, a part an iteration, each with its one dynamic-update-slice."""
         return {
             number: update
             for number, update in enumerate(self.body.root.operands)
@@ -59,7 +59,7 @@ class LoopState:
 
     @cached_property
     def results(self) -> frozenset[int] | None:
-        """Elements that somebody reads after the loop; None where that may be any."""
+        """Elements that are read after the loop; None where that may be any."""
         found: set[int] = set()
         for user in self.loop.users:
             if user.opcode != "get-tuple-element":
@@ -69,7 +69,7 @@ class LoopState:
         return None if self.loop.is_root else frozenset(found)
 
     def is_spread(self, update: Instruction) -> bool:
-        """Whether the parts that the trips write do not overlap; False where that is not known."""
+        """Whether the parts that the iterations write do not overlap; False where that is not known."""
         count, part = self.bounds.exact, update.operands[1].array.dims
         if count is None or len(update.operands) != 2 + len(part):
             return False
@@ -85,7 +85,7 @@ class LoopState:
         return spread
 
     def covers(self, update: Instruction) -> bool:
-        """Whether an update leaves nothing of what it writes into is after the last trip.
+        """Whether an update leaves nothing of what it writes into is after the last iteration.
 
         Shown where the loop runs a known number of times and the slices, each as its start is clamped, lie side
         by side or overlap, from one end of a dimension to the other.
@@ -106,7 +106,7 @@ class LoopState:
         return step <= size and low <= 0 and high >= whole[short[0]] - size
 
     def _start(self, update: Instruction, dim: int, last: int) -> tuple[int, int, int] | None:
-        """The least and greatest start up to trip ``last`` of what is written, and how far two are apart."""
+        """The least and greatest start of what is written up to iteration ``last``, and the distance of two."""
         at = self._inductions.affine(update.operands[2 + dim])
         if at is None:
             return None

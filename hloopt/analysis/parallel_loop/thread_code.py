@@ -1,4 +1,4 @@
-"""How much code a thread's trip comes to, and how many elements are written out one by one so that it fits."""
+"""The code size of a thread's iteration, and how many elements are written out one by one so that it fits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.model import Axes, LoopNode, ParallelLoop, local_dims
 from hloopt.analysis.parallel_loop.thread_plan import IN_LOOPS, UNROLLED, ThreadPlan
 from hloopt.analysis.written_code import LineCounter
-from hloopt.analysis.written_ops import Ask, CodeBlock, Requests, dot_positions
+from hloopt.analysis.written_ops import CodeBlock, ElementRequest, Requests, dot_positions
 from hloopt.ir import Instruction
 from hloopt.types import DotDims
 
@@ -82,11 +82,11 @@ def not_elemental(loop: Instruction) -> str:
     unable = first_not_elemental((loop,), loops=True)
     if unable is None:
         return ""
-    return f"{unable.opcode} {unable.name} is nothing that a thread computes alone"
+    return f"{unable.opcode} {unable.name} cannot be computed by a thread alone"
 
 
 def size_problem(parallel: ParallelLoop, *sizes: tuple[int, int, str]) -> dict[str, Any]:
-    """The first of ``sizes`` beyond its limit, as fields of ``LoopMapping``: what it takes, the limit, words.
+    """The first of ``sizes`` above its limit, as fields of ``LoopMapping``: what it takes, the limit, words.
 
     The first instruction that mixes what might have been work items makes a work item that large.
     """
@@ -125,7 +125,7 @@ def too_long(loop: Instruction, size: int) -> dict[str, Any]:
 
 
 def _code_bytes(plan: ThreadPlan, most: int) -> int:
-    """Bytes of the loop, about; of code beyond ``most``, something beyond it."""
+    """Bytes of the loop, about; of code above ``most``, some number above it."""
     room = min(WRITTEN_ANEW.of(executed_instructions(plan.parallel.loop)), most)
     size = _Iteration(plan, room // _LINE_BYTES, shares=False).lines * _LINE_BYTES
     if size > room:
@@ -134,7 +134,7 @@ def _code_bytes(plan: ThreadPlan, most: int) -> int:
 
 
 class _Iteration(LineCounter):
-    """Goes through a trip as ``codegen/loops/running.py`` writes it."""
+    """Walks an iteration as ``codegen/loops/running.py`` writes it."""
 
     def __init__(self, plan: ThreadPlan, most: int, *, shares: bool) -> None:
         super().__init__({}, (), most, shares=shares)
@@ -165,22 +165,22 @@ class _Iteration(LineCounter):
         axes = axes or self.plan.axes(node) or (None,) * shape.rank
         sizes = local_dims(shape, axes)
 
-        def one(local: Indices, block: CodeBlock) -> Iterator[Ask]:
+        def one(local: Indices, block: CodeBlock) -> Iterator[ElementRequest]:
             rest = iter(local)
             index = tuple(self.work_item[axis] if axis is not None else next(rest) for axis in axes)
             self.lines += 1
             yield node[0], index, block
 
-        for ask in self._every(sizes, self.top, self.work_item, one):
-            self.write(ask)
+        for request in self._every(sizes, self.top, self.work_item, one):
+            self.write(request)
 
     def _every(
         self,
         sizes: Sequence[int],
         block: CodeBlock,
         around: Indices,
-        one: Callable[[Indices, CodeBlock], Iterator[Ask]],
-    ) -> Iterator[Ask]:
+        one: Callable[[Indices, CodeBlock], Iterator[ElementRequest]],
+    ) -> Iterator[ElementRequest]:
         """As ``every`` of ``codegen/elements.py``."""
         if prod(sizes) <= self.plan.unrolled:
             for place in product(*map(range, sizes)):
@@ -213,7 +213,7 @@ class _Iteration(LineCounter):
         lhs, rhs = instruction.operands[:2]
         dims = DotDims.of(instruction.attributes)
 
-        def one(contracted: Indices, block: CodeBlock) -> Iterator[Ask]:
+        def one(contracted: Indices, block: CodeBlock) -> Iterator[ElementRequest]:
             left, right = dot_positions(instruction, index, contracted)
             self.lines += 2
             yield lhs, left, block
@@ -232,7 +232,7 @@ class _Iteration(LineCounter):
         for init in instruction.fold_inits:
             yield init, (), block
 
-        def one(places: Indices, block: CodeBlock) -> Iterator[Ask]:
+        def one(places: Indices, block: CodeBlock) -> Iterator[ElementRequest]:
             kept, reduced = iter(index), iter(places)
             position = tuple(next(reduced if at in along else kept) for at in range(len(dims)))
             self.lines += taken

@@ -1,10 +1,10 @@
-"""Values of a trip that need nothing of the trips before: each lane of a warp can compute another trip's.
+"""Values of an iteration that need nothing of earlier ones: each lane of a warp can compute another one's.
 
-A value of the body is **free** where it depends on the number of the trip and on what never changes, not on a
-state that the trips make: keys, counters, random numbers drawn from them, what is read by the trip's number.
-``lanes`` threads that run one work item together compute the free values of as many trips at once, each those
-of its own trip, and hand them to each other trip after trip.  With one thread for a work item the lanes of a
-warp share what is the same for every work item.
+A value of the body is **free** where it depends on the number of the iteration and on what never changes, not
+on a state that the iterations make: keys, counters, random numbers drawn from them, what is read by the
+iteration's number. ``lanes`` threads that run one work item together compute the free values of as many
+iterations at once, each those of its own iteration, and exchange them iteration by iteration.  With one thread
+for a work item the lanes of a warp share what is the same for every work item.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LANES: Final = (1, 2, 4, 8, 16, 32)
 """Threads that may run a work item together: parts of a warp, whose lanes exchange values without waiting."""
 
 MOST_HANDED: Final = 64
-"""Elements that lanes hand to each other: each takes a register in all trips of a group."""
+"""Elements that lanes exchange: each takes a register in all iterations of a group."""
 
 _WORTH: Final = 12
-"""Operations that passing an element on must save: the exchange is one of a slower unit, and some waiting."""
+"""Operations that passing an element on must save: the exchange takes a slower unit, and some waiting."""
 
 _READING: Final = 32
 """Operations that a read of memory counts as: waiting for it takes longer than most of them."""
@@ -44,15 +44,15 @@ _SHARED_ELEMENTS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class LaneSplit:
-    """Who computes the free values of a trip.
+    """Which lanes compute the free values of an iteration.
 
-    asked    a trip asks another lane for
-    grouped  each lane computes for its own trip, before the first of the group
-    apart    of these, and of what advances, what a trip has nothing to do with
-    advancing  each lane computes for all trips of the group
+    exchanged    an iteration reads from another lane
+    grouped  each lane computes for its own iteration, before the first of the group
+    apart    of these, and of what advances, what an iteration does not use itself
+    advancing  each lane computes for all iterations of the group
     """
 
-    asked: frozenset[Instruction] = frozenset()
+    exchanged: frozenset[Instruction] = frozenset()
     grouped: frozenset[Instruction] = frozenset()
     apart: frozenset[Instruction] = frozenset()
     advancing: frozenset[Instruction] = frozenset()
@@ -70,10 +70,10 @@ class LaneValues:
 
     @cached_property
     def advanced(self) -> tuple[Carried, ...]:
-        """Single numbers of the state that follow from each other and free values: keys split in each trip.
+        """Scalars of the state that follow from each other and free values: keys split in each iteration.
 
-        All work items have the same ones.  Lanes that run a work item together each go through all trips of a
-        group with them first, and keep what they were before their own.
+        All work items have the same ones.  Lanes that run a work item together each go through all iterations
+        of a group with them first, and keep what they were before their own.
         """
         found = [
             one
@@ -97,7 +97,7 @@ class LaneValues:
 
     @cached_property
     def free(self) -> frozenset[Instruction]:
-        """Instructions that need the trip's number, what never changes, and ``advanced`` elements."""
+        """Instructions that need the iteration's number, what never changes, and ``advanced`` elements."""
         return self._free({one.number for one in self.advanced})
 
     @cached_property
@@ -129,26 +129,26 @@ class LaneValues:
         return frozenset(found)
 
     def handed(self, lanes: int) -> frozenset[Instruction]:
-        """Free values that lanes hand to each other where somebody asks for them: those that take enough work.
+        """Free values that lanes exchange where they are used: those that take enough work.
 
         With one lane for a work item those that are the same for all work items.
         """
         return self._worth if lanes > 1 else self._shared
 
     def width(self, lanes: int) -> int:
-        """How many trips are computed at once; 1 where nothing is handed on."""
+        """How many iterations are computed at once; 1 where nothing is exchanged."""
         if not self.handed(lanes):
             return 1
         return lanes if lanes > 1 else WARP_SIZE
 
     def split(self, handed: frozenset[Instruction], lanes: int) -> LaneSplit:
-        """Who computes the free values, where lanes hand some of them to each other."""
+        """Which lanes compute the free values, where lanes exchange some of them."""
         root = self.parallel.loop.body.root
         advanced = {one.number for one in self.advanced} if lanes > 1 and handed else set()
         following = {root.operands[number] for number in advanced}
         others = {one for at, one in enumerate(root.operands) if at not in advanced}
         advancing: set[Instruction] = set()
-        asked: set[Instruction] = set()
+        exchanged: set[Instruction] = set()
         grouped: set[Instruction] = set()
         iteration: set[Instruction] = set()
         for instruction in reversed(list(self.parallel.loop.body)):
@@ -159,11 +159,11 @@ class LaneValues:
                 advancing.add(instruction)
             read = any(user not in self.free or user in iteration for user in users)
             if read or instruction in others:
-                (asked if instruction in handed else iteration).add(instruction)
-            if instruction in asked or any(user in grouped for user in users):
+                (exchanged if instruction in handed else iteration).add(instruction)
+            if instruction in exchanged or any(user in grouped for user in users):
                 grouped.add(instruction)
-        apart = (grouped | advancing) - asked - iteration
-        return LaneSplit(*map(frozenset, (asked, grouped, apart, advancing)))
+        apart = (grouped | advancing) - exchanged - iteration
+        return LaneSplit(*map(frozenset, (exchanged, grouped, apart, advancing)))
 
     @cached_property
     def _worth(self) -> frozenset[Instruction]:

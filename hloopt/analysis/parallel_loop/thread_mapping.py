@@ -1,4 +1,4 @@
-"""A thread for each work item: does it fit, and what does it take?"""
+"""A thread for each work item: does it fit, and what does it need?"""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hloopt.targets import Target
 __all__ = ["MOST_LOCAL_BYTES", "MOST_PART_BYTES", "MOST_REGISTERS", "thread_mapping"]
 
 MOST_REGISTERS: Final = 240
-"""Estimated registers of a thread: it has 255, and what does not fit goes to memory in each trip."""
+"""Estimated registers of a thread: it has 255, and what does not fit goes to memory in each iteration."""
 
 MOST_LOCAL_BYTES: Final = 4096
-"""Of the arrays of a thread that are no registers: 64 threads' fill a core's first-level cache."""
+"""Of the arrays of a thread that are not in registers: 64 threads' fill a core's first-level cache."""
 
 MOST_PART_BYTES: Final = 1 << 30
 """Of what the warps leave of collected reduces until the loop is done."""
@@ -39,7 +39,7 @@ def thread_mapping(loop: Instruction, target: Target) -> LoopMapping:
     if problem:
         return replace(mapping, **problem)
     plan = thread_plan(parallel)
-    size = "a work item takes {} bytes in arrays of its own, a thread has {} at most"
+    size = "a work item takes {} bytes in private arrays, a thread has {} at most"
     registers = "a work item takes {} registers, as estimated, a thread has {} at most"
     parts = "its warps leave {} bytes of reduces over work items, {} at most"
     left = part_bytes(parallel, -(-parallel.work_items // WARP_SIZE))

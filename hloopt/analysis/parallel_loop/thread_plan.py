@@ -1,4 +1,4 @@
-"""What a thread that runs a work item of a loop keeps: values in arrays, and how many registers it takes."""
+"""What a thread that runs a work item of a loop keeps: values in arrays, and its number of registers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNROLLED_CODE: Final = 1024
 """Operations that an unrolled loop over an array may come to."""
 
 _REPEATED: Final = 32
-"""Operations that storing a value must save a work item in each trip."""
+"""Operations that storing a value must save a work item in each iteration."""
 
 _HARD: Final = frozenset({"divide", "remainder"})
 _HARD_COST: Final = 10
@@ -205,7 +205,7 @@ class ThreadPlan:
 
     @cached_property
     def local_bytes(self) -> int:
-        """Bytes of arrays with more than ``unrolled`` elements, which lie in memory of the thread's own."""
+        """Bytes of arrays with more than ``unrolled`` elements, which lie in the thread's private memory."""
         total = 0
         for carried in self._changing:
             if carried.local_elements > self.unrolled:
@@ -254,7 +254,7 @@ class ThreadPlan:
 
     @cached_property
     def _alive(self) -> int:
-        """The most at once of what a trip computes, in the order of a depth-first walk from the next state."""
+        """The most values alive in an iteration, in the order of a depth-first walk from the next state."""
         order = self._order()
         position = {instruction: at for at, instruction in enumerate(order)}
         end = dict(position)
@@ -288,7 +288,7 @@ class ThreadPlan:
         return total
 
     def _order(self) -> list[Instruction]:
-        """What is computed in a trip, operands first, moved elements and constants left out."""
+        """What is computed in an iteration, operands first, moved elements and constants left out."""
         found: dict[Instruction, None] = {}
         pending = [(one, False) for one in reversed(self.parallel.loop.body.root.operands)]
         seen: set[Instruction] = set()
@@ -315,7 +315,7 @@ class ThreadPlan:
 
 
 _POINTERS: Final = 16
-"""Registers for addresses, the work item and the trip, of a small kernel (NVRTC 12, sm_90)."""
+"""Registers for addresses, the work item and the iteration, of a small kernel (NVRTC 12, sm_90)."""
 
 
 def _sources(instruction: Instruction) -> Iterator[Instruction]:

@@ -1,4 +1,4 @@
-"""Which dimensions of operands and results go together, op by op, and which are mixed.
+"""Which dimensions of operands and results correspond, op by op, and which are mixed.
 
 Two dimensions are tied where an element of the result at index ``i`` of one needs elements at index ``i`` of
 the other alone.  A dimension of an operand is mixed where elements of the result need others than that.

@@ -1,6 +1,6 @@
-"""What work items share of the work of a trip, and what each of them would repeat.
+"""What work items share of the work of an iteration, and what each of them would repeat.
 
-Work is arithmetic operations, and one for each element that is moved by an index of its own.  What lies along
+Work is arithmetic operations, and one for each element that is moved by a separate index.  What lies along
 the axes is divided among the work items; what is uniform each of them does; of a free value each does as much
 as it needs, from its own values back.
 """
@@ -32,7 +32,7 @@ _ONE_EACH: Final = _NOTHING | JOINING | {"bitcast-convert", "map"}
 
 @dataclass(frozen=True, slots=True)
 class SharedWork:
-    """The work of a trip.
+    """The work of an iteration.
 
     whole   if each element is computed once
     work item    of one work item
@@ -47,7 +47,7 @@ class SharedWork:
 
     @property
     def repeated(self) -> float:
-        """What a work item does beyond its share."""
+        """What a work item does in excess of its share."""
         return self.work_item - self.whole / self.work_items
 
     @property
@@ -80,7 +80,7 @@ class LoopWork:
         return _Trial(self, sizes).shared(after)
 
     def _times(self) -> dict[Computation | None, int]:
-        """How often computations run in a trip, as far as the module shows it."""
+        """How often computations run in an iteration, as far as the module shows it."""
         times: dict[Computation | None, int] = {self.state.body: 1}
         times[self.state.condition] = 1 if self.state.bounds.exact is None else 0
         seen: set[Instruction] = set()
@@ -105,7 +105,7 @@ class _Trial:
         self.needed = self._needed()
 
     def shared(self, after: Collection[Instruction]) -> SharedWork:
-        """The work of a trip, but for ``after``."""
+        """The work of an iteration, but for ``after``."""
         work_items = prod(self.sizes.values())
         whole = mine = extra = 0.0
         most: Instruction | None = None
@@ -151,28 +151,28 @@ class _Trial:
         """Elements that a work item computes of each value."""
         found: dict[LoopNode, float] = defaultdict(float)
 
-        def ask(node: LoopNode, count: float) -> None:
+        def request(node: LoopNode, count: float) -> None:
             if count > found[node]:
                 found[node] = min(count, self._local(node))
 
         for node in nodes_of(self.work.state.body.root):
-            ask(node, self._local(node))
-        ask((self.work.state.condition.root, 0), 1.0)
+            request(node, self._local(node))
+        request((self.work.state.condition.root, 0), 1.0)
         for one in reversed(self.work.graph.order):
             pairs = self.work.graph.pairs[one]
             inner = self._inner(one, found) if one.opcode == "while" else {}
             for source, target in reversed(pairs):
-                ask(source, inner[target[1]] if inner else found[target])
+                request(source, inner[target[1]] if inner else found[target])
             if one.opcode == "while":
-                ask((one.condition.root, 0), max(inner.values(), default=1.0))
+                request((one.condition.root, 0), max(inner.values(), default=1.0))
             elif one.opcode == "conditional":
-                ask((one.operands[0], 0), 1.0)
+                request((one.operands[0], 0), 1.0)
             if pairs:
                 continue
             wanted = max((found[node] for node in nodes_of(one)), default=0.0)
             for number, operand in enumerate(one.operands):
                 for node in nodes_of(operand):
-                    ask(node, self._asked(one, number, node, wanted))
+                    request(node, self._requested(one, number, node, wanted))
         return found
 
     def _inner(self, loop: Instruction, found: Mapping[LoopNode, float]) -> dict[int, float]:
@@ -189,7 +189,7 @@ class _Trial:
             for one in carried
         }
 
-    def _asked(self, one: Instruction, number: int, node: LoopNode, wanted: float) -> float:
+    def _requested(self, one: Instruction, number: int, node: LoopNode, wanted: float) -> float:
         """Elements of an operand that ``wanted`` elements of the result take."""
         if not wanted:
             return 0.0

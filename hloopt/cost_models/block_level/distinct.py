@@ -90,15 +90,15 @@ class _Comparison:
         axes = [axis for axis, symbol in enumerate(tiles.symbols) if symbol in divided]
         columns = [self._whole, *(tiles.sizes[axis] for axis in axes)]
         same = np.zeros(tiles.count, np.bool_)
-        asked: dict[tuple[int, ...], bool] = {}
+        known: dict[tuple[int, ...], bool] = {}
         for tiling in np.flatnonzero(self._same_size(one, other)):
             key = tuple(int(column[tiling]) for column in columns)
-            agree = asked.get(key)
+            agree = known.get(key)
             if agree is None:
                 whole, *sizes = key
                 steps = {tiles.symbols[axis]: size for axis, size in zip(axes, sizes, strict=True)}
                 begins = (tiles.origin(view.place, whole, steps) for view in (one, other))
-                agree = asked[key] = next(begins) == next(begins)
+                agree = known[key] = next(begins) == next(begins)
             same[tiling] = agree
         return same
 

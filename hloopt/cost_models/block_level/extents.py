@@ -44,7 +44,7 @@ class _Summand(NamedTuple):
 def extent(index: Index, sizes: Sizes, count: int) -> Extent | None:
     """The extent of an index whose symbols cover ``sizes`` (tiled) or all of their range (every other one).
 
-    ``count`` is the number of tilings.  None for an index XLA finds no extent for.
+    ``count`` is the number of tilings.  None for an index for which XLA finds no extent.
     """
     if not index.terms:
         return Extent(np.ones(count, np.int64), np.zeros(count, np.int64))

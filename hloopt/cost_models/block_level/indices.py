@@ -1,7 +1,7 @@
 """Under which index an operand is read, for an index of the result: the step a tile takes from user to operand.
 
 Indices are those of ``hloopt.analysis.index``.  A reduced dimension, of which all elements are read, is a
-symbol of its own; a dimension of one element is the index 0.
+separate symbol; a dimension of one element is the index 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_followed(node: Instruction) -> bool:
 def read_places(node: Instruction, place: Indices) -> list[Indices]:
     """Where the operands of ``node`` are read, in their order, to compute its element at ``place``.
 
-    Raises ``KeyError`` for a node that ``is_followed`` denies.
+    Raises ``KeyError`` for a node for which ``is_followed`` is false.
     """
     if is_elementwise(node):
         # The bounds of a clamp and the choice of a select may be scalars.

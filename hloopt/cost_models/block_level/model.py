@@ -43,7 +43,7 @@ _Found: TypeAlias = PricedTiling | Untiled
 
 
 class BlockLevelModel:
-    """Tilings by kernel, remembered until one of its instructions is forgotten."""
+    """Tilings by kernel, cached until one of its instructions is invalidated."""
 
     def __init__(self, target: Target, usage: UsageAnalysis) -> None:
         self._target = target
@@ -69,8 +69,8 @@ class BlockLevelModel:
     ) -> RunTime | None:
         """Of both as one kernel, in its best tiling; infinite where it has none.
 
-        None unless one of them is a Triton fusion, or where the producer's results are kept: Triton kernels
-        are not made so.
+        None unless one of them is a Triton fusion, or where the producer's results are kept: no Triton kernel
+        is made so.
         """
         if multi_output or not (is_triton(producer) or is_triton(consumer)):
             return None

@@ -1,6 +1,6 @@
 """The tiles of a kernel: from one of the result back to all it is computed from, for many tilings at once.
 
-A value may be needed under several indices; each is a tile of its own, unless the tiling makes them equal.
+A value may be needed under several indices; each is a separate tile, unless the tiling makes them equal.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class View:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BlockTile:
-    """A value under one index, and the tiles it is computed from; none of what is read or made of nothing."""
+    """A value under one index, and the tiles it is computed from; none for what is read or has no operands."""
 
     node: Instruction
     view: View
@@ -67,7 +67,7 @@ class BlockTiles:
 
     sizes  of the result's tile, by dimension
     fits   which tilings are ones of the kernel
-    fine   which of these Triton takes: tiles are not too large, and padding them does no harm
+    fine   which of these Triton takes: tiles are not too large, and padding does not break them
     """
 
     nodes: tuple[BlockTile, ...]
@@ -189,7 +189,7 @@ class _Walk:
             return known
         extents = self._extents(place, self._sizes)
         if extents is None:
-            return Untiled(f"no tile is what {reader.name} reads, at ({_shown(place)})")
+            return Untiled(f"{reader.name} reads no tile, at ({_shown(place)})")
         sizes = tuple(size for size, _, _ in extents)
         strides = tuple(stride for _, stride, _ in extents)
         elements = np.ones(self._count, np.int64)
@@ -279,7 +279,8 @@ def _refusal(node: Instruction) -> Untiled | None:
 def tile(kernel: TiledKernel, root: Instruction, rows: Numbers) -> BlockTiles | Untiled:
     """The tiles of a kernel for tilings of ``root``, the result all others are computed for.
 
-    ``rows`` is [tilings, rank]: sizes of the result's tile.  Raises ``TypeError`` where the root is no array.
+    ``rows`` is [tilings, rank]: sizes of the result's tile.  Raises ``TypeError`` for a root
+    that is not an array.
     """
     dims = root.array.dims
     place, symbols = own_place(dims)

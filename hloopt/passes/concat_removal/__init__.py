@@ -18,7 +18,7 @@ _STEP = "take the pieces of a concatenate"
 
 @dataclass(frozen=True)
 class ConcatRemoval(Pass):
-    """Use the pieces of concatenates and stacks where nobody needs the whole, through loops as well.
+    """Use the pieces of concatenates and stacks where nothing needs the whole, through loops as well.
 
     1. An array that is put together by a concatenate, a pad, or updates in place at known places is
        followed forward: through elementwise ops, broadcasts, reshapes, transposes, reduces of other
@@ -27,15 +27,15 @@ class ConcatRemoval(Pass):
        combined, the whole region is done in pieces, and a loop carries them as separate arrays.
     3. A region is rewritten when that moves fewer bytes: those of concatenates, pads and slices that go,
        against those of slices and concatenates that it needs at its edges, where something else is
-       combined with a piece or somebody needs the whole.  An instruction in a loop counts as often as the
-       loop runs (16 times where nobody knows).
+       combined with a piece or something needs the whole.  An instruction in a loop counts as often as the
+       loop runs (16 times where that is unknown).
 
     Results stay the same to the last bit.  Left alone: dynamic sizes, shardings, control edges, and dots,
     convolutions, sorts and gathers of a concatenate, which need the whole.
 
     pieces      the most pieces of one array
     growth      the most instructions that a region may add.  A stencil in a loop turns its grid by one
-                element a trip, which cuts it into rows, and those into elements, until none is left whole
+                element an iteration, which cuts it into rows, and those into elements, until none is left whole
     fast_math   whether partial results of a reduce of floating-point numbers may be combined
     """
 
@@ -76,13 +76,13 @@ ENTRY main {
                     together.add(region)
                     good += 1
             if not good:
-                self.tell(regions, log)
+                self.report(regions, log)
                 break
             apply_region(together, fast_math=self.fast_math)
             changed = True
         return changed
 
-    def tell(self, regions: list[CutRegion], log: PassLog) -> None:
+    def report(self, regions: list[CutRegion], log: PassLog) -> None:
         """Why the remaining regions stay as they are."""
         for region in regions:
             if region.growth > self.growth:

@@ -79,7 +79,7 @@ def is_free(instruction: Instruction, dim: int, depth: int = 0) -> bool:
     """Whether a piece of an instruction can be made without moving data.
 
     Of a constant, of an iota, of a broadcast along a new dimension; and of elementwise ops of these that
-    nobody else needs.
+    nothing else needs.
     """
     opcode = instruction.opcode
     if opcode == "constant":

@@ -62,7 +62,7 @@ def _may_change(loop: Instruction) -> bool:
 
 
 def weights(module: Module) -> dict[Computation, int]:
-    """How often each computation of the control flow runs, with a guess where the module does not show it."""
+    """How often each computation of the control flow runs, estimated where the module does not show it."""
     found: dict[Computation, int] = {module.entry: 1}
     wrapped = wrapped_computations(module)
     for computation in callers_first(module):

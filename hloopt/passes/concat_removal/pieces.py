@@ -142,7 +142,7 @@ def _make(
     position: Instruction | None = None,
     **attributes: Any,
 ) -> Instruction:
-    """A new instruction named like another, with its metadata and marks; before it unless told otherwise."""
+    """A new instruction named like another, with its metadata and marks; before it by default."""
     if "frontend_attributes" in like.attributes:
         attributes["frontend_attributes"] = like.attributes["frontend_attributes"]
     return build.make(

@@ -3,7 +3,7 @@
 1. From every concatenate (and pad, and update in place at a known place) cuts are followed forward through
    ops and loop states, until nothing new can be cut.
 2. Only what in the end is read in pieces counts: the rest is dropped.
-3. What hangs together is one region.  It saves the bytes that its concatenates and slices move, and costs
+3. Connected nodes are one region.  It saves the bytes that its concatenates and slices move, and costs
    those of the slices and concatenates that it needs at its edges; instructions of a loop count as often
    as it runs.
 """
@@ -45,7 +45,7 @@ class CutRegion:
     paid: set[tuple[Instruction, int]] = field(default_factory=set)
 
     def add(self, other: CutRegion) -> None:
-        """Take in another region, to be rewritten in one go."""
+        """Absorb another region, to be rewritten in one go."""
         self.nodes.update(other.nodes)
         self.readers.update(other.readers)
         self.whole |= other.whole
@@ -227,7 +227,7 @@ class _Search:
         return known is not None and known.dim == split.dim
 
     def is_needed_whole(self, node: Instruction, edges: _Edges, useful: dict[Node, None]) -> bool:
-        """Whether anybody reads the instruction otherwise than in pieces."""
+        """Whether any user reads the instruction other than in pieces."""
         if node.is_root:
             return True
         reading = set(edges.readers.get(node, ())) | {
@@ -317,7 +317,7 @@ class _Edges:
         return dict.fromkeys(reached(self.readers, sources))
 
     def groups(self, useful: dict[Node, None]) -> UnionFind[Node]:
-        """What hangs together."""
+        """Connected components."""
         found = UnionFind[Node]()
         for node in useful:
             found.join(node, *(other for other in self.after.get(node, ()) if other in useful))

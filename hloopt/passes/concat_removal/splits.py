@@ -22,7 +22,7 @@ __all__ = ["READS", "Reads", "Split", "combiner", "follow", "seed", "start"]
 
 
 class Reads(Enum):
-    """What ``follow`` answers where the result is whole, and made of pieces."""
+    """What ``follow`` returns where the result is whole, and made of pieces."""
 
     PIECES = "pieces"
 

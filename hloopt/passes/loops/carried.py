@@ -1,4 +1,4 @@
-"""Changing what a while carries: the one place that keeps state, condition, body and users in step."""
+"""Changing what a while carries: the one place that keeps state, condition, body and users consistent."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def obstacle(loop: Instruction) -> str:
         loop, loop.operands[0], body.parameters[0], body.root, condition.parameters[0],
     )  # fmt: skip
     if not isinstance(shape, TupleShape):
-        return "its state is no tuple"
+        return "its state is not a tuple"
     if shape.is_dynamic:
         return "its state has dynamic dimensions"
     if not all(part.is_understood for part in parts):
-        return "it has attributes nobody here knows"
+        return "it has unknown attributes"
     if any(by_element(part) and element_shardings(part) is None for part in parts):
-        return "its sharding is told by elements of elements"
+        return "its sharding is given by elements of elements"
     return ""
 
 
@@ -57,7 +57,7 @@ def growth_obstacle(loop: Instruction) -> str:
     """Why the state of a loop cannot have other elements than it has, or an empty string."""
     parts = (loop, loop.operands[0], *states(loop)[:2], loop.body.root)
     if any(map(by_element, parts)):
-        return "its sharding is told element by element"
+        return "its sharding is given element by element"
     return obstacle(loop)
 
 
@@ -111,7 +111,7 @@ def init_elements(loop: Instruction) -> tuple[Instruction, ...]:
 
 
 class CarriedState:
-    """A loop that is being changed: its operand and its body's root are tuples of its own, which nobody
+    """A loop that is being changed: its operand and its body's root are private tuples, which nothing
     else uses, its condition and body are called by it alone, and only get-tuple-elements read its state.
 
     With ``keeps_state``, what the state consists of will not change, and its result is used as it was.
@@ -172,7 +172,7 @@ class CarriedState:
         remove_unused(unused)
 
     def add(self, values: Sequence[Instruction]) -> range:
-        """Carry values of outside, which the body hands on; the new elements' indices."""
+        """Carry values from outside, which the body passes through; the new elements' indices."""
         first = len(self.shapes)
         more = [value.shape for value in values]
         edit.set_operands(self.init, (*self.init.operands, *values))
@@ -183,7 +183,7 @@ class CarriedState:
         return added
 
     def reshape(self, change: _Change) -> None:
-        """Change the shapes of the elements everywhere; what is told by element only is dropped."""
+        """Change the shapes of the elements everywhere; what is given by element only is dropped."""
         for part in (self.init, self.root, *self.states, self.loop):
             set_state_shape(part, TupleShape(tuple(change(list(part.elements)))))
 
@@ -253,7 +253,7 @@ def _only_read(state: Instruction) -> None:
     computation, users = state.home, whole_uses(state)
     if not users and not state.is_root:
         return
-    # Made before the state, then behind it: the graph has no other end to hold on to.
+    # Made before the state, then behind it: the graph has no other handle.
     elements = tuple(build.element(state, state, at) for at in range(len(state.elements)))
     whole = tuple_of(state, elements, state.shape)
     edit.move_before(elements[0] if elements else whole, state)
@@ -306,7 +306,7 @@ def _is_unused(instruction: Instruction) -> bool:
 
 
 def by_element(instruction: Instruction) -> bool:
-    """Whether each element of a tuple has a sharding of its own, or may have one."""
+    """Whether each element of a tuple has a separate sharding, or may have one."""
     sharding = Sharding.of(instruction.attributes)
     return "sharding" in instruction.attributes if sharding is None else bool(sharding.elements)
 

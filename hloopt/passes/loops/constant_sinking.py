@@ -1,4 +1,4 @@
-"""Constants that a loop only hands on."""
+"""Constants that a loop only passes through."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["WhileConstantSinking"]
 
 @dataclass(frozen=True)
 class WhileConstantSinking(Pass):
-    """Put a constant that a loop hands on unchanged into its body and its condition.
+    """Put a constant that a loop passes through unchanged into its body and its condition.
 
     What stands there is the constant itself, or a broadcast of one; simplify and constant-folding can then
     work with it, and while-loop-simplifier drops the element.  Outer loops come first, so that a constant
@@ -78,7 +78,7 @@ ENTRY main {
 
     def sink(self, loop: Instruction, log: PassLog) -> bool:
         """Move the constants of one loop."""
-        name = "constant that the body hands on"
+        name = "constant that the body passes through"
         source = loop.operands[0]
         if source.opcode != "tuple" or not loop.is_tuple:
             return False
@@ -116,7 +116,7 @@ def _is_constant(value: Instruction) -> bool:
 
 
 def _inner_uses(loop: Instruction) -> dict[int, list[Instruction]]:
-    """What reads each element in condition and body and does more than hand it on."""
+    """What reads each element in condition and body and does more than pass it on."""
     found: dict[int, list[Instruction]] = {index: [] for index in range(len(loop.elements))}
     for called in (loop.condition, loop.body):
         state, root = called.parameters[0], called.root
@@ -144,7 +144,7 @@ def _unlike(found: list[Instruction], value: Instruction) -> str:
 def _replace(
     loop: Instruction, values: dict[int, Instruction], found: dict[int, list[Instruction]]
 ) -> None:
-    """Give users of elements in condition and body copies of constants; the body hands them on as before."""
+    """Give users of elements in condition and body copies of constants; the body passes them on as before."""
     body = loop.body
     root = body.root
     copies: dict[Instruction, Instruction] = {}

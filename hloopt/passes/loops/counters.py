@@ -16,7 +16,7 @@ from hloopt.passes.loops.elements import is_plain
 from hloopt.rewrite import PassLog
 from hloopt.types import ArrayShape, Shape, array
 
-__all__ = ["asked", "constant_like", "counters", "final_values", "merge"]
+__all__ = ["constant_like", "counters", "elements_in_condition", "final_values", "merge"]
 
 
 def counters(loop: Instruction) -> dict[int, Affine]:
@@ -109,7 +109,7 @@ def _pairs(loop: Instruction) -> Iterator[_Following]:
     }
     if len(known) < 2:
         return
-    first = asked(loop)
+    first = elements_in_condition(loop)
     order = sorted(known, key=lambda index: (index not in first, abs(known[index].step), index))
     iterations = trip_count(loop)
     leaders: list[int] = []
@@ -123,7 +123,7 @@ def _pairs(loop: Instruction) -> Iterator[_Following]:
             leaders.append(index)
 
 
-def asked(loop: Instruction) -> set[int]:
+def elements_in_condition(loop: Instruction) -> set[int]:
     """The elements that the condition reads."""
     state = states(loop)[0]
     return {
@@ -145,7 +145,7 @@ def _following(
 
 
 def _stays(variable: Affine, iterations: int | None) -> bool:
-    """Whether a counter never goes round, so that a wider one can be computed from it."""
+    """Whether a counter never wraps around, so that a wider one can be computed from it."""
     low, high = variable.dtype.limits
     return iterations is not None and low <= variable.first + iterations * variable.step <= high
 

@@ -1,4 +1,4 @@
-"""Questions about the elements that a while carries: which are needed, handed on, constant or twice there."""
+"""Questions about the elements that a while carries: needed, passed through, constant or duplicate."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _acting(computation: Computation, effects: Effects) -> list[Instruction]:
 
 
 class _Backwards:
-    """What instructions need of the state; each instruction is looked at once."""
+    """What instructions need of the state; each instruction is visited once."""
 
     def __init__(self, computation: Computation) -> None:
         self._state = computation.parameters[0]
@@ -143,7 +143,7 @@ def duplicates(loop: Instruction, effects: Effects) -> dict[int, int]:
     """Elements that always equal an earlier one, with it.
 
     All with the same value before the loop are taken for equal at first; those whose next values differ,
-    as long as the others are equal, are told apart, until no more are.
+    as long as the others are equal, are separated, until a fixpoint.
     """
     init, body = loop.operands[0], loop.body
     if init.opcode != "tuple" or body.root.opcode != "tuple":

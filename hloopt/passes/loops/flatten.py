@@ -25,7 +25,7 @@ WRAPPED = "array that is the state"
 
 
 def wrap(loop: Instruction, log: PassLog) -> bool:
-    """Carry an array that is the whole state as the element of a tuple, as all who look at loops expect it."""
+    """Carry an array that is the whole state as the element of a tuple, as all analyses of loops expect it."""
     if not loop.is_array:
         return False
     parts = (*states(loop), loop.body.root)
@@ -33,7 +33,7 @@ def wrap(loop: Instruction, log: PassLog) -> bool:
     if loop.shape.is_dynamic:
         reason = "its state has dynamic dimensions"
     elif not all(part.is_understood for part in parts):
-        reason = "it has attributes nobody here knows"
+        reason = "it has unknown attributes"
     elif not all(map(is_plain, parts)):
         reason = "its state has a sharding or control edges"
     if reason:
@@ -59,7 +59,7 @@ def _carry_in_tuple(state: Instruction, shape: TupleShape) -> None:
     set_state_shape(state, shape)
     if not users and not is_root:
         return
-    # Made before the state, then behind it: the graph has no other end to hold on to.
+    # Made before the state, then behind it: the graph has no other handle.
     read = build.element(state, state, 0)
     edit.move_before(read, state)
     for user in users:
@@ -102,7 +102,7 @@ def _obstacle(loop: Instruction) -> str:
 
 
 def _is_under_way(instruction: Instruction) -> bool:
-    """Whether a tuple is what an asynchronous op, or a transfer, hands to the op that ends it."""
+    """Whether a tuple is what an asynchronous op, or a transfer, passes to the op that ends it."""
     return instruction.op.family in ("async", "collective", "host", "unknown")
 
 

@@ -18,7 +18,7 @@ __all__ = ["BodyCopies", "elements_of", "removal_obstacle", "replace_loop"]
 
 
 def elements_of(value: Instruction, position: Instruction | Computation) -> list[Instruction]:
-    """The elements of a tuple; a value that is no tuple is its own only element."""
+    """The elements of a tuple; a value that is not a tuple is its own only element."""
     return list(build.elements(position, value)) if value.is_tuple else [value]
 
 
@@ -86,7 +86,7 @@ class BodyCopies:
 
 
 def removal_obstacle(loop: Instruction) -> str:
-    """Why a loop cannot give way to what it computes, or an empty string."""
+    """Why a loop cannot be replaced by what it computes, or an empty string."""
     if loop.has_control_edges:
         return "it has control edges"
     users = [user for user in loop.users if user.opcode == "get-tuple-element"]

@@ -27,7 +27,7 @@ _MAYBE_COSTLY = ("control", "custom")
 class WhileInvariantMotion(Pass):
     """Compute before a loop what is the same in every iteration, and carry it.
 
-    1. Invariant are elements that the body hands on, constants, and whatever is computed from these alone.
+    1. Invariant are elements that the body passes through, constants, and what follows from these alone.
     2. Work is moved: all but what only arranges values (reshape, broadcast, transpose, tuple, and
        fusions of these alone), which moves where work that moves needs it.  Constants move with what they
        belong to.
@@ -37,7 +37,7 @@ class WhileInvariantMotion(Pass):
     depend on.  A call, loop, conditional or custom-call moves only out of a loop that runs at least once:
     it may cost more than anything the program would do.  Never moved: side effects, collectives, random
     numbers, control edges, barriers, tokens, what has a sharding or dynamic dimensions; nor anything out of
-    a loop whose sharding is told element by element: a new element would have none.
+    a loop whose sharding is given element by element: a new element would have none.
 
     constants    whether to move constants that the loop reads by themselves, too
     reshapes     whether to move reshape, broadcast, transpose and the like for their own sake
@@ -155,7 +155,7 @@ class _Search:
                 self.invariant[instruction] = None
 
     def is_invariant(self, instruction: Instruction) -> bool:
-        """Whether an instruction, its operands looked at before, is the same in every iteration."""
+        """Whether an instruction, its operands examined before, is the same in every iteration."""
         if instruction.is_element_of(self.state):
             index = instruction.tuple_index
             return elements.is_handed_on(self.loop.body, index)
@@ -212,7 +212,7 @@ class _Search:
         return found
 
     def is_made(self, instruction: Instruction) -> bool:
-        """Whether an invariant instruction is computed here: it is no element of the state itself."""
+        """Whether an invariant instruction is computed here: it is not an element of the state itself."""
         return not (instruction.is_element_of(self.state))
 
     def leaving(self) -> list[Instruction]:

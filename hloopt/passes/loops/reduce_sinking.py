@@ -27,9 +27,9 @@ _COUNTED = ASSOCIATIVE - IDEMPOTENT
 class WhileReduceSinking(Pass):
     """Let a loop that adds up what it reduces carry the parts, and reduce them once, behind it.
 
-    ``c = c + reduce(x)`` in each trip becomes ``p = p + x``, and ``c + reduce(p)`` after the last; so with
+    ``c = c + reduce(x)`` in each iteration becomes ``p = p + x``, and ``c + reduce(p)`` after the last; so with
     ``and``, ``or``, ``xor``, ``multiply``, ``maximum`` and ``minimum``.  Nothing but the result may read ``c``.
-    What the loop does along the reduced dimensions no longer waits in each trip for all of them.
+    What the loop does along the reduced dimensions no longer waits in each iteration for all of them.
 
     fast_math   also floats, whose sums round otherwise then; integers and truth values stay what they are
     max_growth  the parts take at most so many times the bytes of the rest of the state
@@ -116,11 +116,11 @@ ENTRY main {
         condition, state, _ = states(loop)
         if body.root.opcode != "tuple" or whole_uses(state) or whole_uses(condition):
             return
-        inside, asked = _used(state), _used(condition)
+        inside, in_condition = _used(state), _used(condition)
         rest = loop.shape.byte_size
         for number, following in enumerate(body.root.operands):
             reduce = _added(following, inside.get(number, []))
-            if reduce is None or asked.get(number):
+            if reduce is None or in_condition.get(number):
                 continue
             problem = self._problem(reduce, rest)
             if problem:
@@ -132,7 +132,7 @@ ENTRY main {
     def _problem(self, reduce: Instruction, rest: int) -> str:
         kind = reduce.array.dtype
         if not (self.fast_math or kind.is_integer or kind.is_pred):
-            return f"sums of {kind.name} in another order are others: fast_math"
+            return f"another order changes sums of {kind.name}: fast_math"
         if kind.is_complex:
             return f"{kind.name} has no plain identity"
         parts = reduce.operands[0].array
@@ -178,7 +178,7 @@ def _used(state: Instruction) -> dict[int, list[Instruction]]:
 
 
 def _sink(carried: CarriedState, number: int, reduce: Instruction) -> None:
-    """Carry the parts; the element itself is handed on, and what read its end reads both."""
+    """Carry the parts; the element itself is passed through, and what read its end reads both."""
     loop = carried.loop
     following = carried.root.operands[number]
     opcode = following.opcode

@@ -22,19 +22,19 @@ __all__ = ["WhileLoopSimplifier"]
 class WhileLoopSimplifier(Pass):
     """Let loops carry only what they need, and run what runs at most once without a loop.
 
-    1. A loop that never runs gives way to its initial state, one that runs once to its body.
+    1. A loop that never runs is replaced by its initial state, one that runs once by its body.
     2. Tuples within the state become elements of it, and a state that is an array the element of a tuple.
-    3. The result of an element that the body hands on is what it was before the loop; one whose next value
-       is the constant it begins with becomes that constant inside, too.
+    3. The result of an element that the body passes through is what it was before the loop; one whose next
+       value is the constant it begins with becomes that constant inside, too.
     4. Of elements that are always equal, one stays.
     5. A counter that is a multiple of another plus a number is computed from it; after a loop of known
        count, a counter is a number.
     6. Elements that only their own next values need are dropped, in cycles, too.
 
-    A loop with side effects in body or condition is never taken apart (1), nor is one with control edges,
+    A loop with side effects in body or condition is never replaced (1), nor is one with control edges,
     or whose result has a sharding.  An endless loop stays one: nothing is said about a loop whose count is
     not known.  Bodies of fusions and of asynchronous calls are left alone, as are dynamic dimensions and
-    shardings told by elements of elements.
+    shardings given by elements of elements.
     """
 
     example: ClassVar[str] = """HloModule example
@@ -125,9 +125,9 @@ def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     return True
 
 
-def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
-    """Step 3, results: what the body hands on is what it was."""
-    name = "element that the body hands on"
+def _pass_through(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Step 3, results: what the body passes through is what it was."""
+    name = "element that the body passes through"
     body, source = loop.body, loop.operands[0]
     handed_on = [index for index in range(len(loop.elements)) if elements.is_handed_on(body, index)]
     unneeded = set[int]()
@@ -205,7 +205,7 @@ def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     live = elements.needed(loop, effects)
     dead = [index for index in range(len(loop.elements)) if index not in live]
     if dead and len(dead) == len(loop.elements):
-        del dead[0]  # the state of an endless loop that nobody reads is not empty
+        del dead[0]  # the state of an endless loop that nothing reads is not empty
     if not dead or not log.allows():
         return False
     log.hit("elements that nothing needs", loop, f"elements {dead}")
@@ -215,7 +215,7 @@ def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
 
 _STEPS: tuple[tuple[str, _Step], ...] = (
     ("tuple within the state", flatten.flatten),
-    ("element that the body hands on", _hand_on),
+    ("element that the body passes through", _pass_through),
     ("element that is always the same constant", _constants),
     ("element that equals another", _merge),
     ("counter after the loop", counters.final_values),

@@ -10,7 +10,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import open_computations
-from hloopt.passes.loops.counters import asked, counters
+from hloopt.passes.loops.counters import counters, elements_in_condition
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["TripCount"]
@@ -24,7 +24,7 @@ class TripCount(Pass):
 
     ``known_trip_count`` where the module shows how often a loop runs; with it, where the condition reads
     one counter, ``known_induction_variable`` and ``known_init_step``.  Other entries stay as they are.
-    Left alone: a backend_config that is no JSON object, and a count that is there already (it is believed).
+    Left alone: a backend_config that is not a JSON object, and a count that is there already (it is trusted).
 
     limit   how many iterations of a loop without a closed form are run to count them; 0 for none
     """
@@ -66,22 +66,22 @@ ENTRY main {
         return changed
 
     def annotate(self, loop: Instruction, log: PassLog) -> bool:
-        """Write one loop's count, unless it is there or nobody knows it."""
+        """Write one loop's count, unless it is there or unknown."""
         name = "write a trip count"
         config = read_backend_config(loop)
         if config is None:
-            log.miss(name, loop, "its backend_config is no JSON object")
+            log.miss(name, loop, "its backend_config is not a JSON object")
             return False
         if "known_trip_count" in config:
             return False
         iterations = trip_count(loop, self.limit)
         if iterations is None:
-            log.miss(name, loop, f"no closed form, nor an end within {self.limit} iterations")
+            log.miss(name, loop, f"no closed form, and no end within {self.limit} iterations")
             return False
         if iterations > _GREATEST:
-            log.miss(name, loop, f"{iterations} trips do not fit into 63 bits")
+            log.miss(name, loop, f"{iterations} iterations do not fit into 63 bits")
             return False
-        log.hit(name, loop, f"{iterations} trips")
+        log.hit(name, loop, f"{iterations} iterations")
         found = {**config, "known_trip_count": {"n": str(iterations)}, **_variable(loop)}
         edit.set_attribute(loop, "backend_config", config_text(loop, found))
         return True
@@ -91,7 +91,7 @@ def _variable(loop: Instruction) -> BackendConfig:
     """The counter that the condition reads, if it is the only one."""
     if not loop.is_tuple:
         return {}
-    read = asked(loop)
+    read = elements_in_condition(loop)
     if len(read) != 1:
         return {}
     (index,) = read

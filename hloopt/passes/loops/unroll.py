@@ -29,11 +29,11 @@ _MARK = "hloopt_unrolled"
 class WhileUnroll(Pass):
     """Write out loops of known trip count: whole, or ``factor`` iterations at a time.
 
-    1. A loop of at most ``full_max`` trips, whose body has at most ``body_max`` instructions and which
+    1. A loop of at most ``full_max`` iterations, whose body has at most ``body_max`` instructions and which
        comes to at most ``total_max`` of them, gives way to as many copies of its body.
     2. Of any other of known count n, n modulo ``factor`` iterations come before the loop, and its body
-       becomes ``factor`` copies of itself.  The condition stays as it is: it is asked in iterations at
-       which the whole loop would have asked it, too, the last one included.
+       becomes ``factor`` copies of itself.  The condition stays as it is: it is evaluated in iterations at
+       which the original loop would have evaluated it, too, the last one included.
 
     Counters are numbers in each copy, and before the loop: slices at them become static with simplify and
     constant-folding.  Copies are called ``NAME.unroll.K``, those before the loop ``NAME.peel.K``; metadata
@@ -42,7 +42,7 @@ class WhileUnroll(Pass):
     marked (frontend_attributes) so that it is not taken again.
 
     factor     iterations in a body; 1 to write out whole loops only
-    full_max   the most trips of a loop that is written out whole; 0 for none
+    full_max   the most iterations of a loop that is written out whole; 0 for none
     body_max   the most instructions in the body of one
     total_max  the most instructions that the copies come to, whole or in part
     """
@@ -118,19 +118,19 @@ ENTRY main {
         if not log.allows():
             return False
         if step is _FULL:
-            log.hit(step, loop, f"{iterations} trips")
+            log.hit(step, loop, f"{iterations} iterations")
             state, once = elements_of(loop.operands[0], loop), BodyCopies(body)
             replace_loop(loop, _copies(once, loop, loop, state, iterations, "unroll"))
             once.settle()
         else:
-            log.hit(step, loop, f"{self.factor} of {iterations} trips")
+            log.hit(step, loop, f"{self.factor} of {iterations} iterations")
             _unroll_partly(loop, iterations, self.factor)
         return True
 
     def whole_obstacle(self, iterations: int, size: int) -> str:
-        """Which limit a whole loop goes beyond, or an empty string."""
+        """Which limit a whole loop exceeds, or an empty string."""
         if iterations > self.full_max:
-            return f"{iterations} trips, more than full_max={self.full_max}"
+            return f"{iterations} iterations, more than full_max={self.full_max}"
         if size > self.body_max:
             return f"{size} instructions in its body, more than body_max={self.body_max}"
         if iterations * size > self.total_max:
@@ -140,7 +140,7 @@ ENTRY main {
     def part_obstacle(self, loop: Instruction, iterations: int, size: int) -> str:
         """What speaks against ``factor`` copies and those before the loop, or an empty string."""
         if iterations < 2 * self.factor:
-            return f"{iterations} trips, fewer than two times factor={self.factor}"
+            return f"{iterations} iterations, fewer than two times factor={self.factor}"
         total = size * (self.factor + iterations % self.factor)
         if total > self.total_max:
             return f"{total} instructions in all, more than total_max={self.total_max}"

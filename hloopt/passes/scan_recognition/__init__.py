@@ -37,7 +37,7 @@ class ScanRecognition(Pass):
 
     Ladders:
 
-    1. For every slice, pad, concatenate and associative op it is worked out which range of which array each
+    1. For every slice, pad, concatenate and associative op it is computed which range of which array each
        element combines along one dimension: in one step an op joins ranges that touch (for minimum,
        maximum, and, or: that overlap, too), and takes what is padded with the neutral element as it is.
     2. Where element k combines all elements up to k (without k; from k on), whatever the ladder, a
@@ -52,7 +52,7 @@ class ScanRecognition(Pass):
     takes their place.  Sums and products of floating-point numbers are rounded in another order.
 
     shortest    the least length of the dimension
-    longest     the greatest length of the dimension that is looked at
+    longest     the greatest length of the dimension that is considered
     fast_math   whether sums and products of floating-point numbers are rewritten
     """
 
@@ -226,10 +226,10 @@ def _put(instruction: Instruction, result: Instruction) -> None:
 
 
 def _replace_scan(scan: LoopScan, module: Module) -> None:
-    """The results in place of the loop's; the carry after the last trip is the last (or first) row."""
+    """The results in place of the loop's; the carry after the last iteration is the last (or first) row."""
     home, shape = scan.result.home, scan.result.array
-    asked = {scan.result, *scan.last}
-    site = Site(next(entry for entry in home if entry in asked))
+    replaced = {scan.result, *scan.last}
+    site = Site(next(entry for entry in home if entry in replaced))
     result = _scan(site, scan.source, shape, 0, scan.opcode, scan.form, module)
     ranges = [SliceRange(0, size) for size in shape.dims]
     length = shape.dims[0]

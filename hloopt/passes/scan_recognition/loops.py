@@ -1,7 +1,7 @@
 """Loops that carry a value along an array: the cumulative results they write, one by one.
 
-A loop of n trips, with a counter from 0 in steps of 1, reads ``x[k]``, carries ``c = op(c, x[k])`` and writes
-``c`` (or the ``c`` before) to ``y[k]``; ``k`` is the counter, or ``n - 1`` less the counter.
+A loop of n iterations, with a counter from 0 in steps of 1, reads ``x[k]``, carries ``c = op(c, x[k])`` and
+writes ``c`` (or the ``c`` before) to ``y[k]``; ``k`` is the counter, or ``n - 1`` less the counter.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class _Body:
 
 
 def _row(part: Instruction, whole: ArrayShape, iterations: int) -> Instruction | None:
-    """What a row of ``whole`` is, where it has ``trips`` of them; a reshape of it is looked through."""
+    """What a row of ``whole`` is, where it has ``trips`` of them; a reshape of it is seen through."""
     rows = (1, *whole.dims[1:])
     if not whole.dims or whole.dims[0] != iterations:
         return None

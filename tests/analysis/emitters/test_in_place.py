@@ -65,7 +65,7 @@ def test_a_single_element_may_be_read_anywhere() -> None:
 @pytest.mark.parametrize(
     ("body", "result", "problem"),
     [
-        ("ROOT n = f32[8,4] negate(p0)", "f32[8,4]", "n is no dynamic-update-slice"),
+        ("ROOT n = f32[8,4] negate(p0)", "f32[8,4]", "n is not a dynamic-update-slice"),
         (
             (
                 "z = s32[] constant(0)\nn = f32[8,4] negate(p0)\n"
@@ -132,12 +132,12 @@ def test_a_single_element_may_be_read_anywhere() -> None:
                 "ROOT t = (f32[8,4], f32[8,4]) tuple(d, e)"
             ),
             "(f32[8,4], f32[8,4])",
-            "e writes another shape than d",
+            "e writes a shape other than that of d",
         ),
         (
             "z = s32[] constant(0)\nROOT d = f32[8,4] dynamic-update-slice(p0, p0, p2, z)",
             "f32[8,4]",
-            "d reads p0 beside updating it",
+            "d reads p0 besides updating it",
         ),
     ],
 )
@@ -166,4 +166,4 @@ def test_an_operand_twice_is_read() -> None:
         "p = f32[8] parameter(0)\ni = s32[] parameter(1)\n"
         "ROOT d = f32[8] dynamic-update-slice(p, p, i)"
     )
-    assert updates_in_place(region) == "d reads p beside updating it"
+    assert updates_in_place(region) == "d reads p besides updating it"

@@ -124,5 +124,5 @@ def test_other_forms_are_refused(h200: Target, updates: str, indices: str, attri
     """They are simplified first; the error names the scatter."""
     scatter = _instruction(updates, indices, attributes)
     assert not is_simplified_scatter(scatter)
-    with pytest.raises(ValueError, match="s is no simplified scatter"):
+    with pytest.raises(ValueError, match="s is not a simplified scatter"):
         scatter_tiling(scatter, _scatter(), h200)

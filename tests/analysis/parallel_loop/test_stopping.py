@@ -152,7 +152,7 @@ def test_what_a_done_unit_depends_on_must_stay_itself() -> None:
 REFUSED = {
     "while all go on": (
         ANY.replace("no)", "yes)").replace("=any", "=every"),
-        "it goes on only while all work items do",
+        "it continues only while all work items do",
     ),
     "the greatest float": (
         """  top = f32[] reduce(x1, nought), dimensions={0}, to_apply=most
@@ -164,11 +164,11 @@ REFUSED = {
   other = pred[64] compare(x2, limit), direction=GT
   asked = pred[] reduce(other, no), dimensions={0}, to_apply=any
   ROOT r = pred[] compare(ask, asked), direction=GT""",
-        "compare r compares what the work items say",
+        "compare r compares values of work items",
     ),
     "an exclusive or": (
         ANY.replace("ROOT r =", "ask =") + "\n  ROOT r = pred[] xor(ask, yes)",
-        "xor r makes something else of what the work items say",
+        "xor r combines values of work items in an unsupported way",
     ),
 }  # fmt: skip
 
