@@ -1,4 +1,4 @@
-"""One element of an instruction, as C: what every kernel is made of.
+"""The computation of single elements of instructions, from which every kernel is made.
 
 ``Elements.value(instruction, index)`` writes the statements that compute an element and returns its variable.
 The emitters (``codegen/elemental``) are generators: they yield the elements they need of their operands
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """Lines right before a block that is being written, for what does not depend on where in it one is.
+    """Lines right before a block that is being written, for what is invariant in it.
 
     scope    in which the block stands
     section  the lines
@@ -64,7 +64,7 @@ class Elements:
     places    leaves of values that are kept somewhere, frame by frame
     ranges    names whose bounds are known
     owned     the axes of parallel loops that dimensions lie along
-    alone     where a unit is along dimensions of reduces that it takes over its own elements alone
+    alone     where a work item is along dimensions of reduces that it folds over its own elements alone
     unrolled  how many elements of a reduce or dot are written out one by one at most
     loops     what is known of loops inside
     runs      those that have been written

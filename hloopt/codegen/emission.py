@@ -1,4 +1,4 @@
-"""What emitters are made of: generators that ask for elements, their frames, and places of elements."""
+"""What emitters are made of: generators that request elements, their frames, and places of elements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EmissionFrame:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The element ``index`` of output ``leaf`` of an instruction; in the asking frame, if none is given."""
+    """The element ``index`` of output ``leaf`` of an instruction; in the requesting frame, if none is given."""
 
     instruction: Instruction
     index: Indices = ()
@@ -61,7 +61,7 @@ Emit: TypeAlias = "Callable[[Elements, Instruction, Indices, int], Emission]"
 
 
 class ValuePlace(ABC):
-    """Where the elements of a value are kept, so that asking for one computes nothing."""
+    """Where the elements of a value are kept, so that reading one computes nothing."""
 
     def holds(self, e: Elements, index: Indices) -> bool:
         """Whether an element is kept; others are computed as those of any value."""
@@ -69,11 +69,11 @@ class ValuePlace(ABC):
 
     @abstractmethod
     def element(self, e: Elements, index: Indices) -> Emission:
-        """The value of an element; may ask for elements of other values instead."""
+        """The value of an element; may request elements of other values instead."""
 
 
 def each(wanted: Iterable[At]) -> Generator[At, Expr, list[Expr]]:
-    """Ask for several elements, one after the other."""
+    """Request several elements, one after the other."""
     names: list[Expr] = []
     for at in wanted:
         name = yield at

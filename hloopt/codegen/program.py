@@ -40,7 +40,7 @@ _WIDTH = 160
 
 @dataclass(frozen=True)
 class ProgramPart:
-    """A kernel of a program: what is said of it, and its function, or the text that a user wrote."""
+    """A kernel of a program: its comment, and its function, or the text that a user wrote."""
 
     remarks: tuple[str, ...]
     function: Function | None = None
@@ -79,7 +79,7 @@ class KernelProgram:
 
 
 def listed(parts: Sequence[ProgramPart]) -> Iterator[str]:
-    """The kernel IR of kernels as people read it; the text of those that users wrote."""
+    """The readable listing of the kernels' IR; the text of those that users wrote."""
     for part in parts:
         if part.function is not None:
             yield from part.remarks
@@ -140,7 +140,7 @@ def _step(
 
 
 def comment(instruction: Instruction) -> Iterator[str]:
-    """What is computed and where the user's program says so; text of the module stays in comments."""
+    """What is computed, and where in the user's program; text of the module stays in comments."""
     yield _quoted(print_instruction(instruction))
     if instruction.opcode == "fusion":
         body: Computation = instruction.attributes["calls"]

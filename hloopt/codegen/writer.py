@@ -62,7 +62,7 @@ class FunctionWriter:
     launch    the launch that this function is for
     scope     the body's outermost block
     elements  computes elements of the region into the current block
-    blocks_per_core  how many blocks a core shall have room for at least; 0 leaves it to the assembler, which
+    blocks_per_core  how many blocks a core must have room for at least; 0 leaves it to the assembler, which
                      may spill a few registers to fit one more
     dynamic   bytes of the shared memory that the launch gives which are taken already
     """

@@ -129,7 +129,7 @@ def _map(function: Callable[[Array], Array], value: Value) -> Value:
     return map_arrays(each, value)
 
 
-# ---- what results are moved by ------------------------------------------------------------------
+# ---- perturbations of results -------------------------------------------------------------------
 
 _Perturbation = Callable[[_Evaluation], Value]
 
@@ -242,7 +242,7 @@ def _sum(
 
 
 def _smeared(array: Array, amount: Array, seed: int) -> Array:
-    """Moved by amounts of which those that are not finite are none."""
+    """Moved by amounts; those that are not finite move nothing."""
     return smeared(array, np.where(np.isfinite(amount), amount, 0.0), seed)
 
 

@@ -100,7 +100,7 @@ def element(
 def elements(
     position: Instruction | Computation, whole: Instruction, metadata: Metadata | None = None
 ) -> tuple[Instruction, ...]:
-    """All elements of a tuple: the operands of the tuple op, or taken out of anything else."""
+    """All elements of a tuple: the operands of the tuple op, else a get-tuple-element each."""
     if whole.opcode == "tuple":
         return whole.operands
     return tuple(element(position, whole, at, metadata) for at in range(len(whole.elements)))
@@ -192,7 +192,7 @@ def _mapped_calls(value: Any, callees: Mapping[Computation, Computation] | None)
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Nearly everything that is made meanwhile stays alive: let the garbage collector not look through it."""
+    """Pause the garbage collector while much is made of which nearly everything stays alive."""
     enabled = gc.isenabled()
     gc.disable()
     try:

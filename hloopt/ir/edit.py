@@ -57,7 +57,7 @@ def append(computation: Computation, instruction: Instruction) -> Instruction:
 
 
 def append_unnamed(computation: Computation, instruction: Instruction) -> Instruction:
-    """As ``append``, into a computation that is soon gone: the name may be taken, and finds nothing."""
+    """As ``append``, into a temporary computation: the name may be taken, and is not registered."""
     instruction.computation = computation
     _link(computation, instruction, computation._last, None)
     _register(computation, instruction)
@@ -90,7 +90,7 @@ def move_after(position: Instruction, instruction: Instruction) -> None:
 
 
 def put_in_order(computation: Computation, order: Sequence[Instruction]) -> None:
-    """Let the instructions of a computation stand in another order.
+    """Reorder the instructions of a computation.
 
     Raises ``ValueError`` where ``order`` has not as many; each of them is in the computation, and there once.
     """
@@ -109,7 +109,7 @@ def put_in_order(computation: Computation, order: Sequence[Instruction]) -> None
 
 
 def take_over(computation: Computation, instruction: Instruction) -> None:
-    """Move an instruction of another computation to the end of this one; whom it uses comes as well."""
+    """Move an instruction of another computation to the end of this one; its operands follow."""
     home = _home(instruction)
     _unlink(home, instruction)
     del home.by_name[instruction.name]
@@ -128,7 +128,7 @@ def splice(
     """Move all that ``source`` computes to right before ``position``, with what is given for its parameters.
 
     What has moved has the names, users and places among callers that a copy would have.  ``source``, which is
-    soon gone, keeps parameters that nothing reads; nothing in it may have control edges.
+    to be removed, keeps parameters that nothing reads; nothing in it may have control edges.
     """
     home, moved, entry = _home(position), [], source._first
     while entry is not None:
@@ -166,7 +166,7 @@ def splice(
 
 
 def exchange_bodies(left: Instruction, right: Instruction) -> None:
-    """Let two fusions of one module call each other's computation; names and places stay where they were."""
+    """Exchange the computations of two fusions of one module; names and places stay where they were."""
     mine = left.calls
     other = right.calls
     module = mine.module
@@ -243,7 +243,7 @@ def set_operand(instruction: Instruction, index: int, value: Instruction) -> Non
 
 
 def replace_operand(instruction: Instruction, old: Instruction, new: Instruction) -> None:
-    """Let one instruction use ``new`` wherever it uses ``old``; other users stay."""
+    """Make one instruction use ``new`` wherever it uses ``old``; other users stay."""
     set_operands(instruction, tuple(new if one is old else one for one in instruction.operands))
 
 
@@ -257,14 +257,14 @@ def set_operands(instruction: Instruction, operands: tuple[Instruction, ...]) ->
 
 
 def add_operands(instruction: Instruction, values: tuple[Instruction, ...]) -> None:
-    """Put operands behind those there are; the places among these operands' users stay."""
+    """Append operands; the places among these operands' users stay."""
     instruction.operands += values
     for operand in values:
         operand.users[instruction] = operand.users.get(instruction, 0) + 1
 
 
 def remove_operands(instruction: Instruction, gone: Collection[Instruction]) -> None:
-    """Leave out every operand that is one of ``gone``."""
+    """Remove every operand that is one of ``gone``."""
     for operand in instruction.operands:
         if operand in gone:
             _drop_use(operand, instruction)
@@ -303,7 +303,7 @@ def set_shape(instruction: Instruction, shape: Shape) -> None:
 
 
 def set_root(computation: Computation, root: Instruction) -> None:
-    """Name another instruction of the computation its result."""
+    """Make another instruction of the computation its root."""
     if root.computation is not computation:
         raise ValueError(f"{root.name} is not in computation {computation.name}")
     computation.root = root
@@ -416,7 +416,7 @@ def drop_calls(computation: Computation) -> None:
 
 
 def dissolve(computation: Computation) -> None:
-    """As ``drop_calls``, and no instruction leads to another one any more: memory is free at once."""
+    """As ``drop_calls``, and all links between instructions are cut, so that memory is freed at once."""
     drop_calls(computation)
     for instruction in list(computation):
         instruction.users.clear()
@@ -447,7 +447,7 @@ def _attach(
 
 
 def _register(computation: Computation, instruction: Instruction) -> None:
-    """Let those an instruction uses and calls know."""
+    """Register an instruction with its operands and callees."""
     for operand in instruction.operands:
         operand.users[instruction] = operand.users.get(instruction, 0) + 1
     for value in instruction.attributes.values():

@@ -70,7 +70,7 @@ def _literal_shape(instruction: Instruction, value: Any) -> str:
 
 
 def encoded(value: Any, computations: Mapping[Computation, str]) -> str:
-    """The text of an attribute's value, a shape or a literal; computations by what they are mapped to."""
+    """The text of an attribute's value, a shape or a literal; computations by their names in a mapping."""
     kind = type(value)
     if kind is Computation:
         return f"#{computations[value]}"

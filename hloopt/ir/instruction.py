@@ -127,7 +127,7 @@ class Instruction:
 
     @property
     def custom_call_target(self) -> str:
-        """What a custom call calls; empty for any other op."""
+        """The target of a custom call; empty for any other op."""
         return str(self.attributes.get("custom_call_target", ""))
 
     @property
@@ -195,7 +195,7 @@ class Instruction:
 
     @property
     def condition(self) -> Computation:
-        """What says whether a while goes on; raises ``KeyError`` for every other opcode."""
+        """The condition of a while; raises ``KeyError`` for every other opcode."""
         return self._computation("condition")
 
     def _computation(self, name: str) -> Computation:
@@ -241,17 +241,17 @@ class Instruction:
 
     @property
     def scatter_indices(self) -> Instruction:
-        """Where a scatter puts its updates."""
+        """The indices of a scatter."""
         return self.operands[len(self.operands) // 2]
 
     @property
     def scatter_updates(self) -> tuple[Instruction, ...]:
-        """What a scatter puts into its arrays."""
+        """The updates of a scatter."""
         return self.operands[len(self.operands) // 2 + 1 :]
 
     @property
     def is_root(self) -> bool:
-        """Whether this is its computation's result."""
+        """Whether this is its computation's root."""
         return self.computation is not None and self.computation.root is self
 
     def __repr__(self) -> str:

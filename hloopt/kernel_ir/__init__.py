@@ -16,7 +16,7 @@ expressions.  All nodes are frozen; equal nodes are equal values.  As ``hloopt k
       store result[i] = m
 
 ``expressions``  values: variables, numbers, indices (``analysis/index.py``), C's operators, calls, structs,
-                 elements of memory and where they lie.  A node knows its type (``types``)
+                 elements of memory and where they lie.  A node has its type (``types``)
 ``statements``   ``Let`` and ``Declare`` make names; ``Set`` writes a variable or memory; ``For``, ``While``,
                  ``If`` and ``Block`` have bodies; ``Barrier``, ``Copy`` and ``Wait`` are between threads
 ``scope``        builds bodies: a ``Scope`` is a block that is being written; it gives names once, knows

@@ -1,4 +1,4 @@
-"""Expressions of the kernel IR: trees of frozen nodes, each of which knows its type.
+"""Expressions of the kernel IR: trees of frozen nodes, each of which has its type.
 
     Var Number IndexValue           a variable, a number, an index computed by ``analysis/index.py``
     Unary Binary Select Cast         C's operators
@@ -168,7 +168,7 @@ class Select(Expr):
 
     @property
     def type(self) -> Type:  # type: ignore[override]
-        """That of what is chosen; of two numbers of different types the common one."""
+        """The type of what is chosen; of two numbers of different types the common one."""
         if self.chosen.type == self.other.type:
             return self.chosen.type
         return common_type(self.chosen.type, self.other.type)
@@ -263,7 +263,7 @@ class Element(Expr):
 
     @property
     def type(self) -> Type:  # type: ignore[override]
-        """That of the array's elements."""
+        """The type of the array's elements."""
         return self.array.element
 
 
@@ -298,7 +298,7 @@ FALSE: Final = Number("false", BOOL, 0)
 
 
 def as_expr(value: Operand) -> Expr:
-    """What stands for an operand, as a node; numbers are of type int."""
+    """An operand as a node; numbers are of type int."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, Index):

@@ -1,4 +1,4 @@
-"""Kernel IR as people read it: one node a line, with types, memory and what loops may become."""
+"""The readable listing of kernel IR: one node a line, with types, memory and what loops may become."""
 
 from __future__ import annotations
 

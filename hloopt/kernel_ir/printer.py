@@ -73,16 +73,16 @@ class Printer:
     # ---- expressions --------------------------------------------------------------------------------
 
     def expression(self, expr: Expr) -> str:
-        """An expression that stands alone."""
+        """An expression by itself."""
         return self._bound(expr)[0]
 
     def operand(self, expr: Expr, binding: int = _PREFIX) -> str:
-        """An expression beside an operator that binds so tightly."""
+        """An expression beside an operator of a given precedence."""
         text, own = self._bound(expr)
         return text if own >= binding else f"({text})"
 
     def _bound(self, expr: Expr) -> tuple[str, int]:
-        """The text of an expression, and how tightly its outermost operator binds."""
+        """The text of an expression, and the precedence of its outermost operator."""
         match expr:
             case Var():
                 return expr.name, _PRIMARY
@@ -209,7 +209,7 @@ class Printer:
         yield f"{indent}}}"
 
     def unroll(self, times: int | None) -> str | None:
-        """What says that a loop shall be unrolled."""
+        """The pragma that unrolls a loop."""
         if times is None:
             return None
         return f"#pragma unroll {times}" if times else "#pragma unroll"
@@ -277,7 +277,7 @@ class Printer:
         yield f"{text} = {{{', '.join(values)}}};" if values else f"{text};"
 
     def aligned(self, bytes: int) -> str:
-        """What says that an array begins at a multiple of so many bytes."""
+        """The alignment specifier of an array."""
         return f"__align__({bytes})"
 
     def shared(self, array: Array, offset: int | None, align: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ __all__ = ["expanded", "mentioned", "rewritten"]
 
 
 def mentioned(expr: Expr) -> Iterator[Var | Array | Symbol]:
-    """The variables, arrays and symbols of indices in an expression, each as often as it stands there."""
+    """The variables, arrays and symbols of indices in an expression, each as often as it occurs."""
     for one in subexpressions(expr):
         match one:
             case Var():
@@ -34,7 +34,7 @@ def mentioned(expr: Expr) -> Iterator[Var | Array | Symbol]:
 
 
 def expanded(index: Index, value: Callable[[Symbol], Expr]) -> Expr:
-    """An index as operations on what stands for its symbols."""
+    """An index as operations on what replaces its symbols."""
     total: Expr | None = None
     for atom, count in index.terms:
         if isinstance(atom, Symbol):

@@ -50,7 +50,7 @@ def _head(statement: Statement) -> Statement:
     return replace(statement, body=()) if isinstance(statement, For | While | Block) else statement
 
 
-class TooLong(Exception):  # noqa: N818 - it ends an attempt; it is never reported as an error
+class TooLong(Exception):  # noqa: N818 - it ends an attempt and is never reported as an error
     """A function has more code than it was allowed."""
 
 
@@ -257,7 +257,7 @@ class Scope:
         self._change_head(unroll=times)
 
     def vectorize(self) -> None:
-        """Of a loop's own block: its turns are independent."""
+        """Of a loop's own block: its iterations are independent."""
         self._change_head(is_simd=True)
 
     def _change_head(self, **changes: object) -> None:
@@ -311,5 +311,5 @@ class Scope:
         return False
 
     def remember(self, key: Key, name: Operand) -> None:
-        """The value is there from now on, in this block."""
+        """Record that the value is available from here on, in this block."""
         self._known[key] = as_expr(name)

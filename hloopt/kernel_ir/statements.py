@@ -137,8 +137,8 @@ class For:
 
     test    how the variable is compared with ``stop``: <, <=, > or >=
     change  how it changes: += or -= or *= or /= ``step``
-    unroll  None says nothing, 0 writes the loop out, n unrolls n turns
-    is_simd  whether its turns are independent, so that they may be lanes of vectors
+    unroll  None says nothing, 0 writes the loop out, n unrolls n iterations
+    is_simd  whether its iterations are independent, so that they may be lanes of vectors
     """
 
     var: Var
@@ -210,7 +210,7 @@ class Function:
     """A kernel for threads of a device; or, with ``threads`` 0, the tasks of a kernel for the host.
 
     threads          of a block
-    blocks_per_core  how many blocks a core shall have room for at least; 0 leaves it to the assembler
+    blocks_per_core  how many blocks a core must have room for at least; 0 leaves it to the assembler
     index_type       of indices
     """
 
@@ -247,7 +247,7 @@ def bodies_of(statement: Statement) -> tuple[Body, ...]:
 
 
 def expressions_of(statement: Statement) -> tuple[Expr, ...]:
-    """The expressions that stand in a statement itself, a target among them, not in its blocks."""
+    """The expressions of a statement itself, a target among them, not in its blocks."""
     return parts_of(statement, _EXPRESSIONS)
 
 

@@ -76,7 +76,7 @@ VOID: Final = Type("void", "void")
 
 
 def struct(name: str, bits: int = 0) -> Type:
-    """A struct of the device library, or of a header; 0 bits where its size is of no interest."""
+    """A struct of the device library, or of a header; 0 bits where its size does not matter."""
     return Type(name, "struct", bits)
 
 

@@ -46,7 +46,7 @@ _THREAD: Final = "threadIdx."
 
 
 def split_barriers(function: Function) -> list[tuple[Barrier, Statement]]:
-    """The barriers that some threads of a block may not reach, each with what parts them."""
+    """The barriers that some threads of a block may not reach, each with the condition that diverges."""
     flow = _Flow()
     while flow.changed:
         flow.changed = False
@@ -56,7 +56,7 @@ def split_barriers(function: Function) -> list[tuple[Barrier, Statement]]:
 
 
 class _Flow:
-    """Data and control flow, gone through until nothing more is known to differ.
+    """Data and control flow, iterated to a fixpoint of what differs.
 
     differing  names of variables and local arrays, and (by ``id``) loops whose exits diverge
     """
@@ -67,7 +67,7 @@ class _Flow:
         self.found: list[tuple[Barrier, Statement]] = []
 
     def body(self, body: Sequence[Statement], parts: Statement | None) -> set[type]:
-        """Go through statements that only some threads reach where ``parts`` parts them.
+        """Visit statements that only some threads reach where ``parts`` diverges.
 
         Returns by what some of them leave: ``Break``, ``Return``.
         """
@@ -141,7 +141,7 @@ class _Flow:
         return name.startswith(_THREAD) or name in self.differing
 
     def _passed(self, expr: Expr, is_parted: bool) -> None:
-        """What a function is given the place of, it may set to anything that it is given."""
+        """A function may set what it gets the address of from anything that it is given."""
         for call in subexpressions(expr):
             if isinstance(call, Call):
                 differs = is_parted or self._differs(call)

@@ -1,4 +1,4 @@
-"""Checks of kernel IR: what a mistake of an emitter breaks, found before a compiler or a device meets it.
+"""Checks of kernel IR: mistakes of emitters, found before a compiler or a device meets them.
 
 types     operators take numbers; what is declared or set gets a value of its type, or a number that C
           converts without losing its meaning: no float for an integer, no double for a float

@@ -29,7 +29,7 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def _power_of_two(value: int) -> int:
-    """The least power of two that is no less."""
+    """The least power of two that is not below it."""
     return 1 << max(0, value - 1).bit_length()
 
 
@@ -64,7 +64,7 @@ def evaluate(text: str, names: Mapping[str, int]) -> int:
         tree = ast.parse(text.strip(), mode="eval")
         return _value(tree.body, names)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"'{text}' is no expression") from error
+        raise UsageError(f"'{text}' is not an expression") from error
     except ZeroDivisionError as error:
         raise UsageError(f"'{text}' divides by zero") from error
     except UsageError as error:

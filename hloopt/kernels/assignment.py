@@ -48,7 +48,7 @@ def assign_kernels(
     *,
     allow_host: bool = False,
 ) -> Assignment:
-    """Ask for a kernel for every instruction that will run; for those that are ``free`` nothing has to.
+    """Choose a kernel for every instruction that will run; those that are ``free`` need none.
 
     Raises ``UnsupportedError`` for the first that cannot be run, with the number of others; ``allow_host`` lets
     the interpreter evaluate those that have no kernel.
@@ -159,7 +159,7 @@ def _obstacle(instruction: Instruction) -> str:
 
 
 def _tiled(instruction: Instruction) -> str:
-    """Memory is dense on a device: only what looks at bytes can tell, and it would see other ones."""
+    """Why a tiled layout cannot be planned: a device's memory is dense, so that ops on bytes would differ."""
     inside: list[Instruction] = [instruction]
     if instruction.opcode == "fusion":
         inside += instruction.attributes["calls"]

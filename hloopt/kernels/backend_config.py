@@ -59,7 +59,7 @@ class KernelConfig:
         self._set({**(self._entries or {}), KEY: entry})
 
     def drop(self) -> bool:
-        """Take the choice out, and a config with nothing else in it; say whether there was one."""
+        """Remove the choice, and a config with nothing else in it; returns whether there was one."""
         if not self._entries or KEY not in self._entries:
             return False
         self._set({key: value for key, value in self._entries.items() if key != KEY})
@@ -86,5 +86,5 @@ def read_choice(instruction: Instruction) -> tuple[str, Tile] | None:
 
 
 def drop_choices(module: Module) -> int:
-    """Take all choices out of a module, which XLA would not know; how many there were."""
+    """Remove all choices, which XLA does not know, from a module; returns how many there were."""
     return sum(KernelConfig(instruction).drop() for instruction in module.instructions())

@@ -96,7 +96,7 @@ class _Pattern:
 
 
 def read_cuda_file(path: str) -> Kernel:
-    """The kernel of a file.  Raises ``UsageError`` naming what is missing or makes no sense."""
+    """The kernel of a file.  Raises ``UsageError`` naming what is missing or invalid."""
     text = read_source(path).text
     match = _HEADER.match(text)
     if match is None:
@@ -126,7 +126,7 @@ def _header(path: str, text: str) -> dict[str, Any]:
         header = parse_toml(Source(text, path))
     except SourceError as error:
         place = f"{path}:{error.line}:{error.column}"
-        raise UsageError(f"{place}: its comment is no TOML: {error.message}") from error
+        raise UsageError(f"{place}: its comment is not TOML: {error.message}") from error
     for key in header:
         if key not in _KEYS:
             raise UsageError(f"{path}: '{key}' means nothing here{did_you_mean(key, _KEYS)}")
@@ -167,7 +167,7 @@ def _pattern(path: str, header: Mapping[str, Any]) -> _Pattern:
     for entry in names:
         if entry not in places:
             raise UsageError(
-                f"{name}: ${entry} is no dimension of a parameter: nothing gives its size"
+                f"{name}: ${entry} is not a dimension of a parameter: nothing gives its size"
             )
     return _Pattern(name, text, places, _opcodes(module))
 
@@ -243,7 +243,7 @@ class _CudaFile:
     def launch(self, site: Site) -> tuple[Any, ...]:
         """Grid, block and scalars with the sizes of a site."""
         sizes = self.pattern.sizes(site)
-        assert sizes is not None, "asked of what matches"
+        assert sizes is not None, "only called for sites that match"
         grid, block, scalars = (
             tuple(self.value(text, sizes) for text in texts)
             for texts in (self.grid, self.block, self.scalars)

@@ -24,7 +24,7 @@ __all__ = ["Draft", "HostDraft", "KernelDraft", "LoopDraft", "SelectDraft", "dra
 
 @dataclass(frozen=True, slots=True)
 class KernelDraft:
-    """A ``KernelStep``; ``read`` are the operand leaves it reads."""
+    """A drafted ``KernelStep``; ``read`` are the operand leaves it reads."""
 
     instruction: Instruction
     spec: KernelSpec
@@ -49,7 +49,7 @@ class KernelDraft:
 
 @dataclass(frozen=True, slots=True)
 class HostDraft:
-    """A ``HostStep``."""
+    """A drafted ``HostStep``."""
 
     instruction: Instruction
     operands: tuple[Spot, ...]
@@ -63,7 +63,7 @@ class HostDraft:
 
 @dataclass(frozen=True, slots=True)
 class LoopDraft:
-    """A ``WhileStep``."""
+    """A drafted ``WhileStep``."""
 
     instruction: Instruction
     condition: tuple[Draft, ...]
@@ -75,7 +75,7 @@ class LoopDraft:
 
 @dataclass(frozen=True, slots=True)
 class SelectDraft:
-    """A ``ConditionalStep``."""
+    """A drafted ``ConditionalStep``."""
 
     instruction: Instruction
     selector: Spot
@@ -90,7 +90,7 @@ def draft_steps(
 ) -> tuple[Draft, ...]:
     """The steps of the entry and of all it runs.
 
-    Raises ``UsageError`` where values that must share a buffer cannot: the module was not made ready.
+    Raises ``UsageError`` where values that must share a buffer cannot: the module was not prepared.
     """
     return tuple(_Drafter(assignment, slots).computation(entry))
 
@@ -188,7 +188,7 @@ class _Drafter:
         results: tuple[Spot, ...],
         read: frozenset[int],
     ) -> tuple[Spot, ...]:
-        """The results, each in memory of its own where it would lie in an operand that may not share it."""
+        """The results, each in separate memory where it would lie in an operand that may not share it."""
         allowed = {*spec.in_place, *spec.overwrites}
         taken: dict[int, list[Spot]] = {}
         found = []

@@ -1,4 +1,4 @@
-"""Taking out kernels that were chosen for another device than the one a module is made ready for."""
+"""Removing kernels that were chosen for another device than the one a module is prepared for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEVICES: Final[tuple[KernelDevice, ...]] = ("gpu", "native")
 
 @dataclass(frozen=True)
 class DropKernels(Pass):
-    """Take kernels out of backend_config that were chosen for another device.
+    """Remove kernels from backend_config that were chosen for another device.
 
     A name that no device has stays: the selection of kernels says so.
 
@@ -37,7 +37,7 @@ ENTRY main {
     device: KernelDevice = "gpu"
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each instruction once; a note names the first kernel that goes."""
+        """Visit each instruction once; a note names the first kernel removed."""
         written = [
             (one, config, config.choice[0])
             for one in module.instructions()

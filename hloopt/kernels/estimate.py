@@ -1,7 +1,7 @@
 """How long a kernel will take: bytes and flops over the rates of the target, and its launches.
 
 Formulas and constants are those of XLA's GPU performance model for one instruction, with the launches of our
-own kernels: ``cost_models`` price the one kernel that XLA would make, whatever tile is asked about.  What that
+own kernels: ``cost_models`` price the one kernel that XLA would make, whatever the tile.  What that
 does not know is how a kernel uses the machine: that is the ``Efficiency`` each kernel states, or the table here
 by its name.  Kernels of the host are priced by the cost model ``host``, one core of it.
 """
@@ -46,7 +46,7 @@ LOOP_MAPPINGS: Final[Mapping[str, Callable[[Instruction, Target], LoopMapping]]]
         "while-per-block": block_mapping,
     }
 )
-"""Of kernels that run whole loops."""
+"""Efficiency of kernels that run whole loops."""
 
 LAUNCH_SECONDS: Final = LAUNCH_NS / 1e9
 """What a launch costs however little it does."""
@@ -98,7 +98,7 @@ EFFICIENCIES: Final[Mapping[str, Efficiency]] = MappingProxyType({
     "convolution-implicit-matmul": Efficiency(compute=0.4, reason="tiles in shared memory"),
     "convolution-1x1": Efficiency(compute=0.5, reason="tiles in shared memory"),
 })  # fmt: skip
-"""Of kernels that do not state theirs: shares assumed, until kernels are timed."""
+"""Efficiencies of kernels that do not state theirs: assumed until they are measured."""
 
 _PLAIN = Efficiency()
 
@@ -142,7 +142,7 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
 
 
 def _loop_time(site: Site, kernel: Kernel, spec: KernelSpec) -> LoopTime | None:
-    """Of a kernel that runs a whole loop, with its own launch; None for every other one."""
+    """The estimate of a kernel that runs a whole loop, with its launch; None for every other one."""
     inner = fused_loop(site.region.instruction)
     mapping_of = LOOP_MAPPINGS.get(kernel.name)
     if inner is None or mapping_of is None or not is_priced(site.target):
@@ -181,7 +181,7 @@ def _of_loop_kernel(instruction: Instruction, time: LoopTime) -> Estimate:
 
 
 def _on_cpu(cost: Cost, read: int, written: int, efficiency: Efficiency) -> Estimate:
-    """Of the NumPy executor, whatever the target: one core of a usual server."""
+    """The estimate for the NumPy executor, whatever the target: one core of a usual server."""
     work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
     arithmetic = work / (_CPU_RATE * efficiency.compute)
     memory = (read + written) / (_CPU_BANDWIDTH * efficiency.memory)
@@ -192,7 +192,7 @@ def _on_cpu(cost: Cost, read: int, written: int, efficiency: Efficiency) -> Esti
 def _on_host(
     site: Site, kernel: Kernel, cost: Cost, read: int, written: int, steps: int
 ) -> Estimate:
-    """Of a native kernel; products at the rate of the lanes."""
+    """The estimate of a native kernel; products at the rate of the lanes."""
     instruction, target = site.region.instruction, site.target
     model, note = HostModel(target), ""
     looped = fused_loop(instruction)
@@ -213,7 +213,7 @@ def _on_host(
 
 
 def _cache_speedup(site: Site, read: int) -> float:
-    """How much quicker than memory the cache is from which bytes come the second time."""
+    """How many times faster than memory the cache is that holds bytes read again."""
     target = site.target
     if read < _L1_BYTES * target.cores:
         return L2_SPEEDUP * L1_SPEEDUP

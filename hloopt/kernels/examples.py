@@ -1,4 +1,4 @@
-"""The least module of each opcode and element type: what ``hloopt ops --device gpu`` asks all kernels about.
+"""The least module of each opcode and element type: on which ``hloopt ops --device gpu`` tries all kernels.
 
 They stand in ``examples.txt``, with ``$T`` for the element type and ``$name`` for names; ``parameter(#)`` is
 numbered as it comes, ``$r`` is the instruction in question.  Elementwise ops that do not stand there have a
@@ -33,13 +33,13 @@ NO_KERNEL: Final[Mapping[str, str]] = {
     **dict.fromkeys(("copy-start", "copy-done"), "a copy of memory"),
     "fusion": "what is in it decides",
 }
-"""Opcodes that ask for no kernel, with what becomes of them."""
+"""Opcodes that need no kernel, with what becomes of them."""
 
-_SEVERAL = "several participants; a device runs one, for whom sole-participant takes it out"
+_SEVERAL = "several participants; a device runs one, for which sole-participant removes it"
 WITHOUT: Final[Mapping[str, str]] = {
-    **dict.fromkeys(sorted(TRANSFERS), "talks to the host"),
+    **dict.fromkeys(sorted(TRANSFERS), "communicates with the host"),
     **dict.fromkeys(sorted(COLLECTIVE), _SEVERAL),
-    "rng": "what it draws nobody defines; rng-expander, part of O3, writes a generator in its place",
+    "rng": "its numbers are not defined; rng-expander, part of O3, writes a generator in its place",
     "rng-get-and-update-state": "its state outlives the program; a device keeps none",
     "custom-call": "whatever its target does; see hloopt explain of the call",
     **dict.fromkeys(

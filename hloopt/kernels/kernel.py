@@ -1,7 +1,8 @@
-"""A kernel that instructions may be given, and what it is asked.
+"""A kernel that instructions may be given, and its interface.
 
-A family is one file in ``kernels/families`` with a ``Kernel`` for each way to do the work, and one file of the
-same name in ``codegen/families`` that writes the CUDA C.  The first decides everything, the second renders.
+A family is one file in ``kernels/families`` with a ``Kernel`` for each variant, and one file of the
+same name in ``codegen/families`` that writes the CUDA C.  The first decides everything; the
+second only builds the code.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _Form = TypeVar("_Form")
 class Recognizer(Generic[_Form]):
     """Recognizes what kernels are laid out for: a region has that form, or a reason why not.
 
-    ``find`` returns either and looks at a region once; a call returns the form.
+    ``find`` returns either and analyses a region once; a call returns the form.
     """
 
     def __init__(self, look: Callable[[Region], _Form | str]) -> None:
@@ -137,14 +138,14 @@ class Kernel:
     name      as ``--kernel`` and ``backend_config`` have it
     summary   one line for ``hloopt kernels --list``
     fits      whether it can run the site at all, with the default tile; a refusal names its limit
-    wanted    whether XLA's rule, or a measured one, says that it should (asked only where it fits)
+    wanted    whether XLA's rule, or a measured one, says that it should (called only where it fits)
     tile      the default tile: every parameter a user may set, with its value
     spec      launches and buffers for a tile; raises ``UsageError`` for a tile that cannot be
     device    what it runs on
     source    CUDA C for a site and its spec, given the name its functions begin with; None where the
               family in ``codegen/families`` writes it
     efficiency  for estimates; None for what ``kernels/estimate.py`` says of kernels of that name or device
-    owner     whose it is: empty for hloopt's own, else the file or distribution it comes from
+    owner     where it comes from: empty for hloopt's own, else the file or distribution
     """
 
     name: str
@@ -160,7 +161,7 @@ class Kernel:
 
 
 def always(reason: str) -> Callable[[Site], Verdict]:
-    """What a kernel that is wanted wherever it fits says."""
+    """The verdict of a kernel that is wanted wherever it fits."""
     verdict = YES(reason)
     return lambda _: verdict
 

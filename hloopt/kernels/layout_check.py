@@ -1,7 +1,7 @@
-"""Whether instructions that hand buffers on agree on the layouts of what lies in them.
+"""Whether instructions that forward buffers agree on the layouts of what lies in them.
 
 A text may give ``get-tuple-element`` another layout than its element has, or leave it out on one side only.
-Nobody moves the data there, so that one of the two would read them in the wrong order.
+No data is moved there, so that one of the two would read them in the wrong order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SAME = frozenset({"add-dependency", "domain", "opt-barrier"})
 
 
 def layout_problem(instruction: Instruction) -> str:
-    """What is handed on with two layouts, or nothing."""
+    """What is forwarded with two layouts, or nothing."""
     for what, one, other in _pairs(instruction):
         if not _agree(one, other):
             return f"{what} is {other}, but the layout of what it takes over is that of {one}"
@@ -28,7 +28,7 @@ def layout_problem(instruction: Instruction) -> str:
 
 
 def _pairs(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
-    """What is handed on, its shape where it comes from and where it goes to."""
+    """What is forwarded, with its shape at the source and at the destination."""
     opcode, operands, shape = instruction.opcode, instruction.operands, instruction.shape
     attributes = instruction.attributes
     if opcode == "get-tuple-element":
@@ -40,7 +40,7 @@ def _pairs(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
         for number, (operand, element) in enumerate(zip(operands, shape.elements, strict=True)):
             yield f"element {number}", operand.shape, element
     elif opcode in ("copy-start", "copy-done"):
-        # Bytes go over as they lie.
+        # Bytes are passed as they lie.
         begins = opcode == "copy-start"
         pair = shape if begins else operands[0].shape
         assert isinstance(pair, TupleShape)

@@ -14,7 +14,7 @@
     kernel = "dot-tiled"
     tile = { m = 64, n = 64 }
 
-``signature`` tells an instruction that is no longer what it was.  Such a file names kernels that are there;
+``signature`` detects an instruction that has changed since.  Such a file names kernels that are there;
 nothing in it is imported.  What is fused stands in the same file (``fusion/lock_file.py``).
 """
 
@@ -95,7 +95,7 @@ def lock_text(entries: Iterable[LockEntry], target: str, device: str) -> str:
 def read_lock(path: str) -> Lock:
     """Read a lock file; what it says about fusion is for ``fusion/lock_file.py``.
 
-    Raises ``UsageError`` with the place of what is no TOML, and naming the entry that makes no sense.
+    Raises ``UsageError`` with the place of what is not TOML, and naming an entry that is invalid.
     """
     found = read_tables(path)
     entries: dict[tuple[str, str, str], LockEntry] = {}

@@ -1,4 +1,4 @@
-"""Cutting fusions whose reductions a kernel would compute again for each element that asks for them."""
+"""Cutting fusions whose reductions a kernel would compute again for each element that reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CONFIG: Final = "backend_config"
 
 @dataclass(frozen=True)
 class NestedReductionSplitter(Pass):
-    """Give reductions that a fusion computes over and over kernels of their own.
+    """Give reductions that a fusion recomputes separate kernels.
 
         fusion: x => x / sum(x)     =>     fusion: x => sum(x);  fusion: x, s => x / s
 
@@ -77,7 +77,7 @@ ENTRY main {
             raise UsageError(f"{self.name}: recomputed={self.recomputed} must be above 0")
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each fusion that is run by itself."""
+        """Visit each fusion that is run by itself."""
         return split_fusions(module, log, "cut a nested reduction", self._repeated)
 
     def _repeated(self, fusion: Instruction) -> list[Instruction]:
@@ -95,7 +95,7 @@ ENTRY main {
 def steps_in_loops(body: Computation) -> float:
     """Ops, and elements folded, where each element of the results is computed by itself; about that many.
 
-    Of several readers the one that asks most counts: code holds a value that it needs twice at one place.
+    Of several readers the one that reads most counts: code holds a value that it needs twice at one place.
     """
     return _walk(body, inf)[1]
 
@@ -107,29 +107,29 @@ def cuts_of(body: Computation, recomputed: float) -> list[Instruction]:
 
 
 def _walk(body: Computation, most: float) -> tuple[list[Instruction], float]:
-    """From the results to the operands: how often each element is asked for, and what that comes to.
+    """From the results to the operands: how often each element is read, and the total.
 
     The reductions that take more than ``most`` steps, operands first, and the steps without them.
     """
-    asked: dict[Instruction, float] = defaultdict(float)
+    reads: dict[Instruction, float] = defaultdict(float)
     for root in body.root.operands if body.root.opcode == "tuple" else (body.root,):
-        asked[root] = _elements(root)
+        reads[root] = _elements(root)
     found, steps = [], 0.0
     for inner in reversed(walk.post_order(body, (body.root,))):
-        times = asked[inner]
+        times = reads[inner]
         if inner.opcode == "reduce" and times > _elements(inner) and times * _folded(inner) > most:
             found.append(inner)
             times = _elements(inner)
         if inner.opcode != "parameter":
             steps += times * _folded(inner)
         for operand, wanted in _asks(inner, times):
-            asked[operand] = max(asked[operand], wanted)
+            reads[operand] = max(reads[operand], wanted)
     found.reverse()
     return found, steps
 
 
 def _asks(instruction: Instruction, times: float) -> Iterator[tuple[Instruction, float]]:
-    """How often elements of the operands are asked for where ``times`` of the instruction's are."""
+    """How often elements of the operands are read where ``times`` of the instruction's are."""
     if instruction.opcode == "reduce":
         count = len(instruction.operands) // 2
         for number, operand in enumerate(instruction.operands):
@@ -166,13 +166,13 @@ def _folded(instruction: Instruction) -> int:
 def split_fusions(
     module: Module,
     log: PassLog,
-    told: str,
+    rewrite: str,
     find: Callable[[Instruction], list[Instruction]],
     finish: Callable[[Instruction], None] = lambda _: None,
 ) -> bool:
     """Split each fusion that is run by itself at what ``find`` finds in it; whether any was.
 
-    ``told`` is what the log says of it; ``finish`` is called with each part.
+    ``rewrite`` is its name in the log; ``finish`` is called with each part.
     """
     changed = False
     for computation in walk.top_level_computations(module):
@@ -182,7 +182,7 @@ def split_fusions(
                 continue
             if not log.allows():
                 return changed
-            log.hit(told, fusion, f"at {', '.join(one.name for one in found)}")
+            log.hit(rewrite, fusion, f"at {', '.join(one.name for one in found)}")
             for part in _split_fusion(fusion, found):
                 finish(part)
             changed = True

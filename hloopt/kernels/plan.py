@@ -30,12 +30,12 @@ AllocationKind: TypeAlias = Literal["parameter", "constant", "arena", "result"]
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Device memory of its own.
+    """An allocation of device memory.
 
     ``number`` is the flat position among the entry's parameter leaves or among its results, or counts
     constants; ``instruction`` is the constant, ``index`` the leaf of it (empty for an array).  An entry
     parameter that is donated may be written.  Constants of equal bits share one allocation.  Results have
-    allocations of their own only where the plan was asked for that.
+    separate allocations only where the plan was made so.
     """
 
     kind: AllocationKind
@@ -102,7 +102,7 @@ class HostStep:
 
 @dataclass(frozen=True, slots=True)
 class WhileStep:
-    """A loop: ``condition`` leaves a pred in ``predicate``; where ``trips`` is known no condition runs.
+    """A loop: ``condition`` leaves a pred in ``predicate``; where ``iterations`` is known no condition runs.
 
     ``state`` are the buffers that an iteration changes for the next one.
     """

@@ -1,10 +1,10 @@
 """From a module in an order, and a kernel for each instruction, to a plan.
 
-1. Every instruction that runs is given its kernel (``assignment``); what cannot be run is told by name, all of
-   it, before anything else.
+1. Every instruction that runs is given its kernel (``assignment``); everything that cannot be run is
+   reported by name, before anything else.
 2. Values that must share memory get one slot (``buffers/slots``), steps are drafted over slots
-   (``drafting``); where a kernel asks for an operand and a result apart that must lie together, the result
-   is made beside and copied.
+   (``drafting``); where a kernel needs an operand and a result apart that must lie together, the result
+   is made separately and copied.
 3. Slots live from the first step that touches them to the last (``Timeline``), and are packed into
    one arena (``buffers/packing``).
 """
@@ -54,14 +54,14 @@ _LONGEST_NAME = 80
 def plan_program(
     module: Module, choose: ChooseKernel, *, allow_host: bool = False, results_apart: bool = False
 ) -> Plan:
-    """The plan of a module that the pipeline ``device`` has made ready.
+    """The plan of a module that the pipeline ``device`` has prepared.
 
     ``choose`` gives the kernel of an instruction and its spec, or raises ``UnsupportedError``; with
     ``allow_host`` the interpreter evaluates what has no kernel.  With ``results_apart`` each result that lies
-    in no other result's memory, and in nothing that is given, is an allocation of its own.
+    in no other result's memory, and in nothing that is given, has a separate allocation.
 
     Raises ``UnsupportedError``, before anything else, for the first instruction that cannot be run, with all
-    others in its notes; ``UsageError`` for a module that was not made ready.
+    others in its notes; ``UsageError`` for a module that was not prepared.
     """
     joined = joined_in_place(module)
     assignment = assign_kernels(module, choose, joined.concatenates, allow_host=allow_host)

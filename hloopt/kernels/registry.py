@@ -1,6 +1,6 @@
 """All kernels there are, in order of preference: hloopt's own families, then what else was registered.
 
-A family is loaded when somebody asks for kernels, so that naming one here costs nothing.
+A family is loaded when kernels are first requested, so that naming one here costs nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "unregister",
 ]
 
-# Special kernels come before general ones; a line is added by whoever writes the family.
+# Special kernels come before general ones; each family adds its line.
 FAMILIES: tuple[str, ...] = (
     "kernels.families.copy",
     "kernels.families.while_per_thread",
@@ -106,7 +106,7 @@ def find_kernel(name: str, device: KernelDevice = "gpu") -> Kernel:
 
 
 def register(kernel: Kernel) -> None:
-    """Let selection know a kernel in this process.  Raises ``UsageError`` for a name that is taken."""
+    """Register a kernel for selection in this process.  Raises ``UsageError`` for a name that is taken."""
     for other in (*_REGISTERED.values(), *_installed(), *_own()):
         if other.name == kernel.name and other.device == kernel.device:
             whose = f" ({other.owner})" if other.owner else ""

@@ -26,7 +26,7 @@ _ZERO_COST = FREE | CONTROL_FLOW | {"copy-start"}
 
 
 def needs_kernel(instruction: Instruction) -> bool:
-    """Whether an instruction of a top-level computation writes memory of its own.
+    """Whether an instruction of a top-level computation writes new memory.
 
     What has no element and no side effect does not.
     """
@@ -51,7 +51,7 @@ _NO_LAUNCH = FREE | CONTROL_FLOW | DEVICE_NUMBERS | {"get-dimension-size"}
 
 
 def is_kernel(instruction: Instruction) -> bool:
-    """Whether an instruction of a top-level computation is a launch of its own.
+    """Whether an instruction of a top-level computation is a separate launch.
 
     A reshape between row-major layouts and a bitcast are other names for the same bytes.
     """
@@ -59,7 +59,7 @@ def is_kernel(instruction: Instruction) -> bool:
 
 
 def computation_kernels(computation: Computation) -> int:
-    """Kernels that stand in a computation itself; those it calls are not counted."""
+    """Kernels in a computation itself; those it calls are not counted."""
     return sum(map(is_kernel, computation))
 
 

@@ -45,7 +45,7 @@ class LeafPlace:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A pointer handed to a function.
+    """A pointer passed to a function.
 
     ``role`` is ``in`` (only read), ``out`` (every byte is written and none read before; ``partial`` where
     this launch leaves some to another one of the same instruction), ``update`` (read and written).
@@ -65,7 +65,7 @@ def written(
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch: ``scalars`` are 32-bit integers handed after the pointers.
+    """One launch: ``scalars`` are 32-bit integers passed after the pointers.
 
     ``function`` is the suffix of the function's name, empty for an instruction's only one.  ``shared`` is how
     many bytes of shared memory a block is given beside the arrays that the function declares.  ``part`` is the
@@ -131,7 +131,7 @@ class KernelSpec:
     kernel     the kernel's name, as ``--kernel`` takes it
     tile       its parameters
     steps      what happens, in order
-    scratch    memory of its own
+    scratch    private memory
     in_place   pairs (operand leaf, result leaf) that lie in one buffer: the kernel only writes what changes
     overwrites further pairs that may lie in one buffer: each element of the operand is read by the thread that
                writes the result's element at the same place, before it does; no other pair shares bytes

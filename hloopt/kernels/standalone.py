@@ -1,4 +1,4 @@
-"""An instruction by itself: as a module of its own, and as a digest that knows no names."""
+"""An instruction by itself: as a separate module, and as a digest that ignores names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of one's own.
+"""User-defined kernels.
 
 An object with
 
@@ -75,7 +75,7 @@ _DEFINED = re.compile(
     r"|\bstruct\s+(?:alignas\s*\([^)]*\)\s*)?(\w+)\s*[{:]"
 )
 _VERIFIED: dict[tuple[str, str, str], str] = {}
-"""By kernel, instruction and source: what the verifier said."""
+"""By kernel, instruction and source: the verifier's answer."""
 
 
 def installed() -> tuple[Kernel, ...]:
@@ -102,8 +102,8 @@ def _installed(name: str, value: str, where: str, owner: str) -> Kernel:
             try:
                 loaded = entry.load()
             except (Exception, SystemExit) as error:
-                told = f"{type(error).__name__}: {error}"
-                raise UsageError(f"{where} cannot be loaded: {told}") from error
+                problem = f"{type(error).__name__}: {error}"
+                raise UsageError(f"{where} cannot be loaded: {problem}") from error
             kernel = _checked(loaded, where, owner)
             if kernel.name != name:
                 raise UsageError(f"{where} gives a kernel called '{kernel.name}'")
@@ -140,7 +140,7 @@ def _checked(found: Any, where: str, owner: str) -> Kernel:
         return found
     for part in _PARTS:
         if not hasattr(found, part):
-            raise UsageError(f"{where} is no kernel: it has no '{part}'")
+            raise UsageError(f"{where} is not a kernel: it has no '{part}'")
     if not isinstance(found.name, str) or not _NAME.fullmatch(found.name):
         raise UsageError(f"{where} needs a name of letters, digits and -, not {found.name!r}")
     return of_object(found, owner)
@@ -149,7 +149,7 @@ def _checked(found: Any, where: str, owner: str) -> Kernel:
 def of_object(given: Any, owner: str) -> Kernel:
     """The row of an object with ``name``, ``matches``, ``source`` and ``launch``.
 
-    What goes wrong in it is a ``UsageError`` with its file and line.
+    An exception in it becomes a ``UsageError`` with its file and line.
     """
     name = str(given.name)
 
@@ -159,10 +159,10 @@ def of_object(given: Any, owner: str) -> Kernel:
         except HlooptError:
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
+            problem = f"{type(error).__name__}: {error}"
             place = f"{owner}{line_in(error, owner)}" if owner.endswith(".py") else owner
             raise UsageError(
-                f"{place}: {name}.{part} failed on %{site.region.instruction.name}: {told}"
+                f"{place}: {name}.{part} failed on %{site.region.instruction.name}: {problem}"
             ) from error
 
     def spec(site: Site, tile: Tile) -> KernelSpec:
@@ -182,7 +182,7 @@ def of_object(given: Any, owner: str) -> Kernel:
         name,
         summary.split("\n")[0] or "a kernel of the user's",
         fits,
-        lambda _: YES("a kernel of one's own comes first"),
+        lambda _: YES("a user-defined kernel comes first"),
         lambda _: {},
         spec,
         source=source,
@@ -193,7 +193,7 @@ def of_object(given: Any, owner: str) -> Kernel:
 
 
 def _verified(kernel: Kernel, site: Site) -> Verdict:
-    """Whether a kernel computes what the interpreter does; asked once for the same instruction and source."""
+    """Whether a kernel computes what the interpreter does; once for the same instruction and source."""
     verify = verifier()
     if verify is None:
         return NO("it cannot be verified here: there is nothing to run it on")
@@ -209,7 +209,7 @@ def _verified(kernel: Kernel, site: Site) -> Verdict:
 
 
 def _launch(name: str, site: Site, answer: Any) -> Launch:
-    """A launch of what ``launch`` answers.  Raises ``UsageError``."""
+    """A launch of what ``launch`` returns.  Raises ``UsageError``."""
     if not isinstance(answer, tuple) or len(answer) not in (2, 3):
         raise UsageError(f"{name}.launch answers {answer!r}, not (grid, block) or with scalars")
     grid, block = (_dim3(part, f"{name}.launch") for part in answer[:2])
@@ -264,16 +264,16 @@ def renamed(source: str, function: str, name: str) -> str:
 
 
 Verifier: TypeAlias = "Callable[[Site, Kernel, KernelSpec], str]"
-"""Runs a site by a kernel beside the interpreter; says what differs, nothing where all is well."""
+"""Runs a site by a kernel beside the interpreter; returns what differs, an empty text where nothing does."""
 
 _STATE: dict[str, Verifier] = {}
 
 
 def verify_with(verifier: Verifier) -> None:
-    """From now on kernels of one's own are verified by this; before, none of them fits anything."""
+    """Set what verifies user-defined kernels; before, none of them fits anything."""
     _STATE["verifier"] = verifier
 
 
 def verifier() -> Verifier | None:
-    """What kernels of one's own are verified by; None before there is anything."""
+    """What verifies user-defined kernels; None before it is set."""
     return _STATE.get("verifier")

@@ -233,7 +233,7 @@ def test_tiles_that_cannot_be() -> None:
     text = module_of([matrix_dot(("f32", "f32", "f32"), 64, 64, 64)])
     tile = {"m": 64, "n": 64, "k": 16, "thread_m": 4, "thread_n": 4, "vector": 4, "prefetch": 0}
     for change, message in (
-        ({"thread_m": 5}, "m=64 is no multiple of thread_m=5"),
+        ({"thread_m": 5}, "m=64 is not a multiple of thread_m=5"),
         ({"thread_m": 1, "thread_n": 1}, "4096 threads"),
         ({"k": 512}, "shared memory has 49152"),
         ({"vector": 3}, "it is 1, 2, 4, 8 or 16"),

@@ -93,7 +93,7 @@ def test_long_primes_are_refused() -> None:
     site = Site(region_of(instruction), find_target("h200"), Limits())
     verdict = find_kernel("fft-shared").fits(site)
     assert not verdict
-    assert verdict.reason == "a line of 4099 elements, which are no matrix of at most 2048 by 2048"
+    assert verdict.reason == "a line of 4099 elements, which form no matrix of at most 2048 by 2048"
 
 
 def test_tiles_that_cannot_be() -> None:

@@ -256,7 +256,7 @@ def test_types_of_every_kind_are_handed_on() -> None:
 def test_lanes_that_are_no_part_of_a_warp_are_refused() -> None:
     """Three lanes share no warp evenly; lanes that would add a work item several times are refused by name."""
     with pytest.raises(
-        UsageError, match=r"3 lanes for a work item are no part of a warp: 1, 2, 4, 8, 16, 32"
+        UsageError, match=r"3 lanes for a work item do not divide a warp: 1, 2, 4, 8, 16, 32"
     ):
         planned(fused(drawing(33, 7)), KERNEL, {"lanes": 3})
     text = program(

@@ -182,7 +182,7 @@ def test_reduces_over_units_are_collected_and_added_up_once(elements: int) -> No
 
 def test_blocks_of_broken_warps_are_refused_where_warps_fold() -> None:
     """Threads that are no whole warps cannot exchange what they have."""
-    with pytest.raises(UsageError, match="48 threads are no whole warps of 32"):
+    with pytest.raises(UsageError, match="48 threads are not whole warps of 32"):
         planned(fused(cartpole(40)), KERNEL, {"threads": 48})
 
 

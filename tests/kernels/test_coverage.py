@@ -94,7 +94,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[-1].startswith("no kernel takes f6e2m3fn: elements of f6e2m3fn have 6 bits")
     found = json.loads(invoke("ops", "--device", "gpu", "--unsupported", "--json").stdout)["ops"]
     assert [row["opcode"] for row in found] == ["infeed"]
-    assert found[0]["reason"] == "talks to the host"
+    assert found[0]["reason"] == "communicates with the host"
     assert invoke("ops", "--device", "gpu", "--target", "h20").exit_code == 2
 
 

@@ -64,8 +64,8 @@ def test_a_name_that_is_no_kernel_says_nothing() -> None:
     [
         ("threads=0", "while-per-thread: threads=0; a tile's sizes are 1 or more"),
         ("threads=2048", "while-per-thread: a block would have 2048 threads, 1024 at most on h200"),
-        ("vector=2", "while-per-thread: vector=2; a thread has one unit at a time, 1"),
-        ("lanes=3", "while-per-thread: 3 lanes for a unit are no part of a warp"),
+        ("vector=2", "while-per-thread: vector=2; a thread has one work item at a time, 1"),
+        ("lanes=3", "while-per-thread: 3 lanes for a work item do not divide a warp"),
     ],
 )
 def test_a_tile_that_cannot_be_is_the_users_error(tile: str, message: str) -> None:

@@ -88,7 +88,7 @@ def test_the_module_is_the_same_but_for_the_configs() -> None:
 
 
 def test_other_entries_of_the_config_stay() -> None:
-    """Bare JSON stays bare and a string stays a string; what is no JSON object is left alone and told."""
+    """Bare JSON stays bare and a string stays a string; what is not a JSON object is left alone and reported."""
     for given, wanted in (
         ('{"a":[1,"2"]}', '{"a":[1,"2"],"hloopt":{"kernel":"adder","tile":{"threads":128}}}'),
         (
@@ -190,7 +190,7 @@ def test_the_last_wish_wins() -> None:
         ("sum=slow{threads=1,threads=2}", "the tile gives 'threads' twice"),
         ("sum=slwo", "no kernel is called 'slwo'; did you mean 'slow'?"),
         ("sun=slow", "no instruction is called 'sun'; did you mean 'sum'?"),
-        ("both=slow", "%both is not run by a kernel of its own"),
+        ("both=slow", "%both has no separate kernel"),
         ("op:dot=slow", "no instruction that needs a kernel matches"),
         ("sum=slow{thread=1}", "the tile of slow has no 'thread'; did you mean 'threads'?"),
         ("sum=slow{threads=0}", "slow: threads=0; a tile's sizes are 1 or more"),
@@ -255,7 +255,7 @@ def test_choose_honours_what_is_written() -> None:
 @pytest.mark.parametrize(
     ("kernel", "tile", "message"),
     [
-        ("gone", {}, "has a backend_config that asks for 'gone', a kernel nobody knows"),
+        ("gone", {}, "has a backend_config that asks for 'gone', which is not a known kernel"),
         ("adder", {}, "asks for adder, which does not fit: negate is no add"),
         ("slow", {"threads": 0}, "that cannot be: slow: threads=0; a tile's sizes are 1 or more"),
     ],

@@ -297,7 +297,7 @@ def test_a_single_instruction_matches_as_well(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("/*", "//", "does not begin with a comment that says what it computes"),
-        ('grid = ["', "grid = [", "its comment is no TOML"),
+        ('grid = ["', "grid = [", "its comment is not TOML"),
         ("block = ", "blocks = ", "'blocks' means nothing here; did you mean 'block'?"),
         ('block = ["32"]', "block = [32]", "'block' is a list of expressions in quotes"),
         ('block = ["32"]', "block = []", "'block' has one to three expressions"),
@@ -321,7 +321,7 @@ def test_a_size_that_nothing_gives_is_refused(tmp_path: Path) -> None:
     """A named size has to be a dimension of a parameter."""
     write(tmp_path, "row_max.hlo", SOFTMAX_HLO.replace("f32[$rows] reduce", "f32[$others] reduce"))
     path = write(tmp_path, "row_max.cu", SOFTMAX_CU)
-    with pytest.raises(UsageError, match=r"\$others is no dimension of a parameter"):
+    with pytest.raises(UsageError, match=r"\$others is not a dimension of a parameter"):
         load_kernels(path)
 
 
@@ -361,7 +361,7 @@ def test_expressions(text: str, value: int) -> None:
         ("min(*rows)", "is not understood"),
         ("open(1)", "no function is called 'open'"),
         ("rows // 0", "divides by zero"),
-        ("rows +", "is no expression"),
+        ("rows +", "is not an expression"),
         ("1" * 30, "does not fit into 63 bits"),
         ("1 + " * 60 + "1", "an expression has at most 200 characters"),
     ],
@@ -410,7 +410,7 @@ def test_an_installed_kernel_comes_before_hloopts_own(installed: Any) -> None:
     [
         ("my-add = their_kernels:gone", ADD, "cannot be loaded: AttributeError"),
         ("other = their_kernels:adder", ADD, "gives a kernel called 'my-add'"),
-        ("my-add = their_kernels:Adder.name", ADD, "is no kernel: it has no 'name'"),
+        ("my-add = their_kernels:Adder.name", ADD, "is not a kernel: it has no 'name'"),
         (
             "quick = their_kernels:adder",
             ADD.replace("my-add", "quick"),

@@ -1,4 +1,4 @@
-"""How one element of each op comes about inside a kernel: a row an opcode.
+"""How one element of each op is computed inside a kernel: a row an opcode.
 
 Elementwise ops are in ``codegen/scalars``; what is in neither table gets a separate kernel or none.
 """

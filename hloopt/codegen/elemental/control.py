@@ -175,7 +175,7 @@ def _run_key(running: Running) -> tuple[object, ...]:
 def _ran(
     e: Elements, instruction: Instruction, work_item: Indices, axes: Collection[int]
 ) -> Running | None:
-    """A run of the loop, in a block around, of a work item that is the same along the axes."""
+    """An execution of the loop, in a block around, of a work item that is the same along the axes."""
     for running in reversed(e.runs):
         if running.loop.loop is instruction and running.outer is e.frame:
             same = all(running.work_item[axis] == work_item[axis] for axis in axes)

@@ -90,7 +90,7 @@ class Products:
 
     @staticmethod
     def of(instruction: Instruction) -> Products:
-        """What an instruction's types ask for."""
+        """The arithmetic that an instruction's types require."""
         lhs, rhs = instruction.operands[:2]
         kind = sum_type((lhs.array.dtype, rhs.array.dtype), instruction.array.dtype)
         return Products(instruction, kind, accumulator(kind))

@@ -50,7 +50,7 @@ def _philox_blocks(bits: ArrayShape) -> int:
 
 
 def _state_after(e: Elements, state: list[Expr], blocks: int, word: Index, carries: bool) -> Expr:
-    """Word ``word`` of the state that the generator leaves: the counter has gone on by ``blocks``."""
+    """Word ``word`` of the state that the generator leaves: the counter has advanced by ``blocks``."""
     low = e.scope.declare(ULONG, state[1] + literal(blocks, _U64), "counter")
     values = [state[0], low]
     if len(state) == 3:

@@ -21,7 +21,7 @@ __all__ = ["EMITTERS"]
 
 
 def emit_direct(f: FunctionWriter) -> None:
-    """Each thread: ``outputs`` neighbours, whose windows are gone through together."""
+    """Each thread: ``outputs`` neighbours, whose windows are traversed together."""
     product = product_of(f.region)
     _Direct(f, product, product.contraction).emit()
 
@@ -97,7 +97,7 @@ def _axes(contraction: Contraction, place: Indices) -> dict[Axis, Index]:
 
 
 def _solved(contraction: Contraction, position: AxisPosition, index: Index) -> dict[Axis, Index]:
-    """The axes of a position that is ``index``: one axis, one turned round, or groups of one."""
+    """The axes of a position that is ``index``: one axis, one reversed, or groups of one."""
     if len(position.terms) == 1:
         ((axis, count),) = position.terms
         return {axis: index if count == 1 else Index(position.constant) - index}

@@ -1,7 +1,7 @@
 """Products of small matrices.
 
 A block reads k columns of the left operands and k rows of the right ones of its products into shared memory;
-each thread adds up one result, or every so manieth k of it.
+each thread adds up one result, or a strided share of its k.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Accumulators of the reduction kernels: a thread takes elements in, threads exchange what they have.
 
 Where the reducer has an identity, accumulators start with it and every lane takes part.  Elsewhere a flag says
-whether an accumulator holds anything yet; lanes without elements are passed over.  The init value is folded in
+whether an accumulator holds anything yet; lanes without elements are skipped.  The init value is folded in
 once, when a result is finished: it need not be an identity.
 """
 
@@ -216,7 +216,7 @@ def reload(
 
 
 def finish(e: Elements, fold: ThreadFold, position: Index) -> None:
-    """Fold the init values in, round, and let the region know the hero's elements at a kept position."""
+    """Fold the init values in, round, and record the hero's elements at a kept position."""
     shapes = [leaf for leaf in leaves(fold.hero.shape) if isinstance(leaf, ArrayShape)]
     for leaf, name in enumerate(finished(e, fold)):
         e.remember(fold.hero, delinearize(position, shapes[leaf].dims), leaf, name)

@@ -93,7 +93,7 @@ def _global(f: FunctionWriter) -> list[Array]:
 
 
 def _threads(f: FunctionWriter, count: int, hint: str) -> AbstractContextManager[Index]:
-    """Each thread of the block takes every so-manieth of ``count`` things."""
+    """The threads of the block share ``count`` items by stride."""
     return f.elements.counting(f.thread(), count, hint, f.launch.block[0], type=INT)
 
 

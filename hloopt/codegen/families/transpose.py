@@ -38,7 +38,7 @@ class _Place:
 
     @property
     def tests(self) -> list[Expr]:
-        """What says that the element is inside; a packed tile may be smaller than the threads' square."""
+        """The tests that the element is inside; a packed tile may be smaller than the threads' square."""
         tiling = self.tiling
         bounds = list(zip(self.operand, tiling.dims, strict=True))
         if tiling.form == "packed":
@@ -112,7 +112,7 @@ def _emit(f: FunctionWriter) -> None:
 def _move(
     f: FunctionWriter, tiling: TransposeTiling, base: Sequence[Index], move: _Move, *, filling: bool
 ) -> None:
-    """Go over the tile's elements, a thread its own."""
+    """Traverse the tile's elements, each thread its own."""
     with ExitStack() as blocks:
         steps = tiling.steps if filling else tiling.write_steps
         step = Index(0)

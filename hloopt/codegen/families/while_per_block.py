@@ -38,7 +38,7 @@ class _WorkItem:
         self.block.stream = self._stream
 
     def write(self) -> None:
-        """Everything."""
+        """Write the whole body."""
         block, iteration = self.block, self.plan.iteration
         block.declare()
         parallel = self.plan.parallel

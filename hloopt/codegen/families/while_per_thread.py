@@ -113,7 +113,7 @@ class ThreadUnit:
         )
 
     def write(self) -> None:
-        """Write everything."""
+        """Write the whole body."""
         self.e.run(self._all())
 
     def write_collected(self, iteration: Index, folds: Sequence[Sequence[ThreadFold]]) -> Asking:

@@ -30,7 +30,7 @@ __all__ = ["EMITTERS"]
 
 
 def _emit(f: FunctionWriter) -> None:
-    """Phase by phase: go over the row, reduce, compute what the row has one of."""
+    """Phase by phase: traverse the row, reduce, compute the values that the row has one of."""
     phases = row_phases(f.region)
     rows, threads = f.tile["rows"], f.tile["threads"]
     blocks = f.launch.grid[0]
@@ -76,7 +76,7 @@ class _Rows:
         return self.f.tile["vector"]
 
     def reduce(self, phase: int, folds: Sequence[ThreadFold]) -> None:
-        """Take the thread's elements in, and keep what later phases ask for."""
+        """Take the thread's elements in, and keep what later phases read."""
         e = self.f.elements
         kept = self._declare(phase)
         with self._places(phase) as (step, first):

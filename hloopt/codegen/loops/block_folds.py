@@ -50,12 +50,12 @@ class _Sum(ReducerCode):
 
     @property
     def plain(self) -> str:
-        """It is an addition."""
+        """The opcode, an addition."""
         return "add"
 
     @property
     def accumulators(self) -> tuple[DType, ...]:
-        """Those of the products."""
+        """The types of the products."""
         return self.dtypes
 
 

@@ -1,6 +1,6 @@
 """Arrays that a loop's kernel writes right where a concatenate would put them.
 
-What a loop carries is often taken apart for it (``concat-removal``) and put together again afterwards::
+What a loop carries is often split for it (``concat-removal``) and put together again afterwards::
 
     r = concatenate(get-tuple-element(loop_fusion), ...)
 

@@ -1,6 +1,6 @@
 """Offsets for buffers whose lives are known: as few bytes as possible.
 
-Finding the best is NP-hard.  Of several ways the one with the fewest bytes is taken, none is tried after one
+Finding the best is NP-hard.  Of several methods the one with the fewest bytes is taken; none is tried after one
 that is within a thousandth of the bound, the most bytes alive at once:
 
 1. best fit: in the order of time, each buffer into the smallest hole that takes it (n log n);
@@ -36,7 +36,7 @@ ALIGNMENT: Final = 256
 
 _NEAR: Final = 1000
 _GREEDY_AT_MOST: Final = 8192
-# The third way: so many orders at most, and so many buffers placed in all of them.
+# The third method: so many orders at most, and so many buffers placed in all of them.
 _MOST_AGAIN: Final = 32
 _PLACED_AGAIN: Final = 20_000
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -247,7 +247,7 @@ class _Placed:
 class Timeline:
     """Records which buffers (numbers from 0) each step touches.
 
-    ``starts`` and ``ends`` are the first and the last moment of each, both included; -1 and -2 for what nobody
+    ``starts`` and ``ends`` are the first and the last moment of each, both included; -1 and -2 for what no step
     has touched.
     """
 

@@ -60,7 +60,7 @@ def array_leaves(shape: Shape) -> list[ArrayShape]:
 
 
 class BufferSlots:
-    """The slots of a module's values, and those that steps ask for (``add``).
+    """The slots of a module's values, and those that steps request (``add``).
 
     ``joined`` are the concatenates that nothing runs: their operands lie in their results.
     """

@@ -1,6 +1,6 @@
 """Concatenate: a grid over the largest operand, every thread visits all of them (XLA's kernel).
 
-No thread asks of an element which operand it is from: each operand has its own loop of the grid, guarded by its
+No thread looks up which operand an element is from: each operand has its own loop of the grid, guarded by its
 own size, and its elements are stored where they go.
 """
 
@@ -29,7 +29,7 @@ def concatenate_of(region: Region) -> Instruction | str:
     result = region.results[0]
     hero = region.hero(result)
     if hero.opcode != "concatenate" or hero in region.inputs:
-        return "no concatenate stands behind the result with nothing but elementwise ops between"
+        return "no concatenate reaches the result through elementwise ops alone"
     if hero.array.elements != result.shape.elements:
         return f"the result has {result.shape.elements} elements, its concatenate {hero.array.elements}"
     if not is_descending(result.shape):

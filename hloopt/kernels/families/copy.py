@@ -16,7 +16,7 @@ _SAME_BYTES = FORWARDING | {"bitcast", "reshape"}
 
 @Recognizer
 def _sources(region: Region) -> list[int] | str:
-    """The operand leaf that each result is a copy of, or why one is none."""
+    """The operand leaf that each result is a copy of, or why one is not a copy."""
     sources = []
     for result in region.results:
         found = _source(region, result.instruction, result.leaf)
@@ -29,7 +29,7 @@ def _sources(region: Region) -> list[int] | str:
 def _source(region: Region, instruction: Instruction, leaf: int) -> int | str:
     while instruction not in region.inputs:
         if instruction.opcode not in _SAME_BYTES:
-            return f"{instruction.name} is no copy"
+            return f"{instruction.name} is not a copy"
         operand = instruction.operands[0]
         result, source = region.arrays_of(instruction)[leaf], region.arrays_of(operand)[leaf]
         if result.dtype.bits != source.dtype.bits:

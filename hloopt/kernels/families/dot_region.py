@@ -1,4 +1,4 @@
-"""Which regions are one product: a dot, convolution or library call, and what stands around it.
+"""Which regions are one product: a dot, convolution or library call, and the ops around it.
 
 Before the product anything goes that is computed element by element; behind it, what moves each element to
 one place: elementwise ops, transposes, reshapes.
@@ -38,7 +38,7 @@ class ProductRegion:
 
 @Recognizer
 def product_of(region: Region) -> ProductRegion | str:
-    """The product of a region, or why it is none."""
+    """The product of a region, or why it has none."""
     if is_product_call(region.instruction):
         problem = call_problem(region.instruction)
         if problem:
@@ -49,7 +49,7 @@ def product_of(region: Region) -> ProductRegion | str:
         contraction = of_scaled_dot(region.instruction)
         return _problem(contraction) or ProductRegion(contraction, ((),))
     if not region.is_fusion and region.instruction.opcode not in HEROES:
-        return f"{region.instruction.name} is no dot or convolution"
+        return f"{region.instruction.name} is not a dot or convolution"
     heroes = [inner for inner in _all(region) if inner.opcode in HEROES]
     if len(heroes) != 1:
         return f"there are {len(heroes)} dots and convolutions instead of one"
@@ -68,7 +68,7 @@ def product_of(region: Region) -> ProductRegion | str:
     for result in region.results:
         route = routes.get(result.instruction)
         if route is None or result.leaf:
-            return f"{result.instruction.name} is a result that {hero.name} is no part of"
+            return f"{result.instruction.name} is a result that does not depend on {hero.name}"
         if result.shape.dtype.bits < 8:
             return f"elements of {result.instruction.name} share bytes"
         found.append(route)
@@ -78,7 +78,7 @@ def product_of(region: Region) -> ProductRegion | str:
 
 @Recognizer
 def dot_of(region: Region) -> ProductRegion | str:
-    """The product of a region where it is a dot, or a call of cuBLAS, or why it is none."""
+    """The product of a region where it is a dot, or a call of cuBLAS, or why it is not."""
     product = product_of.find(region)
     if isinstance(product, str) or product.contraction.is_dot:
         return product
@@ -87,11 +87,11 @@ def dot_of(region: Region) -> ProductRegion | str:
 
 @Recognizer
 def convolution_of(region: Region) -> ProductRegion | str:
-    """The product of a region where it is a convolution, or why it is none."""
+    """The product of a region where it is a convolution, or why it is not."""
     product = product_of.find(region)
     if isinstance(product, str) or not product.contraction.is_dot:
         return product
-    return f"{product.contraction.hero.name} is no convolution"
+    return f"{product.contraction.hero.name} is not a convolution"
 
 
 def _problem(contraction: Contraction) -> str:

@@ -172,7 +172,7 @@ def tiling_of(contraction: Contraction, tile: Tile, kernel: str) -> Tiling:
     for whole, part in (("m", "thread_m"), ("n", "thread_n")):
         if tile[whole] % tile[part]:
             raise UsageError(
-                f"{kernel}: {whole}={tile[whole]} is no multiple of {part}={tile[part]}"
+                f"{kernel}: {whole}={tile[whole]} is not a multiple of {part}={tile[part]}"
             )
     k, split = contraction.size("k"), tile.get("split", 1)
     chunk = -(-k // (split * tile["k"])) * tile["k"]
@@ -246,7 +246,7 @@ def splits_wanted(site: Site, contraction: Contraction) -> int:
 def _split_cost(
     contraction: Contraction, split: int, cores: int, weights: tuple[float, float, float, float]
 ) -> float:
-    """The cost of XLA's split-k rewriter for ``split`` parts, in units of its own."""
+    """The cost of XLA's split-k rewriter for ``split`` parts, in its own units."""
     flop, byte, partial, launch = weights
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
     lhs, rhs = (

@@ -1,6 +1,6 @@
 """Discrete Fourier transforms of any length that shared memory holds, one dimension a launch.
 
-A complex transform goes on in the result, where each block reads its lines before it writes them; an IRFFT
+A complex transform continues in the result, where each block reads its lines before it writes them; an IRFFT
 has the dimensions before the last in scratch memory.
 
 A line of n = a b elements that is too long for shared memory is transformed as a matrix of a rows and b
@@ -197,7 +197,7 @@ def _element_bytes(instruction: Instruction) -> int:
 def fft_problem(instruction: Instruction) -> str:
     """Why no kernel makes an instruction by lines, whatever their length; empty where one may."""
     if instruction.opcode != "fft":
-        return f"{instruction.name} is no fft"
+        return f"{instruction.name} is not an fft"
     lengths = tuple(instruction.attributes["fft_length"])
     kind = str(instruction.attributes["fft_type"])
     source, result = instruction.operands[0].array, instruction.array
@@ -221,7 +221,7 @@ def _fits(site: Site) -> Verdict:
     for length in lengths:
         if length > most and not rows_of(length, most):
             return NO(
-                f"a line of {length} elements, which are no matrix of at most {most} by {most}"
+                f"a line of {length} elements, which form no matrix of at most {most} by {most}"
             )
     return YES(f"lines of at most {max(lengths)} elements; shared memory holds {most}")
 

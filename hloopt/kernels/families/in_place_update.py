@@ -1,7 +1,7 @@
 """Updates in place: only the elements of a dynamic-update-slice are written, into the operand's buffer.
 
 The update is a result of the kernel, and what else in it reads the operand does so before that changes
-(``analysis/in_place.py``).  Results that are no such update are computed by launches of the loop kernel's kind.
+(``analysis/in_place.py``).  All other results are computed by launches of the loop kernel's kind.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     steps: list[KernelPart] = []
     arguments = arguments_of(region, pairs)
     rest = [number for number in range(len(region.results)) if number not in pairs]
-    # What is computed beside goes first: it may read what an update's operand shares with nobody.
+    # What is computed beside goes first: it may read what the update then overwrites.
     steps += loop_launches(site, tile, rest, arguments, "_rest")
     for at, number in enumerate(pairs):
         update = update_of(region, number)

@@ -40,7 +40,7 @@ def _flops(site: Site) -> int:
 
 
 def _product_efficiency(site: Site, spec: KernelSpec) -> Efficiency:
-    """Units for matrices take what is narrower than f32, and f64; f32 only where TF32 is asked for."""
+    """Whether matrix units take a type: narrower than f32, and f64; f32 only where TF32 is allowed."""
     product = product_of(site.region.instruction)
     assert isinstance(product, LibraryProduct), product
     target, dtype = site.target, product.operand

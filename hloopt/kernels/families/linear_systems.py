@@ -95,7 +95,7 @@ def _checked(site: Site, size: int) -> Verdict:
 def _fits_cholesky(site: Site) -> Verdict:
     instruction = site.region.instruction
     if instruction.opcode != "cholesky":
-        return NO(f"{instruction.name} is no cholesky")
+        return NO(f"{instruction.name} is not a cholesky")
     return _checked(site, instruction.array.dims[-1])
 
 
@@ -103,7 +103,7 @@ def _fits_solve(site: Site) -> Verdict:
     instruction = site.region.instruction
     is_call = instruction.opcode == "custom-call" and instruction.custom_call_target == _CALL
     if instruction.opcode != "triangular-solve" and not is_call:
-        return NO(f"{instruction.name} is no triangular-solve")
+        return NO(f"{instruction.name} is not a triangular-solve")
     if is_call:
         from hloopt.interpret.cublas import CHECKS
 

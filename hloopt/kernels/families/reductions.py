@@ -1,9 +1,9 @@
 """What the reduction kernels share: the reduces of a region that a kernel is laid out for, and their results.
 
-A *hero* is a reduce whose elements threads work out together.  A result is computed from heroes, element by
+A *hero* is a reduce whose elements threads compute together.  A result is computed from heroes, element by
 element, or it is a *side* result: it has an element for each element that is reduced, and is stored by the
-thread that reduces it.  Results that share what they read are computed by one launch, others by launches of
-their own.
+thread that reduces it.  Results that share what they read are computed by one launch, others by separate
+launches.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _shapes_problem(
                 return f"{hero.name} does not reduce {_form_text(form)} as the others do"
         if not found and shape.elements != reduced:
             return (
-                f"result {number} has {shape.elements} elements: it is no reduction, and "
+                f"result {number} has {shape.elements} elements: it is not a reduction, and "
                 f"{reduced} are reduced"
             )
     return ""
@@ -248,7 +248,7 @@ def _nested_problem(
             return f"{hero.name} reduces what {above[hero].name} has reduced"
     for inner in large:
         if inner not in every:
-            return f"{inner.name} is no result, element by element"
+            return f"{inner.name} is not a result, element by element"
     for number, found_heroes in heroes.items():
         root = region.results[number].instruction
         if not found_heroes and root in above:

@@ -3,7 +3,7 @@
 An instruction that depends on a reduction has a value a row, or an element a place of the row, and takes from
 others only what is of the same row or of the same place.  A *phase* goes over a row once: it computes the
 inputs of the reductions that depend on none but earlier ones; the last one computes the results.  An array that
-one phase computes and a later one asks for can be kept by the threads, each its own elements.
+one phase computes and a later one reads can be kept by the threads, each its own elements.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RowPhases:
 
     @property
     def passes(self) -> int:
-        """How often the rows are gone over."""
+        """How often the rows are traversed."""
         return len(self.heroes) + bool(self.full)
 
     @property
@@ -78,7 +78,7 @@ class RowPhases:
 
 
 def continues_rows(region: Region, before: RowPhases, made: Iterable[Instruction]) -> bool:
-    """Whether a region goes on with rows: with ``made``, inputs that are results of the phases before it."""
+    """Whether a region continues over the rows; ``made`` are inputs that are results of earlier phases."""
     if elemental_problem(region):
         return False
     kinds = {}
@@ -92,7 +92,7 @@ def continues_rows(region: Region, before: RowPhases, made: Iterable[Instruction
 
 @Recognizer
 def row_phases(region: Region) -> RowPhases | str:
-    """The phases of a region, or why it is no sequence of phases over rows."""
+    """The phases of a region, or why it is not a sequence of phases over rows."""
     reduces = [inner for inner in region.body if inner.opcode == "reduce"]
     if not reduces:
         return "nothing is reduced"
@@ -252,7 +252,7 @@ class _Rows:
 
 
 def _kept(region: Region, sinks: Iterable[Iterable[Instruction]], elements: int) -> list[KeptArray]:
-    """What later phases ask for again: nothing that is computed from other kept arrays alone."""
+    """What later phases read again: nothing that is computed from other kept arrays alone."""
     first: dict[Instruction, int] = {}
     last: dict[Instruction, int] = {}
     for phase, wanted in enumerate(sinks):

@@ -91,7 +91,7 @@ def row_sweep(site: Site) -> Sweep:
 
 
 def _multi_row_sweep(site: Site) -> Sweep:
-    """XLA's multi-row reduction; of rows that are no power of two, the threads of a row take steps."""
+    """XLA's multi-row reduction; rows not a power of two long take several steps."""
     reductions = reductions_of(site.region)
     dims = reductions.form.dims
     tiling = multi_row_tiling(dims, widths_of(site, reductions), site.target)

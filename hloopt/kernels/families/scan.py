@@ -1,4 +1,4 @@
-"""Scan: a thread goes along the scanned dimension for each place of the others, its carries in registers."""
+"""Scan: a thread traverses the scanned dimension for each place of the others, its carries in registers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KERNELS", "Scan", "scan_of"]
 
 
 class Scan:
-    """A scan taken apart.
+    """The parts of a scan.
 
     ``inputs`` and ``carries`` are operands; ``length`` elements along ``axis``; ``rows`` are the dimensions of
     everything else; ``leaves`` say for each result of the region which leaf of the scan it is.
@@ -68,7 +68,7 @@ def _fits(site: Site) -> Verdict:
 
 
 def _mixing(scan: Scan) -> Instruction | None:
-    """What keeps a thread from computing an element of every slice by itself."""
+    """Why a thread cannot compute an element of every slice by itself."""
     computation: Computation = scan.scan.attributes["to_apply"]
     for inner in computation:
         if inner.opcode == "tuple" and inner.is_root:

@@ -80,7 +80,7 @@ def combiner(scatter: Instruction) -> str:
 
 
 def scatter_problem(site: Site) -> Verdict | Instruction:
-    """The scatter that a region is, or why it is none that a kernel computes."""
+    """The scatter that a region is, or why no kernel computes it."""
     scatter = scatter_of(site.region)
     if scatter is None:
         return NO("the results are not those of one scatter")
@@ -202,7 +202,7 @@ KERNELS = (
     ),
     Kernel(
         "scatter",
-        "a thread combines an update element into a place that nobody else writes",
+        "a thread combines an update element into a place that no other thread writes",
         _fits_unique,
         always("a thread for each update element"),
         _tile,

@@ -1,8 +1,8 @@
 """Sorting networks: a block sorts a row in shared memory, or many blocks sort long rows in global memory.
 
-Both are bitonic networks for any length (Batcher's, with the first step of each size turned around, so that
-all comparisons are upwards and those with places beyond the end are left out).  A network is not stable: where
-equal elements can be told apart, each carries its position, which decides between them.  Whatever the
+Both are bitonic networks for any length (Batcher's, with the first step of each size reversed, so that
+all comparisons are upwards and those with places past the end are left out).  A network is not stable: where
+equal elements can be distinguished, each carries its position, which decides between them.  Whatever the
 comparator says, the results are the operands' elements in some order.
 """
 
@@ -48,7 +48,7 @@ def rows_of(sort: Instruction) -> tuple[int, int, int]:
 
 
 def carries_positions(sort: Instruction) -> bool:
-    """Whether equal elements can be told apart: all but lone integers compared by the plain op."""
+    """Whether equal elements can be distinguished: all but lone integers compared by the plain op."""
     kind = sort.operands[0].array.dtype
     plain = plain_opcode(sort.attributes["to_apply"]) == "compare" or _compares_both(sort)
     return not (len(sort.operands) == 1 and (kind.is_integer or kind.is_pred) and plain)

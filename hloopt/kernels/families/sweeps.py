@@ -1,4 +1,4 @@
-"""How the threads of a reduction kernel go over the elements: in steps, each read by a whole block.
+"""How the threads of a reduction kernel traverse the elements: in steps, each read by a whole block.
 
 ``analysis/emitters/reductions.py`` says which shape XLA gives a kernel; here the same shapes are free
 parameters, and a block takes as many steps as its elements need.  ``parts`` blocks may share the steps of a

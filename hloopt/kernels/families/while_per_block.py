@@ -1,4 +1,4 @@
-"""A loop by a block for each work item: state in shared memory, as few barriers in an iteration as can be."""
+"""A loop with a block for each work item: state in shared memory, as few barriers in an iteration as can be."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     if not is_even or not WARP_SIZE <= threads <= most:
         raise UsageError(
             f"{_NAME}: threads={threads}; a block has a multiple of {WARP_SIZE}, {WARP_SIZE} to {most},"
-            " beyond 256 a power of two"
+            " above 256 a power of two"
         )
     _, plan = block_kernel(site.region, threads)
     limit = shared_limit(site.target)

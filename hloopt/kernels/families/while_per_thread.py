@@ -1,4 +1,4 @@
-"""A loop by a thread for each work item: carries in registers, streams written as they come."""
+"""A loop with a thread for each work item: carries in registers, streams written as they come."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ __all__ = [
 ]
 
 FINISH: Final = "_finish"
-"""The launch that adds up what was collected."""
+"""The name of the launch that adds up what was collected."""
 
 FINISH_THREADS: Final = 128
-"""Of its blocks; a warp for each iteration."""
+"""Threads of that launch's blocks; a warp for each iteration."""
 
 
 @dataclass(frozen=True)
 class ThreadLoop:
-    """A fusion that is a loop, taken apart."""
+    """The parts of a fusion that is a loop."""
 
     fused: FusedLoop
     parallel: ParallelLoop
@@ -183,7 +183,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 def _check_lanes(loop: ThreadLoop, lanes: int) -> None:
     if lanes not in LANES:
         raise UsageError(
-            f"while-per-thread: {lanes} lanes for a work item are no part of a warp:"
+            f"while-per-thread: {lanes} lanes for a work item do not divide a warp:"
             f" {', '.join(map(str, LANES))}"
         )
     if lanes > 1 and loop.parallel.collected:
@@ -196,7 +196,7 @@ def _check_lanes(loop: ThreadLoop, lanes: int) -> None:
 def _whole_warps(work_items: int, threads: int) -> int:
     if threads % WARP_SIZE:
         raise UsageError(
-            f"while-per-thread: {threads} threads are no whole warps of {WARP_SIZE}, whose lanes exchange"
+            f"while-per-thread: {threads} threads are not whole warps of {WARP_SIZE}, whose lanes exchange"
             " values"
         )
     return -(-work_items // threads)
@@ -205,7 +205,7 @@ def _whole_warps(work_items: int, threads: int) -> int:
 KERNELS = (
     Kernel(
         "while-per-thread",
-        "a thread runs its part of a loop from the first trip to the last, carries in registers",
+        "a thread runs its part of a loop from the first iteration to the last, carries in registers",
         _fits,
         _wanted,
         _tile,

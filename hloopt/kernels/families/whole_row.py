@@ -1,6 +1,6 @@
 """Whole rows: softmax, norms and their gradients, read once and written once.
 
-One block, one warp or a part of a warp has a row.  It reduces, broadcasts what it found, and goes over the row
+One block, one warp or a part of a warp has a row.  It reduces, broadcasts what it found, and traverses the row
 again, with what it has computed before in registers where they suffice.
 """
 
@@ -28,7 +28,7 @@ _UNROLLED = 32
 
 
 def steps_of(phases: RowPhases, tile: Tile) -> int:
-    """Times the threads of a row read a vector each to go over it once."""
+    """How many vectors each thread of a row reads to traverse it once."""
     return -(-phases.minor // (tile["threads"] * tile["vector"]))
 
 
@@ -74,7 +74,7 @@ def _tile(site: Site) -> Tile:
 
 
 def _vector(site: Site, phases: RowPhases) -> int:
-    """As many neighbours as 16 bytes hold of the widest array that is gone over."""
+    """As many neighbours as 16 bytes hold of the widest array that is traversed."""
     region = site.region
     elements = phases.rows * phases.minor
     bits = [
@@ -89,7 +89,7 @@ def _vector(site: Site, phases: RowPhases) -> int:
 
 
 def _keeps(phases: RowPhases, tile: Tile) -> bool:
-    """Whether what later phases ask for again fits in registers."""
+    """Whether what later phases read again fits in registers."""
     per_thread = steps_of(phases, tile) * tile["vector"]
     words = per_thread * phases.kept_bytes // 4
     block = tile["rows"] * tile["threads"]

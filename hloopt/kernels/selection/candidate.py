@@ -25,7 +25,7 @@ _SWITCHES: Final = ("keep", "prefetch")
 class Candidate:
     """A kernel at a site.
 
-    ``ok`` and ``reason`` say whether it can run there and why not; the rest is asked for only where it can,
+    ``ok`` and ``reason`` say whether it can run there and why not; the rest is computed only where it can,
     and with its default tile.
     """
 
@@ -83,7 +83,7 @@ def candidates(site: Site, kernels: Sequence[Kernel]) -> tuple[Candidate, ...]:
 
 
 def _waiting(site: Site) -> Verdict | None:
-    """What no kernel of a GPU does: wait for the host."""
+    """Why no kernel of a GPU runs an instruction: it waits for the host."""
     for inner in site.region.body:
         if inner.op.family == "host":
             return NO(f"{inner.opcode} waits for the host, which no kernel does")

@@ -47,7 +47,7 @@ class Alternatives:
         return [candidate for candidate in self.candidates if candidate.ok]
 
     def take(self, name: str, tile: Tile, source: str, reason: str) -> Choice:
-        """The candidate of a name with a tile.  Raises ``UsageError`` where it cannot be had."""
+        """The candidate of a name with a tile.  Raises ``UsageError`` where there is none."""
         found = next((entry for entry in self.candidates if entry.name == name), None)
         if found is None:
             raise UsageError(unknown_kernel(name, [entry.name for entry in self.candidates]))
@@ -69,7 +69,7 @@ def _home(instruction: Instruction) -> tuple[Module, Computation]:
 
 
 def unknown_kernel(name: str, names: Sequence[str]) -> str:
-    """No kernel is called so, but perhaps nearly; all of them are too many for a message."""
+    """An unknown kernel name, with similar ones; all of them are too many for a message."""
     hint = did_you_mean(name, names)
     listed = "; hloopt kernels --list has them all"
     return f"no kernel is called '{name}'" + (listed if hint.startswith("; near") else hint)
@@ -102,17 +102,17 @@ class Choice:
 
     @property
     def instruction(self) -> str:
-        """The name of what it runs."""
+        """The instruction's name."""
         return self.alternatives.instruction.name
 
     @property
     def opcode(self) -> str:
-        """The opcode of what it runs."""
+        """The instruction's opcode."""
         return self.alternatives.instruction.opcode
 
     @property
     def shape(self) -> str:
-        """The shape of what it computes."""
+        """The instruction's shape."""
         return str(self.alternatives.instruction.shape)
 
     @cached_property

@@ -24,12 +24,12 @@ from hloopt.targets import Target
 __all__ = ["KernelChooser", "choose", "no_kernel"]
 
 _MOST_REASONS: Final = 4
-"""Reasons that are told whatever they say; of more, those in which a figure rules a kernel out."""
+"""How many reasons are always reported; of more, those in which a figure rules a kernel out."""
 
 
 @dataclass(frozen=True)
 class KernelChooser:
-    """Asks sources one after the other, about one instruction of a module after the other."""
+    """Consults sources in order, for one instruction of a module after the other."""
 
     sources: Sequence[ChoiceSource]
     target: Target
@@ -53,7 +53,7 @@ class KernelChooser:
         return Choice(given, None, {}, None, "", "no kernel fits")
 
     def finish(self) -> list[str]:
-        """What a user should see.  Raises ``UsageError`` for requests and locks that came to nothing."""
+        """What a user should see.  Raises ``UsageError`` for requests and locks that had no effect."""
         for source in self.sources:
             source.finish()
         return [*self.notes, *(note for source in self.sources for note in source.notes)]
@@ -83,14 +83,14 @@ def choose(
         return best.kernel, best.spec
     name, tile = written
     named = [kernel for kernel in every if kernel.name == name][:1]
-    asks = f"has a backend_config that asks for {name}"
+    requested = f"has a backend_config that asks for {name}"
     if not named:
         raise unsupported(
-            instruction, f"has a backend_config that asks for '{name}', a kernel nobody knows"
+            instruction, f"has a backend_config that asks for '{name}', which is not a known kernel"
         )
     (candidate,) = Alternatives.of(instruction, target, limits, named).candidates
     if not candidate.ok:
-        raise unsupported(instruction, f"{asks}, which does not fit: {candidate.reason}")
+        raise unsupported(instruction, f"{requested}, which does not fit: {candidate.reason}")
     try:
         return candidate.kernel, with_tile(candidate.kernel, candidate.site, tile)[1]
     except UsageError as error:
@@ -99,7 +99,7 @@ def choose(
 
 
 def no_kernel(instruction: Instruction, found: Iterable[Candidate]) -> UnsupportedError:
-    """No kernel fits: the reasons of all, those that several share told once, that of all without names."""
+    """No kernel fits: the reasons of all, those that several share only once, that of all without names."""
     reasons: dict[str, list[str]] = {}
     for candidate in found:
         reasons.setdefault(candidate.reason, []).append(candidate.name)

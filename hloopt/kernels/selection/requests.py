@@ -1,4 +1,4 @@
-"""``--kernel 'PATTERN=NAME{key=value}'``: which kernel some instructions shall have.
+"""``--kernel 'PATTERN=NAME{key=value}'``: which kernel some instructions get.
 
 Patterns are those of ``rewrite/naming.py``.
 """
@@ -40,9 +40,9 @@ class KernelRequest:
         return self.named.names_one
 
     def matches(self, instruction: Instruction) -> bool:
-        """Whether an instruction is meant; ``op:`` means fusions with such a hero, too.
+        """Whether the pattern matches; ``op:`` matches fusions with such a hero, too.
 
-        A loop that is one kernel is meant by what means its ``while``.
+        A pattern that matches a ``while`` matches the loop's kernel.
         """
         if self.named.matches(instruction):
             return True

@@ -36,7 +36,7 @@ from hloopt.targets.target import HOST
 
 __all__ = ["KernelSelection"]
 
-# Of these there is at least one; the other limits are thresholds that nothing need reach.
+# These are 1 or more; the other limits are thresholds that may be out of reach.
 _COUNTS = frozenset(("loop_threads", "loop_unroll", "sort_threads"))
 
 
@@ -45,7 +45,7 @@ class KernelSelection(Limits, Pass):
     """Choose a kernel and its tile for every instruction, and write both into its backend_config.
 
     Those of the entry and of control flow; bitcasts, tuples and constants need none.  An instruction for
-    which nothing fits is left alone: planning refuses it by name.  Who decides, in this order: kernel, lock,
+    which nothing fits is left alone: planning refuses it by name.  What decides, in this order: kernel, lock,
     rule, what is written already, the name in a custom fusion, selector.
 
     selector   rules: the first in order of preference that fits and is wanted, else the cheapest; cost: the
@@ -87,7 +87,7 @@ ENTRY main {
             parse_request(text)
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each instruction once; the choices are left in the log's records."""
+        """Visit each instruction once; the choices are left in the log's records."""
         chooser = self.chooser(module)
         found: list[Choice] = []
         with build.no_collection():
@@ -106,7 +106,7 @@ ENTRY main {
         return changed
 
     def chooser(self, module: Module) -> KernelChooser:
-        """What decides.  Raises ``UsageError`` for an unknown target, kernel or selector."""
+        """The sources of choices.  Raises ``UsageError`` for an unknown target, kernel or selector."""
         if self.frozen and not self.lock:
             raise UsageError("frozen says that a lock file has to suit, but none is given by lock")
         for selector in filter(None, (self.rule, self.selector)):
@@ -136,7 +136,7 @@ ENTRY main {
         return HOST if self.device == "native" else find_gpu(self.target)
 
     def kernel_of(self, choices: Iterable[Choice]) -> ChooseKernel:
-        """What a plan asks for kernels: what was chosen; of what was not, as ``choose`` says."""
+        """The plan's source of kernels: what was chosen; where nothing was, what ``choose`` gives."""
         known = {choice.alternatives.instruction: choice for choice in choices}
         target, limits = self.described, self.limits()
 
@@ -153,7 +153,7 @@ ENTRY main {
         return Limits(**{entry.name: getattr(self, entry.name) for entry in fields(Limits)})
 
     def write(self, choice: Choice, log: PassLog) -> bool:
-        """Write one choice, unless it stands there."""
+        """Write one choice, unless it is there."""
         step, config = "choose a kernel", choice.alternatives.config
         instruction = choice.alternatives.instruction
         if not choice.kernel:
@@ -172,7 +172,7 @@ ENTRY main {
 
 
 def _idle(name: str, choices: list[Choice]) -> str:
-    """Why a kernel that the user brought along runs nothing."""
+    """Why a user-defined kernel runs nothing."""
     fitting = [
         choice
         for choice in choices

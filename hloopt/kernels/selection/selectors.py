@@ -1,7 +1,7 @@
-"""Ways to pick one of several candidates.
+"""Selectors, which pick one of several candidates.
 
 A selector is a function of the instruction, the candidates in order of preference (``hloopt kernels --list``)
-and the target.  It answers the name of a kernel, a pair of name and tile, or ``"default"``, which leaves it to
+and the target.  It returns the name of a kernel, a pair of name and tile, or ``"default"``, which leaves it to
 the rules.  ``rules`` and ``cost`` are hloopt's own; ``--kernel-rule module:function`` loads one of the user's.
 """
 
@@ -78,9 +78,9 @@ def load_rule(text: str) -> str:
 def ask(
     name: str, instruction: Instruction, found: Sequence[Candidate], target: Target
 ) -> tuple[str, Tile] | None:
-    """What a selector answers: a kernel and what it says of the tile; None for the default.
+    """What a selector returns: a kernel and its choice of tile; None for the default.
 
-    Raises ``UsageError`` when it fails, naming its line, or answers something else.
+    Raises ``UsageError`` when it fails, naming its line, or returns something else.
     """
     selector = find_selector(name)
     try:

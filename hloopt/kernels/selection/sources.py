@@ -1,4 +1,4 @@
-"""What may decide which kernel runs an instruction, in the order in which ``kernel-selection`` asks."""
+"""The sources of kernel choices, in the order in which ``kernel-selection`` consults them."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class ChoiceSource:
         self.notes: list[str] = []
 
     def choose(self, given: Alternatives) -> Choice | None:
-        """Its choice, where it has one; asked where any kernel fits."""
+        """Its choice, where it has one; called where any kernel fits."""
         raise NotImplementedError
 
     def unfit(self, instruction: Instruction) -> None:
-        """Told of an instruction that no kernel fits."""
+        """Called for an instruction that no kernel fits."""
 
     def finish(self) -> None:
-        """After the last instruction.  Raises ``UsageError`` for what came to nothing."""
+        """After the last instruction.  Raises ``UsageError`` for what had no effect."""
 
 
 class RequestSource(ChoiceSource):
-    """``--kernel``: the last request that means the instruction and can be granted."""
+    """``--kernel``: the last request that matches the instruction and can be granted."""
 
     def __init__(
         self, module: Module, requests: Sequence[KernelRequest], known: Sequence[str]
@@ -61,20 +61,20 @@ class RequestSource(ChoiceSource):
                 raise _error(request, unknown_kernel(request.kernel, known))
 
     def choose(self, given: Alternatives) -> Choice | None:
-        """By the last of the requests that mean the instruction and can be granted."""
+        """By the last of the requests that match the instruction and can be granted."""
         for request in reversed(self._requests):
             if not request.matches(given.instruction):
                 continue
             self._matched[request] += 1
             source = f"--kernel '{request.text}'"
             try:
-                return given.take(request.kernel, request.tile, source, "the user asks for it")
+                return given.take(request.kernel, request.tile, source, "requested by the user")
             except UsageError as error:
                 self._refuse(request, given.instruction, error.message)
         return None
 
     def unfit(self, instruction: Instruction) -> None:
-        """Every request that means it is refused."""
+        """Every request that matches it is refused."""
         for request in self._requests:
             if request.matches(instruction):
                 self._matched[request] += 1
@@ -97,12 +97,12 @@ class RequestSource(ChoiceSource):
                 self.notes.append(f"--kernel '{request.text}' is not granted to {few}")
 
     def _matches_nothing(self, request: KernelRequest) -> str:
-        """Why a pattern means no instruction that runs a kernel."""
+        """Why a pattern matches no instruction that runs a kernel."""
         if not request.names_one:
             return "no instruction that needs a kernel matches"
         named = request.pattern.removeprefix("%")
         if any(entry.name == named for entry in self.module.instructions()):
-            return f"%{named} is not run by a kernel of its own"
+            return f"%{named} has no separate kernel"
         runs = [one.name for _, one in selectable(self.module)]
         return f"no instruction is called '{named}'" + did_you_mean(named, runs)
 
@@ -112,7 +112,7 @@ def _error(request: KernelRequest, problem: str) -> UsageError:
 
 
 class LockSource(ChoiceSource):
-    """A lock file, where it tells of the instruction as it is."""
+    """A lock file, where its entry matches the instruction as it is."""
 
     def __init__(self, module: Module, lock: Lock, target: Target, *, frozen: bool) -> None:
         super().__init__(module)
@@ -133,10 +133,10 @@ class LockSource(ChoiceSource):
     def _locked(self, given: Alternatives) -> Choice:
         entry = self._lock.of(given.instruction)
         if entry is None:
-            raise UsageError("there is no entry for it")
+            raise UsageError("it has no entry")
         self._seen.add(entry.place)
         if entry.signature != signature(given.instruction):
-            raise UsageError(f"it is no longer what it was when {entry.kernel} was chosen")
+            raise UsageError(f"it has changed since {entry.kernel} was chosen")
         source = f"lock {self._lock.name}"
         return given.take(entry.kernel, entry.tile, source, "it stands in the lock file")
 
@@ -167,7 +167,7 @@ class RuleSource(ChoiceSource):
         self._name, self._target = name, target
 
     def choose(self, given: Alternatives) -> Choice | None:
-        """What the function answers.  Raises ``UsageError`` for an answer that cannot be."""
+        """What the function returns.  Raises ``UsageError`` for an invalid answer."""
         answer = ask(self._name, given.instruction, given.candidates, self._target)
         if answer is None:
             return None
@@ -196,7 +196,7 @@ class ConfigSource(ChoiceSource):
 
 
 class CustomFusionSource(ChoiceSource):
-    """The kernel that a custom fusion names: the pass that made it has weighed others."""
+    """The kernel that a custom fusion names: the pass that made it has considered others."""
 
     def choose(self, given: Alternatives) -> Choice | None:
         """That kernel with its own tile, where it fits."""
