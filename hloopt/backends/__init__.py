@@ -52,7 +52,7 @@ def options_for(
 ) -> Options | None:
     """The options of a device by those of ``cpu``, as far as it takes them, and a choice of kernels.
 
-    None for a name that is no device.  Raises ``UsageError`` for what the device does not do.
+    None for a name that is not a device.  Raises ``UsageError`` for what the device does not support.
     """
     if device == "cpu":
         return given
@@ -78,7 +78,7 @@ def check_device_takes(device: str, participants: int, *, excess_precision: bool
 
 
 def check_device(device: str) -> None:
-    """Raise ``UsageError`` for a name that is no device, ``DeviceError`` for one that this machine lacks."""
+    """Raise ``UsageError`` for an unknown device, ``DeviceError`` for one that this machine lacks."""
     if device not in DEVICES:
         known = ", ".join(DEVICES)
         raise UsageError(f"unknown device '{device}' (known: {known}){_meant(device)}")
@@ -97,7 +97,7 @@ def check_device(device: str) -> None:
 
 
 def _meant(name: str) -> str:
-    """What a name that is no device may have meant: another device, or a target."""
+    """A hint on what an unknown device may mean: another device, or a target."""
     from hloopt.targets import names, target
 
     if close := nearest(name.lower(), DEVICES):

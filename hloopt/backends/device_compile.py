@@ -51,7 +51,7 @@ class Prepared:
 
     @property
     def notes(self) -> list[str]:
-        """What the choice of kernels has to say."""
+        """The notes of kernel selection."""
         return notes_of(self.report)
 
 
@@ -86,7 +86,7 @@ def lock_entries(choices: Iterable[Choice]) -> list[LockEntry]:
 
 
 def notes_of(report: PipelineReport) -> list[str]:
-    """What the passes that choose kernels, or drop them, have to say."""
+    """The notes of the passes that choose kernels, or drop them."""
     return [
         f"{run.instance.name}: {note}"
         for run in report.runs

@@ -1,6 +1,6 @@
-"""Holding each kernel of a run against the interpreter, with the inputs it really had.
+"""Comparing each kernel of a run with the interpreter, on the inputs it had.
 
-Whole results may drift apart where a program is chaotic, or agree by luck; a kernel by itself does neither.
+Final results may diverge where a program is chaotic, or agree by luck; single kernels do neither.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WrongResult:
 class CheckedProgram(DeviceProgram):
     """Runs as its base does, and compares each kernel's results; ``findings`` are those of the last run.
 
-    ``most`` kernels are looked at (a loop runs some again and again), all of them where it is None.
+    ``most`` kernel executions are checked (a loop repeats some), all of them where it is None.
     """
 
     most: int | None = None
@@ -107,7 +107,7 @@ def _judge(instruction: Instruction, operands: Sequence[Array], want: Sequence[A
 
 
 def _is_read(instruction: Instruction, number: int) -> bool:
-    """Whether anybody reads an element of a result: a library's workspace is left as it is."""
+    """Whether an element of a result is used: a library's workspace is not compared."""
     if not isinstance(instruction.shape, TupleShape) or instruction.is_root:
         return True
     return any(

@@ -73,7 +73,7 @@ def _trial(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
 
 
 def _difference(got: Sequence[Array], module: Module, inputs: list[Array], seed: int) -> str:
-    """Where results are others than the interpreter's, in words."""
+    """Where results differ from the interpreter's, in words."""
     try:
         want = evaluate_module(module, inputs)
     except HlooptError as error:

@@ -213,7 +213,7 @@ class StudyRunner:
     def _check(self, at: _Module, better: Optimised) -> Checked:
         """What is predicted is run on the CPU once, untimed, unless it was run there already."""
         if self.most_work is None:
-            return Checked("not verified", problem="not asked for")
+            return Checked("not verified", problem="not requested")
         if better.key not in at.checked:
             try:
                 wanted = self._wanted(at)

@@ -1,4 +1,4 @@
-"""What ``hloopt run --device gpu`` asks of the GPU itself: its name, and how long kernels take."""
+"""What ``hloopt run --device gpu`` reads from the GPU itself: its name, and how long kernels take."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPEAT = 20
 def timed_kernels(
     options: RunOptions, program: Program, inputs: Sequence[Any], *, fast_math: bool
 ) -> Profile:
-    """Time a program on a GPU of its own session, compiled for speed; write the trace."""
+    """Time a program on a GPU in a separate session, compiled for speed; write the trace."""
     assert isinstance(program, CompiledProgram)
     prepared, wanted = program.prepared, options.profiling
     device = CudaDevice(flags=FAST_MATH if fast_math else TIMED)
@@ -44,7 +44,7 @@ def timed_kernels(
 def choose_for_this_gpu(selecting: Selecting) -> None:
     """Without ``--target`` kernels are chosen for the GPU that runs them.
 
-    A note says so where hloopt does not know it.  Raises ``DeviceError`` without one.
+    A note says so where hloopt has no target for it.  Raises ``DeviceError`` without a GPU.
     """
     if "target" in selecting.options:
         return
@@ -53,6 +53,6 @@ def choose_for_this_gpu(selecting: Selecting) -> None:
         selecting.made = replace(selecting.instance, target=target.name)
         return
     selecting.notes.append(
-        f"hloopt does not know {title}: kernels are chosen for {selecting.instance.target}; --target takes "
+        f"hloopt has no target for {title}: kernels are chosen for {selecting.instance.target}; --target takes "
         "another device, or a description"
     )

@@ -1,4 +1,4 @@
-"""What a run notes beside its table: memory, what the interpreter evaluates, what XLA leaves open."""
+"""The notes of a run beside its table: memory, what the interpreter evaluates, what XLA does not define."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bytes_alive(module: Module, participants: int) -> int:
 
 
 def on_amended(filled: int, dropped: Sequence[str]) -> list[str]:
-    """What was changed in the module before anything ran."""
+    """The notes on changes to the module before anything ran."""
     notes = []
     if filled:
         notes.append(
@@ -47,12 +47,12 @@ def on_amended(filled: int, dropped: Sequence[str]) -> list[str]:
         )
     if dropped:
         names = first_of(f"%{name}" for name in dropped)
-        notes.append(f"calls back into Python are left out: {names}")
+        notes.append(f"Python callbacks are left out: {names}")
     return notes
 
 
 def on_host(program: Program) -> list[str]:
-    """A word about the instructions of a device's program that the interpreter evaluates on the host."""
+    """The note on instructions of a device's program that the interpreter evaluates on the host."""
     plan = getattr(program, "plan", None)
     if plan is None:
         return []
@@ -60,12 +60,12 @@ def on_host(program: Program) -> list[str]:
     if not found:
         return []
     names = first_of(f"%{instruction.name}" for instruction in found)
-    told = f"{len(found)} of {program.kernels} kernels are run by the interpreter"
-    return [f"{told}, not by the device: {names}"]
+    note = f"{len(found)} of {program.kernels} kernels are run by the interpreter"
+    return [f"{note}, not by the device: {names}"]
 
 
 def on_selection(program: Program) -> list[str]:
-    """What the choice of a device's kernels has to say: a stale lock file, a kernel found wrong."""
+    """The notes of kernel selection: a stale lock file, a kernel found wrong."""
     prepared = getattr(program, "prepared", None)
     return [] if prepared is None else prepared.notes
 
@@ -73,7 +73,7 @@ def on_selection(program: Program) -> list[str]:
 def on_differences(
     module: Module, report: RunReport, options: RunOptions, *, is_fast: bool
 ) -> list[str]:
-    """Where results differ: what else than a wrong pass may be to blame."""
+    """Where results differ: causes other than a wrong pass."""
     given, optimised = (
         any(not entry.passed for _, entry in report.compared(row))
         for row in [row for row in report.rows if row.timing is not None][-2:]
@@ -81,12 +81,12 @@ def on_differences(
     if given and not options.exact and options.device in ("cpu", "native"):
         found = next((one for part in module for one in part if one.opcode in QUICK), None)
         if found is not None:
-            told = (
+            note = (
                 f"f32 functions such as {found.opcode} are off by some units in the last place on "
                 f"{options.device}, which a long loop makes large: --device cpu --exact computes them as the "
                 "interpreter does"
             )
-            return [told]
+            return [note]
     elif optimised and not given and is_fast:
         changes = (
             "fast_math lets passes change roundings, which an ill-conditioned module makes large"
@@ -96,7 +96,7 @@ def on_differences(
 
 
 def on_not_finite(results: Outputs) -> list[str]:
-    """What a reader should know who sees that all results agree."""
+    """The caveat where all results agree but hold NaN or infinity."""
     counts = [not_finite(array) for arrays in results for array in arrays]
     broken = [number for number, count in enumerate(counts) if count]
     if not broken:
@@ -109,13 +109,13 @@ def on_not_finite(results: Outputs) -> list[str]:
 
 
 def open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:
-    """A word about expected results of a module that draws numbers as it likes."""
+    """The note on expected results of a module with ``rng``, whose numbers XLA does not define."""
     drawn = (one for computation in module for one in computation if one.opcode == "rng")
     first = next(drawn, None)
     if expected is None or first is None:
         return []
     return [
-        f"XLA leaves open what rng draws ({first.name}): expected results may rest on other numbers"
+        f"XLA does not define the numbers of rng ({first.name}): expected results may rest on others"
     ]
 
 

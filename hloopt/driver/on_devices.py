@@ -1,4 +1,4 @@
-"""What a run asks of devices whose programs are kernels."""
+"""Running on devices whose programs are kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["OnDevices"]
 
 @dataclass(frozen=True)
 class OnDevices:
-    """The options of one run, and the choice of kernels that they ask for."""
+    """The options of one run, and its kernel selection."""
 
     options: RunOptions
     selecting: Selecting
@@ -56,7 +56,7 @@ class OnDevices:
         return cls(options, selection)
 
     def given(self, module: Module) -> Program:
-        """The module as it is; what the user wants of kernels is about another one."""
+        """The given module; the user's choices of kernels apply to the optimised one."""
         selection = KernelSelection(target=self.selecting.instance.target)
         return self._compiled(module, None if self.selecting.is_native else selection)
 

@@ -119,9 +119,11 @@ class RunOptions:
             "--allow-host": self.allow_host,
             "--unchecked": self.unchecked,
         }
-        asked = [option for option, is_given in given.items() if is_given]
-        if asked and self.device in ("cpu", "native"):
-            raise UsageError(f"{asked[0]} is for --device gpu and emulator, not for {self.device}")
+        given_names = [option for option, is_given in given.items() if is_given]
+        if given_names and self.device in ("cpu", "native"):
+            raise UsageError(
+                f"{given_names[0]} is for --device gpu and emulator, not for {self.device}"
+            )
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``DeviceError`` for what is wrong whatever the module."""

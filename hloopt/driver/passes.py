@@ -30,7 +30,7 @@ __all__ = ["Chosen", "choose_passes", "pass_files"]
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the options ask for: ``label`` is what a table calls the pipeline, ``text`` says all of it.
+    """The pipeline that the options choose: ``label`` is its name in tables, ``text`` its full form.
 
     The controls carry what the user wants fused or kept apart; ``watcher`` records it for a lock file.
     ``notes`` say which of the options have no effect.
@@ -58,10 +58,10 @@ class Chosen:
 
 
 def choose_passes(options: PassOptions, kernels: KernelOptions, aim: str | None = None) -> Chosen:
-    """The pipeline and controls that options ask for.
+    """The pipeline and controls that options choose.
 
     ``aim`` is the device that fusions are for where ``--target`` names none.  Raises ``UsageError`` for several
-    pipelines at once, and for names that nothing has.
+    pipelines at once, and for unknown names.
     """
     pipeline, label = _named(options)
     changes = []
@@ -94,7 +94,7 @@ def choose_passes(options: PassOptions, kernels: KernelOptions, aim: str | None 
         pipeline, advice = advised(shown, rules, decisions, frozen=kernels.frozen)
         watcher = LockWatcher(advice.histories) if kernels.write_lock is not None else None
     elif options.fusion_rule or decisions:
-        notes = (_unasked(options.fusion_rule, decisions, kernels.frozen),)
+        notes = (_unused_note(options.fusion_rule, decisions, kernels.frozen),)
     controls = Controls(fuel=options.fuel, stop_after=options.stop_after, advice=advice)
     controls.check(shown.entries)
     return Chosen(pipeline, controls, label, text, watcher, notes)
@@ -120,7 +120,7 @@ def _is_long(typed: str) -> bool:
     return typed.endswith(".toml") or bool({"#", "\n"} & set(typed))
 
 
-def _unasked(rules: Sequence[str], decisions: Decisions | None, frozen: bool) -> str:
+def _unused_note(rules: Sequence[str], decisions: Decisions | None, frozen: bool) -> str:
     """The note on a lock file where nothing is fused; raises ``UsageError`` for rules and a frozen one."""
     name = f"--fusion-rule {rules[0]}" if rules else decisions.name if decisions else ""
     problem = f"{name}: no pass of the pipeline fuses anything"

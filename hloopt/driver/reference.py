@@ -62,7 +62,7 @@ class TimedRun:
 class Reference:
     """Results to compare with, and the judge; ``name`` says whose they are.
 
-    Where the interpreter is not asked, or does not come to an end in time, ``skipped`` has the words, and
+    Where the interpreter is not run, or does not finish in time, ``skipped`` says why, and
     results of the first program that is run stand in (``stand_in``).
     """
 
@@ -85,7 +85,7 @@ class Reference:
         self._judge = self._judged_by()
 
     def interpret(self, measure: Callable[[TimedRun], RunRow]) -> RunRow | None:
-        """Ask the interpreter: its row, or none."""
+        """Run the interpreter: its row, or None."""
         seconds, excess = self._options.interpreter_seconds, self._options.excess_precision
         if seconds == 0:
             self.skipped = "--no-reference"
@@ -154,7 +154,7 @@ class Reference:
     def stand_in(self, run: TimedRun, program: Program) -> None:
         """Take a program's results where there are none yet.
 
-        How far rounding may take them its own runs say, with inputs that are moved by a unit in the last place.
+        What rounding allows is measured by runs of the program on inputs moved by a unit in the last place.
         """
         if self.results is not None:
             return

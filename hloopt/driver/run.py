@@ -130,7 +130,7 @@ class Runner:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of the options before anything runs."""
+        """The notes on options, before anything runs."""
         kernels = [] if self.on_devices is None else self.on_devices.selecting.notes
         return [*self.chosen.notes, *kernels]
 
@@ -175,7 +175,7 @@ class Runner:
         if wanted is not None:
             compared = reference.against(report.outputs, wanted, against)
             report.rows.append(RunRow(best.label, **compared))
-        self._hear(reference.heard, report)
+        self._check_host(reference.heard, report)
         assert reference.results is not None, "some program has run"
         report.notes += [
             *on_not_finite(reference.results),
@@ -330,14 +330,14 @@ class Runner:
             for run, timing in zip(runs, timings, strict=True)
         ]
 
-    def _hear(self, host: Host, report: RunReport) -> None:
+    def _check_host(self, host: Host, report: RunReport) -> None:
         """Write what the module has sent to the host, and warn of what it has not sent or read."""
         infeed, outfeed = self.options.infeed, self.options.outfeed
         if outfeed is not None:
             write_bytes(outfeed, npz(host.written), outfeed)
             if not host.written:
-                told = "empty: the module gives nothing to the host"
-                report.warnings.append((outfeed, told))
+                warning = "empty: the module gives nothing to the host"
+                report.warnings.append((outfeed, warning))
         if infeed is not None and host.unread:
             report.warnings.append((infeed, f"never read: {first_of(host.unread, 5)}"))
 

@@ -1,4 +1,4 @@
-"""The choice of kernels that the options of a command ask for."""
+"""Kernel selection as the options of a command configure it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["Selecting", "selecting"]
 
 @dataclass
 class Selecting:
-    """What the options ask for; ``asked`` says whether there were any.  ``entries`` are for the lock file.
+    """Kernel selection by options; ``is_given``: whether there were any.  ``entries`` are for the lock file.
 
     ``fixed`` options are the command's own; ``has_files`` says that kernels were read from files.
     ``notes`` are for stderr.
@@ -54,7 +54,7 @@ class Selecting:
 
     @property
     def instance(self) -> KernelSelection:
-        """The pass, made when it is first asked for: a run on the CPU needs none."""
+        """The pass, made lazily: a run on the CPU needs none."""
         if self.made is None:
             self.made = KernelSelection(**{**self.options, **self.fixed})
         return self.made
@@ -70,7 +70,7 @@ class Selecting:
         return self.is_native or find_target(self.instance.target).kind == "cuda"
 
     @property
-    def asked(self) -> bool:
+    def is_given(self) -> bool:
         """Whether any of the options was given, other than a lock file that is about fusion alone."""
         return bool(self.options) or self.write_lock is not None
 
@@ -87,7 +87,7 @@ class Selecting:
                 return replace(instance, **self.options)
             return instance
 
-        if not self.asked:
+        if not self.is_given:
             return pipeline
         if any(isinstance(instance, KernelSelection) for instance in pipeline.passes()):
             return type(pipeline)(select(pipeline.entries, give))
@@ -139,7 +139,7 @@ def selecting(
     predicted: bool = False,
     **fixed: Any,
 ) -> Selecting:
-    """What the options of a command ask for; ``fixed`` options are the command's own.
+    """Kernel selection by the options of a command; ``fixed`` options are the command's own.
 
     ``enter`` enters a context that lasts as long as the command: in it the kernels of files are known.
     ``predicted`` lets devices pass that kernels are only timed for, never made: where no other option is

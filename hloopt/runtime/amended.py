@@ -1,6 +1,6 @@
 """What ``hloopt run`` may change in a module that cannot be run as it is, each by the name of an option.
 
-Constants that the text leaves out are invented; calls back into Python whose results nobody needs are left out.
+Constants that the text leaves out are invented; Python callbacks whose results are unused are removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALLBACKS: Final = frozenset(
         "xla_python_gpu_callback",
     }
 )
-"""Targets by which JAX calls Python: ``jax.debug.print``, ``io_callback``, ``pure_callback``."""
+"""Custom-call targets of JAX's Python callbacks: ``jax.debug.print``, ``io_callback``, ``pure_callback``."""
 
 
 def fill_constants(module: Module, seed: int) -> int:
@@ -41,10 +41,10 @@ def fill_constants(module: Module, seed: int) -> int:
         for one in computation
         if one.literal is not None and _is_elided(one.literal)
     ]
-    asked = _roles(module)
+    found_roles = _roles(module)
     for number, one in enumerate(elided):
         assert one.literal is not None
-        role = asked.get(one.name, InputRole())
+        role = found_roles.get(one.name, InputRole())
         rng = np.random.default_rng([seed, number, _STREAM])
         edit.set_attribute(one, "literal", _filled(one.literal, rng, role))
     return len(elided)
@@ -58,7 +58,7 @@ def _is_elided(literal: Literal) -> bool:
 
 
 def _roles(module: Module) -> dict[str, InputRole]:
-    """What is asked of the entry's constants, by their names: that of parameters in their place."""
+    """The input roles of the entry's constants, by name: those of parameters in their place."""
     copy = build.clone_module(module)
     entry = copy.entry
     names = {}
@@ -89,7 +89,7 @@ def _drawn(shape: Shape, rng: np.random.Generator, role: InputRole) -> Literal:
 
 
 def ignore_callbacks(module: Module) -> list[str]:
-    """Take calls back into Python out where nobody reads an array they give; their names."""
+    """Remove Python callbacks whose result arrays are unused; returns their names."""
     gone = []
     for computation in module:
         for one in list(computation):
@@ -100,7 +100,7 @@ def ignore_callbacks(module: Module) -> list[str]:
 
 
 def _is_needed(call: Instruction) -> bool:
-    """Whether anybody reads an array of its results."""
+    """Whether an array of its results is used."""
     if not _has_arrays(call.shape):
         return False
     if call.is_root or not isinstance(call.shape, TupleShape):
@@ -122,7 +122,7 @@ def _has_arrays(shape: Shape) -> bool:
 
 
 def _leave_out(call: Instruction) -> None:
-    """Put what it was given in place of what it gives: tokens, or nothing."""
+    """Replace its results by its operand tokens, or by empty values."""
     for user in list(call.users):
         if user.opcode == "get-tuple-element":
             if _has_arrays(user.shape):

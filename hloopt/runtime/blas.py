@@ -1,11 +1,11 @@
 """How many threads BLAS has while a program runs.
 
 NumPy's BLAS shares products among threads of its own, which spin while they wait.  Beside other work, and
-for products that take less time than waking a thread, that costs many times what it brings.  So a program
-has one where all its products are small, else as many as it may have itself; before and after, whatever the
-process had.
+for products that take less time than waking a thread, that costs many times what it gains.  So a program
+has one where all its products are small, else as many as it may have itself; before and after, the
+number of the process.
 
-``threadpoolctl`` knows how the libraries are asked.  Where it is not installed they keep their own number.
+``threadpoolctl`` sets the number.  Where it is not installed the libraries keep their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIBRARY: Final = frozenset({"linear", "custom"})
 
 
 def blas_threads(module: Module, threads: int) -> AbstractContextManager[object]:
-    """Within it BLAS has as many threads as the products of a module are worth, ``threads`` at most."""
+    """A context in which BLAS has as many threads as pay for a module's products, ``threads`` at most."""
     largest = max(map(_product, _instructions(module)), default=-1)
     if largest < 0:
         return nullcontext()
@@ -48,7 +48,7 @@ def _product(instruction: Instruction) -> int:
 
 
 class _Limit:
-    """Any number of threads may be within, of whom the last to come says how many BLAS has."""
+    """Any number of threads may be inside; the last one to enter sets how many threads BLAS has."""
 
     _lock = Lock()
     _inside = 0
@@ -81,7 +81,7 @@ class _Limit:
 
 @cache
 def _libraries() -> tuple[Any, ...]:
-    """The BLAS libraries that this process has loaded; none where nothing can be asked of them."""
+    """The BLAS libraries that this process has loaded; none where they cannot be controlled."""
     from importlib.util import find_spec
 
     if find_spec("threadpoolctl") is None:

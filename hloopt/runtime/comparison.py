@@ -30,7 +30,7 @@ ResultVerdict: TypeAlias = Literal[
 _AT_ONCE = 1 << 18  # elements: the doubles made of them stay in a cache
 
 MARGINS: Final = {"f64": 16, "c128": 16, "f32": 16, "c64": 16, "f16": 4, "bf16": 4}
-"""Units of rounding (half a unit in the last place) that an element may be off without further question.
+"""Units of rounding (half a unit in the last place) that an element may always be off.
 
 Functions of f32 are off by 4 units in the last place on some devices.  2 of any narrower type.
 """
@@ -44,7 +44,7 @@ step of a draw is off by a whole unit in the last place, twice what rounding can
 """
 
 _PLAIN: Final = 2.0**13
-"""Units in the last place say something where no more of them than this are allowed."""
+"""Errors in units in the last place are meaningful where no more of them than this are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class OutputComparison:
     """How one output differs.
 
     ``absolute`` and ``relative`` (to the wanted value) are the largest errors over elements of which both are
-    finite, ``ulp`` the largest of those of which the last place says something: not of sums that cancel.
+    finite, ``ulp`` the largest where the last place is meaningful: not in sums that cancel.
     ``share`` is the worst element's error as a part of what is allowed it (``allowed``), ``where`` its index; 1
     or less is right.  ``mismatches`` counts elements that are not right; ``finite`` those wanted that are
     numbers.  ``rtol`` and ``atol`` are the user's, None where the judge decides.  ``undecided``: what rounding
@@ -95,7 +95,7 @@ class OutputComparison:
             return self.problem
         if self.mismatches:
             return (
-                f"{self.mismatches} of {self.elements} elements of {self.dtype} {self._beyond}, "
+                f"{self.mismatches} of {self.elements} elements of {self.dtype} {self._excess}, "
                 f"worst at [{','.join(map(str, self.where))}]"
             )
         if self.finite:
@@ -103,11 +103,11 @@ class OutputComparison:
         return "holds no finite number" if self.elements else "has no elements"
 
     @property
-    def _beyond(self) -> str:
+    def _excess(self) -> str:
         if self.rtol is not None and self.atol is not None:
-            return f"beyond atol {self.atol:.2g} + rtol {self.rtol:.2g}"
+            return f"exceed atol {self.atol:.2g} + rtol {self.rtol:.2g}"
         if self.undecided:
-            return "are off by more than a few units of rounding, and no time was left to find what it allows"
+            return "are off by more than a few units of rounding, and no time was left to find the limit"
         if not self.allowed or not np.isfinite(self.share):
             return "differ"
         return f"off by up to {self.share:.3g} times what rounding allows"
@@ -174,7 +174,7 @@ class _Found:
         self._rank: tuple[float, float] = (-1.0, -1.0)
 
     def add(self, got: Array, want: Array, spread: Array | None, start: int) -> None:
-        """Look at some more elements, the first of which is number ``start``."""
+        """Compare some more elements, the first of which is number ``start``."""
         kind = self.kind
         left, right = _wide(got, kind), _wide(want, kind)
         ulps = ulp_distance(got, want, kind)
@@ -210,7 +210,7 @@ class _Found:
             self.share, self.allowed = rank[0], float(allowed[at])
 
     def _plain(self, scale: Array, allowed: Array) -> Array:
-        """Whose units in the last place say something."""
+        """The elements whose errors in units in the last place are meaningful."""
         kind = self.kind
         if kind.is_integer or kind.is_pred or self.given is not None:
             return np.ones(scale.shape, np.bool_)

@@ -2,7 +2,7 @@
 
 An entry is one file, ``KEY-CHECKSUM.suffix``: KEY is the hash of everything it depends on, CHECKSUM that of KEY
 and its content.  So one rename publishes both, and an entry that was cut off, damaged or renamed does not fit
-its name: it is thrown away and built again.  Two processes may build the same entry at once; each publishes a
+its name: it is removed and built again.  Two processes may build the same entry at once; each publishes a
 whole one.  An entry that is not this user's own is not used (see ``cache_folder``).
 """
 
@@ -28,7 +28,7 @@ __all__ = ["CompiledCache"]
 
 _GIBIBYTE = 1 << 30
 _LITTLE = 1 << 16  # bytes of a disk in which nothing can be compiled
-_IN_USE = 3600.0  # seconds for which an entry, or a build under way, is left alone
+_IN_USE = 3600.0  # seconds for which an entry, or an unfinished build, is kept
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class CompiledCache:
         return digest.hexdigest()
 
     def get_or_build(self, key_parts: Sequence[bytes | str], build: Callable[[Path], None]) -> Path:
-        """The file for these parts; where there is none, ``build`` is handed a path to write it to.
+        """The file for these parts; where there is none, ``build`` gets a path to write it to.
 
-        An error of ``build`` passes through and leaves nothing behind.  Where there is no folder of this user's
+        An error of ``build`` propagates and leaves nothing behind.  Where there is no folder of this user's
         own, or none that can be written, or its disk is full, the file lives as long as the process.  Raises
         ``DeviceError`` where there is no space for that either.
         """
@@ -98,8 +98,10 @@ class CompiledCache:
             is_full = isinstance(error, Exception) and _is_full(error, workshop)
             shutil.rmtree(workshop, ignore_errors=True)
             if is_full:
-                told = os.strerror(errno.ENOSPC)
-                raise DeviceError(f"nothing can be compiled: {workshop.parent}: {told}") from error
+                reason = os.strerror(errno.ENOSPC)
+                raise DeviceError(
+                    f"nothing can be compiled: {workshop.parent}: {reason}"
+                ) from error
             raise
         return fresh
 

@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """``byte_size`` bytes at ``offset`` of an allocation the device knows by ``allocation``."""
+    """``byte_size`` bytes at ``offset`` of the allocation with the number ``allocation``."""
 
     allocation: int
     offset: int
@@ -59,10 +59,10 @@ class Device(Protocol):
     """
 
     def load(self, program: KernelProgram | str, describe: dict[str, str]) -> None:
-        """Compile a program, or take it from the cache; ``describe`` tells functions' instructions."""
+        """Compile a program, or take it from the cache; ``describe`` maps functions to instructions."""
 
     def allocate(self, byte_size: int) -> int:
-        """Memory of its own; not initialised.  Returns the allocation's number."""
+        """Allocate memory, not initialised.  Returns the allocation's number."""
 
     def upload(self, target: Pointer, array: Array) -> None:
         """Contiguous bytes of an array to the device."""
@@ -93,13 +93,13 @@ class Device(Protocol):
 
 @runtime_checkable
 class Capturing(Protocol):
-    """A device that can write a stretch of work down once and run it again as one."""
+    """A device that can record a sequence of work once and replay it as a whole."""
 
     def begin_capture(self) -> None:
-        """From here on launches, copies, fills and library calls are written down instead of run."""
+        """From here on launches, copies, fills and library calls are recorded instead of run."""
 
     def end_capture(self) -> int:
-        """What came since, for ``replay``; nothing of it has run yet."""
+        """The work recorded since, for ``replay``; nothing of it has run yet."""
 
     def abandon_capture(self) -> None:
         """Forget a capture whose work failed half-way; without one, do nothing."""
@@ -115,7 +115,7 @@ def bytes_of_array(array: Array, shape: ArrayShape) -> Array:
 
 
 def array_of_bytes(raw: Array, shape: ArrayShape) -> Array:
-    """The array that a buffer of ``shape`` holds; what ``bytes_of_array`` gives, taken back."""
+    """The array that a buffer of ``shape`` holds; the inverse of ``bytes_of_array``."""
     flat = from_bytes(raw, shape.dtype, shape.elements)
     return from_physical(flat, shape.dims, _order(shape))
 

@@ -1,4 +1,4 @@
-"""A plan walked over a device."""
+"""A plan executed on a device."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from hloopt.types import Array, Literal
 
 __all__ = ["DeviceProgram", "descriptions"]
 
-# Loops whose count nobody knows are asked at such trips whether they get anywhere; it costs a download.
-_FIRST_QUESTION = 1024
+# From this iteration on, at powers of two, loops of unknown trip count are checked for progress: a download.
+_FIRST_CHECK = 1024
 
 
 def descriptions(plan: Plan) -> dict[str, str]:
@@ -65,8 +65,8 @@ class DeviceProgram(PlannedProgram):
     """A module, made ready and planned, on a device that has loaded ``source``.
 
     Memory is allocated and constants are uploaded once; each run uploads its inputs, walks the steps and
-    downloads the results.  A loop of unknown count waits for its predicate at each trip, a conditional for
-    its selector; all else is only put into the device's queue.  Where the device can capture
+    downloads the results.  A loop of unknown trip count waits for its predicate each iteration, a conditional
+    for its selector; all else is only enqueued on the device.  Where the device can capture
     (``begin_capture``, ``end_capture``, ``replay``), steps in a row are captured the second time and played
     after that.
 
@@ -107,7 +107,7 @@ class DeviceProgram(PlannedProgram):
             return [self._download(buffer) for buffer in self.plan.results]
 
     def upload_inputs(self, inputs: Sequence[Array]) -> None:
-        """Put a run's inputs in their places; for who times ``walk`` by itself."""
+        """Put a run's inputs in their places; separate, so that ``walk`` can be timed alone."""
         context = Interpreter(self.module, EVALUATORS)
         values = parameter_values(self.module.entry, inputs, context)
         for buffer, array in zip(self.plan.parameters, leaf_arrays(tuple(values)), strict=True):
@@ -122,7 +122,7 @@ class DeviceProgram(PlannedProgram):
             for part in self.progress.through(parts):
                 self._walk(part)
         except BaseException:
-            # Ctrl-C too: a capture half-way would swallow whatever comes next.
+            # Ctrl-C too: an unfinished capture would record all later work.
             self._abandon()
             raise
 
@@ -228,10 +228,10 @@ class DeviceProgram(PlannedProgram):
             if not self._download(step.predicate):
                 return
             iterations += 1
-            asked = iterations >= _FIRST_QUESTION and iterations & (iterations - 1) == 0
-            before = self._state(step) if asked else []
+            is_checked = iterations >= _FIRST_CHECK and iterations & (iterations - 1) == 0
+            before = self._state(step) if is_checked else []
             self._walk_all(step.body)
-            if asked and before == self._state(step):
+            if is_checked and before == self._state(step):
                 check_progress(step.instruction, iterations, alone=True)
 
     def _state(self, step: WhileStep) -> list[bytes]:
@@ -260,13 +260,13 @@ class DeviceProgram(PlannedProgram):
     def _enqueue(self, step: KernelStep) -> None:
         calls = self._calls.get(id(step))
         if calls is None:
-            # Buffers stay where they are: what is said to the device is the same each time.
+            # Buffers do not move: the calls of the device are the same each time.
             calls = self._calls[id(step)] = tuple(self._prepared(step))
         for call in calls:
             call()
 
     def _prepared(self, step: KernelStep) -> Iterator[Callable[[], None]]:
-        """What a step says to the device, in order."""
+        """The device calls of a step, in order."""
         yield from map(self._moved, step.before)
         if step.spec.library:
             yield partial(self._library, step)
@@ -297,12 +297,14 @@ class DeviceProgram(PlannedProgram):
         written = {argument.pointer for argument in arguments if argument.role != "in"}
         read = {argument.pointer for argument in arguments if argument.role != "out"}
         shared = {pointer for pointer in written & read if pointer.byte_size}
-        told = [
+        arguments = [
             PointerArgument(argument.pointer, "update") if argument.pointer in shared else argument
             for argument in arguments
         ]
         name = function_name(step, launch)
-        run = partial(self.device.launch, name, launch.grid, launch.block, told, launch.scalars)
+        run = partial(
+            self.device.launch, name, launch.grid, launch.block, arguments, launch.scalars
+        )
         return partial(run, launch.shared) if launch.shared else run
 
     def _library(self, step: KernelStep) -> None:
@@ -319,7 +321,7 @@ class DeviceProgram(PlannedProgram):
 
 
 def _arrays(buffers: Sequence[PlanBuffer]) -> list[PlanBuffer]:
-    """The buffers of a flat list that are no tokens."""
+    """The buffers of a flat list that are not tokens."""
     return [buffer for buffer in buffers if buffer.shape.dtype.is_array]
 
 

@@ -1,4 +1,4 @@
-"""Which integer parameters are indices, and how far they may go.
+"""Which integer parameters are indices, and their upper bounds.
 
 Follows each index operand (of gather, scatter, dynamic-slice, dynamic-update-slice, conditional) back through
 ops that keep or select its elements to the entry's parameters.  What is compared with an ``iota`` is an index
@@ -37,7 +37,7 @@ _TRANSPARENT: Mapping[str, tuple[int, ...]] = op_table(
         "subtract": (0,),
         "transpose": (0,),
     },
-    otherwise="it makes numbers of its own",
+    otherwise="it computes new numbers",
 )
 
 # An iota seen through these counts the same numbers.
@@ -52,7 +52,7 @@ def index_ranges(module: Module) -> dict[ArrayPlace, int]:
     found: dict[ArrayPlace, int] = {}
     seen: set[ArrayPlace] = set()
     through = by_table(_TRANSPARENT)
-    # The smallest limit goes first: whatever it reaches needs no other.
+    # The smallest limit goes first: parameters it reaches need no other.
     for operand, limit in sorted(_all_indices(module), key=lambda pair: pair[1]):
         for place in entry_places(module, [(operand, ())], through, seen):
             found[place] = limit

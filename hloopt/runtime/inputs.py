@@ -52,7 +52,7 @@ def generate(module: Module, seed: int = 0) -> list[Array]:
     """Inputs for every array of the entry's parameters, in order; the same for a module and a seed.
 
     Floats are standard normal, integers -4 to 4 (0 to 4 without sign), pred a fair coin, but for what the
-    module asks of a parameter (``runtime.roles``):
+    module needs of a parameter (``runtime.roles``):
 
     - indices, labels and positions lie in the range it shows for them;
     - weights of products are divided by the square root of the number of products in a sum, so that results
@@ -65,7 +65,7 @@ def generate(module: Module, seed: int = 0) -> list[Array]:
     Dynamic dimensions have sizes from 1 to their bounds, one for each bound, and so have parameters that
     set such a size.
 
-    Each parameter has a stream of its own (``[seed, number]``), so that one parameter's change leaves the
+    Each parameter has a separate random stream (``[seed, number]``), so that one parameter's change leaves the
     others as they were.
     """
     return generate_all(module, seed, 1, 1)[0]
@@ -77,7 +77,7 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
     Participants have different data but where the parameter says that they share it
     (``runtime.sharing``): the stream of another one is ``[seed, number, participant]``.
     """
-    asked, whole = roles(module), is_about_whole_arrays(module)
+    found_roles, whole = roles(module), is_about_whole_arrays(module)
     found: list[list[Array]] = [[] for _ in range(replicas * partitions)]
     for number, parameter in enumerate(module.entry.parameters):
         places = list(positions(parameter.shape))
@@ -94,7 +94,7 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
         for key in sorted({key for leaf in keys for key in leaf}):
             rng = np.random.default_rng([seed, number, key] if key else [seed, number])
             made[key] = [
-                _drawn(rng, shape, asked.get((parameter, index), InputRole()), seed)
+                _drawn(rng, shape, found_roles.get((parameter, index), InputRole()), seed)
                 for index, shape in places
             ]
         for participant, arrays in enumerate(found):
@@ -105,17 +105,17 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
 def stray(module: Module, inputs: list[Array], seed: int = 0) -> list[Array]:
     """The inputs with about a third of all indices, and one at least, outside the range shown for them.
 
-    Such indices are just before and behind it, and the ends of their type; they show what clamps and guards
-    are worth.  Where nothing is an index, the arrays are the same.
+    Such indices are just below and above it, and the extremes of their type; they test clamps and
+    guards.  Where nothing is an index, the arrays are the same.
     """
-    asked = roles(module)
+    found_roles = roles(module)
     rng = np.random.default_rng([seed, _STRAYS])
     arrays = iter(inputs)
     found = []
     for parameter in module.entry.parameters:
         for index, shape in positions(parameter.shape):
             array = next(arrays)
-            limit = asked.get((parameter, index), InputRole()).limit
+            limit = found_roles.get((parameter, index), InputRole()).limit
             if limit is not None and shape.dtype.is_integer:
                 array = _strayed(rng, array, shape.dtype, limit)
             found.append(array)
@@ -292,14 +292,14 @@ def stored(path: Path) -> dict[str, Array]:
                 entry.stem: _array(partial(np.load, entry), entry.read_bytes) for entry in entries
             }
         found = _members(path)
-    except Exception as error:  # NumPy and zipfile raise whatever they come upon in a damaged file
-        told = str(error) or type(error).__name__
-        raise UsageError(f"{path}: arrays that cannot be read: {told}") from error
+    except Exception as error:  # NumPy and zipfile raise any exception for a damaged file
+        reason = str(error) or type(error).__name__
+        raise UsageError(f"{path}: arrays that cannot be read: {reason}") from error
     if found is None:
         raise UsageError(f"{path}: not an .npz file or a folder of .npy files")
     for name, values in found.items():
         if not isinstance(values, np.ndarray):
-            raise UsageError(f"{path}: {name} in it is no array (.npy)")
+            raise UsageError(f"{path}: {name} in it is not an array (.npy)")
     return found
 
 

@@ -1,15 +1,15 @@
-"""The judge: whether results are right, wherever anything says so.
+"""The judge: decides whether results are right, for every report.
 
 An element is right where it is equal, both are NaN, or the error is at most what rounding allows *it*: the
 larger one of
 
-* some units of rounding of its own magnitude (``comparison.MARGINS``), and
+** a few units of rounding of the element's magnitude (``comparison.MARGINS``), and
 * eight times as much as the result moves where the definition rounds otherwise, four times in floats of 16 bits
   or fewer: the module is evaluated again, every rounding moved, sums by the magnitudes that were added
   (``hloopt.interpret.rounding``).  That takes in how errors grow through sums that cancel, loops, choices and
   factors of matrices.
 
-What other elements of the array are plays no part.  The second is asked for only where the first does not do,
+Other elements of the array do not matter.  The second is evaluated only where the first does not suffice,
 for as many evaluations as it takes, 16 at most: more of them allow more, never less.
 
 Integers and pred are right where they are equal, or rounding decides what they are (an index of a maximum).
@@ -39,7 +39,7 @@ Results: TypeAlias = "Mapping[Hashable, Array]"
 """Arrays by what they are called: ``(participant, output)``, or the name of what the host was sent."""
 
 _ROUNDS: Final = (2, 4, 8, 16)
-"""Evaluations that are looked at before the next question is asked."""
+"""Evaluations that are compared before it is decided whether more are needed."""
 
 
 _ENOUGH: Final = 4
@@ -70,7 +70,7 @@ class Judge:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody has given a tolerance."""
+        """Whether no tolerance was given."""
         return self._given is None
 
     @staticmethod
@@ -89,8 +89,8 @@ class Judge:
     ) -> Judge:
         """The judge of a module whose evaluation on ``inputs`` gave ``results``, all of each participant.
 
-        ``written`` is what it sent to ``host`` then.  ``begin`` is told the number of each evaluation that is
-        asked for, and gives what shows how far it has come, and when it has to end.
+        ``written`` is what it sent to ``host`` then.  ``begin`` is called with the number of each evaluation,
+        and returns the object that reports its progress and has its deadline.
         With ``excess_precision`` every other one rounds each op: how long f32 is kept is a device's choice.
         """
         from hloopt.interpret import Host, evaluate_participants
@@ -124,7 +124,7 @@ class Judge:
             return found
         for count in _ROUNDS:
             try:
-                self._look(count)
+                self._sample_up_to(count)
             except TimeoutError:
                 return replace(found, undecided=True)
             found = compared(got, want, None, self._spread[key])
@@ -167,7 +167,7 @@ class Judge:
             found.append((name, entry))
         return found
 
-    def _look(self, count: int) -> None:
+    def _sample_up_to(self, count: int) -> None:
         """Take samples until there are so many."""
         assert self._sample is not None
         while self._taken < count:

@@ -1,7 +1,7 @@
 """How much memory a run takes: the peak of what is resident while it runs, measured, not estimated.
 
-Linux tells it (``VmHWM`` of ``/proc/self/status``) and lets a process begin anew (``/proc/self/clear_refs``);
-elsewhere nothing is said, since a peak that cannot be reset is the one of all that ran before.
+Linux reports it (``VmHWM`` of ``/proc/self/status``) and lets a process reset it (``/proc/self/clear_refs``);
+elsewhere nothing is reported, since a peak that cannot be reset includes all that ran before.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _GROUP_FILES = Path("/sys/fs/cgroup")
 
 @dataclass(slots=True)
 class MemoryGrowth:
-    """``peak`` is the bytes by which resident memory grew at most; None where the system does not tell."""
+    """``peak`` is the bytes by which resident memory grew at most; None where the system does not report it."""
 
     peak: int | None = None
 
 
 @contextmanager
 def peak_memory() -> Iterator[MemoryGrowth]:
-    """The peak of the memory that what is done inside takes beside what is there before.
+    """A context that measures the peak of memory allocated inside it.
 
     It belongs to the whole process: other threads count too.  Arrays that are never written take none.
     """
@@ -50,7 +50,7 @@ def peak_memory() -> Iterator[MemoryGrowth]:
 
 def memory_limit() -> int | None:
     """The bytes of memory this process may have: the machine's, or those of its control group (as of a
-    container) where these are less; None where the system does not tell.
+    container) where these are less; None where the system does not report it.
     """
     limits = list(_group_limits())
     with suppress(AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Where values come from: back from an instruction to the entry's parameters.
+"""Where values come from: use-def chains from an instruction back to the entry's parameters.
 
 Tuples, calls, fusions, loops, conditionals and markers are followed here; which other ops are, and through
 which of their operands, is for the caller to say.
@@ -20,7 +20,7 @@ ArrayPlace: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
 """An instruction and the position of an array in its shape, empty for an array."""
 
 Through: TypeAlias = "Callable[[Instruction], Sequence[Instruction] | None]"
-"""The operands an op is followed through; None ends the way: it makes values of its own."""
+"""The operands an op is followed through; None ends the search: the op computes new values."""
 
 MOVES: Mapping[str, tuple[int, ...]] = op_table(
     {
@@ -45,11 +45,11 @@ MOVES: Mapping[str, tuple[int, ...]] = op_table(
         "slice": (0,),
         "transpose": (0,),
     },
-    otherwise="it makes values of its own",
+    otherwise="it computes new values",
 )
 """Ops whose elements are, but for sign and rounding, elements of these operands."""
 
-# From farther away than this many steps nothing is said to be moved.
+# The search gives up after this many steps.
 _FAR = 64
 # Followed wherever they are met, whatever ``through`` says.
 _CALLS = ("call", "fusion", "conditional")
@@ -68,9 +68,9 @@ def by_table(table: Mapping[str, tuple[int, ...]]) -> Through:
 def entry_places(
     module: Module, starts: Iterable[ArrayPlace], through: Through, seen: set[ArrayPlace]
 ) -> Iterator[ArrayPlace]:
-    """The arrays of the entry's parameters that a way back from ``starts`` ends in.
+    """The arrays of the entry's parameters from which ``starts`` are reached.
 
-    Places in ``seen`` are passed over, those met are added to it.
+    Places in ``seen`` are skipped, visited ones are added to it.
     """
     pending = list(starts)
     while pending:
@@ -113,7 +113,7 @@ def _is_entry_parameter(place: ArrayPlace, module: Module) -> bool:
 
 
 def _sources(place: ArrayPlace, through: Through) -> list[ArrayPlace] | None:
-    """One step back; None where the way ends."""
+    """One step back; None where the search ends."""
     instruction, index = place
     opcode, operands = instruction.opcode, instruction.operands
     if opcode == "parameter":

@@ -1,4 +1,4 @@
-"""What every executor gives, a program, and what each may be asked for: a frozen record each."""
+"""The interface of every executor's programs, and the options of each: a frozen record each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Program(ABC):
     ) -> list[list[Array]]:
         """As ``run``, once for each of the participants the program was compiled for, in lock step.
 
-        Participant ``replica * partitions + partition`` takes ``inputs[number]`` and talks to
+        Participant ``replica * partitions + partition`` takes ``inputs[number]`` and uses
         ``host.of(number)``; the results come in the same order.  Raises ``EvaluationError`` when participants
         wait for each other without end, too.
         """
@@ -86,7 +86,7 @@ class NumpyOptions:
 class NativeOptions:
     """How a module is run on ``native``.
 
-    selection  what the user wants of kernels; None for the rules
+    selection  the user's choice of kernels; None for the rules
     threads    as of ``NumpyOptions``; results do not depend on them
     """
 
@@ -100,7 +100,7 @@ class DeviceOptions:
 
     selection   chooses the kernels; its target is the device that launches are made for.  None for the default
     allow_host  whether the interpreter evaluates what has no kernel
-    mode        of the emulator: ``check`` looks at every access, ``fast`` does not
+    mode        of the emulator: ``check`` verifies every access, ``fast`` does not
     seed        of the emulator: the order in which blocks run
     flags       of the compiler, for a GPU: ``verify``, ``timed`` or ``fast-math``
     """

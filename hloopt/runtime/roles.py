@@ -1,4 +1,4 @@
-"""What a module asks of its inputs, so that what is made for it by chance gives results of use.
+"""What a module needs of its inputs, so that random inputs give useful results.
 
 Each rule follows the data: which parameters reach which operand of which op.  No name and no order of
 parameters plays a part.
@@ -23,7 +23,7 @@ __all__ = ["roles"]
 
 
 def roles(module: Module) -> dict[ArrayPlace, InputRole]:
-    """The arrays of the entry's parameters of which the module asks anything."""
+    """The roles of those arrays of the entry's parameters that have one."""
     found: dict[ArrayPlace, InputRole] = {}
 
     def role(place: ArrayPlace) -> InputRole:
@@ -35,11 +35,11 @@ def roles(module: Module) -> dict[ArrayPlace, InputRole]:
         role(place).bound = bound
     for place, fan_in in _fans(module).items():
         role(place).fan_in = fan_in
-    for place in _asked(module, _positive, _keeps_sign):
+    for place in _reached_from(module, _positive, _keeps_sign):
         role(place).positive = True
-    for place in _asked(module, _definite, by_table(_KEEP_DEFINITE)):
+    for place in _reached_from(module, _definite, by_table(_KEEP_DEFINITE)):
         role(place).definite = True
-    for place in _asked(module, _random_bits, by_table(MOVES)):
+    for place in _reached_from(module, _random_bits, by_table(MOVES)):
         role(place).bits = True
     return found
 
@@ -55,17 +55,17 @@ def _bounds(module: Module) -> dict[ArrayPlace, int]:
     bounds: dict[ArrayPlace, int] = {}
     seen: set[ArrayPlace] = set()
     through = by_table(MOVES)
-    # The smallest bound goes first: whatever it reaches needs no other.
+    # The smallest bound goes first: parameters it reaches need no other.
     for bound, size in sorted(sizes, key=lambda pair: pair[0]):
         for place in entry_places(module, [(size, ())], through, seen):
             bounds[place] = bound
     return bounds
 
 
-def _asked(
+def _reached_from(
     module: Module, operands: Callable[[Instruction], Iterable[Instruction]], through: Through
 ) -> Iterator[ArrayPlace]:
-    """What reaches these operands of any instruction."""
+    """The parameters that reach these operands of any instruction."""
     starts = [
         (operand, ())
         for computation in module
@@ -80,7 +80,7 @@ def _fans(module: Module) -> dict[ArrayPlace, int]:
     """For each weight the most products that are summed into one element of a result.
 
     A product's weight is the operand that is made of parameters alone: of two such ones the right one, the
-    kernel of a convolution.  What meets a weight there is data, and stays it: the gradient of a first
+    kernel of a convolution.  The other operand is data, and stays data: the gradient of a first
     layer's weights is a product of data as well.
     """
     fans: dict[ArrayPlace, int] = {}
@@ -124,7 +124,7 @@ def _fan_in(product: Instruction) -> int:
 def _positive(instruction: Instruction) -> Iterator[Instruction]:
     """Operands that must not be negative, lest the result be NaN, or 0, lest it be infinite.
 
-    Bounds of loops are among them: a loop that makes no trip shows nothing.
+    Bounds of loops are among them: a loop without an iteration tests nothing.
     """
     opcode, operands = instruction.opcode, instruction.operands
     if opcode in _OF_POSITIVES:

@@ -9,14 +9,14 @@ from hloopt.kernels.plan import KernelStep, PlanStep, WhileStep
 
 __all__ = ["PlanPart", "PlanSegment", "grouped"]
 
-# So many kernels of a loop at most are unrolled into a graph; longer ones are played trip by trip.
+# So many kernels of a loop at most are unrolled into a graph; longer loops replay a graph per iteration.
 _LONGEST_LOOP = 1024
 
 
 class PlanSegment:
-    """Steps in a row that ask the host nothing; ``kernels`` is how many kernels run in all.
+    """Consecutive steps that need nothing from the host; ``kernels`` is how many kernels run in all.
 
-    Loops whose count is known are among them, unrolled.  ``graph`` is the device's, once there is one;
+    Loops of known trip count are among them, unrolled.  ``graph`` is the device's, once there is one;
     ``has_run`` says whether the steps were run before without it.
     """
 

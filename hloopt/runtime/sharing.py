@@ -18,7 +18,7 @@ __all__ = ["data_keys", "is_about_whole_arrays"]
 
 
 def is_about_whole_arrays(module: Module) -> bool:
-    """Whether partitions take their parts of arrays inside the program."""
+    """Whether partitions take their shards of arrays inside the program."""
     return any(is_boundary(instruction) for computation in module for instruction in computation)
 
 

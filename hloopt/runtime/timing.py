@@ -12,7 +12,7 @@ from hloopt.dataclass import dataclass
 
 __all__ = ["Timing", "measure", "measure_in_turn"]
 
-_FEW = 3  # runs at least of which a ratio is made
+_FEW = 3  # the least number of runs for a ratio
 _UNSTEADY = 0.2  # of the median
 _LONG = 1.0  # seconds of a run to which caches and lazy imports add nothing
 
@@ -53,7 +53,7 @@ class Timing:
         return self.spread > _UNSTEADY * self.median
 
     def is_apart(self, other: Timing) -> bool:
-        """Whether two are surely not the same: of both there are some runs, and their middles do not meet."""
+        """Whether two surely differ: both have several runs, and their interquartile ranges are disjoint."""
         if min(len(self.seconds), len(other.seconds)) < _FEW:
             return False
         (low, high), (low_other, high_other) = self.middle, other.middle

@@ -1,6 +1,6 @@
 """Inputs on which wrong kernels show: ties, one sign, a wide spread, a lone element, stray indices.
 
-Normal numbers leave much in the dark: the largest of many small integers is the same in every part of a row,
+Normal numbers hide many errors: the largest of many small integers is the same in every part of a row,
 floats are never equal, and an initial value below what is found anyway does no harm.
 """
 
@@ -35,7 +35,7 @@ _WIDE = 1000  # sums of as many are still exact in f32, by and large
 
 
 def trial_inputs(module: Module, seed: int, spread: Spread) -> list[Array]:
-    """As ``generate``, with another spread of what is asked for nothing by the module (``runtime.roles``).
+    """As ``generate``, with another distribution for inputs without a role (``runtime.roles``).
 
     stray     indices out of range (``inputs.stray``)
     tied      floats are whole numbers, so that many are equal
@@ -48,12 +48,12 @@ def trial_inputs(module: Module, seed: int, spread: Spread) -> list[Array]:
         return inputs
     if spread == "stray":
         return stray(module, inputs, seed)
-    asked = roles(module)
+    found_roles = roles(module)
     rng = np.random.default_rng([seed, TRIALS.index(spread)])
     arrays = iter(inputs)
     return [
         _spread(rng, next(arrays), shape.dtype, spread)
-        if asked.get((parameter, index), InputRole()) == InputRole()
+        if found_roles.get((parameter, index), InputRole()) == InputRole()
         else next(arrays)
         for parameter in module.entry.parameters
         for index, shape in positions(parameter.shape)

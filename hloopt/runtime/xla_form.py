@@ -1,4 +1,4 @@
-"""The form of a module that XLA compiles as it would its own."""
+"""The form of a module that XLA's compiler accepts as input."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["make_for_xla"]
 
 
 def make_for_xla(module: Module) -> None:
-    """Take out, in place, what XLA does not compile: fusions, choices of kernels, names for bytes in memory.
+    """Remove, in place, what XLA does not compile: fusions, choices of kernels, bitcasts.
 
-    XLA lays arrays out anew: a bitcast, which means bytes as they lie, would then mean other elements.
+    XLA assigns layouts itself: a bitcast, which reinterprets bytes in memory, would then mean other elements.
     """
     parse_pipeline("defuse").run(module)
     drop_choices(module)

@@ -55,7 +55,7 @@ class Counts:
 class TimeParts:
     """What predicted seconds are spent on; they add up to the whole.
 
-    Of memory and arithmetic, which overlap, the longer counts whole and the shorter what sticks out.
+    Memory and arithmetic overlap: the longer counts in full, the shorter by what is not hidden.
     ``latency`` is what remains: chains of dependent steps, and what else a model adds.
     """
 
@@ -112,8 +112,8 @@ class Measured:
 class Cell:
     """One module by one strategy on one device.
 
-    way      what was to be found out
-    problem  why there is no figure; ``code`` is the exit code of such an error, 0 where the device is not there
+    way      how the device is used: to measure, verify or predict
+    problem  why there is no figure; ``code`` is the exit code of such an error, 0 where the device is missing
     passes   seconds that the passes took
     same_as  an earlier strategy of this module and device that gives the same module; empty where none does
     """
@@ -139,7 +139,7 @@ class Cell:
 
     @property
     def missing(self) -> bool:
-        """Whether the device is not there."""
+        """Whether the device is missing."""
         return bool(self.problem) and not self.code
 
     @property

@@ -28,7 +28,7 @@ def device_names() -> tuple[str, ...]:
 
 
 def way_of(device: str) -> DeviceUse:
-    """What a study finds out about a device."""
+    """How a study uses a device."""
     if device in MEASURED:
         return "measured"
     return "verified" if device == EMULATOR else "predicted"

@@ -36,7 +36,7 @@ class StudyLimits:
     """How much work a cell may be.
 
     repeat         timed runs; None for five, or as many as begin within ten seconds; on a GPU twenty
-    emulated_work  elements that the emulator computes: a thread at a time, each access looked at, it is some
+    emulated_work  elements that the emulator computes: a thread at a time, each access checked, it is some
                    hundred times as slow as the interpreter
     """
 
@@ -56,7 +56,7 @@ class Executed:
 
 
 def gpu_target() -> tuple[str, str | None]:
-    """What the GPU here is called, and its target, None where hloopt knows none.  Raises ``DeviceError``."""
+    """The name of this machine's GPU, and its target, None where hloopt has none.  Raises ``DeviceError``."""
     from hloopt.backends.cuda.description import this_gpu
 
     title, target = this_gpu()
@@ -75,7 +75,7 @@ def execute(
     """Run an optimised module on ``cpu``, ``native``, ``gpu`` or ``emulator`` and compare its results.
 
     Untimed it runs once, on ``cpu`` with the interpreter's functions.  ``selection`` chooses the kernels; on a
-    GPU that hloopt knows, for that one.
+    GPU that hloopt has a target of, for that one.
     Raises ``UnsupportedError`` for what the device cannot run, ``DeviceError`` where there is no such device.
     """
     where, target = gpu_target() if device == "gpu" else (machine(), None)

@@ -50,9 +50,9 @@ class Optimised:
 def optimised(
     module: Module, strategy: Strategy, target: str | None, rules: Sequence[str] = ()
 ) -> Optimised:
-    """Run a strategy's passes over a copy; ``target`` is the device they decide for, where they ask for one.
+    """Run a strategy's passes over a copy; ``target`` is the device that passes with a target decide for.
 
-    How often loops run is written down first, as XLA does, since fusions hide it from whoever predicts times.
+    Trip counts are annotated first, as XLA does, since fusions would hide them from cost models.
     ``rules`` count after those that the strategy names.  Raises what passes raise.
     """
     copy = build.clone_module(module)

@@ -22,7 +22,7 @@ StrategyKind: TypeAlias = Literal["strategy", "ladder", "ablation"]
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to optimise.
+    """One way of optimising.
 
     name       unique in the study
     label      what a row is called among its family

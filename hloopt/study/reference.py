@@ -49,7 +49,7 @@ class StudyReference:
 
     counts       participants: replicas and partitions
     origin       where the inputs are from
-    interpreted  None where that would have been too much work, for which ``skipped`` has the words
+    interpreted  None where that would have been too much work: ``skipped`` is the message
     recorded     None where there are none; ``rtol`` and ``atol`` are for these, which another compiler computed
     judge        what decides about all but these
     """
@@ -146,7 +146,7 @@ def reference(
         inputs, origin = generate_all(module, seed or 0, *counts), f"seed {seed or 0}"
     found = StudyReference(counts, inputs, origin, host, recorded=recorded)
     if most_work is None:
-        found.recorded, found.skipped = None, "not asked for"
+        found.recorded, found.skipped = None, "not requested"
         return found
     needed = work(module) * prod(counts)
     if needed > most_work:

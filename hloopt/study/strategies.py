@@ -72,8 +72,8 @@ class StrategyReader:
             raise table.key_error("a strategy needs a name")
         given = [key for key in _SOURCES if key in table]
         if len(given) != 1:
-            told = f"{' and '.join(given)} each say" if given else "nothing says"
-            message = f"{told} what '{name}' runs: give one of {', '.join(_SOURCES)}"
+            given_keys = f"{' and '.join(given)} each say" if given else "nothing says"
+            message = f"{given_keys} what '{name}' runs: give one of {', '.join(_SOURCES)}"
             raise table.key_error(message, *given[-1:])
         made = self._built_up(table) if "base" in table else self._whole(table)
         advice = [key for key in ("lock", "rules") if table.get(key)]
@@ -155,8 +155,8 @@ class StrategyReader:
         for number, value in enumerate(steps):
             step = self._pipeline(table, value, "ladder", number)
             so_far += step.entries
-            told = value if isinstance(value, str) else str(step)
-            rungs.append((told, Pipeline(so_far + end)))
+            text = value if isinstance(value, str) else str(step)
+            rungs.append((text, Pipeline(so_far + end)))
         return _ladder(common, rungs)
 
     def _pipeline(self, table: Table, value: Any, *at: str | int) -> Pipeline:

@@ -64,7 +64,7 @@ def read_study(
     passes: Mapping[str, type[Pass]] | None = None,
     rules: Sequence[str] = (),
 ) -> StudyPlan:
-    """What a study file asks for; ``passes`` and ``rules`` are those that the command line brings.
+    """The plan of a study file; ``passes`` and ``rules`` are those given on the command line.
 
     Raises ``UsageError`` for a file that cannot be read, ``FileError`` with the place of what makes no sense.
     """

@@ -48,7 +48,7 @@ class Table:
         return self.places.value_error((*self.at, *path), message)
 
     def unknown(self, what: str, name: object, known: Sequence[str], *path: str | int) -> FileError:
-        """An error at a name that nothing has."""
+        """An error at an unknown name."""
         hint = did_you_mean(str(name), known)
         return self.value_error(f"no {what} is called '{name}'{hint}", *path)
 

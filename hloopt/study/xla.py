@@ -1,7 +1,7 @@
 """XLA itself as a device of a study: its CPU compiler, in a Python that has jaxlib (``HLOOPT_XLA_PYTHON``).
 
-XLA gets the optimised module without fusions and choices of kernels, which it makes itself: what is measured is
-what the passes before fusion are worth to it.
+XLA gets the optimised module without fusions and choices of kernels, which it makes itself: the study measures
+what the passes before fusion gain there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def execute_xla(
     if not python:
         raise DeviceError(f"{VARIABLE} names no Python that has jaxlib")
     if prod(wanted.counts) != 1:
-        raise UnsupportedError("XLA is asked about one participant only", name=module.name)
+        raise UnsupportedError("studies run XLA with one participant only", name=module.name)
     if wanted.written:
         raise UnsupportedError("what XLA writes to the host is not read here", name=module.name)
     with tempfile.TemporaryDirectory() as folder:
@@ -58,14 +58,16 @@ def execute_xla(
         arrays: dict[str, Any] = {f"in_{n}": _stored(a) for n, a in enumerate(wanted.inputs[0])}
         np.savez(given, **arrays)
         repeat = str(limits.repeat or REPEAT)
-        said = _ask([python, str(_CHILD), str(text), str(given), str(made), repeat], module.name)
+        reply = _run_child(
+            [python, str(_CHILD), str(text), str(given), str(made), repeat], module.name
+        )
         results = _results(module, made)
     checked = wanted.check("xla-cpu", [results], wanted.host.restarted())
-    where = f"{machine()}, jaxlib {said['version']}"
-    return checked, Measured(Timing(tuple(said["seconds"])), where)
+    where = f"{machine()}, jaxlib {reply['version']}"
+    return checked, Measured(Timing(tuple(reply["seconds"])), where)
 
 
-def _ask(command: list[str], name: str) -> dict[str, Any]:
+def _run_child(command: list[str], name: str) -> dict[str, Any]:
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
         done = subprocess.run(
@@ -77,16 +79,16 @@ def _ask(command: list[str], name: str) -> dict[str, Any]:
         raise EvaluationError(f"XLA took more than {_SECONDS:.0f} s") from error
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        said = lines[-1] if lines else f"exit code {done.returncode}"
-        if "No module named" in said:
-            raise DeviceError(f"{VARIABLE}: {said}")
-        raise UnsupportedError(f"XLA: {said}", name=name)
+        reply = lines[-1] if lines else f"exit code {done.returncode}"
+        if "No module named" in reply:
+            raise DeviceError(f"{VARIABLE}: {reply}")
+        raise UnsupportedError(f"XLA: {reply}", name=name)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def _stored(array: Array) -> Array:
-    """Types that NumPy lacks as unsigned views: the child knows what they are."""
+    """Arrays of types that NumPy lacks as unsigned views; the child has their types from the module."""
     if array.dtype.kind != "V" and array.dtype.isbuiltin == 1:
         return array
     return array.view(f"u{array.dtype.itemsize}")

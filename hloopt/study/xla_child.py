@@ -21,7 +21,7 @@ def typed(array: Any, shape: Any) -> Any:
 
 
 def stored(array: Any) -> Any:
-    """The same on the way back."""
+    """The inverse of ``typed``, for results."""
     plain = array.dtype.kind != "V" and array.dtype.isbuiltin == 1
     return array if plain else array.view(f"u{array.dtype.itemsize}")
 

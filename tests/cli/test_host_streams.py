@@ -176,7 +176,7 @@ def test_expected_results_of_rng_get_a_note(tmp_path: Path) -> None:
     ends = {"in_0": np.array(0, np.float32), "in_1": np.array(1, np.float32)}
     np.savez(tmp_path / "io.npz", **ends, out_0=np.full(4, 0.5, np.float32))
     words = ("run", str(path), "--repeat", "1", "--inputs", str(tmp_path / "io.npz"))
-    note = "XLA leaves open what rng draws (noise)"
+    note = "XLA does not define the numbers of rng (noise)"
     assert note not in invoke(*words).stdout
     result = invoke(*words, "--expect", str(tmp_path / "io.npz"))
     assert result.exit_code == 1

@@ -210,7 +210,7 @@ def test_callbacks_are_left_out_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, PRINTS)
     result = invoke("run", path, "--ignore-callbacks", "--repeat", "1")
     assert result.exit_code == 0
-    assert "note calls back into Python are left out: %shown, %next, %both" in result.stdout
+    assert "note Python callbacks are left out: %shown, %next, %both" in result.stdout
     refused = invoke("run", path)
     assert refused.exit_code == 4
     assert f"{path}:5:3: error: shown: " in refused.stderr

@@ -151,7 +151,7 @@ def test_what_is_too_large_is_said_to_be_unverified(here: Path) -> None:
     unasked = cell(study(*words, "--no-verify"), "O2")
     assert (unasked["results"], unasked["checked"]["problem"]) == (
         "not verified",
-        "not asked for",
+        "not requested",
     )
 
 

@@ -1,9 +1,9 @@
-"""Places in one piece of memory for the large arrays of a line, which stay its own from run to run.
+"""One allocation for the large temporary arrays of a line, kept from run to run, and scratch memory.
 
-Fresh memory is not free: the system clears every page of it, and takes it back when an array goes.  What is
-made and forgotten within a run therefore has a fixed place, chosen when the line is made, where nothing is
-alive at the same time (``kernels.buffers.packing``).  Results are never there: they belong to the caller.
-The memory itself is asked for by the first run; where there is not so much in one piece, steps make arrays.
+Fresh memory is not free: the system clears every page of it, and reclaims it when an array is freed.  What is
+live only within a run therefore has a fixed place, chosen when the line is compiled, where no other array is
+live at the same time (``kernels.buffers.packing``).  Results are never there: they belong to the caller.
+The first run allocates the memory; where that fails, steps make arrays of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hloopt.types import Array
 
 __all__ = ["Arena", "ScratchMemory", "place_arrays", "scratch"]
 
-# Bytes from which on the C library asks the system for every array by itself (glibc's M_MMAP_THRESHOLD).
+# Bytes from which the C library maps every array separately (glibc's M_MMAP_THRESHOLD).
 _LARGE: Final = 1 << 17
 _ALIGNMENT: Final = 256
 _LARGEST_SCRATCH: Final = 1 << 26  # a larger piece of scratch memory is freed: few steps need it
@@ -28,7 +28,7 @@ _NEVER: Final = 1 << 60  # after the last step: results are read there
 
 
 class Arena:
-    """The memory that the places of a line lie in.
+    """The memory of the placed arrays of a line.
 
     ``slots`` are those of the places, ``forms`` their types and dimensions, ``offsets`` where in
     ``byte_size`` bytes they begin.
@@ -51,7 +51,7 @@ class Arena:
             try:
                 memory = np.empty(self.byte_size + _ALIGNMENT, np.uint8)
             except MemoryError:
-                return (None,) * len(self.slots)  # a next run may find some
+                return (None,) * len(self.slots)  # a later run may succeed
             first = -memory.ctypes.data % _ALIGNMENT
             self._arrays = tuple(
                 memory[first + offset : first + offset + prod(dims) * kind.itemsize]
@@ -65,7 +65,7 @@ class Arena:
 def place_arrays(line: Line) -> Arena | None:
     """Give steps that take ``out=`` a place for what they make; None where nothing is large.
 
-    What steps write over is decided before (``sharing``): such arrays are one here.
+    Which arrays steps overwrite is decided before (``sharing``): such arrays are one here.
     """
     groups = _Groups(line)
     found = []
@@ -91,7 +91,7 @@ def place_arrays(line: Line) -> Arena | None:
 
 
 def _is_made(step: Step, at: int) -> bool:
-    """Whether a step makes an array of its own for an out, and would take one to write into."""
+    """Whether a step allocates the array of an output, and could write into a given one instead."""
     if step.several:
         return step.fills and at not in step.own
     return (step.ufunc or step.fills) and step.code is None and step.into < 0

@@ -54,7 +54,7 @@ def arg_extremum(
     line.step(lambda array: find(array.astype(compute, copy=False), axis), full[:1], places)
     picked = line.slot(carriers[1], dims)
     line.step(_named(indices, carriers[1]), (places,), picked)
-    # A step of its own: most programs want the index alone.
+    # A separate step: most programs use the index only.
     best = line.slot(carriers[0], dims)
     line.step(_value(instruction, builder.context, largest=largest), full, best)
     return best, picked
@@ -131,7 +131,7 @@ def _first_nan(region: Computation, context: Context, *, largest: bool) -> bool:
     i, j = swapped, 1 - swapped
     columns = [context.round(v, kind), context.round(i, index_kind)]
     columns += [context.round(w, kind), context.round(j, index_kind)]
-    # Infinities are what the type makes of them.
+    # Infinities, as the type represents them.
     v, w = columns[0].astype(np.float64), columns[2].astype(np.float64)
     value, index = leaf_arrays(context.apply(region, columns))
     nan_v, nan_w = np.isnan(v), np.isnan(w)

@@ -1,8 +1,8 @@
 """One block of a region written out as a Python function.
 
-What a block makes and nobody outside needs goes into scratch arrays, which are used again as soon as nobody in
-the block needs them; results are written into their part of the whole arrays.  The text of the function is made
-of numbers and of our own names: nothing of the module's text ever reaches it.
+Values that are used only inside a block go into scratch arrays, which are reused after the last use of the
+value; results are written into their part of the whole arrays.  The text of the function consists
+of numbers and names made here: nothing of the module's text ever reaches it.
 """
 
 from __future__ import annotations

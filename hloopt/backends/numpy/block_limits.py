@@ -1,4 +1,4 @@
-"""What work by blocks is worth while; of no weight, so that modules without large arrays load nothing else."""
+"""From which sizes work by blocks pays; imports little: modules without large arrays load nothing else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["DEFAULT", "BlockLimits"]
 
 @dataclass(frozen=True, slots=True)
 class BlockLimits:
-    """What is worth while.
+    """From which sizes, and up to which, work by blocks pays.
 
-    least    elements of a space: a region costs some 30 us of calls more than whole arrays in the cache do
+    least    elements of a space: a region costs some 30 us more in calls than whole arrays in the cache do
              (measured on Zen 5), which below it is more than two threads save
     row      elements of the folded dimensions that may be in one block
     members  of one region: it is compiled, and each has a part of the scratch memory

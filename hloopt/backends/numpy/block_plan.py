@@ -1,4 +1,4 @@
-"""How a region is cut into blocks, which inputs they write over, and which reduces they have parts of.
+"""How a region is cut into blocks, which inputs they overwrite, and which reduces have partial results.
 
 A block is one index of each dimension before ``axis``, a range of ``axis`` and all of the later ones.
 """
@@ -93,7 +93,7 @@ def plan_region(
     """Plan the blocks of a region; ``needed`` are the slots that others read.
 
     ``looped`` says that the line is the body of a loop: writing into its inputs costs a copy before the first
-    trip, and saves fresh memory in each.
+    iteration, and saves fresh memory in each.
     """
     return _Planner(line, region, needed, looped=looped).plan()
 

@@ -130,7 +130,7 @@ class _Search:
         return self._after.get(slot, 0) if number is None else 1 << self._find(number)
 
     def _behind(self, mask: int) -> int:
-        """Bits of all regions that these and what they need depend on."""
+        """Bits of all regions that these depend on, transitively."""
         seen, pending = 0, [mask]
         while pending:
             for number in _bits(pending.pop()):
@@ -157,7 +157,7 @@ class _Search:
         return not self._between(one, other) and not self._between(other, one)
 
     def _between(self, first: BlockRegion, then: BlockRegion) -> bool:
-        """Whether something outside both needs the first and is needed by the other."""
+        """Whether an outside step both uses the first region and is used by the other."""
         direct = sum(
             1 << number
             for number in {self._find(number) for number in _bits(then.direct)}
@@ -192,7 +192,7 @@ class _Search:
         return False
 
     def _candidates(self, ins: Sequence[int], space: Dims) -> list[BlockRegion]:
-        """Regions that make an operand; else the last one that reads an operand over the same space."""
+        """Regions that define an operand; else the last one that reads an operand over the same space."""
         found = dict.fromkeys(region for region in map(self._region_of, ins) if region is not None)
         if found:
             return sorted(found, key=lambda region: prod(region.space), reverse=True)

@@ -1,9 +1,9 @@
 """Large elementwise and reduce work block by block, on all cores.
 
 Whole arrays go through memory once for each op.  A region of a line (``block_regions``) is evaluated for some
-tens of thousands of elements at a time instead (``block_plan``), so that what it makes on the way stays in the
-second-level cache, and threads share the blocks.  The blocks, and the order in which parts of reduces are put
-together, are the same for any number of threads: so are the results.
+tens of thousands of elements at a time instead (``block_plan``), so that intermediate values stay in the
+second-level cache, and threads share the blocks.  The blocks, and the order in which partial reduces are
+combined, are the same for any number of threads: so are the results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHARED = 1 << 19
 def by_blocks(
     line: Line, context: Context, threads: int, limits: BlockLimits, *, looped: bool = False
 ) -> int:
-    """Have regions of a line, the body of a loop if ``looped``, evaluated by blocks; how many there are."""
+    """Evaluate regions of a line, the body of a loop if ``looped``, by blocks; returns how many there are."""
     regions = [region for region in find_regions(line, context, limits) if _pays(line, region)]
     if not regions:
         return 0
@@ -78,7 +78,7 @@ class _Order:
         return [slot for member in region.members for slot in member.ins if slot not in own]
 
     def _sorted(self) -> list[int]:
-        """Nodes after all that they read, else in the order of the line; a region where it is first needed."""
+        """Nodes in topological order, otherwise in the order of the line; a region where it is first used."""
         done: dict[int, None] = {}
         for number in range(len(self._line.steps)):
             node = self._node.get(number, number)
@@ -103,7 +103,7 @@ class _Order:
         return list(done)
 
     def steps(self, threads: int, *, looped: bool) -> list[Step]:
-        """The new steps; members that nobody needs are left out."""
+        """The new steps; unused members are left out."""
         line = self._line
         needed = set(line.results)
         found: list[Step] = []
@@ -128,7 +128,7 @@ class _Order:
 
 
 def _drop_unused(region: BlockRegion, wanted: set[int]) -> None:
-    """Remove members that neither others nor members need."""
+    """Remove members that are used neither outside the region nor in it."""
     needed = set(wanted)
     kept = []
     for member in reversed(region.members):
@@ -139,7 +139,7 @@ def _drop_unused(region: BlockRegion, wanted: set[int]) -> None:
 
 
 def _step(line: Line, plan: RegionPlan, region: BlockRegion, threads: int) -> Step:
-    # What is worth the threads is told by sizes alone: blocks are the same for any number of them.
+    # Whether threads pay follows from sizes alone: blocks are the same for any number of them.
     work = len(region.members) * prod(region.space)
     running = Blocks(line, plan, threads if work >= _SHARED else 1)
     return Step(
@@ -227,7 +227,7 @@ class Blocks:
 
 
 class _Part:
-    """What a lane has of a reduce: an accumulator for each part of the result that its blocks lie in."""
+    """A lane's partial reduce: an accumulator for each part of the result that its blocks lie in."""
 
     def __init__(self, folded: Folded) -> None:
         self._combine = folded.fold.combine
@@ -236,7 +236,7 @@ class _Part:
         self.found: dict[tuple[int, ...], tuple[tuple[slice, ...], Array]] = {}
 
     def add(self, places: Sequence[slice], array: Array) -> None:
-        """The next block's."""
+        """Accumulate the next block's."""
         key = tuple(places[axis].start for _, axis in self._kept)
         known = self.found.get(key)
         if known is not None:

@@ -1,7 +1,7 @@
 """Making a line: slots whose arrays may be smaller than the values they stand for.
 
 A broadcast makes no array.  Its slot is that of its operand, whose array NumPy stretches where an
-elementwise op meets a larger one; what cannot stretch its operands asks for ``full`` arrays.  The
+elementwise op combines it with a larger one; ops that cannot stretch operands use ``full`` arrays.  The
 dimensions of an array therefore agree with those of its value, counted from the last, or are 1 there.
 """
 
@@ -48,7 +48,7 @@ class Builder:
         array = np.asarray(array)
         key = None
         if array.nbytes <= _SMALL:
-            # Equal ones share a slot, so that what is made of them alike is made once.
+            # Equal constants share a slot, so that equal steps on them become one.
             key = (array.dtype, array.shape, array.tobytes())
             if key in self._constants:
                 return self._constants[key]

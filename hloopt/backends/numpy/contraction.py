@@ -1,4 +1,4 @@
-"""Which dimensions of two arrays meet in a product, and the product written in Python."""
+"""The batch, free and contracting dimensions of a product, and the product written in Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ProductDims"]
 
 @dataclass(frozen=True, slots=True)
 class ProductDims:
-    """Which dimensions of two operands meet: ``[*batch, m, k]`` times ``[*batch, k, n]``.
+    """How dimensions of two operands correspond: ``[*batch, m, k]`` times ``[*batch, k, n]``.
 
     ``left`` and ``right`` are the operands' dimensions in the order of batch, free and contracting ones, and
     of batch, contracting and free ones.

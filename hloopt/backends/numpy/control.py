@@ -1,4 +1,4 @@
-"""Loops and conditionals as steps: the lines of what they call, and what these may write over."""
+"""Loops and conditionals as steps: the lines of called computations, and which inputs these may overwrite."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["Lines", "add_conditional", "add_while"]
 
 
 class Lines(Context):
-    """What compiles the computations that are called (``compiler.LineCompiler``)."""
+    """The interface that compiles called computations (``compiler.LineCompiler``)."""
 
     launches: list[int]
     loops: dict[str, str]
@@ -78,7 +78,7 @@ def add_while(
     *,
     counted: bool,
 ) -> Slots:
-    """A loop.  The body may write over the parts of the state it updates in place.
+    """A loop.  The body may overwrite the parts of the state it updates in place.
 
     They are copied before the first iteration unless this loop is the last to need them.
     """
@@ -101,7 +101,7 @@ def add_while(
     writes = _give_away(body, len(body.inputs))
     from hloopt.analysis.trip_count import trip_count
 
-    # A condition that does more than to answer is asked all the same.
+    # A condition with side effects is evaluated all the same.
     count = None if any(step.keep for step in condition.steps) else trip_count(instruction, 0)
     inner = LineLoop(condition, body, _kept_leaves(compiler, instruction.shape), stuck, count)
     return compiler.several(
@@ -119,13 +119,13 @@ def _give_away(line: Line, width: int) -> frozenset[int]:
 def _blocked(
     compiler: Lines, instruction: Instruction, line: Line, stuck: Callable[[int], None]
 ) -> BlockedLoop | None:
-    """The loop of a fusion by blocks of its units; None for a loop that runs whole."""
+    """The loop of a fusion by blocks of its work items; None for a loop that runs whole."""
     computation = instruction.computation
     assert computation is not None
     fusion = next(iter(computation.callers), None)
     if fusion is None:
         return None
-    # What loops are analysed by takes longer to load than a module without such loops to compile.
+    # Loading the analysis of loops takes longer than compiling a module without such loops.
     from hloopt.analysis.parallel_loop import fused_loop
     from hloopt.backends.numpy.loop_blocks import BlockedLoop
     from hloopt.backends.numpy.loop_plan import Blocking, plan_blocks
@@ -151,8 +151,10 @@ def _cut_loop(
     line = compiler.line(body, counted=False)
     written = _give_away(line, len(shape.elements))
     function = compile_line(line, compiler.launches, looped=True)
-    asked = compile_line(compiler.line(condition, counted=False), compiler.launches, looped=True)
-    return CompiledLoop(asked, function, _kept(compiler, shape), written)
+    condition_function = compile_line(
+        compiler.line(condition, counted=False), compiler.launches, looped=True
+    )
+    return CompiledLoop(condition_function, function, _kept(compiler, shape), written)
 
 
 def add_conditional(

@@ -119,7 +119,7 @@ class _Convolution:
             out[...] = 0
             return
         if geometry.meets_padding and not np.isfinite(np.add.reduce(kernel, axis=None)):
-            # An infinite weight meets no zero of the padding: the interpreter leaves those places out.
+            # An infinite weight is not multiplied by padding: the interpreter leaves those places out.
             wide = x.astype(self._compute, copy=False)
             np.copyto(out, convolution(wide, kernel, self._numbers))
             return

@@ -1,7 +1,7 @@
 """Windows that are the beginnings, or the ends, of one dimension: cumulative sums, products and extrema.
 
 A ufunc's ``accumulate`` folds in the order of the interpreter where windows begin with the first element.
-Where they end with the last one it goes from there: the same bits for what may be grouped in any way.  Sums
+Where they end with the last one it folds from the end: the same bits for associative folds.  Sums
 of floats narrower than f64, which are made in double precision in any order, are made from the end, too; the
 interpreter makes them in another order, which shows where a sum in double precision loses digits.
 """

@@ -105,7 +105,7 @@ def _dynamic_slice(builder: Builder, instruction: Instruction, operands: Sequenc
 def _dynamic_update_slice(
     builder: Builder, instruction: Instruction, operands: Sequence[int]
 ) -> int:
-    """In place where nothing else needs the operand."""
+    """In place where the operand has no other use."""
     shape, update = instruction.array, instruction.operands[1].array
     if not shape.rank:
         return operands[1]

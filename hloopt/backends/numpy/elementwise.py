@@ -95,7 +95,7 @@ def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[i
     line = builder.line
     same_type = instruction.array.dtype is instruction.operands[0].array.dtype
     if instruction.opcode in ("copy", "convert") and same_type:
-        # Values are never written over while anything can see them, so a copy is a name.
+        # Values are never overwritten while they are live, so a copy is another name.
         return operands[0]
     dims = np.broadcast_shapes(*[line.dims[slot] for slot in operands])
     known = [line.constants.get(slot) for slot in operands]
@@ -152,7 +152,7 @@ def _of_scalars(lowered: _Lowered, count: int) -> Code:
 
 
 def _assigned(builder: Builder, operands: Sequence[int], out: int) -> int:
-    """Elements of the second array put where the predicate holds, into the third if nothing else needs it.
+    """Elements of the second array assigned where the predicate holds, into the third if it has no other use.
 
     For few elements that takes half the time of ``np.where``.
     """

@@ -1,8 +1,8 @@
 """Arrays of few elements as that many scalars.
 
 A ufunc takes as long for two elements as for fifty, ten times as long as an operator on NumPy's scalars
-(``scalars``), which gives the same bits.  Steps that have one another's small arrays as operands are taken
-together: as scalars they have to read what comes in as arrays, and to make the arrays that others want.
+(``scalars``), which gives the same bits.  Steps that use one another's small arrays are rewritten
+together: as scalars they have to read incoming arrays, and to make the arrays that other steps use.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Plan:
 
 
 def by_elements(line: Line) -> None:
-    """Have steps on few elements done scalar by scalar, where all of them together take less time so."""
+    """Compute steps on few elements scalar by scalar, where a group of them takes less time so."""
     if not any(_is_few(line, slot) for step in line.steps for slot in step.outs):
         return
     plans = {
@@ -80,7 +80,7 @@ def _planned(line: Line, step: Step) -> _Plan | None:
 
 
 def _moved(line: Line, step: Step, out: int) -> _Plan:
-    """Where each element comes from: what the step makes of numbers of elements says it."""
+    """Where each element comes from: found by applying the step to element numbers."""
     sizes = [prod(line.dims[slot]) for slot in step.ins]
     numbers, start = [], 0
     for slot, size in zip(step.ins, sizes, strict=True):

@@ -49,7 +49,7 @@ def single_starts(kind: DType, bounds: Sequence[tuple[int, int]]) -> Callable[[A
     widened = kind.bits < 8
 
     def starts(indices: Any) -> list[int]:
-        # Python's integers: unsigned ones beyond int64 are clamped as what they are.
+        # Python's integers: unsigned ones above int64's maximum are clamped correctly.
         numbers = (indices.astype(np.int64) if widened else indices).reshape(-1).tolist()
         return [min(max(numbers[at], 0), most) for at, most in bounds]
 

@@ -143,7 +143,7 @@ def _widening(
 ) -> Function | None:
     if source.numpy == target:
         return None
-    if target != np.int64:  # what wraps on the way to the sum's type would be larger than proven
+    if target != np.int64:  # a value that wraps to the sum's type could exceed the proven bound
         return lambda array: array.astype(target)
 
     def wide(array: Any) -> Any:

@@ -1,9 +1,9 @@
-"""A fused loop by blocks of its work items: all trips of a block while its part of everything is in the cache.
+"""A fused loop by blocks of its work items: all iterations of a block while its slices are in the cache.
 
 The work items along the largest parallel axis are taken a few thousand at a time.  Body and condition are
 compiled again for that many (``parallel_loop/cutting.py``); what the loop reads and writes along the axis are
-slices of the whole arrays.  A reduce over the axis that only goes into stacked outputs leaves a part a block
-and iteration; when all blocks are through, the parts are put together in the order of the blocks and what
+slices of the whole arrays.  A reduce over the axis that only goes into stacked outputs leaves a partial result
+per block and iteration; after all blocks, these are combined in the order of the blocks and what
 follows from them is computed iteration by iteration.  Threads share the blocks, which are the same for any
 number of them.
 """
@@ -96,23 +96,23 @@ class BlockedLoop:
         for length in {block.stop - block.start for block in work_items}:
             for source, _ in self._of_size(length).cut.sources:
                 self._source(source)
-        told: list[list[tuple[Any, ...]]] = [[] for _ in work_items]
+        partials: list[list[tuple[Any, ...]]] = [[] for _ in work_items]
         ends: list[Mapping[tuple[int, int], Any]] = [{} for _ in work_items]
         counts = [0] * len(work_items)
 
         def work(tasks: Tasks) -> None:
             for number in tasks:
-                found = self._block(state, results, work_items[number], told[number])
+                found = self._block(state, results, work_items[number], partials[number])
                 ends[number], counts[number] = found
 
         in_parallel(len(work_items), work, self._threads)
-        # What all work items compute alike, they do as long as the last of them goes on.
+        # Uniform values are computed until the last work item has left the loop.
         longest = max(counts)
         for (number, place), array in ends[counts.index(longest)].items():
             if place == WHOLE:
                 results[number] = array
         if self._later is not None:
-            self._put_together(state, results, told, longest)
+            self._put_together(state, results, partials, longest)
         return tuple(results)
 
     def _block(
@@ -122,7 +122,7 @@ class BlockedLoop:
         work_items: slice,
         parts: list[tuple[Any, ...]],
     ) -> tuple[Mapping[tuple[int, int], Any], int]:
-        """All trips of a block; its state after the last one, and their number."""
+        """All iterations of a block; its state after the last one, and their number."""
         sized = self._of_size(work_items.stop - work_items.start)
         elements = sized.cut.elements
         streamed = self._streamed
@@ -201,10 +201,10 @@ class BlockedLoop:
         self,
         state: Sequence[Any],
         results: list[Any],
-        told: Sequence[Sequence[tuple[Any, ...]]],
+        partials: Sequence[Sequence[tuple[Any, ...]]],
         count: int,
     ) -> None:
-        """Trip by trip what follows from reduces over all blocks."""
+        """Iteration by iteration what depends on reduces over all blocks."""
         later = self._later
         assert later is not None
         begun = [state[number] for number, _ in later.cut.elements]
@@ -212,7 +212,7 @@ class BlockedLoop:
             begun[at] = np.array(begun[at])
         now: tuple[Any, ...] = later.loop.kept(tuple(begun))
         for iteration in range(count):
-            parts = zip(*(block[iteration] for block in told), strict=True)
+            parts = zip(*(block[iteration] for block in partials), strict=True)
             whole = [
                 self._whole(reduce, columns)
                 for reduce, columns in zip(self.blocks.partial, parts, strict=True)
@@ -223,7 +223,7 @@ class BlockedLoop:
                 results[number] = array
 
     def _whole(self, reduce: Instruction, parts: Sequence[Any]) -> Any:
-        """The parts of all blocks in their order; each began with what adds nothing."""
+        """The parts of all blocks combined in their order; each began with the identity."""
         region, kind = reduce.to_apply, reduce.array.dtype
         name = combiner(region)
         assert name is not None

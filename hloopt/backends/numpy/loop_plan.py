@@ -18,27 +18,27 @@ from hloopt.types import ArrayShape
 __all__ = ["Blocking", "Blocks", "plan_blocks"]
 
 _REPEATED: Final = 8
-"""Of the work of all blocks at most one part in so many may be what each of them repeats."""
+"""At most one part in so many of the work of all blocks may be uniform work that each block repeats."""
 
 _ROUNDED: Final = 16
 """Work items of a block are a multiple of this: rows of blocks begin where vectors do."""
 
 _NO_WORK: Final = BODIES | SOURCES | {"broadcast", "parameter"}
-"""What calls nothing of NumPy, or is computed by what it calls."""
+"""Ops that call no NumPy function, or whose callees do."""
 
 _ONCE: Final = frozenset({"add", "multiply", "xor"})
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """When and how finely.
+    """When a loop is cut into blocks, and how finely.
 
-    whole_bytes     a loop of which a trip touches no more runs whole: it is in the last cache all the time,
-                    which is as quick as calling NumPy more often is slow
-    block_bytes     what a trip of a block may touch: the second-level cache a core has for itself, 1 to 2 MB
+    whole_bytes     a loop whose iterations touch no more runs whole: it stays in the last-level cache,
+                    which gains as much as calling NumPy more often costs
+    block_bytes     what an iteration of a block may touch: a core's second-level cache, 1 to 2 MB
                     since about 2020
-    least_elements  of a call of NumPy, on the average: as many as take several times as long as the call
-    work items           so many work items in a block, whatever the others say; 0 lets them say
+    least_elements  of a call of NumPy, on average: as many as take several times as long as the call
+    work_items      in a block, overriding the others; 0 to follow them
     """
 
     whole_bytes: int = 8 << 20
@@ -84,7 +84,7 @@ def plan_blocks(
 ) -> Blocks | str:
     """How to cut a ``while`` of which the elements ``results`` are wanted, or why it runs whole.
 
-    ``trip_bytes``: of arrays that the body makes and has alive at once.
+    ``body_bytes``: of arrays that the body makes and that are live at once.
     """
     parallel = parallel_loop(loop, collect=True)
     if parallel.obstacle is not None:
@@ -92,17 +92,17 @@ def plan_blocks(
     if not parallel.sizes:
         return "it has no parallel axis"
     if parallel.iterations.kind == "gathered":
-        return "whether it goes on depends on all work items"
+        return "its condition depends on all work items"
     axis = max(range(len(parallel.sizes)), key=parallel.sizes.__getitem__)
     touched = _state_bytes(parallel, axis) + iteration_bytes
     if not blocking.work_items and touched <= blocking.whole_bytes:
-        return f"a trip touches {touched} bytes, which is no more than {blocking.whole_bytes}"
+        return f"an iteration touches {touched} bytes, at most {blocking.whole_bytes}"
     partial = parallel.collected
     for one in partial:
         if problem := _problem(one):
             return problem
     if partial and parallel.iterations.kind == "element":
-        return "blocks that end at different trips have no parts of the same reduces"
+        return "blocks with different trip counts have no partial results of the same reduces"
     late = frozenset(
         carried.number for carried in parallel.carried if carried.update in parallel.after
     )
@@ -131,7 +131,7 @@ def _place(parallel: ParallelLoop, number: int, axis: int) -> int:
 
 
 def _state_bytes(parallel: ParallelLoop, axis: int) -> int:
-    """Of what the work items own; of what is streamed a trip touches a row, which the body makes."""
+    """Of state along the axis; of streamed arrays an iteration touches a row, which the body makes."""
     return sum(
         carried.shape.elements * carried.shape.dtype.numpy.itemsize
         for carried in parallel.carried
@@ -154,22 +154,22 @@ def _size(work: _Work, work_items: int, touched: int, blocking: Blocking) -> int
     if size >= work_items:
         return f"a block of fewer than all {work_items} work items would be too small"
     if size * touched // work_items > max(blocking.whole_bytes, blocking.block_bytes):
-        return f"a block of {size} work items, the fewest that pay, would be no more in the cache than all"
+        return f"a block of {size} work items, the fewest that pay, would not fit the cache better than all"
     if work.same * count * _REPEATED > work.own:
-        words = f"{work.same} elements a trip that are the same for all work items"
+        words = f"{work.same} elements per iteration that are the same for all work items"
         return f"{count} blocks would each compute {words}, beside {work.own} of their own"
     return size
 
 
 def _problem(reduce: Instruction) -> str:
-    """Why parts of a reduce cannot be put together as if they were one."""
+    """Why partial results of a reduce cannot be combined."""
     if not isinstance(reduce.shape, ArrayShape):
         return f"reduce {reduce.name} has a tuple for its result"
     name = combiner(reduce.to_apply)
     if name in IDEMPOTENT:
         return ""
     if name not in _ONCE:
-        return f"parts of reduce {reduce.name} cannot be told to add up to the whole"
+        return f"reduce {reduce.name} is not known to be associative: its parts cannot be combined"
     literal = reduce.operands[1].literal
     start = literal.array if literal is not None else None
     if start is None or start.reshape(()) != identity(name, reduce.array.dtype):
@@ -179,7 +179,7 @@ def _problem(reduce: Instruction) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a trip computes: elements along the axis and others, and in how many calls."""
+    """What an iteration computes: elements along the axis and others, and in how many calls."""
 
     own: int
     same: int

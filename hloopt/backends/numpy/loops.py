@@ -12,9 +12,9 @@ from hloopt.backends.numpy.plan import Function
 __all__ = ["UNWATCHED", "Stuck", "iterate", "watch"]
 
 Stuck = Callable[[int], None]
-"""Told the number of an iteration that has changed nothing: raises unless a further one may end the loop."""
+"""Called with the number of an iteration that changed nothing: raises unless a later one may end the loop."""
 
-# At powers of two from here on an iteration is watched: that costs a look at all of the state.
+# Iterations are watched at powers of two from here on: each hashes all of the state.
 _FIRST_WATCHED = 256
 
 UNWATCHED = f"{_FIRST_WATCHED - 1}, {_FIRST_WATCHED - 1}, None"
@@ -24,7 +24,7 @@ UNWATCHED = f"{_FIRST_WATCHED - 1}, {_FIRST_WATCHED - 1}, None"
 def watch(
     stuck: Stuck, state: Sequence[Any], chunk: int, done: int, before: bytes | None
 ) -> tuple[int, int, bytes | None]:
-    """Look at a loop's state after so many iterations in a row.
+    """Compare a loop's state before and after a watched iteration.
 
     Returns how many may follow before the next look, how often the body has run by then, and what the state
     is like now if the next iteration is watched.

@@ -18,7 +18,7 @@ from hloopt.types import ArrayShape
 
 __all__ = ["EMITTERS", "Emitter"]
 
-# Operands that are put together by assignments, which need not be stretched first, in less time than by
+# Operands that are concatenated by assignments, which need not be stretched first, in less time than by
 # NumPy's function.
 _FEW = 4
 

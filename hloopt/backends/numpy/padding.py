@@ -15,7 +15,7 @@ from hloopt.ir import Instruction
 
 __all__ = ["EMITTERS"]
 
-# From so many elements on only the borders are filled with the value, each by an assignment of its own.
+# From so many elements on only the borders are filled with the value, each by a separate assignment.
 _LARGE = 1 << 14
 
 
@@ -68,7 +68,7 @@ def _filling(
     value: Any,
 ) -> Function:
     """With a value known before."""
-    # The system hands out large arrays of zeros for nothing.
+    # Large arrays of zeros are free: the system maps zeroed pages.
     clear = not value.tobytes().strip(b"\0") and len(borders) == 1
 
     def padded(array: Any, out: Any = None) -> Any:

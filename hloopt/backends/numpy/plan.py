@@ -2,11 +2,11 @@
 
 A slot holds one array; tuples exist only while the line is made, so that ``tuple`` and
 ``get-tuple-element`` cost nothing when it runs.  What a step is written as in Python is data
-(``Code``); ``source`` writes a line out as a function, ``sharing`` decides what it may write over.
+(``Code``); ``source`` writes a line out as a function, ``sharing`` decides what it may overwrite.
 
 Memory.  A slot is *fresh* when its step makes a new array that nothing else refers to.  Slots that may
 share memory form a class; a class is free at a step when all its members are fresh (or inputs the caller
-gave away, ``Line.owned``) and none is read later.  What is free may be written over.
+gave away, ``Line.owned``) and none is read later.  What is free may be overwritten.
 """
 
 from __future__ import annotations
@@ -51,13 +51,11 @@ SCALARS: Final = frozenset(
     )
 )
 
-_COMPARED: Final = (
-    64  # bytes of an array that code refers to, up to which its elements tell whether it is another
-)
+_COMPARED: Final = 64  # bytes up to which arrays that code refers to are compared by their elements
 
 
 class Classes:
-    """Numbers in classes, each of which is named by one of its members."""
+    """A union-find structure over numbers; a class is named by one of its members."""
 
     def __init__(self, members: Iterable[int]) -> None:
         self._above = {member: member for member in members}
@@ -71,7 +69,7 @@ class Classes:
         return member
 
     def join(self, members: Sequence[int]) -> None:
-        """Make the classes of these members one."""
+        """Unite the classes of these members."""
         for member in members[1:]:
             self._above[self.of(member)] = self.of(members[0])
 
@@ -81,8 +79,8 @@ class Code:
     """What a step is in Python.
 
     text     statements, one a line, in which ``{r}`` is the variable of the result, ``{0}``, ``{1}`` ... are
-             the operands, ``{b}`` is its buffer, ``bound`` names others, and all that is left are variables
-             of its own; beside those it has nothing but numbers and Python's own words
+             the operands, ``{b}`` is its buffer, ``bound`` names others, and all that is left are private
+             variables; beside those it has nothing but numbers and Python's keywords
     scalars  positions of operands that it wants as NumPy's scalars, not as arrays
     scalar   the result is such a scalar
     bound    objects it refers to
@@ -113,7 +111,7 @@ class Step:
                position; ``choose(own)`` gives the function or code for the set of those positions that are
                free, which has to copy the others first; a function's arrays share memory with no other
                operand
-    keep       to be run even when the outs are not read
+    keep       the step runs even when the outs are unused
     code       what is written instead of a call of ``function``
     uncopied   code that gives a view of the first operand, which ``code`` copies: enough where nothing
                writes into it
@@ -158,7 +156,7 @@ class Step:
         return (self.function, self.ins) if isinstance(self.function, np.ufunc) else None
 
     def fresh(self) -> tuple[int, ...]:
-        """The outs that are new arrays of their own."""
+        """The outs that are newly allocated arrays."""
         return tuple(self.outs[at] for at in self.writes) if self.view else self.outs
 
     def taken(self) -> tuple[int, ...]:
@@ -218,7 +216,7 @@ class Line:
         return self.step(function, ins, out, **flags) if found == out else found
 
     def drop_unused(self) -> None:
-        """Remove the steps that no result needs."""
+        """Remove the steps that no result depends on."""
         needed = set(self.results)
         kept = []
         for step in reversed(self.steps):
@@ -233,8 +231,9 @@ class LineLoop:
     """A ``while`` over flat state.
 
     kept        for each element of the state what a buffer keeps of it; None where that is all
-    stuck       told the number of an iteration that has changed nothing: raises unless another may end the loop
-    trip_count  how often the body runs, where that is known: the condition is not asked then
+    stuck       called with the number of an iteration that changed nothing: raises unless a later one may
+                end the loop
+    trip_count  how often the body runs, where that is known: the condition is not evaluated then
     """
 
     condition: Line

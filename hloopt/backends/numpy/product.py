@@ -21,7 +21,7 @@ Widening: TypeAlias = "tuple[Function | None, Function | None]"
 
 
 # Rows of a product below which BLAS loses more by the many calls than a copy of its operand costs
-# (measured on Zen 5, f32[8,R,768] times [768,768]: from 32 rows on, no copy is quicker).
+# (measured on Zen 5, f32[8,R,768] times [768,768]: from 32 rows on, not copying is quicker).
 _FEW_ROWS = 32
 # Elements of a narrow operand that is converted at once: they stay in the cache until BLAS has read them.
 BLOCK = 1 << 20
@@ -54,7 +54,7 @@ class BlasProduct:
         """The result in ``out``, an array in row-major order, or in a new array."""
         if out is not None and not out.flags.c_contiguous:
             out = (
-                None  # what a ufunc made of transposed operands: other dimensions are no view of it
+                None  # a ufunc's result of transposed operands: it has no view of other dimensions
             )
         left, right = matrices(self._contraction, x, y)
         if self._is_blocked(left, right):

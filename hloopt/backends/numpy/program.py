@@ -115,9 +115,9 @@ class NumpyProgram(Program):
         with self._blas, np.errstate(all="ignore"):
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
-            return self._handed_out(flat)
+            return self._owned_results(flat)
 
-    def _handed_out(self, flat: Sequence[Any]) -> list[Array]:
+    def _owned_results(self, flat: Sequence[Any]) -> list[Array]:
         """The results' arrays: those that nothing else refers to as they are, copies of others."""
         found = []
         shapes = leaves(self.module.entry.result_shape)

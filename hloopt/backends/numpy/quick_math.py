@@ -7,7 +7,7 @@ number with NumPy's AVX-512 loops and every 1009th with its AVX2 and baseline lo
 atan2 3.3 (of pairs), asin and logistic 3.1, erf 3.2, everything else less.  Infinities, NaNs and the signs of
 zeros are those of the table, but that C's ``powf`` may make a NaN of a signaling NaN to the power of 0.
 
-Where an element lies does not matter.  NumPy has loops of their own for some strides (a reversed view of
+Where an element lies does not matter.  NumPy has special loops for some strides (a reversed view of
 ``expm1``), so operands are made contiguous; contiguous operands of any length and place give the same bits,
 which ``tests/backends/numpy/test_quick_math.py`` holds each of them to.
 """
@@ -28,7 +28,7 @@ from hloopt.types import Array
 __all__ = ["MOST_ULP", "QUICK"]
 
 MOST_ULP: Final = 4.0
-"""The most units in the last place by which an f32 result is off."""
+"""The maximum error of an f32 result, in units in the last place."""
 
 
 _SINGLE = np.dtype(np.float32)

@@ -121,7 +121,7 @@ def _scatter(builder: Builder, instruction: Instruction, operands: Sequence[int]
 
 
 class _Region:
-    """What combines two values, made when it is asked for: a proof that it is associative takes time."""
+    """The combining function of two values, made lazily: a proof that it is associative takes time."""
 
     def __init__(self, instruction: Instruction, context: Context) -> None:
         self._computation = instruction.attributes["to_apply"]

@@ -1,7 +1,7 @@
 """select-and-scatter: which position of a window is selected, for many windows at once.
 
-Dimensions before the first one along which a window reaches are gone through some indices at a time, so that
-what is made on the way stays in the cache.
+Dimensions before the first one along which a window extends are traversed a few indices at a time, so that
+intermediate arrays stay in the cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hloopt.types import DType, Window, WindowDim
 
 __all__ = ["WindowPieces", "select_and_scatter"]
 
-# Windows that are looked at together, so that what is made on the way stays in the cache.  Selections from 3x3
+# Windows that are processed together, so that intermediate arrays stay in the cache.  Selections from 3x3
 # windows of f32[32,114,114,64] and f32[32,64,56,56] on Zen 5: 2^16 to 2^18 take as long, 2^20 1.5 times, all at
 # once 2.4 and 1.7 times, 2^12 1.1 and 1.9 times.
 _AT_ONCE: Final = 1 << 17

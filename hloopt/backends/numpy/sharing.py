@@ -1,4 +1,4 @@
-"""What may be written over, and what is kept for the next that needs an array like it."""
+"""Which arrays may be overwritten, and which are kept for a later step that needs one like it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOON = 64  # steps
 
 
 def uncopy(line: Line) -> None:
-    """Take views where copies are made for the sake of writes that there are none of."""
+    """Replace copies that only guard against writes by views, where nothing writes."""
     steps = [step for step in line.steps if step.uncopied is not None]
     if not steps:
         return
@@ -43,7 +43,7 @@ def uncopy(line: Line) -> None:
 
 
 def written_inputs(line: Line) -> frozenset[int]:
-    """The inputs that steps would write over, if all of them were given away."""
+    """The inputs that steps would overwrite, if all of them were given away."""
     own = _Sharing(line, frozenset(line.inputs))
     inputs = set(line.inputs)
     return frozenset(
@@ -55,7 +55,7 @@ def written_inputs(line: Line) -> frozenset[int]:
 
 
 def give_away(line: Line, owned: frozenset[int]) -> None:
-    """Own these inputs, and return arrays of their own in the results at their positions.
+    """Own these inputs, and return separate arrays in the results at their positions.
 
     For bodies of loops, whose first results are the next iteration's first inputs.
     """
@@ -76,7 +76,7 @@ def own_results(line: Line) -> tuple[bool, ...]:
 
 
 def most_alive(line: Line) -> int:
-    """The most bytes of arrays made by steps that are needed at once."""
+    """The peak bytes of live arrays made by steps."""
     change = [0] * (len(line.steps) + 1)
     for slot, start, end in _Sharing(line, ()).lives():
         size = prod(line.dims[slot]) * line.kinds[slot].itemsize
@@ -110,7 +110,7 @@ def choose_memory(line: Line) -> None:
 
 
 def deaths(line: Line) -> list[list[int]]:
-    """For each step the slots that no later step and no result needs."""
+    """For each step the slots whose live range ends there."""
     alive = {*line.results, *line.constants}
     dead: list[list[int]] = []
     for step in reversed(line.steps):
@@ -121,7 +121,7 @@ def deaths(line: Line) -> list[list[int]]:
 
 
 class _Sharing(Classes):
-    """Which slots may share memory, and when each class of them is read last."""
+    """Alias classes of slots, and where the live range of each ends."""
 
     def __init__(self, line: Line, owned: Iterable[int]) -> None:
         self._line = line
@@ -182,7 +182,7 @@ class _Sharing(Classes):
         return list(found.items())
 
     def lives(self) -> Iterator[tuple[int, int, int]]:
-        """Each slot of a new array with the steps that make it and read its class last."""
+        """The live range of each slot of a new array: the step that makes it, the last that reads its class."""
         for number, step in enumerate(self._line.steps):
             for slot in step.fresh():
                 yield slot, number, self._last[self.of(slot)]
@@ -192,7 +192,7 @@ class _Sharing(Classes):
         return kind not in self._foreign
 
     def is_own_result(self, slot: int) -> bool:
-        """Whether a result is an array of its own, which no other result shares."""
+        """Whether a result is a separate array, which no other result shares."""
         # What was added to the line since (copies of other results) shares memory with nothing.
         known = (other for other in self._line.results if other in self._known)
         same = [other for other in known if self.of(other) == self.of(slot)]
@@ -208,10 +208,10 @@ class _Sharing(Classes):
 
 
 class _Left:
-    """Large arrays that are not read any more, kept for a ufunc soon after that needs one like it.
+    """Large dead arrays, kept for a later ufunc that needs one like it.
 
     Fresh memory is not free: the system clears each page of it.  An array is kept only where that does not
-    raise the most bytes that are alive at once.
+    raise the peak of live bytes.
     """
 
     def __init__(self, line: Line, sharing: _Sharing) -> None:

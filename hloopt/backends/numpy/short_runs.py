@@ -1,7 +1,7 @@
 """Short dimensions at the end of an array: what NumPy's inner loops run along, made long.
 
 A ufunc calls its inner loop once for each run of elements that all operands lie alike along, and a reduction
-once for each result of a folded last dimension: some 10 to 20 ns a call, as long as 50 additions take (Zen 5).
+once for each result of a folded last dimension: some 10 to 20 ns a call, the time of 50 additions (Zen 5).
 Of f32[56,56,32,2] a sum over all but the third dimension takes 1900 us, in two turns 130; a product with
 f32[32,1] takes 370 us, with that stretched to f32[32,2] before 65.
 """
@@ -20,7 +20,7 @@ from hloopt.dataclass import dataclass
 
 __all__ = ["fold", "stretched_from"]
 
-# Elements of an array below which a call more costs what it saves.
+# Elements of an array below which an extra call costs what it saves.
 _LEAST: Final = 1 << 12
 # Elements folded at the end from which on a call for each result is lost in the work.
 _LONG_TAIL: Final = 512
@@ -41,7 +41,7 @@ _FEWER: Final = 8
 def fold(ufunc: np.ufunc, array: Any, axes: tuple[int, ...], kind: np.dtype[Any]) -> Any:
     """``ufunc.reduce`` of an array with elements, over ``axes`` in ascending order, in type ``kind``.
 
-    Elements are grouped in whichever way is quick.
+    Elements are grouped in whatever order is fastest.
     """
     if array.size < _LEAST:
         return np.asarray(ufunc.reduce(array, axes, kind))

@@ -1,8 +1,8 @@
 """A line written out as one Python function.
 
 Every slot is a local variable: an array, a NumPy scalar, or both, each made of the other where a step
-first wants it.  Loops and conditionals are written in place, their state in variables.  The text is made
-of numbers and of our own names: nothing of the module's text ever reaches it; everything else is bound in
+first uses it.  Loops and conditionals are written in place, their state in variables.  The text consists
+of numbers and names made here: nothing of the module's text ever reaches it; everything else is bound in
 the function's globals.
 """
 
@@ -23,11 +23,11 @@ from hloopt.interpret.progress import Progress
 
 __all__ = ["compile_line"]
 
-_TOLD_EVERY = 8  # steps, so that telling costs next to nothing
+_REPORT_EVERY = 8  # steps, so that progress reports cost next to nothing
 # Loops and conditionals inside one another in one function: CPython takes 20 nested loops, of which each of
 # ours takes two, and 100 levels of indentation.
 _DEEPEST = 8
-# Their third positional argument is no ``out``.
+# Ufuncs whose third positional argument is not ``out``.
 _BY_KEYWORD = frozenset({np.maximum, np.minimum})
 
 
@@ -83,7 +83,7 @@ class _Block:
             self.source.scope["progress"] = progress
             self._add(f"progress.begin({len(line.steps)})")
         for number, step in enumerate(line.steps):
-            if self._told and (number % _TOLD_EVERY == 0 or isinstance(step.inner, LineLoop)):
+            if self._told and (number % _REPORT_EVERY == 0 or isinstance(step.inner, LineLoop)):
                 self._add(f"progress.done = {number}")
             self._step(step, dead[number])
         if line.kernels:
@@ -95,7 +95,7 @@ class _Block:
         self._add(f"{', '.join(names)}, = {self.source.bind(arena.arrays)}()")
         for slot, name in zip(arena.slots, names, strict=True):
             self.hold(self.arrays, slot, name)
-            self.users[name] += 1  # the arena keeps it: to let go of it would be of no use
+            self.users[name] += 1  # the arena keeps it: deleting the variable would free nothing
 
     def array(self, slot: int) -> str:
         """The variable or constant that holds a slot as an array."""
@@ -153,10 +153,10 @@ class _Block:
             self._code(step)
         else:
             self._call(step)
-        self._forget(dead)
+        self._delete(dead)
 
-    def _forget(self, slots: Sequence[int]) -> None:
-        """Let go of arrays that are not needed any more, under any name."""
+    def _delete(self, slots: Sequence[int]) -> None:
+        """Delete all names of dead arrays."""
         gone = []
         for slot in slots:
             for table in (self.arrays, self.scalars):
@@ -200,7 +200,7 @@ class _Block:
             self.hold(self.scalars if scalar else self.arrays, slot, name)
 
     def _outlined(self, step: Step) -> Function:
-        """A loop or conditional too deep inside others, as a function of its own."""
+        """A loop or conditional nested too deeply, outlined as a separate function."""
         line = self.line
         alone = Line(kinds=line.kinds, dims=line.dims, steps=[step], results=list(step.outs))
         alone.inputs = list(dict.fromkeys(step.ins))
@@ -229,8 +229,8 @@ class _Block:
             names.append(source.variable())
             self._add(f"{names[-1]} = {value}")
         self._give(step, names)
-        # What the loop starts with is not needed beside what it goes on with.
-        self._forget([slot for slot in dead if slot in step.ins])
+        # The initial state is dead once the loop's variables have it.
+        self._delete([slot for slot in dead if slot in step.ins])
         self._iterations(loop, names, changing)
 
     def _give(self, step: Step, names: Sequence[str]) -> None:
@@ -301,7 +301,7 @@ class _Block:
         block = _Block(self.source, line, depth, looped=looped)
         for slot, name in zip(line.inputs, names, strict=True):
             block.hold(block.scalars if line.is_scalar(slot) else block.arrays, slot, name)
-            block.users[name] += 1  # whoever wrote it lets go of it
+            block.users[name] += 1  # the block that defines it deletes it
         block.write()
         return block
 
@@ -324,15 +324,15 @@ class _Block:
             selector = number
 
         def choose(numbers: range, depth: int) -> None:
-            """Of many branches halves, so that finding one takes few questions."""
+            """Bisect the branches, so that finding one takes few tests."""
             if len(numbers) == 1:
                 (number,) = numbers
                 leave = cases.leave
                 self._case(cases.lines[number], entering[number], names, leave, depth)
                 return
             half = len(numbers) // 2
-            question = selector if pred else f"{selector} < {numbers[half]}"
-            source.add(depth, f"if {question}:")
+            test = selector if pred else f"{selector} < {numbers[half]}"
+            source.add(depth, f"if {test}:")
             choose(numbers[:half], depth + 1)
             source.add(depth, "else:")
             choose(numbers[half:], depth + 1)

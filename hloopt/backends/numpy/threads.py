@@ -1,7 +1,7 @@
 """Numbered tasks shared among threads.
 
-There is one pool a process, made when it is first needed; the thread that asks works too, so that one
-thread needs no pool at all.  NumPy releases Python's lock inside its loops, which is where the time goes.
+There is one pool per process, made when it is first used; the calling thread works too, so that one
+thread needs no pool.  NumPy releases Python's lock inside its loops, which is where the time goes.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "Tasks", "in_parallel", "thread_count"]
 
 VARIABLE: Final = "HLOOPT_THREADS"
-"""The environment variable with the number of threads where nothing else says it."""
+"""The environment variable with the default number of threads."""
 
 
-def thread_count(asked: int | None = None) -> int:
-    """The number of threads: ``asked``, or the environment's, or as many as cores this process may use.
+def thread_count(requested: int | None = None) -> int:
+    """The number of threads: ``requested``, or the environment's, or as many as cores this process may use.
 
     Raises ``UsageError`` for a number below 1, and for a variable that is not a number or one below 1.
     """
-    if asked is None:
+    if requested is None:
         text = os.environ.get(VARIABLE, "").strip()
         if not text:
             return _cores()
         if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"{VARIABLE} is '{text}', not a number of threads")
         return int(text)
-    if asked < 1:
-        raise UsageError(f"the number of threads is at least 1, not {asked}")
-    return asked
+    if requested < 1:
+        raise UsageError(f"the number of threads is at least 1, not {requested}")
+    return requested
 
 
 def _cores() -> int:
@@ -65,7 +65,7 @@ Work = Callable[[Tasks], None]
 
 
 class _Crew:
-    """The threads that help with some tasks; one that comes when they are done goes away again.
+    """The threads that help with some tasks; one that starts when they are done leaves again.
 
     A helper the pool has taken on may begin at any time, or never: one that has not may not be waited for.
     """
@@ -78,7 +78,7 @@ class _Crew:
         self._closed = False
 
     def help_out(self) -> None:
-        """What a helper does; what it raises stops the others and is kept."""
+        """The work of a helper thread; an exception stops the others and is kept."""
         with self._gate:
             if self._closed:
                 return
@@ -120,13 +120,13 @@ class _Pool:
                     self._executor.shutdown(wait=False)
                 self._size = count
                 self._executor = ThreadPoolExecutor(count, thread_name_prefix="hloopt")
-            # A system that gives no more threads raises RuntimeError: those there are do all of the work.
+            # RuntimeError where the system has no more threads: the existing ones do all of the work.
             with suppress(RuntimeError):
                 for _ in range(count):
                     self._executor.submit(work)
 
     def forget(self) -> None:
-        """Let go of threads that are another process's."""
+        """Drop threads that belong to the parent process."""
         self._lock = Lock()
         self._executor = None
         self._size = 0

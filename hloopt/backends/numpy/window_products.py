@@ -28,7 +28,7 @@ __all__ = ["multiply_windows", "sum_outputs", "sum_windows"]
 _BLOCK: Final = 1 << 19
 # Rows below which products with large kernels lose speed: BLAS copies the kernel for each.
 _FEW_ROWS: Final = 512
-# Elements side by side in windows below which lines of outputs side by side are copied faster.
+# Neighbouring elements of windows below which lines of neighbouring outputs are copied faster.
 _SHORT_RUN: Final = 16
 # Elements of the operand that are padded at a time.
 _PADDED: Final = 1 << 21

@@ -1,7 +1,7 @@
 """reduce-window: positions planned when the line is made, one call of a ufunc each for a piece when it runs.
 
-What may be grouped in any way (integers, extrema) is folded one dimension after the other, so that a window
-takes the sum of its sizes in calls, not their product.  Windows of general regions, and of many positions
+Associative folds (integers, extrema) run one dimension after the other, so that a window
+takes the sum of its sizes in calls, not their product.  Windows with general regions, and of many positions
 whose order matters, go through the interpreter.
 """
 
@@ -115,7 +115,7 @@ def _typed(
 
 
 def _extremum(fold: _Fold, instruction: Instruction, context: Context, window: Window) -> Function:
-    """NumPy takes either of two zeros of different signs; where both may meet, the region decides."""
+    """NumPy returns either of two zeros of different signs; where both may occur, the region decides."""
     kind = instruction.array.dtype
     carrier, compute = context.carrier(kind), kind.compute
 

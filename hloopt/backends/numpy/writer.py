@@ -69,7 +69,7 @@ class FunctionSource:
         self.head.append("    " + text)
 
     def buffer(self, kind: np.dtype[Any]) -> str:
-        """A variable with an array without dimensions, to be filled again and again."""
+        """A variable with an array without dimensions that is reused."""
         name = self.variable()
         self.first(f"{name} = {self.bind(np.empty)}((), {self.bind(kind)})")
         return name

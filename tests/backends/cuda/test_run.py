@@ -128,7 +128,7 @@ def test_kernels_are_chosen_for_the_gpu_at_hand(
     done = invoke(*command)
     assert done.exit_code == 0, done.stderr
     assert (
-        "note: hloopt does not know NVIDIA Something: kernels are chosen for h200; --target"
+        "note: hloopt has no target for NVIDIA Something: kernels are chosen for h200; --target"
         in done.stderr
     )
 

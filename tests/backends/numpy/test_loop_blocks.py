@@ -425,7 +425,7 @@ def test_small_loops_run_whole() -> None:
     """The threshold and what met it are told."""
     program = NumpyProgram(hloopt.parse(NESTED))
     (words,) = program.loops.values()
-    assert words.startswith("runs whole: a trip touches ")
+    assert words.startswith("runs whole: an iteration touches ")
     assert words.endswith(" bytes, which is no more than 8388608")
 
 
@@ -438,7 +438,7 @@ def large(units: int, ops: int) -> hloopt.Module:
 
 
 def test_large_loops_run_by_blocks_that_fit() -> None:
-    """Of a few thousand work items each, that many that what a trip touches stays in a core's own cache."""
+    """Of a few thousand work items each, that many that what an iteration touches stays in a core's own cache."""
     units = 1 << 22
     program = NumpyProgram(large(units, 8))
     (words,) = program.loops.values()
