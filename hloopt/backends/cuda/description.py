@@ -1,4 +1,4 @@
-"""The GPU at hand as a ``Target``: one that hloopt knows, or what the driver says of it."""
+"""The GPU of this machine as a ``Target``: a built-in one, or the driver's description."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME_MEMORY = 0.1
 def describe_gpu(device: CudaDevice) -> Target:
     """A known target of the same multiprocessors and memory; else the driver's numbers.
 
-    Where the driver does not tell the memory's clock, its bandwidth is measured.
+    Where the driver does not report the memory's clock, its bandwidth is measured.
     """
     properties = device.properties()
     known = known_target(properties)
@@ -35,7 +35,7 @@ def describe_gpu(device: CudaDevice) -> Target:
 
 
 def this_gpu(number: int = 0) -> tuple[str, Target | None]:
-    """What a GPU is called, and its target where hloopt knows it.  Raises ``DeviceError`` without one."""
+    """The name of a GPU, and its target where hloopt has one.  Raises ``DeviceError`` without a GPU."""
     properties = open_cupy(number).cuda.runtime.getDeviceProperties(number)
     return _title(properties), known_target(properties)
 
@@ -46,7 +46,7 @@ def _title(properties: Mapping[str, Any]) -> str:
 
 
 def known_target(properties: Mapping[str, Any]) -> Target | None:
-    """The device hloopt knows by capability, multiprocessors and memory (``cudaDeviceProp``), or None."""
+    """The built-in target with the same capability, multiprocessors and memory, or None."""
     capability = (int(properties["major"]), int(properties["minor"]))
     wanted = ("cuda", capability, int(properties["multiProcessorCount"]))
     memory = int(properties["totalGlobalMem"])

@@ -20,7 +20,7 @@ from hloopt.types import Array
 
 __all__ = ["CudaDevice"]
 
-_UNASKED = 48 * 1024  # bytes of shared memory that a block may be given without asking
+_DEFAULT_SHARED = 48 * 1024  # bytes of shared memory that a block may have by default
 _MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -46,7 +46,7 @@ class CudaDevice:
         self.capability = capability(self._cupy, number)
         self._nvrtc, self._arch = compiler_for(self._cupy, number)
         self._runtime.setDevice(number)
-        # Captures need a stream of their own; non-blocking, as nobody else's work matters here.
+        # Captures need a separate stream; non-blocking, as no other stream's work matters here.
         self.stream = self._cupy.cuda.Stream(non_blocking=True)
         self.compiled: Compiled | None = None
         self._libraries = Libraries(self._cupy)
@@ -78,7 +78,7 @@ class CudaDevice:
         self._libraries.require(libraries)
 
     def allocate(self, byte_size: int) -> int:
-        """Memory of its own, aligned to 256 bytes or more."""
+        """Allocate memory, aligned to 256 bytes or more."""
         try:
             with self.stream:
                 memory = self._cupy.cuda.alloc(max(byte_size, 1))
@@ -207,7 +207,7 @@ class CudaDevice:
         self._pending.clear()
 
     def begin_capture(self) -> None:
-        """From here on launches, copies, fills and library calls are written down instead of run."""
+        """From here on launches, copies, fills and library calls are recorded instead of run."""
         if self._captured is not None:
             raise ValueError("a capture is under way")
         with self._failing("beginning a graph"):
@@ -224,7 +224,7 @@ class CudaDevice:
         return self._numbered(self._graphs, (graph, names))
 
     def abandon_capture(self) -> None:
-        """End a capture whose work failed half-way, and forget it; without one, do nothing."""
+        """End a capture whose work failed, and discard it; without one, do nothing."""
         if self._captured is not None:
             self._captured = None
             with suppress(RuntimeError):  # CUDA says once more that the capture was broken
@@ -253,7 +253,7 @@ class CudaDevice:
             return float(self._cupy.cuda.get_elapsed_time(start, end)) * 1e-3
 
     def properties(self) -> Mapping[str, Any]:
-        """What the runtime says of the GPU (``cudaDeviceProp``)."""
+        """The runtime's properties of the GPU (``cudaDeviceProp``)."""
         found: dict[str, Any] = self._runtime.getDeviceProperties(self.number)
         return found
 
@@ -295,8 +295,8 @@ class CudaDevice:
         return found
 
     def _allow(self, name: str, shared: int) -> None:
-        """Ask for more shared memory than blocks have without asking."""
-        if shared > self._allowed.get(name, _UNASKED):
+        """Raise a function's limit of shared memory above the default."""
+        if shared > self._allowed.get(name, _DEFAULT_SHARED):
             driver = self._cupy.cuda.driver
             driver.funcSetAttribute(self._function(name).ptr, _MOST_SHARED, shared)
             self._allowed[name] = shared

@@ -1,4 +1,4 @@
-"""Is there a GPU, and can we talk to it?  Asked before anything else is done; a line says what is missing."""
+"""Whether a GPU can be used.  Checked before anything else is done; one line says what is missing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _no_driver(runtime: Any, error: Any) -> str:
             "no NVIDIA driver is installed on this machine (libcuda.so), which --device gpu needs"
         )
     return (
-        f"the NVIDIA driver knows CUDA up to {has // 1000}.{has % 1000 // 10}, CuPy needs "
+        f"the NVIDIA driver supports CUDA up to {has // 1000}.{has % 1000 // 10}, CuPy needs "
         f"{needs // 1000}.{needs % 1000 // 10}: update the driver, or {install_command('gpu12')}"
     )
 

@@ -1,7 +1,7 @@
 """Library calls: cuBLAS for products of matrices, cuFFT for Fourier transforms.
 
-CuPy's bindings are called with addresses: nothing is allocated, compiled or copied behind our back, so that
-calls can be captured in graphs.  What a call needs besides (handles, plans, scratch memory) is made by
+CuPy's bindings are called with addresses: they allocate, compile and copy nothing, so that
+calls can be captured in graphs.  What else a call needs (handles, plans, scratch memory) is made by
 ``prepare``, once, and kept.
 """
 
@@ -108,7 +108,7 @@ class Libraries:
             self._transform(found, operands[0], results[0])
 
     def close(self) -> None:
-        """Give back handles and plans."""
+        """Free handles and plans."""
         self._plans.clear()
         self._scratch.clear()
         if self._handle is not None:

@@ -1,4 +1,4 @@
-"""How many warps of a kernel a multiprocessor holds at once, of those it could hold.
+"""The occupancy of a kernel: how many warps a multiprocessor holds, of those it could hold.
 
 The formula of NVIDIA's occupancy calculator: registers are given to warps in units of 256, and warps in
 fours; shared memory to blocks in units of 128 bytes (256 before Ampere), with a kilobyte for the system from
@@ -41,7 +41,7 @@ def occupancy(target: Target, threads: int, registers: int, shared: int = 0) -> 
 
     0 blocks where one takes more than there is.
     """
-    warps = _units(threads, target.warp_size)
+    warps = _ceiling(threads, target.warp_size)
     most = target.threads_per_core // target.warp_size
     blocks = target.blocks_per_core or _BLOCKS.get(target.capability, 32)
     allowed: dict[Limit, int] = {
@@ -57,7 +57,7 @@ def occupancy(target: Target, threads: int, registers: int, shared: int = 0) -> 
 def _by_registers(target: Target, warps: int, registers: int) -> int:
     if not registers:
         return target.registers_per_core
-    a_warp = _units(registers * target.warp_size, _REGISTER_UNIT) * _REGISTER_UNIT
+    a_warp = _ceiling(registers * target.warp_size, _REGISTER_UNIT) * _REGISTER_UNIT
     held = target.registers_per_block // a_warp // _WARP_UNIT * _WARP_UNIT
     return held // warps * (target.registers_per_core // target.registers_per_block)
 
@@ -65,12 +65,12 @@ def _by_registers(target: Target, warps: int, registers: int) -> int:
 def _by_shared(target: Target, shared: int) -> int:
     is_new = target.capability >= _AMPERE
     reserved = target.reserved_shared_per_block or (1024 if is_new else 0)
-    unit = 128 if is_new else 256
-    a_block = _units(shared + reserved, unit) * unit
+    granule = 128 if is_new else 256
+    a_block = _ceiling(shared + reserved, granule) * granule
     if shared > target.shared_per_block_optin:
         return 0
     return target.shared_per_core // a_block if a_block else target.shared_per_core
 
 
-def _units(amount: int, unit: int) -> int:
-    return -(-amount // unit)
+def _ceiling(amount: int, granule: int) -> int:
+    return -(-amount // granule)

@@ -1,6 +1,6 @@
-"""What each kernel of a program takes on the GPU: times, rates, share of what the device can do, a trace.
+"""The profile of a program on the GPU: each kernel's times, rates and share of the roofline, a trace.
 
-The program runs as one piece, its inputs in their places, to tell what a run takes; and with an event before
+The program runs as a whole, its inputs on the device, to time a run; and with an event before
 and after each launch, copy and library call.
 """
 
@@ -176,7 +176,7 @@ def _kernel(
 
 
 def _largest(taken: Sequence[Resources]) -> Resources:
-    """Of several functions the one with most registers, with the most shared memory of any."""
+    """The resources of the function with most registers, with the most shared memory of any."""
     most = max(taken, key=lambda resources: resources.registers)
     return replace(most, shared=max(resources.shared for resources in taken))
 

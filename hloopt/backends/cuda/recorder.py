@@ -1,4 +1,4 @@
-"""A device that notes when everything it is asked to do begins and ends."""
+"""A device that records when each of its operations begins and ends."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["EntryKind", "RecordedEvent", "Recorder"]
 
 EntryKind = Literal["launch", "library", "copy", "fill"]
 
-# Events are turned into seconds in lots, so that a long loop does not hold millions of them.
-_LOT = 4096
+# Events are turned into seconds in batches, so that a long loop does not hold millions of them.
+_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ _Call: TypeAlias = "tuple[EntryKind, str, int, Callable[[], None]]"
 class Recorder:
     """A ``CudaDevice`` for a ``DeviceProgram``; while ``is_recording``, everything has its times.
 
-    A graph is played call by call then: within it nothing could be told apart.  ``before`` is called ahead of
-    each event, outside the time that is taken.
+    A graph is then replayed call by call, so that each can be timed.  ``before`` is called before
+    each event, outside the measured time.
     """
 
     def __init__(self, device: CudaDevice, before: Callable[[], object] | None = None) -> None:
@@ -148,7 +148,7 @@ class Recorder:
             self._timed(*call)
 
     def close(self) -> None:
-        """The device is its owner's to close."""
+        """Nothing: the device's owner closes it."""
 
     def _timed(self, kind: EntryKind, name: str, size: int, work: Callable[[], None]) -> None:
         if self._captured is not None:
@@ -163,7 +163,7 @@ class Recorder:
             self._origin = start
         work()
         self._open.append((kind, name, size, start, self._device.record()))
-        if len(self._open) >= _LOT:
+        if len(self._open) >= _BATCH:
             self._resolve()
 
     def _resolve(self) -> None:

@@ -1,4 +1,4 @@
-"""Times on the GPU, by its own events; what they are of the device's limits.
+"""Times on the GPU by CUDA events, also as shares of the roofline.
 
 An event pair costs about two microseconds by itself, so that the smallest kernels look slower than they are.
 """
@@ -95,7 +95,7 @@ class Stopwatch:
         self._l2 = max(int(device.properties()["l2CacheSize"]), 1 << 20)
         self._flush: Pointer | None = None
         scratch = Pointer(device.allocate(4), 0, 4)
-        device.fill(scratch, 0)  # what this loads cannot be loaded in a capture
+        device.fill(scratch, 0)  # the code this loads cannot be loaded in a capture
         device.begin_capture()
         for _ in range(_SPACER_FILLS):
             device.fill(scratch, 0)
@@ -120,7 +120,7 @@ class Stopwatch:
     ) -> Timing:
         """Times of a program as one piece, what the host does between its launches included.
 
-        ``before`` is called ahead of each run, outside the time that is taken.
+        ``before`` is called before each run, outside the measured time.
         """
         for _ in range(warm_up):
             run()
@@ -158,7 +158,7 @@ class Stopwatch:
         return 2 * byte_size / median(self._timed(copy) for _ in range(_COPIES))
 
     def ready(self) -> None:
-        """Make the device as it should be before something is timed: cold where that is wanted, and busy."""
+        """Prepare the device for timing: empty its cache where that is wanted, and keep it busy."""
         if self._cold:
             self._empty_cache()
         self._device.replay(self._spacer)

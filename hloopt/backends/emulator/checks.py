@@ -33,15 +33,13 @@ def check_function(
     """The function with checked accesses; None where it has no pointer and so needs no second form.
 
     ``structs`` are the types the program defines.  ``helpers`` are the device functions that synchronise:
-    a kernel tells its line when it calls one.
+    a kernel records its line when it calls one.
     """
     has_pointer = any(parameter.is_pointer for parameter in function.parameters)
     if function.name in _VECTORS or not (function.is_kernel or has_pointer):
         return None
     tokens = without_linkage(function.tokens[function.begin : function.end])
-    if (
-        not function.is_kernel
-    ):  # a second form, behind the first: not once more what stands before that
+    if not function.is_kernel:  # a second form, after the first: without the blanks before that
         tokens[0] = replace(tokens[0], before="")
     types = structs | _type_parameters(function)
     declared, pointers = _declare_pointers(tokens, types)
@@ -74,7 +72,7 @@ def vector_overloads(names: Sequence[str]) -> str:
 
 
 def struct_names(tokens: Sequence[SourceToken]) -> frozenset[str]:
-    """The structs of a program; ``alignas(...)`` may stand before a name."""
+    """The structs of a program; ``alignas(...)`` may precede a name."""
     found = set()
     for index, token in enumerate(tokens):
         if token.text != "struct":
@@ -199,7 +197,7 @@ class _Writer:
         return name in self.pointers and at + 1 < len(tokens) and tokens[at + 1].text == "["
 
     def _access(self, tokens: Sequence[SourceToken], at: int, parts: list[str]) -> tuple[str, int]:
-        """The access at ``at`` and what is behind it; an ``&`` before it is taken out of ``parts``."""
+        """The access at ``at`` and the position after it; an ``&`` before it is removed from ``parts``."""
         token = tokens[at]
         name = token.text
         indices, behind = self._indices(tokens, at)
@@ -238,7 +236,7 @@ class _Writer:
 
 
 def _is_address(tokens: Sequence[SourceToken], at: int) -> bool:
-    """Whether an ``&`` before the access takes its address and is no operator of two operands."""
+    """Whether an ``&`` before the access is the unary operator, which takes its address."""
     if at == 0 or tokens[at - 1].text != "&":
         return False
     if at == 1:
@@ -249,7 +247,7 @@ def _is_address(tokens: Sequence[SourceToken], at: int) -> bool:
 
 
 def _chain(tokens: Sequence[SourceToken], at: int) -> int:
-    """What is behind the members and elements that follow an access."""
+    """The position after the members and elements that follow an access."""
     while at + 1 < len(tokens) and (
         tokens[at].text == "[" or (tokens[at].text == "." and tokens[at + 1].kind == "word")
     ):

@@ -1,4 +1,4 @@
-"""The process a program runs in: commands to it, what it tells, and its end."""
+"""The process a program runs in: commands to it, its reports, and its end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Control(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a child is no more, and what it was at.
+    """Why a child ended, and what it was doing.
 
     text    what it found, as words that follow "the kernel"
     launch  the number of the running launch since the child began, or None between launches
@@ -57,7 +57,7 @@ class Ending:
 
 
 class ChildEndedError(Exception):
-    """The child has ended, or was ended; ``ending`` tells why."""
+    """The child has ended, or was ended; ``ending`` says why."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.text)
@@ -65,7 +65,7 @@ class ChildEndedError(Exception):
 
 
 class Child:
-    """A running program.  Its memory is the file ``memory``, whose first page it writes its account to.
+    """A running program.  Its memory is the file ``memory``, to whose first page it writes its state.
 
     Raises ``DeviceError`` where it cannot be started.
     """
@@ -108,7 +108,7 @@ class Child:
         return self._process.pid
 
     def exchange(self, data: bytes | bytearray) -> None:
-        """Send commands, the last of which asks for an answer, and wait for it.
+        """Send commands, the last of which requests a reply, and wait for it.
 
         Raises ``ChildEndedError`` where the child ends first or a launch takes longer than the limit.
         """
@@ -124,7 +124,7 @@ class Child:
                 except BlockingIOError:
                     pass
                 except BrokenPipeError:
-                    left = left[:0]  # it has ended; the replies tell
+                    left = left[:0]  # it has ended; the replies say why
             if readable:
                 if os.read(self._replies, 1):
                     return

@@ -1,4 +1,4 @@
-"""The emulator as a device: the same CUDA C and launches, run on the CPU in a process of their own."""
+"""The emulator as a device: the same CUDA C and launches, run on the CPU in a child process."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class EmulatorDevice:
         self._numbers: dict[str, int] = {}
         self._child: Child | None = None
         self._segments_told = 0
-        self._filled: list[Pointer] = []  # what a new child is told was written
+        self._filled: list[Pointer] = []  # what a new child is sent as written
         self._batch = bytearray()
         self._waited = 0  # launches of the child that have ended
         self._launched: list[str] = []  # those after them
@@ -87,10 +87,10 @@ class EmulatorDevice:
         self._numbers = {kernel.name: i for i, kernel in enumerate(self._program.kernels)}
 
     def allocate(self, byte_size: int) -> int:
-        """Memory of its own; not initialised.  Returns the allocation's number."""
+        """Allocate memory, not initialised.  Returns the allocation's number."""
         number = self._memory.allocate(byte_size)
         if self._child is not None:
-            self._tell_allocations(number)
+            self._send_allocations(number)
         return number
 
     def upload(self, target: Pointer, array: Array) -> None:
@@ -103,7 +103,7 @@ class EmulatorDevice:
         if self._child is None:
             self._filled.append(target)
         else:
-            self._tell(_pack_range(_WRITTEN, target))
+            self._send(_pack_range(_WRITTEN, target))
 
     def download(self, source: Pointer) -> Array:
         """Bytes (u8) from the device, after everything before has run.
@@ -111,7 +111,7 @@ class EmulatorDevice:
         In check mode bytes that were never written are an ``EvaluationError``.
         """
         if self.mode == "check" and self._child is not None:
-            self._tell(_pack_range(_EXPECT, source))
+            self._send(_pack_range(_EXPECT, source))
         self._synchronize()
         return self._memory.view(source).copy()
 
@@ -121,13 +121,13 @@ class EmulatorDevice:
             raise ValueError(f"{source} does not fill {target}")
         self._memory.view(target), self._memory.view(source)  # both are inside
         self._start()
-        self._tell(_pack_range(_COPY, target) + _pack_range(None, source))
+        self._send(_pack_range(_COPY, target) + _pack_range(None, source))
 
     def fill(self, target: Pointer, value: int) -> None:
         """Set every byte."""
         self._memory.view(target)
         self._start()
-        self._tell(_pack_range(_FILL, target, value))
+        self._send(_pack_range(_FILL, target, value))
 
     def launch(
         self,
@@ -140,7 +140,7 @@ class EmulatorDevice:
     ) -> None:
         """Launch a function: pointers, then 32-bit integers; ``shared`` bytes a block beside its arrays.
 
-        Raises ``EvaluationError`` where a GPU would refuse to; what goes wrong in the function is told by
+        Raises ``EvaluationError`` where a GPU would refuse to; an error in the function is raised by
         the next call that waits.
         """
         number = self._numbers.get(function)
@@ -161,7 +161,7 @@ class EmulatorDevice:
             self._memory.view(argument.pointer)
         pointers = b"".join(map(_pack_argument, arguments))
         self._launched.append(function)
-        self._tell(record + pointers + struct.pack(f"<{len(scalars)}i", *scalars))
+        self._send(record + pointers + struct.pack(f"<{len(scalars)}i", *scalars))
 
     def close(self) -> None:
         """End the process and free everything; what was launched and not waited for may not have run."""
@@ -182,13 +182,13 @@ class EmulatorDevice:
             seed=self.seed,
             time_limit=self.time_limit,
         )
-        self._tell_allocations(0)
+        self._send_allocations(0)
         for pointer in self._filled:
-            self._tell(_pack_range(_WRITTEN, pointer))
+            self._send(_pack_range(_WRITTEN, pointer))
         self._filled.clear()
 
     def _end_child(self) -> None:
-        """End the child; nothing of what is written is known to the next, so that all counts as written."""
+        """End the child; the next one does not know what was written, so that all counts as written."""
         if self._child is None:
             return
         self._child.close()
@@ -201,7 +201,7 @@ class EmulatorDevice:
             for number, allocation in enumerate(self._memory.allocations)
         ]
 
-    def _tell_allocations(self, first: int) -> None:
+    def _send_allocations(self, first: int) -> None:
         for segment in self._memory.segments[self._segments_told :]:
             self._batch += struct.pack("<IQQ", _SEGMENT, segment.offset, segment.byte_size)
         self._segments_told = len(self._memory.segments)
@@ -210,7 +210,7 @@ class EmulatorDevice:
                 "<IQQQ", _ALLOCATION, each.segment, each.offset, each.byte_size
             )
 
-    def _tell(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         self._batch += data
         if len(self._batch) > _BATCH_BYTES:
             self._synchronize()
@@ -277,7 +277,7 @@ def _pack_argument(argument: PointerArgument) -> bytes:
 
 
 def _check_launch(subject: str, kernel: KernelSource, grid: Dim3, block: Dim3) -> None:
-    """A GPU's limits: raises ``EvaluationError`` for what it would refuse."""
+    """Check a GPU's limits: raises ``EvaluationError`` for a launch it would refuse."""
     for name, sizes, most in (("grid", grid, _MOST_GRID), ("block", block, _MOST_BLOCK)):
         if any(not 1 <= size <= limit for size, limit in zip(sizes, most, strict=True)):
             raise EvaluationError(f"{subject}: a {name} of {sizes} is not within {most}")

@@ -42,7 +42,7 @@ class MappedAllocation:
 
 @dataclass(eq=False)
 class SharedMemory:
-    """Segments and allocations, which live until ``close``; pages nobody touched take no room."""
+    """Segments and allocations, which live until ``close``; untouched pages take no memory."""
 
     segments: list[MappedSegment] = field(default_factory=list)
     allocations: list[MappedAllocation] = field(default_factory=list)
@@ -57,7 +57,7 @@ class SharedMemory:
     def allocate(self, byte_size: int) -> int:
         """The number of a new allocation.
 
-        Raises ``DeviceError`` where there is no memory for it.
+        Raises ``DeviceError`` where there is not enough memory.
         """
         if byte_size < 0:
             raise ValueError(f"{byte_size} bytes cannot be allocated")
@@ -96,7 +96,7 @@ class SharedMemory:
 
 def _unnamed_file() -> int:
     if hasattr(os, "memfd_create"):
-        with suppress(OSError):  # a kernel that has it not
+        with suppress(OSError):  # not supported by this kernel
             return os.memfd_create("hloopt-emulator")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -43,7 +43,7 @@ class EmulatorPrinter(Printer):
 class CheckedPrinter(EmulatorPrinter):
     """Has each access of global and shared memory checked.
 
-    ``helpers`` are the device functions that synchronise: a kernel says its line where it calls one.
+    ``helpers`` are the device functions that synchronise: a kernel records its line where it calls one.
     """
 
     def __init__(self, function: Function, helpers: frozenset[str]) -> None:
@@ -51,7 +51,7 @@ class CheckedPrinter(EmulatorPrinter):
         self.helpers = helpers
 
     def parameter(self, parameter: Parameter) -> str:
-        """A pointer that checks."""
+        """A checked pointer."""
         target = parameter.target
         if isinstance(target, Var):
             return super().parameter(parameter)
@@ -94,7 +94,7 @@ class CheckedPrinter(EmulatorPrinter):
         )
 
     def _access(self, element: Element, verb: str) -> str:
-        """The checked access of an element of memory; empty for what a thread has of its own."""
+        """The checked access of an element of memory; empty for an array private to a thread."""
         if element.array.space not in ("global", "shared"):
             return ""
         return f"{element.array.name}.{verb}({self._where(element)})"

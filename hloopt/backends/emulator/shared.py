@@ -1,4 +1,4 @@
-"""Shared arrays: their declarations, and what becomes of them."""
+"""Shared arrays: their declarations, and how these are rewritten."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 DYNAMIC = "dynamic_shared"
-"""The array of what a launch gives; arrays in it are references to places of it."""
+"""The array of dynamic shared memory; arrays in it are references into it."""
 
 _SIZES = {
     "bool": 1, "char": 1, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2, "int": 4,
@@ -31,7 +31,7 @@ _SIZES = {
 class SharedArray:
     """``__shared__ element name[sizes]...``; no sizes make a single element.
 
-    ``offset`` is that of an array in what the launch gives, empty for others.
+    ``offset`` is that of an array in dynamic shared memory, empty for others.
     """
 
     name: str
@@ -43,7 +43,7 @@ class SharedArray:
 def shared_declarations(
     tokens: Sequence[SourceToken],
 ) -> Iterator[tuple[int, int, tuple[SharedArray, ...]]]:
-    """Where each declaration begins, what is behind it, and the arrays it declares.
+    """Where each declaration begins and ends, and the arrays it declares.
 
     ``T (&name)[N] = *(T (*)[N])(dynamic_shared + OFFSET);`` declares one, too.
     """
@@ -61,12 +61,12 @@ def shared_declarations(
 
 
 def _behind(tokens: Sequence[SourceToken], begin: int) -> int:
-    """What is behind a statement."""
+    """The position after a statement."""
     return next(i for i in range(begin, len(tokens)) if tokens[i].text == ";") + 1
 
 
 def _is_dynamic(tokens: Sequence[SourceToken], at: int) -> bool:
-    """Whether ``__shared__`` at ``at`` declares what the launch gives."""
+    """Whether ``__shared__`` at ``at`` declares dynamic shared memory."""
     declared = tokens[at : _behind(tokens, at)]
     return declared[0].text == "__shared__" and any(one.text == DYNAMIC for one in declared)
 
@@ -145,7 +145,7 @@ def declare_shared(function: SourceFunction, tokens: Sequence[SourceToken]) -> s
 
 @dataclass
 class SharedLayout:
-    """Where the arrays of a kernel lie, one behind the other; the compiler knows their sizes."""
+    """The layout of a kernel's shared arrays, one after the other; the compiler computes their sizes."""
 
     kernel: str
     behind: str = "0"

@@ -1,7 +1,7 @@
-"""From a program to a C++ translation unit against our headers.
+"""From a program to a C++ translation unit that includes our headers.
 
 Kernels become members of a class, so that ``threadIdx`` and its kin are members of one object for each CUDA
-thread.  Kernel IR is printed as it is needed (``printer.py``).  Of CUDA C that a user wrote the text is
+thread.  Kernel IR is printed directly (``printer.py``).  The text of CUDA C that a user wrote is
 rewritten: for fast runs only ``extern "C"`` and ``__shared__``, for checked ones every access of memory
 (``checks.py``).
 """
@@ -125,7 +125,7 @@ def _kernel(
 
 
 def _synchronizes(statement: Statement, helpers: frozenset[str]) -> bool:
-    """Whether threads wait for each other there."""
+    """Whether a statement synchronises threads."""
     return isinstance(statement, Barrier) or any(
         isinstance(one, Call) and one.name in helpers
         for expr in expressions_of(statement)

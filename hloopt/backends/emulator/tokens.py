@@ -1,4 +1,4 @@
-"""CUDA C as tokens, and the functions of a program: as much as it takes to say who synchronises."""
+"""CUDA C as tokens, and the functions of a program: enough to find which of them synchronise."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SourceToken:
 
 
 def tokenize(source: str, line: int = 1) -> list[SourceToken]:
-    """All tokens, the first in ``line``; the last one is empty and has what stands behind the others."""
+    """All tokens, the first in ``line``; the last one is empty and has the blanks after the others."""
     tokens = []
     before = ""
     for match in _TOKEN.finditer(source):

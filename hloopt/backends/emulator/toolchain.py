@@ -1,4 +1,4 @@
-"""The host's C++ compiler: found, asked for its version, and called."""
+"""The host's C++ compiler: found, identified by its version, and called."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HELP = (
 )
 _TIME_LIMIT = 600.0
 
-# As the GPU has it: nothing contracted, no traps, integers that wrap, memory read as what it is used for.
+# As on the GPU: nothing contracted, no traps, integers that wrap, no strict aliasing.
 _LANGUAGE = (
     "-std=c++17",
     "-ffp-contract=off",
@@ -51,7 +51,7 @@ _LANGUAGE = (
 )
 # GCC makes fused multiply-adds of complex products side by side, whatever -ffp-contract says.
 _FAST = ("-O2", "-ftree-vectorize", "-fno-tree-slp-vectorize")
-# Arrays in registers are no memory that our own checks see; GCC and Clang know both flags.
+# Our checks do not see arrays in registers; GCC and Clang have both flags.
 _BOUNDS = ("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error")
 _CHECKED = ("-O1", "-DHLOOPT_CHECK", *_BOUNDS)
 
@@ -60,14 +60,14 @@ _cache = CompiledCache("emulator", "")
 
 @dataclass(frozen=True, slots=True)
 class HostCompiler:
-    """A command and what it says of itself."""
+    """A command and its version text."""
 
     command: tuple[str, ...]
     version: str
 
     @property
     def is_gnu(self) -> bool:
-        """Whether it knows the flags of GCC alone."""
+        """Whether it has the flags that only GCC has."""
         return "Free Software Foundation" in self.version
 
 
@@ -82,13 +82,13 @@ def find_compiler() -> HostCompiler:
     try:
         named = shlex.split(written)
     except ValueError as error:
-        raise DeviceError(f"CXX is {written!r}, which is no command: {error}") from error
+        raise DeviceError(f"CXX is {written!r}, which is not a command: {error}") from error
     if named and shutil.which(named[0]) is None:
         raise DeviceError(f"CXX names the compiler {named[0]!r}, which is not there: {_HELP}")
     for command in [named] if named else [[name] for name in _NAMES]:
         path = shutil.which(command[0])
         if path is not None:
-            return _ask(path, *command[1:])
+            return _identify(path, *command[1:])
     raise DeviceError(
         f"the emulator needs a C++ compiler, and neither $CXX nor {', '.join(_NAMES)} is there: {_HELP}"
     )
@@ -100,7 +100,7 @@ def check_emulator() -> None:
 
 
 @cache
-def _ask(*command: str) -> HostCompiler:
+def _identify(*command: str) -> HostCompiler:
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, timeout=60, check=True
@@ -150,7 +150,7 @@ def _headers() -> list[bytes]:
 
 
 def machine_flags() -> tuple[str, ...]:
-    """Code for this very processor; large frames touch each page, so that a full stack is noticed."""
+    """Flags for this processor; large frames touch each page, so that stack overflow is detected."""
     flags = []
     if platform.machine() in ("x86_64", "AMD64"):
         flags.append("-march=native")
@@ -161,7 +161,7 @@ def machine_flags() -> tuple[str, ...]:
 
 @cache
 def processor() -> str:
-    """What tells processors apart that do not run each other's code."""
+    """A text that distinguishes processors that do not run each other's code."""
     known = [platform.system(), platform.machine(), platform.processor()]
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -193,8 +193,8 @@ def compile_with(compiler: HostCompiler, arguments: Sequence[str]) -> None:
         raise DeviceError(f"the C++ compiler was ended by {name}: there may be too little memory")
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line]
-        told = errors[:5] or done.stderr.splitlines()[:5] or [f"exit code {done.returncode}"]
-        raise DeviceError("the C++ compiler refuses the generated code:\n" + "\n".join(told))
+        lines = errors[:5] or done.stderr.splitlines()[:5] or [f"exit code {done.returncode}"]
+        raise DeviceError("the C++ compiler refuses the generated code:\n" + "\n".join(lines))
     if not Path(arguments[arguments.index("-o") + 1]).exists():
         command = " ".join(compiler.command)
-        raise DeviceError(f"the C++ compiler '{command}' told of no error and wrote nothing")
+        raise DeviceError(f"the C++ compiler '{command}' reported no error and wrote nothing")

@@ -1,4 +1,4 @@
-"""What a native program calls back: instructions run by the NumPy executor on views of the buffers.
+"""Callbacks of native programs: instructions run by the NumPy executor on views of the buffers.
 
 Products go to BLAS without a detour: where operands and result are arrays as ``matmul`` takes them, it writes
 into the result's buffer.
@@ -47,7 +47,7 @@ class SingleInstructions(LineCompiler):
         """A function from the leaves of the operands to those of the result, tokens among both.
 
         Arrays are logical and row-major, of the storage types; results may share memory with operands, and
-        must not be written into.  What operands that are constants hold is known when the function is made.
+        must not be written into.  The values of constant operands are known when the function is made.
         Raises ``UnsupportedError`` for an instruction without evaluation.
         """
         if EVALUATORS.get(instruction.opcode) is None and instruction.opcode not in BODIES:
@@ -124,7 +124,7 @@ def _product(step: KernelStep | HostStep, memory: PlanMemory) -> NumpyCall | Non
     lay_left, lay_right, lay_result = _layouts(dot)
     still = [memory.still(buffer) for buffer in buffers]
     if all(array is not None for array in still):
-        # None of the three moves: nothing is left to prepare but what has to be converted each time.
+        # The addresses are fixed: only what has to be converted is prepared each time.
         a, b, c = still
         assert a is not None
         assert b is not None
@@ -144,7 +144,7 @@ def _multiply(left: Array, right: Array, out: Array) -> None:
 
 
 def _layouts(dot: Instruction) -> tuple[Callable[[Array], Array], ...]:
-    """What brings operands and result to ``[batch, m, k]``, ``[batch, k, n]``, ``[batch, m, n]``."""
+    """Views of operands and result as ``[batch, m, k]``, ``[batch, k, n]``, ``[batch, m, n]``."""
     dims = DotDims.of(dot.attributes)
     left, right = (operand.array.dims for operand in dot.operands)
     batch = tuple(left[axis] for axis in dims.lhs_batch)

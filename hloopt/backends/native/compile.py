@@ -32,7 +32,7 @@ class CompiledNative(NativeProgram):
 def prepare_native(module: Module, selection: KernelSelection | None = None) -> Prepared:
     """Everything up to the compiler; the given module is unchanged.
 
-    ``selection`` says what the user wants of kernels; without one the rules choose.  Raises
+    ``selection`` has the user's choice of kernels; without one the rules choose.  Raises
     ``UnsupportedError`` for what cannot be run, ``UsageError`` for requests that cannot be granted.
     """
     _check_types(module)

@@ -1,4 +1,4 @@
-"""Which loops of a module are kernels of the host: those that gain by it, and no others."""
+"""Fusing the loops of a module that are faster as one kernel of the host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["NativeLoopFusion"]
 
 @dataclass(frozen=True)
 class NativeLoopFusion(Pass):
-    """Make one kernel of each loop that gains by it on the host, and plain loops of all others.
+    """Make each loop that is faster so on the host one kernel, and all others plain loops.
 
     Loops that were made kernels for a GPU are dissolved where the host is faster iteration by iteration.  What
     stays a loop is priced as it stands, since nothing is fused afterwards.
@@ -27,7 +27,7 @@ class NativeLoopFusion(Pass):
     example: ClassVar[str] = LoopFusion.example
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each fusion of a loop, then at each loop."""
+        """Visit each fused loop, then each loop."""
         opened = _open_other_loops(module, log)
         if opened:
             CallInliner().run(module, PassLog())
@@ -36,7 +36,7 @@ class NativeLoopFusion(Pass):
 
 
 def _open_other_loops(module: Module, log: PassLog) -> bool:
-    """Turn fusions of loops that are no kernel of the host into calls, which inlining dissolves."""
+    """Turn fused loops that are not kernels of the host into calls, which inlining dissolves."""
     opened = False
     for computation in list(module):
         for fusion in [one for one in computation if one.opcode == "fusion"]:

@@ -1,9 +1,9 @@
-"""Where a native program's allocations lie during a run, and how its results are handed out.
+"""Where a native program's allocations lie during a run, and how its results are returned.
 
-Parameters and constants are read where they lie, unless a step writes into them or their bytes are not those a
-buffer holds (other strides, packed types, other layouts).  Each result that the plan sets apart is written
-into the fresh array that is handed out; the arena is allocated once.  A large result that its caller has let go
-is written over by the next run.
+Parameters and constants are read in place, unless a step writes into them or their bytes are not those a
+buffer holds (other strides, packed types, other layouts).  Each result that has its own allocation is written
+into the fresh array that is returned; the arena is allocated once.  A large result that its caller has freed
+is overwritten by the next run.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ BufferView: TypeAlias = Callable[[Placed], Array]
 """What gives the array of a buffer during a run."""
 
 _ALIGNMENT: Final = 256
-# Bytes from which a result's memory is kept for the next run, where nobody has the result any more: systems
+# Bytes from which a result's memory is kept for the next run, where the result is no longer referenced: systems
 # take as long to give so many pages as kernels to fill them.
 _LARGE: Final = 1 << 20
-# Where NumPy keeps the address of an array's elements: right behind what every object begins with.
+# Where NumPy keeps the address of an array's elements: right after the header of every object.
 _ELEMENTS: Final = object.__basicsize__
 
 
@@ -47,12 +47,12 @@ def _references(kept: dict[int, Array], at: int) -> int:
     return getrefcount(kept[at])
 
 
-# What this Python counts where nobody but the dictionary has an array.
+# The reference count in this Python of an array that only the dictionary refers to.
 _UNSHARED: Final = _references({0: np.empty(0)}, 0)
 
 
 def _is_there() -> bool:
-    """Whether addresses are found where this file looks for them."""
+    """Whether addresses are found at the expected offset."""
     samples = (np.zeros(3), np.zeros(7, np.uint8)[3:])
     return all(
         ctypes.c_void_p.from_address(id(one) + _ELEMENTS).value == one.ctypes.data
@@ -60,16 +60,16 @@ def _is_there() -> bool:
     )
 
 
-def _asked(array: Array) -> int:
+def _address_by_ctypes(array: Array) -> int:
     return array.ctypes.data
 
 
-def _looked_up(array: Array) -> int:
+def _address_by_offset(array: Array) -> int:
     return ctypes.c_void_p.from_address(id(array) + _ELEMENTS).value or 0
 
 
-address_of: Callable[[Array], int] = _looked_up if _is_there() else _asked
-"""The address of an array's elements; looking it up takes a tenth of the time of asking."""
+address_of: Callable[[Array], int] = _address_by_offset if _is_there() else _address_by_ctypes
+"""The address of an array's elements; reading it from the object takes a tenth of the time of ``ctypes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class _Parameter:
     shape: ArrayShape
 
     def own(self, array: Array) -> Array:
-        """The bytes of an array as the buffer holds them, in memory that no caller has."""
+        """The bytes of an array as the buffer holds them, in private memory."""
         if not self.is_dense:
             return _copied(bytes_of_array(array, self.shape))
         return np.array(array if self.moves is None else array.transpose(self.moves), order="C")
@@ -228,7 +228,7 @@ class PlanMemory:
         return raw
 
     def still(self, buffer: PlanBuffer) -> Array | None:
-        """The array of a plain buffer that lies where it is for as long as the program lives."""
+        """The array of a plain buffer whose address is fixed for the life of the program."""
         array = self._still[self._numbers[id(buffer.allocation)]]
         if array is None or not buffer.byte_size or not is_plain(buffer.shape):
             return None
@@ -277,7 +277,7 @@ class PlanMemory:
             return number
         shape = buffer.shape
         if number in self._turned and buffer.byte_size:
-            # In another order it has a fresh array all of its own.
+            # In another order it has a separate fresh array.
             back = tuple(int(axis) for axis in np.argsort(_order(shape)))
             return lambda placed: placed[number].transpose(back).copy()  # type: ignore[union-attr]
         view = self.view(buffer)

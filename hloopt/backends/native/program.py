@@ -1,6 +1,6 @@
 """A plan compiled into one shared object and run in this process.
 
-What no loop computes is called back: the NumPy executor runs it on views of the buffers (``calls``).  All that
+What no loop computes is a callback: the NumPy executor runs it on views of the buffers (``calls``).  All that
 does not depend on the inputs is prepared when the program is made, so that a run costs microseconds.
 """
 
@@ -40,7 +40,7 @@ _PYTHON: Final = (
 
 
 class _Host(ctypes.Structure):
-    """``Host`` of native.h; the first fields are functions of Python's own interface."""
+    """``Host`` of native.h; the first fields are functions of Python's C API."""
 
     _fields_ = (
         ("release", ctypes.c_void_p),
@@ -53,7 +53,7 @@ class _Host(ctypes.Structure):
         ("share", ctypes.c_void_p),
         ("state", ctypes.c_void_p),
         ("launches", ctypes.c_longlong),
-        ("asked", ctypes.c_longlong),
+        ("checked", ctypes.c_longlong),
         ("done", ctypes.c_longlong),
         ("iterations", ctypes.c_longlong),
         ("threads", ctypes.c_int),
@@ -63,7 +63,7 @@ class _Host(ctypes.Structure):
 
 
 class _Progress(Progress):
-    """Reads how far the driver is out of what it is told by."""
+    """Reads the driver's progress from the structure they share."""
 
     __slots__ = ("_host", "_steps")
 
@@ -87,7 +87,7 @@ class NativeProgram(PlannedProgram):
     """A module, made ready and planned, in the form of a shared object.
 
     ``threads`` is how many threads share large loops, ``thread_count`` unless given; results do not depend
-    on it.  ``source`` is what ``render`` makes of the plan, if somebody has it.  Raises what ``build_library``
+    on it.  ``source`` is the result of ``render``, where the caller has it.  Raises what ``build_library``
     raises, ``UsageError`` for several participants.
     """
 
@@ -147,7 +147,7 @@ class NativeProgram(PlannedProgram):
 
 
 def _objects(given: Iterable[object]) -> ctypes.Array[Any]:
-    """An array for C of Python's objects."""
+    """A C array of Python objects."""
     found: list[Any] = list(given)
     return (ctypes.py_object * len(found))(*found)
 

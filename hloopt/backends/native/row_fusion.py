@@ -1,4 +1,4 @@
-"""Joining kernels that go over the same rows, one after the other, for the native device."""
+"""Fusing kernels that traverse the same rows, one after the other, for the native device."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["NativeRowFusion"]
 
 @dataclass(frozen=True)
 class NativeRowFusion(Pass):
-    """Let one kernel do all that is done with a row while the row is in the cache.
+    """Let one kernel do all work on a row while the row is in the cache.
 
         fusion: x => max(x);  fusion: x, m => exp(x - m)     =>     fusion: x => exp(x - max(x))
 
-    Fusions for GPUs end at reductions, whose results other blocks need.  A processor's core goes over a row
-    as often as it takes: the kernel for rows reduces it, and goes on with what it found.  A fusion joins the
+    Fusions for GPUs end at reductions, whose results other blocks need.  A processor's core traverses a row
+    as often as needed: the kernel for rows reduces it, and continues with the result.  A fusion joins the
     one that reduces rows for it where it needs no more than those rows and their reductions.
     """
 
@@ -57,7 +57,7 @@ ENTRY main {
 """
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each fusion that is run by itself, with what it reads."""
+        """Visit each fusion that is a kernel, with what it reads."""
         changed = False
         for computation in walk.top_level_computations(module):
             order = _order(computation)
@@ -69,7 +69,7 @@ ENTRY main {
                         break
                     log.hit("went on with a row", consumer, f"that {producer.name} reduces")
                     consumer = fuse_multi_output(producer, consumer)
-                    # Whoever needs what the producer made stands behind both now.
+                    # The producer's other users follow both now.
                     order = _order(computation)
                     changed = True
         return changed
@@ -80,7 +80,7 @@ def _order(computation: Computation) -> dict[Instruction, int]:
 
 
 def _producers(consumer: Instruction, order: Mapping[Instruction, int]) -> Iterator[Instruction]:
-    """The fusions that reduce rows with which ``consumer`` goes on, and that nothing in between needs."""
+    """The fusions that reduce rows which ``consumer`` also reads, and that nothing in between uses."""
     if _is_fixed(consumer):
         return
     sources = dict.fromkeys(_source(operand) for operand in consumer.operands)
@@ -114,7 +114,7 @@ def _is_fixed(fusion: Instruction) -> bool:
 def _in_between(
     producer: Instruction, consumer: Instruction, order: Mapping[Instruction, int]
 ) -> bool:
-    """Whether the consumer needs the producer through a third instruction, too."""
+    """Whether the consumer also depends on the producer through a third instruction."""
     first = order.get(producer, 0)
     pending = [operand for operand in consumer.operands if _source(operand) is not producer]
     seen = set(pending)
@@ -123,7 +123,7 @@ def _in_between(
         for operand in one.operands:
             if operand is producer:
                 return True
-            # What stands before the producer does not need it.
+            # What precedes the producer does not use it.
             if operand not in seen and order.get(operand, first) >= first:
                 seen.add(operand)
                 pending.append(operand)

@@ -1,4 +1,4 @@
-"""Cutting fusions so that products and what no loop computes stand by themselves for the native device."""
+"""Splitting fusions so that products and ops no loop computes are separate for the native device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["NativeSplitter"]
 
 _PLAIN: Final = frozenset({"parameter", "tuple"})
 _FOLDS: Final = FOLDING - {"ragged-dot", "scaled-dot"}
-# A product inside a product is computed anew for each element of that.
+# A product inside a product is recomputed for each element of that.
 _AGAIN: Final = 4
 
 
@@ -30,8 +30,8 @@ class NativeSplitter(Pass):
 
         fusion: x, y => tanh(dot(x, y)) + dot(y, x)     =>     dot(x, y), dot(y, x), fusion of the rest
 
-    On a processor a kernel more costs next to nothing, while a loop that computes a product anew for each
-    element that needs it takes many times as long as one kernel, or BLAS, for all of the product.  Fusions of
+    On a processor another kernel costs next to nothing, while a loop that recomputes a product for each
+    element that uses it takes many times as long as one kernel, or BLAS, for all of the product.  Fusions of
     one small product stay whole: they have a kernel, and so have reductions of rows with what follows.  Other
     reductions that would be computed over and over are cut out as ``nested-reduction-splitter`` does, too.
 
@@ -67,7 +67,7 @@ ENTRY main {
                 raise UsageError(f"{self.name}: {option}={getattr(self, option)} must be above 0")
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each fusion that is run by itself."""
+        """Visit each fusion that is a kernel."""
         return split_fusions(module, log, "cut a fusion", self._found, _unwrap)
 
     def _found(self, fusion: Instruction) -> list[Instruction]:
@@ -77,7 +77,7 @@ ENTRY main {
             return []
         if any(one.opcode in CONTROL_FLOW for one in body):
             return []
-        again = _asked_again(body)
+        again = _recomputed(body)
         heavy = {
             one
             for one in body
@@ -103,8 +103,8 @@ ENTRY main {
         return [one for one in inner if one is not body.root and (one.users or one in roots)]
 
 
-def _asked_again(body: Computation) -> set[Instruction]:
-    """What products and reductions are made of, each of whose elements is asked for several times."""
+def _recomputed(body: Computation) -> set[Instruction]:
+    """The operands of products and reductions, transitively: each of their elements is used several times."""
     found: set[Instruction] = set()
     for one in reversed(walk.post_order(body, (body.root,))):
         if one in found or one.opcode in _FOLDS:
@@ -113,7 +113,7 @@ def _asked_again(body: Computation) -> set[Instruction]:
 
 
 def _unwrap(fusion: Instruction) -> None:
-    """Put the op of a fusion of one op in its place."""
+    """Replace a fusion of one op by the op."""
     body: Computation = fusion.attributes["calls"]
     root = body.root
     if len(body) != len(body.parameters) + 1 or root.opcode in ("parameter", "tuple"):

@@ -1,4 +1,4 @@
-"""Shared objects of native programs: compiled for speed, kept by content."""
+"""Shared objects of native programs: compiled for speed, cached by content."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["build_library", "check_native", "shared_pool"]
 INCLUDE = Path(__file__).parent / "include"
 _WORDS = emulator.INCLUDE
 
-# Roundings as HLO asks for them: nothing contracted or regrouped; no traps.  Generated code computes what may
-# wrap without signs: -fwrapv would let indices wrap, too, and make gathers of neighbours.
+# Roundings as HLO requires: nothing contracted or reassociated; no traps.  Generated code computes what may
+# wrap in unsigned types: -fwrapv would let indices wrap, too, and turn contiguous loads into gathers.
 _FLAGS = (
     "-std=c++17",
     "-O3",
@@ -35,11 +35,11 @@ _FLAGS = (
     "-pthread",
     "-w",
     # GNU's library reads its special functions with <cmath>, a third of all that a unit reads, unless it has
-    # them already; others do not know the word.
+    # them already; other libraries ignore the macro.
     "-D_GLIBCXX_BITS_SPECFUN_H",
 )
 
-# GCC would compute what follows several selects by one predicate in two branches, of which no vectors are made.
+# GCC would turn several selects by one predicate into two branches, which are not vectorised.
 _GNU_FLAGS = ("-fno-thread-jumps",)
 
 _INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
@@ -48,7 +48,7 @@ _cache = CompiledCache("native", ".so")
 
 
 def check_native() -> None:
-    """Raise ``DeviceError`` where no C++ compiler is to be found."""
+    """Raise ``DeviceError`` where there is no C++ compiler."""
     try:
         emulator.find_compiler()
     except DeviceError as error:
@@ -93,7 +93,7 @@ def _build(text: str) -> Path:
 def _compile(
     compiler: emulator.HostCompiler, flags: tuple[str, ...], text: str, path: Path
 ) -> None:
-    """Compile the units of a text side by side, and link them."""
+    """Compile the units of a text in parallel, and link them."""
     units = []
     for number, unit in enumerate(text.split(UNIT)):
         source = path.with_name(f"unit_{number}.cpp")
@@ -107,7 +107,7 @@ def _compile(
     objects = [str(unit.with_suffix(".o")) for unit in units]
 
     def compiled(number: int) -> None:
-        # The driver, which is the last, is calls alone: nothing in it is worth the time.
+        # The driver, which is the last unit, consists of calls: optimising it does not pay.
         quick = ["-O1"] if number == len(units) - 1 else []
         arguments = [*flags, *_INCLUDED, *quick, "-c", str(units[number]), "-o", objects[number]]
         emulator.compile_with(compiler, arguments)

@@ -89,7 +89,7 @@ class CompilationError(Exception):
     """NVRTC refuses a generated text: a defect of hloopt, not of the module.
 
     ``function`` is the CUDA function, ``instruction`` what ``describe`` says of it (both may be empty),
-    ``line`` counts from 1 in the text (0: the assembler, which knows none), ``log`` is NVRTC's.
+    ``line`` counts from 1 in the text (0: from the assembler, which has none), ``log`` is NVRTC's.
     """
 
     def __init__(self, message: str, function: str, instruction: str, line: int, log: str) -> None:
@@ -142,8 +142,8 @@ def compile_cuda(
 ) -> Compiled:
     """Machine code for ``arch`` (``sm_90``), or PTX (``compute_90``), from the cache where it is there.
 
-    ``options`` are handed to NVRTC after those of ``flags``; ``describe`` says which HLO instruction a
-    function computes.  Raises ``DeviceError`` where NVRTC is missing or has no such architecture,
+    ``options`` are passed to NVRTC after those of ``flags``; ``describe`` maps functions to the instructions
+    that they compute.  Raises ``DeviceError`` where NVRTC is missing or has no such architecture,
     ``CompilationError`` where it refuses the text.
     """
     library = nvrtc or nvrtc_for(arch)

@@ -34,7 +34,7 @@ _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What NVRTC answered: ``ok``, its log, machine code (empty for a virtual architecture) and PTX."""
+    """NVRTC's result: ``ok``, its log, machine code (empty for a virtual architecture) and PTX."""
 
     ok: bool
     log: str
@@ -65,7 +65,7 @@ class Nvrtc:
 
     @property
     def identity(self) -> str:
-        """What tells two builds of one version apart in the key of a cache."""
+        """What distinguishes two builds of one version in the key of a cache."""
         path = Path(self.path)
         return f"{self} {path.stat().st_size if path.is_file() else self.path}"
 

@@ -1,4 +1,4 @@
-"""What the machine code of a function takes, read out of the assembler's report.
+"""The resources of a function's machine code, read from the assembler's report.
 
 The report is ptxas's (``--ptxas-options=-v``): for each entry function a line that names it, one with stack
 frame and spills, and one with registers, barriers, shared and constant memory.  Functions that were not
@@ -23,7 +23,7 @@ class Resources:
     """Of one thread: registers (32 bits each), stack and spills in bytes; of one block: shared bytes.
 
     ``stack`` is that of the deepest call; ``constant`` are bytes of all constant banks, arguments included
-    (ptxas tells none from sm_90 on).
+    (ptxas reports none from sm_90 on).
     """
 
     registers: int = 0

@@ -64,7 +64,7 @@ def test_a_driver_older_than_cupy_needs(fake: FakeCupy) -> None:
     """Both versions are named, and the extra for the older one."""
     fake.runtime.getDeviceCount = failing(35)
     fake.runtime.driverGetVersion = lambda: 12040
-    refused(r"knows CUDA up to 12\.4, CuPy needs 13\.2: .*\[gpu12\]")
+    refused(r"supports CUDA up to 12\.4, CuPy needs 13\.2: .*\[gpu12\]")
 
 
 @pytest.mark.parametrize("count", [failing(100), lambda: 0])

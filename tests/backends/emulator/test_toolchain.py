@@ -45,13 +45,13 @@ def test_wrong_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     with pytest.raises(DeviceError, match=f"the C\\+\\+ compiler '{broken}' does not work"):
         find_compiler()
     monkeypatch.setenv("CXX", "g++ 'half a word")
-    with pytest.raises(DeviceError, match="which is no command: No closing quotation"):
+    with pytest.raises(DeviceError, match="which is not a command: No closing quotation"):
         find_compiler()
 
 
 def test_compiler_that_writes_nothing(tmp_path: Path) -> None:
     """It is told before anybody looks for the file."""
-    with pytest.raises(DeviceError, match="'true' told of no error and wrote nothing"):
+    with pytest.raises(DeviceError, match="'true' reported no error and wrote nothing"):
         compile_with(HostCompiler(("true",), ""), ["-c", "a.cpp", "-o", str(tmp_path / "a.o")])
 
 

@@ -1,4 +1,4 @@
-// What check mode asks of every access: bounds, bytes that were written, alignment, races.
+// What check mode verifies of every access: bounds, bytes that were written, alignment, races.
 #pragma once
 #include "scheduler.h"
 
@@ -17,7 +17,7 @@ inline uint64_t stamp_now(const Worker& w, bool is_atomic) {
   return w.block_stamp << 36 | (uint64_t)w.current << 26 | w.time << 1 | (is_atomic ? 1 : 0);
 }
 
-// Whether what `stamp` tells happens before what the running thread does now.
+// Whether the access in `stamp` happens before what the running thread does now.
 inline bool is_before(const Worker& w, uint64_t stamp) {
   const uint64_t block = stamp >> 36, time = stamp >> 1 & (kMostTime - 1);
   const int thread = (int)(stamp >> 26 & (kMostThreads - 1));

@@ -1,4 +1,4 @@
-// A launch as the parent sends it: its arguments, what is asked of them before and after, and the run.
+// A launch as the parent sends it: its arguments, what is checked of them before and after, and the run.
 #pragma once
 #include <vector>
 

@@ -13,7 +13,7 @@ uint64_t seed;
 
 static std::atomic<bool> has_ended{false};
 
-// The first to fail tells; the others wait for the end.
+// The first to fail reports; the others wait for the end.
 static void claim_end() {
   if (has_ended.exchange(true))
     for (;;) pause();

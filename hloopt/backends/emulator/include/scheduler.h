@@ -224,7 +224,7 @@ void wait_for_warp(WarpOp op, uint32_t mask, int source, int line) {
 
 // ---------------------------------------------------------------- threads that end, and those that never will
 
-// Nobody can go on, so some lane waits for others of its warp, which wait elsewhere.
+// No thread can continue, so some lane waits for others of its warp, which wait elsewhere.
 [[noreturn]] inline void fail_stuck(Worker& w) {
   for (int i = 0; i < w.count; i++) {
     if (w.fibers[i].state != State::kAtWarp) continue;

@@ -1,4 +1,4 @@
-// Words of CUDA C and its vector types, for whoever compiles generated code with a host compiler.
+// Words of CUDA C and its vector types, for compiling generated code with a host compiler.
 #pragma once
 #include <math.h>  // the standard headers come first: the words below would break them
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Accumulators side by side: a step takes neighbouring elements in, lane by lane; at last lanes are folded."""
+"""Vector accumulators: a step accumulates neighbouring elements lane by lane; at last lanes are folded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloopt.types import ArrayShape, leaves
 __all__ = ["Accumulators", "Visit", "counter", "declared", "finish", "lanes_of", "take_steps"]
 
 Visit = Callable[[Index, Index], None]
-"""What else is done with each element that is taken in: its position, and how far it is from the first one."""
+"""Further work on each accumulated element, by its position and its distance from the first one."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Accumulators:
 
 
 def declared(f: FunctionWriter, hero: Instruction, width: int, hint: str) -> Accumulators:
-    """The accumulators of a reduce, which hold nothing yet."""
+    """The accumulators of a reduce, not yet initialised."""
     reducer = ReducerCode.of(hero)
     arrays = [
         f.elements.scope.array(f.uses.storage(kind), (width,), hint, align=64)
@@ -118,7 +118,7 @@ def take_steps(
     before: Visit | None = None,
     part: Index | None = None,
 ) -> list[Accumulators]:
-    """Declare the accumulators of a unit and take its elements in; ``base`` is where a batch begins.
+    """Declare a group's accumulators and accumulate its elements; ``base`` is the start of a batch.
 
     ``before`` and ``after`` write what else is done with each element.  ``part`` is the part of the steps
     that is taken, all unless given.
@@ -167,7 +167,7 @@ def take_steps(
 
 
 def _bounds(f: FunctionWriter, layout: Steps, part: Index | None) -> tuple[Index, Index]:
-    """The first step of a part, and the one behind its last."""
+    """The first step of a part, and the one after its last."""
     steps = layout.steps
     if part is None:
         return Index(0), Index(steps)
@@ -204,7 +204,7 @@ def _fold(f: FunctionWriter, every: Sequence[Accumulators], layout: Steps) -> No
 
 
 def finish(f: FunctionWriter, every: Sequence[Accumulators], lane: Index, position: Index) -> None:
-    """Fold the init values in, round, and let the region know the heroes' elements at a kept position."""
+    """Fold the init values in, round, and record the heroes' elements at a kept position in the region."""
     e = f.elements
     for one in every:
         count = len(one.arrays)

@@ -1,4 +1,4 @@
-"""The driver: a plan's steps as functions that call the kernels' on the places of their buffers.
+"""The driver: a plan's steps as functions that call the kernels on the addresses of their buffers.
 
 ``hloopt_run`` gets the address of each allocation and the host's side (``Host`` of native.h): a callable for
 each step that the NumPy executor runs, and what handles signals.  It is called with Python's lock, and returns
@@ -53,7 +53,7 @@ _ANYTHING: Final = (_POINTER, pointer(VOID, is_read=True))
 
 
 def called_steps(plan: Plan) -> list[KernelStep | HostStep]:
-    """The steps that the driver hands to the host, in the order of their numbers."""
+    """The steps that the driver passes to the host, in the order of their numbers."""
     return [
         step
         for step in walk_steps(plan.steps)
@@ -62,7 +62,7 @@ def called_steps(plan: Plan) -> list[KernelStep | HostStep]:
 
 
 def loops(plan: Plan) -> list[WhileStep]:
-    """The loops of unknown count, in the order of their numbers."""
+    """The loops of unknown trip count, in the order of their numbers."""
     return [
         step
         for step in walk_steps(plan.steps)
@@ -171,7 +171,7 @@ class _Driver:
         places = [self.at(_place(step, argument.place)) for argument in launch.arguments]
         _, _, *parameters = function.parameters
         values = [*places, *map(as_expr, launch.scalars)]
-        # A pointer to anything takes the place as it is.
+        # A void pointer takes the address without a cast.
         given = [
             value if parameter.type in _ANYTHING else value.cast(parameter.type)
             for value, parameter in zip(values, parameters, strict=True)
@@ -197,7 +197,7 @@ class _Driver:
         iteration = scope.variable(LONG, "iteration", 0)
         watch = scope.variable(struct("hloopt::Watch"), "watch")
         state = [Make(_BYTES, (self.at(one), as_expr(one.byte_size))) for one in step.state]
-        is_watched = Call("hloopt::Watch::asks", (iteration,), BOOL)
+        is_watched = Call("hloopt::Watch::is_watched", (iteration,), BOOL)
         repeats = Call("hloopt::repeats", (watch, iteration, *state), BOOL)
         with self.within(scope.repeat(TRUE)) as block:
             self.steps(step.condition)

@@ -20,17 +20,17 @@ from hloopt.kernel_ir.types import LONG
 __all__ = ["BEGIN", "END", "least", "loop", "simd", "tasks", "write_nest"]
 
 BEGIN: Final = Var("begin", LONG)
-"""The first of the tasks at hand."""
+"""The first task of this call."""
 
 END: Final = Var("end", LONG)
-"""The one behind the last."""
+"""The end of this call's tasks."""
 
 Reach: TypeAlias = "tuple[Expr, Expr] | None"
 Body: TypeAlias = Callable[[Index], None]
 
 
 def simd(block: Scope) -> bool:
-    """Whether a loop's body holds no loop: then its turns may be lanes."""
+    """Whether a loop's body holds no loop: then its iterations may be lanes."""
     return not any(isinstance(one, For | While) for one in walk(block.statements()))
 
 
@@ -49,7 +49,7 @@ def loop(
     *,
     innermost: bool = False,
 ) -> Iterator[Index]:
-    """A loop from ``first`` to before ``stop``; an innermost one is said to have independent turns."""
+    """A loop from ``first`` to before ``stop``; an innermost one is marked as having independent iterations."""
     head = For(
         Var(symbol.name, f.loads.index_type), as_expr(first), as_expr(stop), (), as_expr(step)
     )
@@ -159,7 +159,7 @@ def _narrowed(
 def tasks(
     f: FunctionWriter, hint: str, each: int, count: int, *, innermost: bool = False
 ) -> Iterator[Index]:
-    """A loop over the units of the tasks at hand, ``each`` a task of ``count`` in all; gives the unit."""
+    """A loop over this call's groups of elements, ``each`` a task of ``count`` in all; gives the group."""
     first, last = _bounds(f, each, count)
     symbol = Symbol(f.scope.names.fresh(hint), 0, count - 1)
     with loop(f, first, last, symbol, innermost=innermost) as unit:
@@ -167,7 +167,7 @@ def tasks(
 
 
 def _bounds(f: FunctionWriter, each: int, count: int) -> tuple[Expr, Expr]:
-    """The first unit of the tasks at hand, and the one behind the last."""
+    """The first group of this call's tasks, and the end."""
     kind, scope = f.loads.index_type, f.elements.scope
     if each >= count:
         return as_expr(0), as_expr(count)
@@ -184,10 +184,10 @@ def _apart(f: FunctionWriter, outer: Index, sizes: Sequence[int]) -> list[Index]
 
 
 def _by_tiles(f: FunctionWriter, nest: Nest, body: Body) -> None:
-    """Two loops that cross by tiles: what is read across is copied first, by its own neighbours.
+    """Two loops by tiles, where an operand is transposed: its tile is first copied along its own neighbours.
 
-    Else each line of the cache would be met once for each of its elements, and lines whole powers of two
-    apart would push each other out.
+    Otherwise each cache line would be loaded once for each of its elements, and lines whole powers of two
+    apart would evict each other.
     """
     sizes, last, names = nest.sizes, len(nest.sizes) - 1, f.scope.names
     outer = [level for level in range(last) if level != nest.tiled]

@@ -1,13 +1,13 @@
-"""Which loops a native kernel has: their sizes, and what is run by tiles, in parts, or several rows at once.
+"""The loop nest of a native kernel: its sizes, tiling, splitting into parts, and rows computed at once.
 
-A result's elements lie one behind the other; a nest is a few loops over them, innermost over neighbours.  All
-dimensions are merged into one loop where no operand has to know which one it is in.  Else a dimension is a
-loop of its own where an access needs its index: a broadcast row makes two.  Neighbouring dimensions are merged
+A result's elements are contiguous; a nest is a few loops over them, the innermost one over neighbours.  All
+dimensions are collapsed into one loop where no operand needs a single index.  Otherwise a dimension is a
+separate loop where an access needs its index: a broadcast row makes two.  Neighbouring dimensions are collapsed
 as long as no index has to be divided for it, so that the innermost loop is long, over neighbours, and without
-divisions: what compilers make vectors of.
+divisions: what compilers vectorise.
 
-A loop through the parts of a concatenate is cut, a loop a part: no element asks which one it is in.  Few rows
-that are made of the same values are computed at once, in one trip of the loop inside of them.
+A loop through the parts of a concatenate is split, a loop per part, which needs no test per element.  Few rows
+that are made of the same values are computed at once, in one iteration of the loop inside of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hloopt.types import ArrayShape
 
 __all__ = ["TILE", "Nest", "crossed", "nest_of", "position_of", "trial", "value_at"]
 
-# Merging is tried pair by pair; so many dimensions are told apart at most.
+# Collapsing is tried pair by pair, for at most so many dimensions.
 _MOST_LEVELS = 8
 
 # More loops than these, or more rows at once, are not worth the time to compile them.
@@ -58,7 +58,7 @@ class Nest:
 
     ``numbers`` are the result leaves.  ``tiled`` is the loop that an operand's neighbours lie along where that
     is not the innermost one: both are run tile by tile.  -1 where there is none.  ``cuts`` are the indices at
-    which each loop is cut; the rows of the loop ``stacked`` are computed in one trip of the others.
+    which each loop is cut; the rows of the loop ``stacked`` are computed in one iteration of the others.
     """
 
     numbers: tuple[int, ...]
@@ -167,7 +167,7 @@ def _part_end(test: Expr) -> tuple[str, int]:
 
 
 def _divisions(index: Index) -> int:
-    """How often an index has to be taken apart."""
+    """The divisions in an index."""
     return sum(
         1 + _divisions(atom.dividend) for atom, _ in index.terms if not isinstance(atom, Symbol)
     )

@@ -1,7 +1,7 @@
-"""The C++ of a whole plan: device functions that are used, a function or more an instruction, the driver.
+"""The C++ of a whole plan: used device functions, one or more functions per instruction, the driver.
 
-Functions that are equal, names aside, are written once.  A program of many is cut into units that are compiled
-side by side; ``UNIT`` stands between them.
+Functions that are equal, names aside, are written once.  A large program is split into translation units,
+compiled in parallel; ``UNIT`` separates them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from hloopt.kernels.plan import KernelStep, Plan, function_name
 __all__ = ["UNIT", "NativePrinter", "parts", "render"]
 
 UNIT: Final = "\f"
-"""What stands between units: no comment and no string that is written holds it."""
+"""The separator of translation units, which occurs in no comment or string that is written."""
 
-# Compiling these takes some seconds; a unit more costs the 0.2 s of the headers.
+# Compiling these takes some seconds; another unit costs the 0.2 s of the headers.
 _FUNCTIONS_OF_A_UNIT: Final = 128
 
 _HEAD: Final = '#include "native.h"\n#include "vector_math.h"\n'
@@ -87,22 +87,24 @@ def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
     written, called = functions.written, functions.called
     if len(written) <= functions_of_a_unit:
         return _unit(library, written) + _driver(plan, called)
-    doors = {one.function.name: _door(one.function) for one in written}
+    wrappers = {one.function.name: _wrapper(one.function) for one in written}
     units = []
     for start in range(0, len(written), functions_of_a_unit):
         part = written[start : start + functions_of_a_unit]
         lines = [
-            line for one in part for line in _EXTERNAL_PRINTER.function(doors[one.function.name])
+            line for one in part for line in _EXTERNAL_PRINTER.function(wrappers[one.function.name])
         ]
         units.append(_unit(library, part) + "\n".join([*lines, ""]))
-    prototypes = "".join(f"{_EXTERNAL_PRINTER.prototype(door)}\n" for door in doors.values())
-    through = {name: doors[function.name] for name, function in called.items()}
+    prototypes = "".join(
+        f"{_EXTERNAL_PRINTER.prototype(wrapper)}\n" for wrapper in wrappers.values()
+    )
+    through = {name: wrappers[function.name] for name, function in called.items()}
     return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through)])
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A function of a kernel, and what is said of it."""
+    """A function of a kernel, and its comment."""
 
     function: Function
     comment: Sequence[str]
@@ -110,7 +112,7 @@ class _Written:
 
 @dataclass
 class _Functions:
-    """What was written; ``called`` has the function that each launch calls."""
+    """The written functions; ``called`` has the function that each launch calls."""
 
     uses: Uses
     written: list[_Written] = field(default_factory=list)
@@ -165,8 +167,8 @@ def _nameless(function: Function) -> object:
     return nameless((function.parameters, function.body))
 
 
-def _door(function: Function) -> Function:
-    """What calls a function from other units, by pointers to anything."""
+def _wrapper(function: Function) -> Function:
+    """The externally visible wrapper of a function, which takes void pointers."""
     parameters = []
     given: list[Expr] = []
     for number, one in enumerate(function.parameters):

@@ -362,7 +362,7 @@ inline bool fill_chirp(long n, long m, double* chirp, double* spectrum, double* 
   return true;
 }
 
-// Each of `count` elements of all lines times a number of its own.
+// Each of `count` elements of all lines times its own factor.
 inline void scale_lines(Lines& on, long wide, long count, const double* by) {
   for (long k = 0; k < count; ++k) {
     const double c = by[2 * k], d = by[2 * k + 1];

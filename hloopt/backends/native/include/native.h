@@ -13,7 +13,7 @@ namespace hloopt {
 
 typedef void Range(void* context, long long begin, long long end);
 
-// The Python side: what the driver may ask for, and what it tells.  A program runs without Python's lock and
+// The Python side: what the driver calls, and what it reports.  A program runs without Python's lock and
 // takes it to call; an exception stays where Python keeps it, and is raised when the program has returned.
 struct Host {
   void* (*release)();                // give Python's lock away; returns what `take` wants
@@ -23,11 +23,11 @@ struct Host {
   void (*forget)(void* object);
   void** calls;                      // a callable for each step that the host runs
   void** stuck;                      // one for each loop whose state an iteration left unchanged
-  // Tasks 0 to count - 1, a range at a time; `stop` is asked in between and ends it when it answers.
-  int (*share)(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* asked);
+  // Tasks 0 to count - 1, a range at a time; `stop` is called in between and ends it where it returns other than 0.
+  int (*share)(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* stop_context);
   void* state;
   long long launches;
-  long long asked;                   // when signals were asked for last, in ns
+  long long checked;                  // when signals were checked last, in ns
   long long done;                    // steps of the entry that have run
   long long iterations;              // of the loop that is stuck
   int threads;
@@ -58,8 +58,8 @@ __attribute__((noinline)) inline int stopped(Host* host) {
   clock_gettime(CLOCK_MONOTONIC, &now);
 #endif
   const long long ns = now.tv_sec * 1000000000ll + now.tv_nsec;
-  if (ns - host->asked < 100000000) return 0;
-  host->asked = ns;
+  if (ns - host->checked < 100000000) return 0;
+  host->checked = ns;
   host->take(host->state);
   const int raised = host->signals();
   host->state = host->release();
@@ -67,7 +67,7 @@ __attribute__((noinline)) inline int stopped(Host* host) {
   return raised;
 }
 
-// What a long loop within a kernel asks now and then.  Only the thread that has begun the run has Python's state.
+// What a long loop within a kernel calls now and then.  Only the thread that has begun the run has Python's state.
 __attribute__((noinline, cold)) inline bool tired() {
   Host* host = helped;
   return host->runner == &helped ? stopped(host) != 0 : __atomic_load_n(&host->ends, __ATOMIC_RELAXED) != 0;
@@ -116,26 +116,26 @@ struct Bytes {
   long long size;
 };
 
-// Whether a loop of unknown count gets anywhere: its state is hashed before trip 2^n and before the next one.
+// Whether a loop of unknown trip count makes progress: its state is hashed before iteration 2^n and the next.
 struct Watch {
-  static bool is_power(long long trip) { return (trip & (trip - 1)) == 0; }
-  static bool asks(long long trip) {
-    return trip >= 1024 && (is_power(trip) || is_power(trip - 1));
+  static bool is_power(long long iteration) { return (iteration & (iteration - 1)) == 0; }
+  static bool is_watched(long long iteration) {
+    return iteration >= 1024 && (is_power(iteration) || is_power(iteration - 1));
   }
   unsigned long long before = 0;
-  bool repeats(long long trip, std::initializer_list<Bytes> state) {
+  bool repeats(long long iteration, std::initializer_list<Bytes> state) {
     unsigned long long hash = 14695981039346656037ull;
     for (const Bytes& bytes : state)
       for (long long i = 0; i < bytes.size; ++i) hash = (hash ^ (unsigned char)bytes.begin[i]) * 1099511628211ull;
-    const bool same = !is_power(trip) && hash == before;
+    const bool same = !is_power(iteration) && hash == before;
     before = hash;
     return same;
   }
 };
 
 template <class... State>
-inline bool repeats(Watch& watch, long long trip, State... state) {
-  return watch.repeats(trip, {state...});
+inline bool repeats(Watch& watch, long long iteration, State... state) {
+  return watch.repeats(iteration, {state...});
 }
 
 }  // namespace hloopt

@@ -1,4 +1,4 @@
-// Threads that wait for work: one pool for all native programs of a process, an object of its own.
+// Threads that wait for work: one pool for all native programs of a process, in a separate object.
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
@@ -30,14 +30,14 @@ const long long kPatience = 20000;
 
 class Pool {
  public:
-  int run(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* asked) {
+  int run(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* stop_context) {
     std::unique_lock<std::mutex> alone(running_, std::try_to_lock);
-    // Whoever runs beside another program has one thread; so do loops inside of shared ones.
-    if (!alone || threads < 2 || count < 2) return by_itself(count, body, context, stop, asked);
+    // A program that runs beside another has one thread; so do loops inside of shared ones.
+    if (!alone || threads < 2 || count < 2) return by_itself(count, body, context, stop, stop_context);
     // Where the system gives no more threads, those there are do all of the work.
     while (workers_ < threads - 1 && hire()) {}
     if (workers_ < threads - 1) threads = workers_ + 1;
-    if (threads < 2) return by_itself(count, body, context, stop, asked);
+    if (threads < 2) return by_itself(count, body, context, stop, stop_context);
     body_ = body;
     context_ = context;
     count_ = count;
@@ -52,7 +52,7 @@ class Pool {
       begun_.notify_all();
     }
     int stopped = 0;
-    while (!stopped && take()) stopped = stop(asked);
+    while (!stopped && take()) stopped = stop(stop_context);
     if (stopped) next_ = count;
     is_open_ = false;
     for (int tries = 0; active_ != 0; ++tries) {
@@ -67,7 +67,7 @@ class Pool {
     Pool* pool;
     int number;
   };
-  // std::thread would end the process where there is no thread to be had: this is compiled without exceptions.
+  // std::thread would end the process where no thread is available: this is compiled without exceptions.
   bool hire() {
     Worker* worker = new Worker{this, workers_};
     pthread_t thread;
@@ -85,11 +85,11 @@ class Pool {
     worker.pool->work(worker.number);
     return nullptr;
   }
-  int by_itself(long long count, Range* body, void* context, int (*stop)(void*), void* asked) {
+  int by_itself(long long count, Range* body, void* context, int (*stop)(void*), void* stop_context) {
     const long long step = (count + 63) / 64;
     for (long long begin = 0; begin < count; begin += step) {
       body(context, begin, begin + step < count ? begin + step : count);
-      if (int stopped = stop(asked)) return stopped;
+      if (int stopped = stop(stop_context)) return stopped;
     }
     return 0;
   }
@@ -144,10 +144,10 @@ std::once_flag made;
 }  // namespace
 
 extern "C" int hloopt_share(
-    int threads, long long count, Range* body, void* context, int (*stop)(void*), void* asked) {
+    int threads, long long count, Range* body, void* context, int (*stop)(void*), void* stop_context) {
   std::call_once(made, [] {
     pool = new Pool;
     pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
   });
-  return pool->run(threads, count, body, context, stop, asked);
+  return pool->run(threads, count, body, context, stop, stop_context);
 }

@@ -2,7 +2,7 @@
 // that a loop over one of them becomes a loop over 4 to 16 lanes.
 //
 // Bound: 2.5 units in the last place of the exact result (most are below 1), held by
-// tests/backends/native/test_math.py.  Zeros keep their signs, NaN stays NaN, subnormals are no zeros.
+// tests/backends/native/test_math.py.  Zeros keep their signs, NaN stays NaN, subnormals are not flushed.
 //
 // Methods: arguments reduced as by W. J. Cody and W. Waite, Software Manual for the Elementary Functions
 // (1980), large ones of sines as by M. Payne and R. Hanek, Radian Reduction for Trigonometric Functions (1983);

@@ -26,11 +26,11 @@ PRODUCTS: Final = 1024
 """Multiply-adds, in all, of a product that a loop may compute element by element: a call takes as long."""
 
 WINDOW: Final = 64
-"""Elements of a window that a loop may look at for each result: longer ones are cumulative as a rule."""
+"""Elements of a window that a loop may read for each result: longer ones are usually cumulative."""
 
 
 def slow_in_a_loop(one: Instruction, products: int = PRODUCTS, window: int = WINDOW) -> str:
-    """Why a loop over elements is no way to compute an instruction; empty where it is one."""
+    """Why a loop over elements is a slow way to compute an instruction; empty where it is not."""
     if one.opcode in ("dot", "convolution"):
         made = (of_dot if one.opcode == "dot" else of_convolution)(one).multiply_adds
         return f"{made} multiply-adds are more than {products}" if made > products else ""

@@ -1,4 +1,4 @@
-"""Small products on the native device, with what stands around them: all of a matrix in a task.
+"""Small products on the native device, with their prologues and epilogues: a whole matrix per task.
 
 Factors are brought to ``[m, k]`` and ``[k, n]`` in the type of the sums, unless they lie in memory like that;
 sums are made with vectors along n, in order of k; what follows the product is computed as it is stored.
@@ -27,9 +27,9 @@ MOST_BYTES: Final = 128 << 10
 
 # Up to here a loop beats a call of BLAS, which takes 2 us to get there (measured with f32 and AVX-512: 48^3).
 _MOST_PRODUCTS: Final = 48**3
-# BLAS has no products of integers; NumPy's own loops are slower than these whatever the size.
+# BLAS has no integer products; NumPy's loops are slower than these at any size.
 _MOST_SLOW_PRODUCTS: Final = 256**3
-# Kernels of convolutions are read anew for every task's rows: they have to stay in the second cache.
+# Convolution kernels are read again for every task's rows: they have to stay in the second-level cache.
 _MOST_KERNEL: Final = 512 << 10
 # With fewer results side by side vectors are mostly empty.
 _LEAST_FEATURES: Final = 4
@@ -142,7 +142,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 KERNELS = (
     Kernel(
         _NAME,
-        "small products with what stands around them",
+        "small products with the elementwise ops around them",
         _fits,
         _wanted,
         _tile,

@@ -21,20 +21,20 @@ __all__ = ["KERNELS", "LARGEST_RADIX", "Working", "working"]
 _NAME = "native-fft"
 
 LARGEST_RADIX: Final = 31
-"""The largest prime that is a pass of its own (``kMostRadix``): as many multiplications an element."""
+"""The largest prime radix of a pass (``kMostRadix``): as many multiplications an element."""
 
-# Lines side by side fill a vector; of longer ones the first cache does not hold as many, and one by itself is
+# Lines side by side fill a vector; the first-level cache does not hold as many longer ones, and a single one is
 # quicker (measured: as quick from 64 to 256 elements, by a fifth at 512).
 _SIDE_BY_SIDE: Final = 4
 _LONG: Final = 256
-# Elements of a task, some 50 us.  So many tasks have room of their own at most.
+# Elements of a task, some 50 us.  At most so many tasks have separate scratch memory.
 _TASK_ELEMENTS: Final = 1 << 13
 _MOST_TASKS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """How a dimension is transformed.
+    """The algorithm by which a dimension is transformed.
 
     pairs   whether neighbours of real lines are taken for complex numbers: half as many
     length  of the complex transform that this leaves
@@ -59,7 +59,7 @@ class Working:
 
 
 def working(transform: AxisTransform) -> Working:
-    """The way to transform a dimension."""
+    """The algorithm that transforms a dimension."""
     length = transform.length
     pairs = transform.kind in ("RFFT", "IRFFT") and length % 2 == 0
     if pairs:

@@ -22,7 +22,7 @@ __all__ = ["KERNELS", "is_regular", "large_product"]
 
 _NAME = "native-gemm"
 
-# With so few rows or columns tiles are mostly empty; a matrix times a vector is read once.
+# With fewer rows or columns tiles are mostly empty; a matrix times a vector is read once.
 _LEAST_SIDE: Final = 8
 # Elements of a matrix that a task reads once: some 100 us.
 _READ_ONCE: Final = 1 << 18
@@ -42,7 +42,7 @@ def large_product(region: Region) -> Contraction | str:
         contraction = contraction.swapped()
     hero = contraction.hero
     if region.is_fusion or hero.opcode != "dot":
-        return f"{region.instruction.name} is no dot by itself"
+        return f"{region.instruction.name} is not a dot by itself"
     kind = contraction.accumulator
     kinds = {operand.array.dtype for operand in hero.operands} | {hero.array.dtype}
     if kinds != {kind} or kind.name not in ("f32", "f64"):

@@ -31,7 +31,7 @@ FEW: Final = 4
 REFLECTIONS: Final = 32
 """Reflections of a block (``kReflections``)."""
 
-# Multiply-adds of a task: some 50 us.  So many tasks have room of their own at most.
+# Multiply-adds of a task: some 50 us.  At most so many tasks have separate scratch memory.
 _TASK_WORK: Final = 1 << 17
 _MOST_TASKS: Final = 16
 # Right sides of a task: fewer would read the triangle for too little.
@@ -95,9 +95,9 @@ def apart(columns: int) -> int:
 
 
 def routine_of(instruction: Instruction) -> Routine | str:
-    """What an instruction asks for, or why that is none of these kernels' work."""
-    asked = instruction.opcode
-    if asked == "custom-call":
+    """The routine that an instruction calls, or why these kernels do not compute it."""
+    routine_name = instruction.opcode
+    if routine_name == "custom-call":
         target = instruction.custom_call_target
         found = _CALL.fullmatch(target)
         if found is None:
@@ -106,9 +106,9 @@ def routine_of(instruction: Instruction) -> Routine | str:
             return f"{target} is the user's"
         if problem := CHECKS[target](instruction):
             return problem
-        asked = found[1]
-    elif asked not in _NAMES:
-        return f"{instruction.name} is a {asked}"
+        routine_name = found[1]
+    elif routine_name not in _NAMES:
+        return f"{instruction.name} is a {routine_name}"
     parts = [*(one.shape for one in instruction.operands), *leaves(instruction.shape)]
     shapes = [part for part in parts if isinstance(part, ArrayShape)]
     if len(shapes) < len(parts) or any(shape.is_dynamic for shape in shapes):
@@ -118,42 +118,42 @@ def routine_of(instruction: Instruction) -> Routine | str:
     first = shapes[0]
     if first.rank < 2 or first.dtype.name not in _KINDS:
         return f"{instruction.name} is of {first}"
-    results = _results(asked, shapes[: len(instruction.operands)])
+    results = _results(routine_name, shapes[: len(instruction.operands)])
     given = shapes[len(instruction.operands) :]
     if list(map(without_layout, given)) != list(map(without_layout, results)):
         return f"{instruction.name} gives {instruction.shape}, which does not fit its operands"
-    return _routine(asked, instruction)
+    return _routine(routine_name, instruction)
 
 
-def _results(asked: str, operands: list[ArrayShape]) -> list[ArrayShape]:
+def _results(routine_name: str, operands: list[ArrayShape]) -> list[ArrayShape]:
     """What each routine gives; nothing where operands do not fit each other."""
     first = operands[0]
     *batch, rows, columns = first.dims
     info = array("s32", tuple(batch))
     steps = min(rows, columns)
-    if asked in ("cholesky", "potrf"):
-        made = [first, info] if asked == "potrf" else [first]
+    if routine_name in ("cholesky", "potrf"):
+        made = [first, info] if routine_name == "potrf" else [first]
         return made if rows == columns else []
-    if asked in ("trsm", "triangular-solve"):
+    if routine_name in ("trsm", "triangular-solve"):
         second = operands[1]
         fits = rows == columns and second.dims[:-2] == tuple(batch) and second.dtype is first.dtype
         return [second] if fits and rows in second.dims[-2:] else []
-    if asked == "getrf":
+    if routine_name == "getrf":
         return [first, array("s32", (*batch, steps)), info]
     taus = array(first.dtype.name, (*batch, steps))
-    if asked == "geqrf":
+    if routine_name == "geqrf":
         return [first, taus]
     second = operands[1]
     fits = columns <= rows and second.dtype is first.dtype and second.dims[:-1] == tuple(batch)
     return [first] if fits and second.rank and second.dims[-1] <= columns else []
 
 
-def _routine(asked: str, instruction: Instruction) -> Routine | str:
+def _routine(routine_name: str, instruction: Instruction) -> Routine | str:
     operand = instruction.operands[0].array
     batch, (rows, columns) = prod(operand.dims[:-2]), operand.dims[-2:]
-    name = _NAMES[asked]
+    name = _NAMES[routine_name]
     if name == "triangular-solve":
-        options = instruction.attributes if asked == name else _solve_options(instruction)
+        options = instruction.attributes if routine_name == name else _solve_options(instruction)
         if "transpose_a" not in options:
             return f"{instruction.name} has no transpose_a"
         system = triangular_system(options, instruction.operands[1].array.dims)
@@ -162,9 +162,9 @@ def _routine(asked: str, instruction: Instruction) -> Routine | str:
         return Routine(name, batch, rows, system.columns, system=system)
     if name == "cholesky":
         lower = bool(instruction.attributes.get("lower", False))
-        if asked == "potrf":
+        if routine_name == "potrf":
             lower = chr(call_options(instruction)["uplo"]) == "L"
-        return Routine(name, batch, rows, columns, lower, asked == "potrf")
+        return Routine(name, batch, rows, columns, lower, routine_name == "potrf")
     return Routine(name, batch, rows, columns)
 
 

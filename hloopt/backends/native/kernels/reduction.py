@@ -1,4 +1,4 @@
-"""Reductions of the native device: lanes that take in neighbours, in an order that the shape alone decides.
+"""Reductions of the native device: vector accumulators, in an order that the shape alone decides.
 
 A *step* takes ``width`` neighbouring elements into as many accumulators: those of a row, which are folded into
 one at the end; or of so many columns, which stay apart; or of a few rows of few columns.  Every ``BLOCK``
@@ -45,7 +45,7 @@ BLOCK = 128
 _LANE_BYTES = 128
 # Columns a task has side by side: their accumulators and a few rows of operands stay in the first-level cache.
 _COLUMN_BYTES = 1024
-# Elements a task takes in, as of the loop kernel.
+# Elements a task accumulates, as of the loop kernel.
 _TASK_ELEMENTS = 1 << 14
 # So many elements are worth a second launch, where they make few tasks: it costs about 5 us.
 _SPLIT_ELEMENTS = 1 << 17
@@ -60,15 +60,15 @@ _KEPT_BYTES = 16 << 10
 
 @dataclass(frozen=True)
 class Steps:
-    """How the elements of one unit of results are taken in.
+    """How the elements of one group of results are accumulated.
 
-    units    units of results; each is computed by one task, or by one task a part
-    each     units a task
-    batches  how often the steps are gone through, at places ``apart`` elements from each other
+    units    groups of results; each is computed by one task, or by one task per part
+    each     groups a task
+    batches  how often the steps are repeated, at places ``apart`` elements from each other
     steps    whole steps, ``stride`` elements from one to the next, of ``width`` accumulators each
-    tail     accumulators of one step more, which is not whole
-    keep     results a unit: what accumulators are folded into
-    kept     results in all; the last units of a row of columns may share some
+    tail     accumulators of a last, partial step
+    keep     results a group: what accumulators are folded into
+    kept     results in all; the last groups of a row of columns may share some
     """
 
     units: int
@@ -84,7 +84,7 @@ class Steps:
 
     @property
     def tasks(self) -> int:
-        """Tasks of the launch that takes elements in."""
+        """Tasks of the launch that accumulates elements."""
         return self.parts if self.parts > 1 else -(-self.units // self.each)
 
     @property
@@ -195,7 +195,7 @@ def _wanted(site: Site) -> Verdict:
         return NO(f"pieces of {minor} neighbours fill no vector")
     if not form.is_row and middle < _SHORT_ROW:
         return NO(f"columns of {middle} elements are as well folded one by one")
-    return YES("neighbours are taken in side by side")
+    return YES("neighbours are accumulated side by side")
 
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
@@ -268,7 +268,7 @@ def _rows_wanted(site: Site) -> Verdict:
         return NO(f"{phases.rows} rows of {phases.minor} elements are shared out by parts of rows")
     if len(phases.heroes) > 1 or any(phases.per_row) or phases.full:
         return YES(f"rows of {phases.minor} elements, and what follows, in one go")
-    return NO("no element of a row waits for a reduction of it")
+    return NO("no element of a row depends on a reduction of the row")
 
 
 def _rows_tile(site: Site) -> Tile:
@@ -300,7 +300,7 @@ def _rows_spec(site: Site, tile: Tile) -> KernelSpec:
 KERNELS = (
     Kernel(
         "native-rows",
-        "row by row: reduced, and gone over again with what was found, while it is in the cache",
+        "row by row: reduced, then traversed again with the result, while it is in the cache",
         _rows_fit,
         _rows_wanted,
         _rows_tile,

@@ -1,4 +1,4 @@
-"""Updates on the native device: only the elements that change are written, into the operand's buffer.
+"""In-place updates on the native device: only changed elements are written, into the operand's buffer.
 
 ``native-update``   a dynamic-update-slice, under the conditions of ``in_place_update``
 ``native-scatter``  a scatter: one update after the other, in their order
@@ -35,7 +35,7 @@ def _update_spec(site: Site, tile: Tile) -> KernelSpec:
     arguments = arguments_of(region, pairs)
     steps: list[KernelPart] = []
     rest = [number for number in range(len(region.results)) if number not in pairs]
-    # What is computed beside goes first: it may read what an update's operand shares with nobody.
+    # Other results are computed first: they may read the buffer that the update overwrites.
     for at, group in enumerate(result_groups(region, rest)):
         steps.append(Launch.linear(f"_rest{at}", 1, 1, (*arguments, *written(group))))
     for at, number in enumerate(pairs):

@@ -1,9 +1,8 @@
-"""A whole loop of the native device: a task runs a block of work items from the first trip to the last.
+"""A whole loop of the native device: a task runs a block of work items for all iterations.
 
-The state of a block's work items lies in arrays in the cache, a lane each, and each trip goes through them by
-vectors.  A reduce over work items that nobody waits for leaves a part a trip and block; a second launch puts
-          the
-parts together, in the order of the blocks, however many threads there are.
+The state of a block's work items is in arrays in the cache, a lane each, and each iteration processes them by
+vectors.  A reduce over work items whose result the loop does not read leaves a part per iteration and block; a
+second launch combines the parts, in the order of the blocks, whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from hloopt.kernels.spec import KernelSpec, Tile
 __all__ = ["KERNELS", "blocks_of", "part_place"]
 
 FINISH_ITERATIONS: Final = 64
-"""Trips of a task of the launch that puts together what was collected."""
+"""Iterations per task of the launch that combines collected parts."""
 
 
 def blocks_of(loop: ThreadLoop, tile: Tile) -> int:
@@ -33,9 +32,9 @@ def blocks_of(loop: ThreadLoop, tile: Tile) -> int:
 
 
 def part_place(loop: ThreadLoop, elements: int) -> tuple[int, int]:
-    """Where parts of a result of ``elements`` lie: how far blocks and trips are apart.
+    """Where parts of a result of ``elements`` lie: the strides of blocks and iterations.
 
-    Neighbouring trips of a block are neighbours, so that no two threads write to the same line of a cache.
+    Iterations of a block are contiguous, so that no two threads write to the same cache line.
     """
     return elements * (loop.parallel.iterations.count or 0), elements
 
@@ -54,7 +53,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 KERNELS = (
     Kernel(
         "native-while",
-        "a task runs a block of a loop's work items from the first trip to the last, in the cache",
+        "a task runs a block of a loop's work items for all iterations, in the cache",
         lambda site: runs_alone(site, host_mapping),
         always("no block waits for another one"),
         _tile,

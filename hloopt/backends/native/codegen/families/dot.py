@@ -107,7 +107,7 @@ def _left(writer: ProductWriter, batch: Index, rows: _Rows) -> Lying:
 
 
 def _right(writer: ProductWriter, batch: Index) -> Lying:
-    """Where the right side lies with neighbours along n."""
+    """Where the right side lies, contiguous along n."""
     contraction = writer.contraction
     side, columns = contraction.rhs, contraction.size("n")
     found = in_memory(writer.f, contraction, side, batch, ("k", "n"))

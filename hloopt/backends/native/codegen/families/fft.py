@@ -68,7 +68,7 @@ class _Transform:
             if chirp is not None and spectrum is not None:
                 given = (way.length, way.passes, chirp, spectrum)
                 self.fill.append(_call("fill_chirp", *given, own, passes, type=BOOL))
-            # By the task that comes first, with room of its own.
+            # Each task has separate scratch memory.
             ready = Var(scope.names.fresh("is_ready"), BOOL)
             scope.add(Declare(ready, (both(self.fill),), is_static=True))
             lines = struct("hloopt::Lines")
@@ -90,7 +90,7 @@ class _Transform:
             self.write(on, target, group)
 
     def table(self, hint: str, size: int) -> ArrayValue:
-        """Numbers that are the same in every run."""
+        """A table of numbers that are the same in every run."""
         return ArrayValue(self.f.elements.scope.array(DOUBLE, (size,), hint, is_static=True))
 
     def passes(self) -> Var:

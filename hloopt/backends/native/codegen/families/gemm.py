@@ -43,8 +43,8 @@ def _emit(f: FunctionWriter) -> None:
         first = f.elements.symbol(task % parts * rows, "row", 0, m - 1)
         left = in_memory(f, contraction, contraction.lhs, batch, ("m", "k"))
         right = in_memory(f, contraction, contraction.rhs, batch, ("k", "n"))
-        assert left is not None, "the family asks for it"
-        assert right is not None, "the family asks for it"
+        assert left is not None, "the family requires it"
+        assert right is not None, "the family requires it"
         count = counted(first, rows, m) if m % rows else as_expr(rows)
         given = left.row(first), left.rows, left.columns, right.row(Index(0))
         to = f.result(0).memory.address(batch * (m * n) + first * n)
@@ -60,7 +60,7 @@ def counted(first: Index, rows: int, count: int) -> Expr:
 
 @contextmanager
 def every_task(f: FunctionWriter, count: int) -> Iterator[Index]:
-    """A loop over the tasks at hand, of ``count``."""
+    """A loop over the tasks of this call, of ``count`` in all."""
     block, task = f.elements.scope.loop(BEGIN, END, "task", LONG)
     with f.elements.within(block):
         yield Symbol(task.name, 0, count - 1).index

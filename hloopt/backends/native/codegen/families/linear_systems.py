@@ -49,7 +49,7 @@ class _Matrix:
         return (self.memory.address(self.at), self.rows, self.columns)
 
     def turned(self) -> _Matrix:
-        """With its dimensions changed for each other."""
+        """The transpose."""
         return replace(self, rows=self.columns, columns=self.rows)
 
     def backwards(self, rows: int, columns: int) -> _Matrix:
@@ -161,7 +161,7 @@ def _solve(stack: _Stack, first: Index, columns: int) -> None:
         left = Index(routine.columns) - first
         count = Call("hloopt::least", (count, as_expr(left)), INT)
     flags = _flag(system.conjugates), _flag(system.is_unit)
-    # Which way is taken, and what room there is, must not differ between the tasks.
+    # The algorithm, and its scratch memory, must not differ between tasks.
     way = "solve_few" if columns <= FEW else "solve_many"
     rest = [stack.room] if columns <= FEW else [stack.room, apart(size)]
     stack.call(way, size, count, *a.given, *flags, *b.given, *x.given, *rest)

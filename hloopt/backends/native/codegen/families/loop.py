@@ -39,7 +39,7 @@ def store_elements(f: FunctionWriter, numbers: Sequence[int], each: int) -> None
 
 
 def _store_bytes(f: FunctionWriter, numbers: Sequence[int], each: int, together: int) -> None:
-    """Results of which several elements share a byte: ``together`` elements a trip, the last byte apart."""
+    """Results of which several elements share a byte: ``together`` elements at once, the last byte apart."""
     elements = f.region.results[numbers[0]].shape.elements
     whole, rest = divmod(elements, together)
 

@@ -33,7 +33,7 @@ from hloopt.targets.target import HOST
 
 __all__ = ["EMITTERS"]
 
-# A row of so few elements fills no vector, but a few rows do, if not too much is written for one.
+# A row of so few elements does not fill a vector, but a few rows do, unless the code for one is long.
 _SHORT_ROW = 8
 _WRITTEN_OUT = 400
 
@@ -65,7 +65,7 @@ class _Sweep:
     dims: tuple[int, int, int]
 
     def taken(self, unit: Index, part: Index | None = None) -> list[Accumulators]:
-        """The accumulators of a unit."""
+        """The accumulators of a group of results."""
         _, middle, minor = self.dims
 
         def base(batch: Index) -> Index:
@@ -78,7 +78,7 @@ class _Sweep:
         return take_steps(self.f, self.group.heroes, self.layout, base, sides, part=part)
 
     def kept(self, unit: Index) -> Index:
-        """The position of the first result of a unit; where units do not fit, the last one is moved back."""
+        """The position of the first result of a group; where groups do not fit, the last one is moved back."""
         keep, minor = self.layout.keep, self.dims[2]
         if self.is_row or minor % keep == 0:
             return unit * keep
@@ -97,7 +97,7 @@ class _Sweep:
             f.store(f.result(number), position, value)
 
     def store(self, every: Sequence[Accumulators], unit: Index) -> None:
-        """Finish what a unit keeps, and store the results that are computed from it."""
+        """Finish a group's accumulators, and store the results that are computed from them."""
         if not every:
             return
         f, first = self.f, self.kept(unit)
@@ -121,12 +121,12 @@ class _Sweep:
         ]
 
     def _units(self) -> AbstractContextManager[Index]:
-        """A loop over all units."""
+        """A loop over all groups of results."""
         units = self.layout.units
         return counter(self.f, Index(0), Index(units), units, "unit")
 
     def parts(self) -> None:
-        """The first launch: each task leaves what it has of every unit."""
+        """The first launch: each task leaves its partial accumulators of every group of results."""
         f, layout = self.f, self.layout
         scratch = self._scratch()
         with tasks(f, "part", 1, layout.parts) as part, self._units() as unit:
@@ -162,7 +162,7 @@ class _Sweep:
 
 
 def _emit_rows(f: FunctionWriter) -> None:
-    """Phase by phase: go over the row, reduce, compute what the row has one of."""
+    """Phase by phase: traverse the row, reduce, compute values that exist once per row."""
     phases = row_phases(f.region)
     is_short = phases.minor * len(f.region.body) <= _WRITTEN_OUT and phases.minor <= _SHORT_ROW
     with tasks(f, "row", f.tile["rows"], phases.rows, innermost=is_short) as row:
@@ -244,7 +244,7 @@ class _Row:
         return [instruction for instruction in found if instruction in self.arrays]
 
     def _recall(self, phase: int) -> Visit:
-        """Lets the region know what earlier phases have kept of an element."""
+        """Makes what earlier phases kept of an element available in the region."""
         found = [
             item.instruction
             for item in self.phases.kept

@@ -113,13 +113,13 @@ def _fold_lanes(e: Elements, fold: ThreadFold, width: Expr) -> None:
 
 
 def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
-    """Trip by trip: put together what the blocks left, compute what follows, write it."""
+    """Iteration by iteration: combine what the blocks left, compute what depends on it, store that."""
     e = f.elements
     count = loop.parallel.iterations.count
     assert count is not None
     kind = f.loads.index_type
     last = e.scope.declare(kind, least(END * FINISH_ITERATIONS, count), "trip_end")
-    block, counter = e.scope.loop(BEGIN * FINISH_ITERATIONS, last, "trip", kind)
+    block, counter = e.scope.loop(BEGIN * FINISH_ITERATIONS, last, "iteration", kind)
     with e.within(block):
         iteration = Symbol(counter.name, 0, count - 1).index
         work_item = ThreadUnit(f, loop, Index(0))

@@ -1,6 +1,6 @@
-"""A work item's code made the code of a block of work items: loops over lanes that become vectors.
+"""Transforms a work item's code into that of a block of work items: loops over lanes that are vectorised.
 
-``varying.py`` finds out what differs from work item to work item, ``fission.py`` makes the loops.
+``varying.py`` analyses which names vary between work items, ``fission.py`` makes the loops.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Loops over lanes: a work item's statements, each stretch of them for all work items of a block.
+"""Loops over lanes by fission: a work item's statements, each run of them for all work items of a block.
 
-What is the same for all work items is done once.  Straight code that differs becomes a loop over the lanes,
+Uniform code is executed once.  Straight-line varying code becomes a loop over the lanes,
 with all of it in one body, so that what is computed and used there stays in vector registers; only what is
-needed behind the stretch lies in an array with an element a lane.  A loop whose trips all work items make
-together stays around its lanes; one that each work item leaves at a trip of its own goes on while any lane
-does, and lanes that have left change nothing.  An ``if`` that depends on the lane stays within the loop over
+live after the loop is in an array with an element per lane.  A loop whose iterations all work items execute
+together stays outside; one that work items leave at different iterations continues while any lane is
+active, with the other lanes masked.  An ``if`` that depends on the lane stays within the loop over
 lanes.
 """
 
@@ -60,13 +60,13 @@ __all__ = ["for_lanes"]
 
 
 _ITERATIONS: Final = 256
-"""Trips of the loop around all others after which it asks whether the run shall end."""
+"""Iterations of the outermost loop after which it checks whether the run shall end."""
 
 
 def for_lanes(
     work_item: Body, number: str, first: Var, width: Operand, most: int, fresh: Names
 ) -> Body:
-    """What ``work_item`` says of one work item for a block of work items.
+    """The code ``work_item`` of one work item, transformed for a block of work items.
 
     number  the name of the work item's number there
     first   the number of the block's first work item
@@ -86,7 +86,7 @@ class _Mask:
     inside: frozenset[str]
 
     def keeps(self, statement: Statement) -> bool:
-        """Whether lanes that have left must not get to a statement: what it changes is there after a trip."""
+        """Whether lanes that have left must not execute a statement: what it changes outlives an iteration."""
         return isinstance(statement, Do) or (
             isinstance(statement, Set) and target_of(statement) not in self.inside
         )
@@ -94,11 +94,11 @@ class _Mask:
 
 @dataclass
 class _Level:
-    """A block that is being made, and the stretch at its end that is not there yet.
+    """A block that is being made, and the pending varying statements at its end.
 
-    lanes  what is for all lanes
-    later  what all have alike, to be done after it
-    told   the names that this changes, or has of all lanes
+    lanes  the pending statements, for all lanes
+    later  uniform statements, to be executed after them
+    names  that these change, or have of all lanes
     """
 
     mask: _Mask | None
@@ -106,7 +106,7 @@ class _Level:
     done: list[Statement] = field(default_factory=list)
     lanes: list[Statement] = field(default_factory=list)
     later: list[Statement] = field(default_factory=list)
-    told: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -123,7 +123,9 @@ class _Writer:
     def write(self, body: Body, mask: _Mask | None, *, outermost: bool = False) -> Body:
         level = _Level(mask, outermost)
         for one in body:
-            if not self._may_wait(one) and level.told.intersection(self.varying.every_name((one,))):
+            if not self._may_wait(one) and level.names.intersection(
+                self.varying.every_name((one,))
+            ):
                 self._flush(level)
             if is_leave(one):
                 self._leave(one, level)
@@ -135,7 +137,7 @@ class _Writer:
         return tuple(level.done)
 
     def _may_wait(self, statement: Statement) -> bool:
-        """Whether a statement can be done behind a stretch, in order with others that are."""
+        """Whether a statement can be delayed after the pending ones, in order with others that are."""
         if self.varying.differs(statement):
             return False
         return isinstance(statement, Set) or self.varying.gathers(statement)
@@ -148,13 +150,13 @@ class _Writer:
         elif isinstance(line, Let | Declare) and not self.varying.gathers(line):
             level.done.append(self._once(line))
         else:
-            # What lanes read of it they read before it changes.
+            # Lanes read it before it changes.
             self._wait(line, level, target_of(line))
             if isinstance(line, Do):
                 self._flush(level)
 
     def _in_order(self, line: Statement, level: _Level) -> None:
-        """Add to the stretch; what would keep it from becoming vectors gets a loop over lanes of its own."""
+        """Add to the pending statements; what would prevent vectorisation gets a separate loop over lanes."""
         if not self._is_scalar(line):
             level.lanes.append(line)
             return
@@ -166,7 +168,7 @@ class _Writer:
     def _is_scalar(self, line: Statement) -> bool:
         """Whether a line cannot be part of a vectorised loop over work items.
 
-        It calls what is no vector function, or reads memory where neighbouring work items are not neighbours:
+        It calls a function without a vector form, or neighbouring work items read non-contiguous memory:
         compilers refuse whole loops for such reads where they might do them one by one.
         """
         value = line.value if isinstance(line, Let) else None
@@ -183,9 +185,9 @@ class _Writer:
         )
 
     def _wait(self, statement: Statement, level: _Level, *changes: str) -> None:
-        """Do it behind the stretch: nothing before mentions what it reads of lanes or changes."""
+        """Execute it after the pending statements: none of them uses what it reads of lanes or changes."""
         level.later.append(statement)
-        level.told.update(changes, *map(self.varying.gathered, walk((statement,))))
+        level.names.update(changes, *map(self.varying.gathered, walk((statement,))))
 
     def _leave(self, leave: Statement, level: _Level) -> None:
         assert isinstance(leave, If)
@@ -211,7 +213,7 @@ class _Writer:
                 self._wait(block, level)
             else:
                 self._flush(level)
-                level.done += self._asking(self._once(block), block, level)
+                level.done += self._checking_stop(self._once(block), block, level)
             return
         if self.varying.is_varying(block):
             level.lanes.append(block)
@@ -224,10 +226,10 @@ class _Writer:
         def inside(body: Body) -> Body:
             return self.write(body, mask)
 
-        level.done += self._asking(mapped(block, self._told, inside), block, level)
+        level.done += self._checking_stop(mapped(block, self._expr_of, inside), block, level)
 
     def _mask(self, loop: Statement, level: _Level) -> _Mask:
-        """All lanes that get to a loop, to begin with."""
+        """The mask of a loop, at first all lanes that reach it."""
         alive = Var(self.fresh.fresh("alive"), INT)
         inside = {target_of(one) for one in walk((loop,)) if isinstance(one, Let | Declare)}
         start = as_expr(1) if level.mask is None else level.mask.alive
@@ -235,10 +237,10 @@ class _Writer:
         level.done += self._stretch([Set(alive, start)], None)
         return _Mask(alive, frozenset((*inside, alive.name)))
 
-    def _asking(self, made: Statement, block: Statement, level: _Level) -> list[Statement]:
-        """The outermost loop asks now and then whether the run shall end.
+    def _checking_stop(self, made: Statement, block: Statement, level: _Level) -> list[Statement]:
+        """The outermost loop checks now and then whether the run shall end.
 
-        One of few trips does not, nor one that is quick: straight code for a single work item, so often.
+        One of few iterations does not, nor a quick one: straight-line code for a single work item.
         """
         asks = isinstance(block, While)
         if isinstance(block, For):
@@ -257,10 +259,10 @@ class _Writer:
     # ---- once ---------------------------------------------------------------------------------------
 
     def _once(self, statement: Statement) -> Statement:
-        """A statement that is the same for all lanes."""
+        """A uniform statement."""
         if isinstance(statement, Declare) and isinstance(statement.target, Array):
             statement = replace(statement, target=_in_bytes(statement.target))
-        return mapped(statement, self._told, lambda body: tuple(map(self._once, body)))
+        return mapped(statement, self._expr_of, lambda body: tuple(map(self._once, body)))
 
     # ---- loops over lanes ---------------------------------------------------------------------------
 
@@ -268,12 +270,12 @@ class _Writer:
         if level.lanes:
             level.done += self._stretch(level.lanes, level.mask)
         level.done += map(self._once, level.later)
-        level.lanes, level.later, level.told = [], [], set()
+        level.lanes, level.later, level.names = [], [], set()
 
     def _stretch(
         self, statements: Sequence[Statement], mask: _Mask | None, *, is_simd: bool = True
     ) -> list[Statement]:
-        """A loop over lanes; before it an array for each name that is needed behind it."""
+        """A loop over lanes; before it an array for each name that is live after it."""
         here = Counter(self.varying.every_name(statements))
         found: list[Statement] = [
             self._widened(target)
@@ -304,7 +306,7 @@ class _Writer:
 
     def _in_lane(self, statement: Statement, lane: Var) -> list[Statement]:
         def value(expr: Expr) -> Expr:
-            return self._told(expr, lane)
+            return self._expr_of(expr, lane)
 
         def target(place: Expr) -> Target:
             if isinstance(place, Member):
@@ -331,16 +333,16 @@ class _Writer:
             ]
         return [mapped(statement, value, inside)]
 
-    def _told(self, expr: Expr, lane: Var | None = None) -> Expr:
-        """An expression for a lane; without one, for where all lanes are the same."""
+    def _expr_of(self, expr: Expr, lane: Var | None = None) -> Expr:
+        """An expression for a lane; without one, outside of loops over lanes."""
 
         def symbol(one: Symbol) -> Expr:
-            assert lane is not None, "only lanes have numbers of their own"
+            assert lane is not None, "only lanes have numbers"
             if one.name == self.number:
                 return self.first + lane
             return self.wide[one.name][lane] if one.name in self.wide else as_expr(one.index)
 
-        def told(one: Expr) -> Expr | None:
+        def replaced(one: Expr) -> Expr | None:
             match one:
                 case Element():
                     return self._element(one, lane)
@@ -353,11 +355,11 @@ class _Writer:
                         return expanded(one.index, symbol)
             return None
 
-        return rewritten(expr, told)
+        return rewritten(expr, replaced)
 
     def _element(self, element: Element, lane: Var | None) -> Element:
         array = element.array
-        at = tuple(self._told(one, lane) for one in element.at)
+        at = tuple(self._expr_of(one, lane) for one in element.at)
         if array.name not in self.wide:
             return Element(_in_bytes(array), at)
         own = () if lane is None or array.space == LANES else (lane,)
@@ -365,7 +367,7 @@ class _Writer:
 
 
 def _in_bytes(array: Array) -> Array:
-    """Of truth values compilers make no vectors, unless they are bytes."""
+    """Compilers vectorise truth values only where they are bytes."""
     return replace(array, element=BYTE) if array.element == BOOL else array
 
 
@@ -380,7 +382,7 @@ def _leaps(index: Index, number: str) -> bool:
 
 
 def _iterations(loop: For) -> int:
-    """How often a loop runs, where its ends are numbers; else 0."""
+    """The trip count of a loop whose bounds are numbers; else 0."""
     ends = [
         one.index.constant if isinstance(one, IndexValue) else one.value
         for one in (loop.first, loop.stop)

@@ -1,4 +1,4 @@
-"""Which names of a work item's code stand for something else in each lane."""
+"""Divergence analysis: which names of a work item's code vary from lane to lane."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from hloopt.kernel_ir.statements import (
 __all__ = ["LANES", "Varying", "across", "is_leave", "target_of"]
 
 LANES: Final = "lanes"
-"""The space of what all lanes have of a value."""
+"""The memory space of values with an element per lane."""
 
 
 def across(variable: Var) -> Array:
-    """What all lanes have of a value, to be read and changed outside of the loops over lanes."""
+    """The array of a value with an element per lane, for use outside of the loops over lanes."""
     return Array(variable.name, variable.type, (), LANES)
 
 
@@ -54,52 +54,52 @@ def is_leave(statement: Statement) -> bool:
 
 
 class Varying:
-    """Answers for the code of a work item; ``seeds`` are the names that have the work item's number."""
+    """The varying names of a work item's code; ``seeds`` are the names that have the work item's number."""
 
     def __init__(self, body: Sequence[Statement], seeds: Iterable[str]) -> None:
         self._seen: dict[int, tuple[Statement, list[str], list[str]]] = {}
         every = list(walk(body))
         self._declared = {target_of(one) for one in every if isinstance(one, Let | Declare)}
         self._changing = {target_of(one) for one in every if isinstance(one, Declare)}
-        # What all lanes have is gathered from one place a lane, whether it differs or not.
+        # Arrays with an element per lane are indexed by lane, whether values differ or not.
         self.differing = {*seeds, *(name for one in every for name in self.gathered(one))}
         while self._grows(body, False):
             pass
 
     def names(self, statement: Statement) -> list[str]:
-        """The names of one lane in a statement itself, each as often as it stands there."""
-        return self._told(statement)[1]
+        """The names of one lane in a statement itself, with repetitions."""
+        return self._names_of(statement)[1]
 
     def gathered(self, statement: Statement) -> list[str]:
-        """The names in a statement itself of which it has what all lanes have."""
-        return self._told(statement)[2]
+        """The names in a statement itself that are arrays with an element per lane."""
+        return self._names_of(statement)[2]
 
     def every_name(self, body: Sequence[Statement]) -> Iterator[str]:
         """Both, of statements with their blocks."""
         for one in walk(body):
-            _, own, gathered = self._told(one)
+            _, own, gathered = self._names_of(one)
             yield from own
             yield from gathered
 
     def gathers(self, statement: Statement) -> bool:
-        """Whether any part of a statement has what all lanes have of a value."""
+        """Whether any part of a statement uses an array with an element per lane."""
         return any(map(self.gathered, walk((statement,))))
 
-    def _told(self, statement: Statement) -> tuple[Statement, list[str], list[str]]:
+    def _names_of(self, statement: Statement) -> tuple[Statement, list[str], list[str]]:
         found = self._seen.get(id(statement))
         if found is None:
             is_set = isinstance(statement, Set)
             own = [name for name in (target_of(statement),) if name and not is_set]
-            all_have: list[str] = []
+            per_lane: list[str] = []
             for expr in expressions_of(statement):
                 for one in mentioned(expr):
                     is_gathered = isinstance(one, Array) and one.space == LANES
-                    (all_have if is_gathered else own).append(one.name)
-            found = self._seen[id(statement)] = statement, own, all_have
+                    (per_lane if is_gathered else own).append(one.name)
+            found = self._seen[id(statement)] = statement, own, per_lane
         return found
 
     def is_varying(self, statement: Statement) -> bool:
-        """Whether what a statement says itself differs from lane to lane."""
+        """Whether a statement itself, without its blocks, differs from lane to lane."""
         return not self.differing.isdisjoint(self.names(statement))
 
     def differs(self, statement: Statement) -> bool:
@@ -107,13 +107,13 @@ class Varying:
         return any(map(self.is_varying, walk((statement,))))
 
     def leaves(self, loop: Statement) -> bool:
-        """Whether each lane leaves a loop at a trip of its own."""
+        """Whether lanes leave a loop at different iterations."""
         return isinstance(loop, While) and any(
             is_leave(one) and self.is_varying(one) for one in loop.body
         )
 
     def _grows(self, body: Sequence[Statement], chosen: bool) -> bool:
-        """Add names that take anything varying; ``chosen``: whether lanes get here depends on them."""
+        """Add names assigned from varying ones: whether any was new.  ``chosen``: control flow here varies."""
         grown = False
         for one in body:
             if isinstance(one, Let | Declare | Set | Do):
@@ -130,7 +130,7 @@ class Varying:
             return False
         changed = {target_of(statement)}
         if isinstance(statement, Do):
-            # What it is given it may change.
+            # A call may change its arguments.
             changed = self._changing.intersection(self.names(statement))
         fresh = (changed & self._declared) - self.differing
         self.differing |= fresh
