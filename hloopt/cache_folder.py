@@ -12,7 +12,7 @@ import stat
 import sys
 from pathlib import Path
 
-__all__ = ["cache_folder", "is_own", "notes", "own_folder", "tell"]
+__all__ = ["add_note", "cache_folder", "is_own", "notes", "own_folder"]
 
 _NOTES: dict[str, None] = {}
 
@@ -38,7 +38,7 @@ def _of_system() -> str:
 
 
 def _home() -> str:
-    """``HOME``, or what the system knows of this user; empty where neither is a folder's full name."""
+    """``HOME``, or the system's entry for this user; empty where neither is a folder's full name."""
     home = os.environ.get("HOME", "").strip()
     if not home:
         import pwd
@@ -54,11 +54,11 @@ def own_folder(kind: str = "", *, make: bool = False) -> Path | None:
     """The cache folder, or the one called ``kind`` in it, where it is this user's own; else None.
 
     With ``make`` it is made if it is not there, it and its parents for this user alone.  A folder that is
-    there and cannot be used is told by a note.
+    there and cannot be used is reported by a note.
     """
     root = cache_folder()
     if root is None:
-        tell("no folder for a cache: this user has no home; HLOOPT_CACHE_DIR names one")
+        add_note("no folder for a cache: this user has no home; HLOOPT_CACHE_DIR names one")
         return None
     folder = root / kind
     try:
@@ -70,7 +70,7 @@ def own_folder(kind: str = "", *, make: bool = False) -> Path | None:
     except OSError as error:
         problem = f"{error.filename or folder}: {error.strerror}"
     if problem:
-        tell(f"the cache is not used: {problem}")
+        add_note(f"the cache is not used: {problem}")
         return None
     return folder
 
@@ -94,7 +94,7 @@ def _problem(root: Path, folder: Path) -> str:
             return f"{one} belongs to another user"
         if not is_own(state):
             return f"{one} can be written by others (chmod go-w {one})"
-    # Whoever owns what is above may put another folder in its place; the owner of / is the system.
+    # The owner of what is above may put another folder in its place; the owner of / is the system.
     trusted = {0, os.geteuid(), Path("/").stat().st_uid}
     for above in folder.resolve().parents:
         state = above.stat()
@@ -111,7 +111,7 @@ def is_own(state: os.stat_result) -> bool:
     return state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def tell(note: str) -> None:
+def add_note(note: str) -> None:
     """Remember what the command line is to say about the cache, once."""
     _NOTES[note] = None
 

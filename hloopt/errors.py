@@ -58,7 +58,7 @@ class ShapeError(HlooptError):
 class EvaluationError(HlooptError):
     """The inputs do not fit the module's parameters, or evaluation cannot go on.
 
-    An evaluation that has begun knows where it stopped: ``place`` is ``name:line:column``, with which
+    An evaluation that has begun records where it stopped: ``place`` is ``name:line:column``, with which
     ``message`` begins, ``excerpt`` the line and a caret.  ``line`` and ``column`` count from 1; without a
     text both are 0 and ``excerpt`` is empty.
     """

@@ -13,7 +13,7 @@ _T = TypeVar("_T", bound=Hashable)
 def reached(starts: Iterable[_T], following: Callable[[_T], Iterable[_T]]) -> Iterator[_T]:
     """``starts`` and all that they lead to, each once, nearest first.
 
-    What follows something is asked for after that was given out, so that a search may end early.
+    Successors of a node are read after it was yielded, so that a search may end early.
     """
     found = list(dict.fromkeys(starts))
     seen = set(found)

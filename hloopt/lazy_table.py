@@ -1,4 +1,4 @@
-"""Tables whose rows are loaded when they are first asked for."""
+"""Tables whose rows are loaded on first use."""
 
 from __future__ import annotations
 

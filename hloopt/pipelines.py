@@ -149,7 +149,7 @@ _FUSION = (
 # What makes a module ready for a device: every op has a kernel, every buffer an order.  Calls go first, since
 # nothing is planned across them; then ops for which there is no kernel; then layouts, for kernels see row-major
 # arrays only; then fusions that would compute reductions again and again are cut; then what moves no byte
-# becomes a bitcast, so that buffers are told apart before the order of instructions is chosen by how many live
+# becomes a bitcast, so that buffers are known before the order of instructions is chosen by how many live
 # at once.  Copies come last: which are needed follows from the order.
 _ORDER = "views-to-bitcasts,dce,flatten-call-graph,schedule,copy-insertion"
 # Sums and elementwise ops fuse, so that one kernel of a batch norm would be no faster; sort has kernels for
@@ -204,7 +204,7 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 class _Pipelines(Mapping[str, str]):
-    """Texts by name: the optimisation levels, those of devices, and XLA's orders, loaded when asked for."""
+    """Texts by name: the optimisation levels, those of devices, and XLA's orders, loaded on demand."""
 
     def __getitem__(self, name: str) -> str:
         return _TEXTS[name] if name in _TEXTS else self._presets()[name]
@@ -305,7 +305,7 @@ def optimize_module(
     """Run a pipeline over a copy of the module; ``target`` is for passes that ask for a device.
 
     ``fusion_rules`` and ``lock`` are for passes that fuse.  Raises ``UsageError`` for a target that is not
-    known, whether a pass asks for one or not, and for rules and a lock file that no pass asks for.
+    known, whether a pass reads it or not, and for rules and a lock file that no pass reads.
     """
     made = make_pipeline(pipeline)
     if target is not None:
@@ -321,7 +321,7 @@ def optimize_module(
 def _advised(
     pipeline: Pipeline, fusion_rules: Sequence[FusionRule], lock: str | Path | None
 ) -> tuple[Pipeline, Advice | None]:
-    """What fuses asks the user's rules, the lock file and what is installed."""
+    """Fusion reads the user's rules, the lock file and what is installed."""
     from hloopt.fusion.advice import advised
     from hloopt.fusion.user_rules import rule_of
 

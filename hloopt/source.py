@@ -1,6 +1,6 @@
 """Source texts and places in them.
 
-A ``Source`` knows its name and text; a place is a byte-free character offset.  Lines are counted
+A ``Source`` has its name and text; a place is a byte-free character offset.  Lines are counted
 only on demand, so that keeping an offset per instruction costs one integer.
 """
 
@@ -29,7 +29,7 @@ _OBEYED = (
 # In an excerpt columns count, and tabs are as wide as a terminal likes.
 _BLANKS = dict.fromkeys(_OBEYED, " ")
 _ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _OBEYED}
-# A byte of a file's name that is no UTF-8.
+# A byte of a file's name that is not UTF-8.
 _ESCAPES |= {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
 del _ESCAPES[ord("\n")], _ESCAPES[ord("\t")]
 _Error = TypeVar("_Error", bound=SourceError)

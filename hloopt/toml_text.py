@@ -24,7 +24,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 def parse_toml(source: Source) -> dict[str, Any]:
     """What a TOML text says.
 
-    Raises ``FileError`` at the place of what is no TOML, of an integer beyond 64 bits, and of brackets and
+    Raises ``FileError`` at the place of what is not TOML, of an integer over 64 bits, and of brackets and
     keys that are nested more than 100 deep.
     """
     try:
@@ -79,7 +79,7 @@ def _unreadable(source: Source) -> FileError:
             return source.error(FileError, match.start(), "brackets are nested too deep")
         if _INTEGER.fullmatch(word) and _is_large(word):
             width = min(len(word), 40)
-            return source.error(FileError, match.start(), "an integer beyond 64 bits", width=width)
+            return source.error(FileError, match.start(), "an integer over 64 bits", width=width)
     return source.error(FileError, 0, "keys are nested too deep")
 
 

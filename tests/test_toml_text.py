@@ -27,11 +27,11 @@ READERS = {
 @pytest.mark.parametrize(
     ("text", "line", "column", "told"),
     [
-        (f"a = 1\nb = [0, {BIG}]", 2, 9, "an integer beyond 64 bits"),
-        ("a = 18446744073709551616", 1, 5, "an integer beyond 64 bits"),
-        (f"a = 0x{'f' * 5000}", 1, 5, "an integer beyond 64 bits"),
-        ("a = -9223372036854775809", 1, 5, "an integer beyond 64 bits"),
-        (f'a = "{BIG} [[[["\nb = 99_999_999_999_999_999_999', 2, 5, "an integer beyond 64 bits"),
+        (f"a = 1\nb = [0, {BIG}]", 2, 9, "an integer over 64 bits"),
+        ("a = 18446744073709551616", 1, 5, "an integer over 64 bits"),
+        (f"a = 0x{'f' * 5000}", 1, 5, "an integer over 64 bits"),
+        ("a = -9223372036854775809", 1, 5, "an integer over 64 bits"),
+        (f'a = "{BIG} [[[["\nb = 99_999_999_999_999_999_999', 2, 5, "an integer over 64 bits"),
         ("a = " + "[" * 5000 + "]" * 5000, 1, 105, "brackets are nested too deep"),
         ("a = " + "[" * 150 + "]" * 150, 1, 105, "brackets are nested too deep"),
         ("a = " + "{b = " * 150 + "1" + "}" * 150, 1, 505, "brackets are nested too deep"),

@@ -1,4 +1,4 @@
-"""What is in the files of a dump, as far as that can be told without reading the modules."""
+"""What is in the files of a dump, as far as that is known without reading the modules."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def read_bytes(path: Path) -> bytes:
     return gunzip(content) if is_gzip(content) else content
 
 
-def module_format(path: Path, told: str) -> str:
+def module_format(path: Path, named: str) -> str:
     """How a file holds a module: text, proto or snapshot; empty when it holds none.
 
-    ``told`` is what the name tells.  What is called ``.hlo`` or ``.hlo.pb`` counts as a module, and so does
+    ``named`` is the format by the name.  What is called ``.hlo`` or ``.hlo.pb`` counts as a module, and so does
     what cannot be read: that is reported then, and not passed over.
     """
     plain = path.name.removesuffix(".gz")
-    if told == "text":
+    if named == "text":
         return "text" if plain.endswith(".hlo") or _is_hlo_text(path) else ""
-    if not told or plain.endswith((".hlo.pb", "snapshot.pb")):
-        return told
+    if not named or plain.endswith((".hlo.pb", "snapshot.pb")):
+        return named
     from hloopt.proto import is_proto
 
     try:
         found = is_proto(read_bytes(path))
     except (OSError, ValueError):
-        return told
+        return named
     return {"module": "proto", "hlo": "proto", "snapshot": "snapshot"}.get(found or "", "")
 
 

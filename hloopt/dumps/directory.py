@@ -24,7 +24,7 @@ class DumpFile:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A module at one time.
+    """A module at one point of the compilation.
 
     ``kind`` is before, pass, after, snapshot, other (a stage that has another name) or given (a file that
     is not called as XLA calls its own); ``step`` is the number of a pass, -1 without one.
@@ -97,23 +97,23 @@ def read_dump(folder: Path) -> Dump:
     """
     builder = _Builder()
     entries = [(entry, parse_name(entry.name)) for entry in sorted(folder.iterdir())]
-    files = [(told, entry) for entry, told in entries if entry.is_file()]
-    folders = [(told, entry) for entry, told in entries if entry.is_dir()]
-    for told, path in files:
-        if told.kind:
-            key = (told.prefix, told.number, told.name)
-            builder.stage(key, told.kind, told.step, told.label, _file(path, told.format))
-    for told, path in folders:
-        if told.number is not None:  # where the frontend puts what it gave for a module
-            key = builder.known(told) or (told.prefix, told.number, told.name)
+    files = [(parsed, entry) for entry, parsed in entries if entry.is_file()]
+    folders = [(parsed, entry) for entry, parsed in entries if entry.is_dir()]
+    for parsed, path in files:
+        if parsed.kind:
+            key = (parsed.prefix, parsed.number, parsed.name)
+            builder.stage(key, parsed.kind, parsed.step, parsed.label, _file(path, parsed.format))
+    for parsed, path in folders:
+        if parsed.number is not None:  # where the frontend puts what it gave for a module
+            key = builder.known(parsed) or (parsed.prefix, parsed.number, parsed.name)
             builder.know(key)
             for inner in sorted(path.iterdir()):
                 if inner.is_file():
                     builder.other(key, _file(inner, ""))
-    for told, path in files:
-        if not told.kind:
-            _place(builder, told, path)
-    rest = tuple(path.name for told, path in folders if told.number is None)
+    for parsed, path in files:
+        if not parsed.kind:
+            _place(builder, parsed, path)
+    rest = tuple(path.name for parsed, path in folders if parsed.number is None)
     return Dump(folder, builder.modules(), builder.kinds(None), rest)
 
 
@@ -146,20 +146,20 @@ class _Builder:
         kind = side_kind(name) or ("protos" if ".pb" in name[-6:] else "unknown")
         self._others.setdefault(key, {}).setdefault(kind, []).append(file)
 
-    def known(self, told: DumpName) -> _Key | None:
+    def known(self, parsed: DumpName) -> _Key | None:
         """The module whose name begins a file's name; None where there is none, or several.
 
         Some of XLA's writers leave out the timestamp, some the name.
         """
-        keys = self._numbers.get(told.number, set()) if told.number is not None else set()
+        keys = self._numbers.get(parsed.number, set()) if parsed.number is not None else set()
         fitting = [
-            key for key in keys if told.prefix in {"", key[0]} and _begins(told.name, key[2])
+            key for key in keys if parsed.prefix in {"", key[0]} and _begins(parsed.name, key[2])
         ]
-        if not fitting and told.name.startswith("metadata."):
-            fitting = [key for key in keys if told.prefix in {"", key[0]}]
+        if not fitting and parsed.name.startswith("metadata."):
+            fitting = [key for key in keys if parsed.prefix in {"", key[0]}]
         longest = max((len(key[2]) for key in fitting), default=0)
         fitting = [key for key in fitting if len(key[2]) == longest]
-        same = [key for key in fitting if key[0] == told.prefix]
+        same = [key for key in fitting if key[0] == parsed.prefix]
         found = same or fitting
         return found[0] if len(found) == 1 else None
 
@@ -186,22 +186,22 @@ def _begins(name: str, start: str) -> bool:
     return not start or name == start or name.startswith(f"{start}.")
 
 
-def _place(builder: _Builder, told: DumpName, path: Path) -> None:
-    """Find out what a file is whose name tells no stage."""
-    format = module_format(path, told.format)
+def _place(builder: _Builder, parsed: DumpName, path: Path) -> None:
+    """Find out what a file is whose name says no stage."""
+    format = module_format(path, parsed.format)
     file = _file(path, format)
-    if told.number is None:
+    if parsed.number is None:
         if format:
             builder.stage(("", None, path.name), "given", -1, "", file)
         else:
             builder.other(None, file)
         return
-    first, _, rest = told.name.partition(".")
-    key = builder.known(told)
+    first, _, rest = parsed.name.partition(".")
+    key = builder.known(parsed)
     if key is None:
-        key = (told.prefix, told.number, first)
+        key = (parsed.prefix, parsed.number, first)
     else:
-        rest = told.name[len(key[2]) :].removeprefix(".")
+        rest = parsed.name[len(key[2]) :].removeprefix(".")
     if format:
         kind = "snapshot" if format == "snapshot" else "other"
         builder.stage(key, kind, -1, rest or kind, file)

@@ -9,7 +9,7 @@ XLA calls a file ``[TIMESTAMP.]module_NUMBER.NAME.REST``.  For a module, REST is
     execution_0000.hlo_snapshot, snapshot.NUMBER    with the inputs and results of one run
 
 and ``.txt``, ``.hlo.pb`` or ``.pb``, each perhaps with ``.gz``.  Names of modules hold dots and numbers, so the
-ends of names decide; a file whose end tells nothing (a report, LLVM IR, whatever a later version adds) belongs
+ends of names decide; a file with any other end (a report, LLVM IR, whatever a later version adds) belongs
 to the module whose name it begins with.  Files that are not called so are modules by their content.
 """
 
@@ -75,7 +75,7 @@ _KINDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class DumpName:
-    """What a file's name tells.
+    """What a file's name says.
 
     ``kind`` is that of a stage, or empty; ``label`` what stands between the module's name and the format.
     Without a stage ``name`` has all of it.  ``format`` is text, proto, snapshot, or empty for what holds no
@@ -92,7 +92,7 @@ class DumpName:
 
 
 def parse_name(file_name: str) -> DumpName:
-    """What a file's name tells."""
+    """What a file's name says."""
     plain = file_name.removesuffix(".gz")
     suffix, format = next(
         (row for row in _FORMATS if plain.endswith(row[0]) and plain != row[0]), ("", "")
@@ -114,6 +114,6 @@ def parse_name(file_name: str) -> DumpName:
 
 
 def side_kind(file_name: str) -> str:
-    """The kind of a file that holds no module, by its name; empty where that does not tell."""
+    """The kind of a file that holds no module, by its name; empty where that does not say."""
     plain = file_name.removesuffix(".gz")
     return next((kind for end, kind in _KINDS if end.search(plain)), "")

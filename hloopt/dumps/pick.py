@@ -17,7 +17,7 @@ _MOST_LISTED = 12
 def pick(
     dump: Dump, module: str | None, stages: Sequence[str] = ()
 ) -> list[tuple[DumpModule, Stage]]:
-    """The modules that match a regular expression, each in the stages asked for.
+    """The modules that match a regular expression, each in the requested stages.
 
     Without ``stages`` each module is taken as it was before optimisation, or in the first stage there is.
     Raises ``UsageError`` with the candidates when nothing matches.
@@ -71,7 +71,7 @@ def _nothing(dump: Dump, expression: str | None) -> str:
 def _no_stage(modules: list[DumpModule], stages: Sequence[str]) -> str:
     labels = dict.fromkeys(one.label for entry in modules for one in entry.stages if one.label)
     where = modules[0].label if len(modules) == 1 else f"{len(modules)} modules"
-    there = f"there are\n{_list(list(labels))}" if labels else "names of files tell no stages here"
+    there = f"there are\n{_list(list(labels))}" if labels else "file names say no stages here"
     wanted = "' or '".join(stages)
     return f"no stage of {where} matches '{wanted}'; {there}"
 

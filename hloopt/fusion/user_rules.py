@@ -24,7 +24,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.decision import Decision
 from hloopt.ir import Instruction
-from hloopt.rewrite.plugins import entry_points_of, load_function, told, user_line
+from hloopt.rewrite.plugins import entry_points_of, error_text, load_function, user_line
 
 __all__ = [
     "GROUP",
@@ -59,7 +59,7 @@ class UserRule:
         except Exception as error:
             raise UsageError(
                 f"{self.label} failed on %{producer.name} into %{consumer.name}{user_line(error)}: "
-                f"{told(error)}"
+                f"{error_text(error)}"
             ) from error
         if answer is None:
             return None
@@ -102,7 +102,7 @@ def installed_rules() -> tuple[UserRule, ...]:
             loaded = entry.load()
         except (Exception, SystemExit) as error:
             raise UsageError(
-                f"{where} cannot be loaded{user_line(error)}: {told(error)}"
+                f"{where} cannot be loaded{user_line(error)}: {error_text(error)}"
             ) from error
         if not callable(loaded):
             raise UsageError(f"{where} is not a function")

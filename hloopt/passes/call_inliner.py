@@ -164,7 +164,7 @@ def _shares_state(callee: Computation) -> bool:
 
 
 def inline_call(call: Instruction, module: Module) -> None:
-    """Put the body of a call in its place; a computation that nobody calls any more goes."""
+    """Put the body of a call in its place; a computation without callers is removed."""
     callee = call.to_apply
     mapped = {
         parameter: _with_layout(call, operand, parameter.shape)
@@ -192,7 +192,7 @@ def _is_sole_use(call: Instruction, callee: Computation, module: Module) -> bool
     if callee.callers != {call: 1} or callee is module.entry:
         return False
     entry = callee._first
-    # Looked at once for each level of calls: no call of a property.
+    # Read once for each level of calls: no call of a property.
     while entry is not None and not (entry.control_predecessors or entry.control_successors):
         entry = entry._next
     return entry is None

@@ -103,7 +103,7 @@ def _may_share(caller: Instruction) -> bool:
 
 @dataclass
 class _Bare:
-    """What is known of a computation when layouts are not looked at.
+    """What is known of a computation when layouts are ignored.
 
     number   the position of an instruction; of a copy in another layout that of what it copies
     seen     what was computed first, by all that it is computed from

@@ -25,14 +25,14 @@ __all__ = ["DeadCodeElimination", "narrow_argument", "narrow_results", "sweep"]
 
 @dataclass(frozen=True)
 class DeadCodeElimination(Pass):
-    """Remove instructions nothing needs, within computations and across calls, and computations nobody calls.
+    """Remove dead instructions, within computations and across calls, and computations without callers.
 
     1. Needed are: the entry's result, side effects and collectives, both ends of control edges, and what
        these need in turn, through calls, fusions, maps and conditionals.
     2. Elements of result tuples that no caller takes go, and with them what computed them; a result with
        one element left becomes that element.
     3. Parameters that nothing needs go with their operands, and so do elements of the tuple a branch of a
-       conditional is given, or an optimization barrier hands on.
+       conditional is given, or an optimization barrier forwards.
 
     The entry keeps its signature, and so does what loops, asynchronous ops, composite calls, custom
     fusions and calls that share buffers with their operands run.
@@ -127,7 +127,7 @@ def narrow_results(needed: Needed, log: PassLog) -> bool:
 
 
 def _narrow_barriers(needed: Needed, log: PassLog) -> bool:
-    """Optimization barriers hand on what somebody takes behind them."""
+    """Optimization barriers forward only the elements that are used."""
     changed = False
     for barrier, wanted in needed.barriers.items():
         if barrier.computation is None:

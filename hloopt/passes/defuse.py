@@ -144,7 +144,7 @@ def _read_elements(
 
 
 def _remove(fusion: Instruction, made: list[Instruction]) -> None:
-    """Hand the control edges to the outputs' instructions and remove the fusion."""
+    """Move the control edges to the outputs' instructions and remove the fusion."""
     for instruction in dict.fromkeys(made):
         for before in fusion.control_predecessors:
             edit.add_control_edge(before, instruction)

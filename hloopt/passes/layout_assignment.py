@@ -1,4 +1,4 @@
-"""Layouts for a module whose layouts nobody chose yet."""
+"""Layouts for a module that has none yet."""
 
 from __future__ import annotations
 

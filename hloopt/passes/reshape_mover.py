@@ -205,7 +205,7 @@ def _candidates(computation: Computation) -> dict[Instruction, _Tree]:
 
 
 def _is_uniform(instruction: Instruction) -> bool:
-    """Whether a move of it is no move: a constant, or a scalar in every element."""
+    """Whether moving it costs nothing: a constant, or a scalar in every element."""
     broadcast = instruction.opcode == "broadcast" and is_scalar(instruction.operands[0])
     return broadcast or instruction.opcode == "constant"
 

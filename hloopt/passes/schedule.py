@@ -4,9 +4,9 @@ Finding the best order is NP-hard.  Of several orders, each found in time n log 
 peak is taken (``analysis/memory.py`` says what a buffer is and when it is freed):
 
 1. the order the module came with;
-2. depth first from the result, the operand first whose part of the graph needs most beyond what it leaves
+2. depth first from the result, the operand first whose part of the graph needs most in excess of what it leaves
    (Sethi and Ullman's rule, exact for trees);
-3. list scheduling: of all instructions that are ready the one that frees most bytes beyond those it
+3. list scheduling: of all instructions that are ready the one that frees most bytes net of those it
    allocates; between equals, the one that came first;
 4. list scheduling from the end backwards, by the same measure.
 
@@ -84,7 +84,7 @@ ENTRY main {
     memory: bool = True
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Callees first, so that a caller knows what they need."""
+        """Callees first, since a caller's need includes theirs."""
         before = peak(module.entry).byte_size
         changed = _call_scheduled(module, log)
         if self.memory:
@@ -227,7 +227,7 @@ def _linked(before: Sequence[Iterable[int]]) -> _Graph:
 
 
 def _depth_first(model: MemoryModel, graph: _Graph) -> list[int]:
-    """Post-order from what nobody needs; the operand that needs most beyond what it leaves comes first."""
+    """Post-order from instructions without users; the operand that needs most besides its result first."""
     kept = [sum(model.sizes[buffer] for buffer in defined) for defined in model.defined]
     needed: list[int] = []
     ranked: list[list[int]] = []
@@ -312,7 +312,7 @@ def _list_order(model: MemoryModel, graph: _Graph, called: Sequence[int]) -> lis
 
 
 def _backward_order(model: MemoryModel, graph: _Graph, called: Sequence[int]) -> list[int]:
-    """From the end: take what ends the lives of most bytes beyond those it brings to life."""
+    """From the end: take what ends the live ranges of most bytes, net of those it begins."""
     sizes = model.sizes
     waiting = [len(after) for after in graph.after]
     alive = [buffer in model.results or buffer in model.parameters for buffer in range(len(sizes))]

@@ -24,13 +24,13 @@ _Write = Callable[[Instruction], "Instruction | None"]
 class SoleParticipant(Pass):
     """Write what a program computes when no other device takes part, if its header asks for none.
 
-    1. ``all-reduce``, ``all-gather``, ``reduce-scatter`` and ``all-to-all`` hand on their operands, and so does
+    1. ``all-reduce``, ``all-gather``, ``reduce-scatter`` and ``all-to-all`` give their operands, and so does
        ``collective-broadcast`` where a group names device 0; where a reducer computes in another type,
        operands are rounded to that.
-    2. ``collective-permute`` hands on its operands where device 0 sends to itself, and gives zeros elsewhere.
+    2. ``collective-permute`` gives its operands where device 0 sends to itself, and gives zeros elsewhere.
     3. ``partition-id`` and ``replica-id`` are 0.
     4. ``-start`` and ``-done`` of these do the same as the op in one.
-    5. Custom calls that only say where a value is to be, or how it is split (``Sharding`` ...), hand it on.
+    5. Custom calls that only say where a value is to be, or how it is split (``Sharding`` ...), forward it.
 
     Left alone: modules of several replicas or partitions, ``ragged-all-to-all``, permutes of slices, and
     collectives wrapped in asynchronous calls.
@@ -120,7 +120,7 @@ def _result_shape(instruction: Instruction) -> Shape:
 
 
 def _handed_on(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-    """The operands as the op's result, with its layouts; None where they are no such arrays."""
+    """The operands as the op's result, with its layouts; None where they are not such arrays."""
     shape = _result_shape(instruction)
     parts = parts_of(shape)
     if len(parts) != len(operands):

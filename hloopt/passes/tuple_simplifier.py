@@ -1,4 +1,4 @@
-"""Tuples that are taken apart and put together again."""
+"""Tuples made of all elements of a tuple, and elements of tuples just made."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class ViewsToBitcasts(Pass):
     3. A bitcast-convert of row-major arrays, also between types of unequal width: the lowest bits come first
        in memory as they do in HLO.
 
-    Whoever assigns buffers then sees which values are one buffer (``analysis/aliasing.py``).  Bodies of
+    Buffer assignment then sees which values are one buffer (``analysis/aliasing.py``).  Bodies of
     fusions stay: what is inside has no buffer.  Left alone: tiled layouts, bounded dynamic dimensions,
     complex numbers and pred in 3.
     """

@@ -85,8 +85,8 @@ def _no_module(data: bytes, name: str) -> ParseError:
         for _ in entries(data):
             pass
     except ProtoProblem as problem:
-        return ParseError(f"this is no whole protocol buffer: {problem}", name=name)
-    return ParseError("this is no protocol buffer of HLO, or one without a module", name=name)
+        return ParseError(f"this is not a complete protocol buffer: {problem}", name=name)
+    return ParseError("this is not a protocol buffer of HLO, or it has no module", name=name)
 
 
 def write_module(module: Module) -> bytes:

@@ -68,9 +68,9 @@ def read_metadata(data: bytes, warnings: list[str]) -> Metadata | None:
         if payload.HasField("value"):
             fields["metadata_payload"] = text(payload.value)
     for name in known:
-        told = f"metadata has a field {name}, which has no text form; it is left out"
-        if told not in warnings:
-            warnings.append(told)
+        message = f"metadata has a field {name}, which has no text form; it is left out"
+        if message not in warnings:
+            warnings.append(message)
     return Metadata.of(fields) if fields else None
 
 
@@ -132,7 +132,7 @@ def write_frontend(proto: Any, value: Verbatim) -> None:
 def _check_key(key: str, field: str) -> None:
     """Raise ``ProtoProblem`` for a key that would be something else in a text, where it has no quotes."""
     if not _KEY.fullmatch(key):
-        raise ProtoProblem(f"{key!r} cannot stand before a value", field)
+        raise ProtoProblem(f"{key!r} cannot precede a value", field)
 
 
 def read_statistics(proto: Any) -> Verbatim | None:

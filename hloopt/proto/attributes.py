@@ -164,7 +164,7 @@ def _prefetch() -> ProtoRow:
 
 
 def _constraints() -> ProtoRow:
-    """The layouts a custom call asks for; an empty list says that there are no operands."""
+    """The layouts a custom call requires; an empty list says that there are no operands."""
 
     def read(entry: ProtoSource) -> tuple[Shape, ...] | None:
         if not entry.proto.constrain_layout:

@@ -210,7 +210,7 @@ class _ModuleReader:
         if not opcode:
             raise ProtoProblem("an instruction needs an opcode", "opcode")
         if not _OPCODE.fullmatch(opcode) or opcode in DTYPES:
-            raise ProtoProblem(f"{opcode!r} is no opcode", "opcode")
+            raise ProtoProblem(f"{opcode!r} is not an opcode", "opcode")
         op = op_of(opcode)
         if op.family == "unknown":
             self.warn(f"unknown opcode {opcode!r}: it is kept as it is")

@@ -161,7 +161,7 @@ def of_message(
     read_message: Callable[[Any], Any],
     write_message: Callable[[Any, Any], None],
 ) -> ProtoRow:
-    """An attribute that a message of its own holds; equal messages and values are read and made once."""
+    """An attribute that is a message in the proto; equal messages and values are read and made once."""
     kind = named("Instruction")[path].kind
 
     def made(value: Any) -> Any:

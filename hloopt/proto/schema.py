@@ -4,10 +4,10 @@
 
 ==================  ==============================================================================
 int32, bool, ...    a scalar; enums are ``int32``, their words stand in ``words.py``
-text                a string, taken as bytes: XLA writes names that are no UTF-8
+text                a string, taken as bytes: XLA writes names that are not UTF-8
 packed float        numbers side by side, taken as the bytes they are
 Shape               a message
-Shape~              a message taken as its bytes and decoded when asked: equal ones are decoded once
+Shape~              a message taken as its bytes and decoded on demand: equal ones are decoded once
 ...*                any number of them
 ==================  ==============================================================================
 """

@@ -55,7 +55,7 @@ class ShapeReader:
         if sizes and min(sizes) < 0:
             for size in sizes:
                 if size < 0 and size != _LEAST:
-                    raise ProtoProblem(f"{size} is no dimension size", "dimensions")
+                    raise ProtoProblem(f"{size} is not a dimension size", "dimensions")
             dynamic = tuple(
                 size == _LEAST or bool(marks and marks[axis]) for axis, size in enumerate(sizes)
             )
@@ -69,7 +69,9 @@ class ShapeReader:
     def _layout(self, proto: Any, rank: int, depth: int) -> Layout:
         order = tuple(proto.minor_to_major)
         if sorted(order) != list(range(rank)):
-            raise ProtoProblem(f"{order} is no permutation of {rank} dimensions", "minor_to_major")
+            raise ProtoProblem(
+                f"{order} is not a permutation of {rank} dimensions", "minor_to_major"
+            )
         bits, space = proto.element_size_in_bits, proto.memory_space
         if not (bits or space or proto.tiles or len(proto.ListFields()) > 2):
             return Layout(order) if order else _SCALAR
@@ -191,5 +193,5 @@ _NUMBERS = {
     "M": "dynamic_shape_metadata_prefix_bytes",
 }
 _TYPES = "#*"
-# A tile list is one part; a physical shape (P) has parentheses of its own and is left to the error.
+# A tile list is one part; a physical shape (P) has parentheses within it and is left to the error.
 _PART = re.compile(r"(SC|[DTL#*ESM])((?:\([^()]*\))+)")

@@ -38,7 +38,7 @@ def read_snapshot_of(kind: str, data: bytes, name: str) -> Snapshot:
     """A ``HloSnapshot``, or a ``HloUnoptimizedSnapshot``, which has inputs for each partition and no results.
 
     Inputs of several partitions are left out: no single run has them.  As XLA dumps one since 2025
-    (``DelimitedSnapshot``) the message stands behind its length and the arrays follow it.  Each array is
+    (``DelimitedSnapshot``) the message follows its length and the arrays follow it.  Each array is
     eight bytes with the length of its shape, the shape, and the elements in the order of its layout; the
     message has the length of each.  Raises ``ParseError`` naming the field that is wrong.
     """
@@ -94,7 +94,7 @@ def _raw_array(data: bytes, size: int, shapes: ShapeReader) -> Array:
     begin = 8 + int.from_bytes(data[:8], "little")
     shape = shapes.read(data[8:begin])
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
-        raise ProtoProblem(f"{shape} is no array")
+        raise ProtoProblem(f"{shape} is not an array")
     if shape.dtype.bits < 8:
         raise ProtoProblem(f"elements of {shape.dtype.name} are packed, which is not read")
     raw = data[begin:]

@@ -1,4 +1,4 @@
-"""Which of XLA's messages some bytes are: none of them begins with a mark of its own."""
+"""Which of XLA's messages some bytes are: none of them begins with a magic number."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def part(data: bytes, wanted: int) -> bytes | None:
 
 
 def _is_module(data: bytes) -> bool:
-    """Whether a message has computations with instructions; of those the first is looked at."""
+    """Whether a message has computations with instructions; the first of those is checked."""
     first = part(data, named("Module")["computations"].number)
     if first is None or not _is_made_of(data, "Module"):
         return False
@@ -71,7 +71,7 @@ def _is_module(data: bytes) -> bool:
 
 
 def _is_made_of(data: bytes, message: str) -> bool:
-    """Whether all fields the message knows have its wire types; a later version may have more."""
+    """Whether all known fields of the message have its wire types; a later version may have more."""
     known = fields(message)
     try:
         for number, kind, _ in entries(data):

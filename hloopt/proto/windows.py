@@ -38,7 +38,7 @@ def _labels(letters: str, places: Sequence[int], spatial: Sequence[int]) -> str:
     """``b01f``: a letter or a digit for each dimension, ``?`` where it plays no part."""
     taken = [*places, *spatial]
     if min(taken) < 0 or max(taken) > _MOST_DIMENSIONS or len(set(taken)) != len(taken):
-        raise ProtoProblem(f"{taken} are no dimensions of one array")
+        raise ProtoProblem(f"{taken} are not dimensions of one array")
     labels = ["?"] * (max(taken) + 1)
     for letter, place in zip(letters, places, strict=True):
         labels[place] = letter

@@ -26,9 +26,9 @@ def inspect(message: str, data: bytes, warnings: list[str], depth: int = 0) -> N
     for number, kind, value in entries(data):
         field = known.get(number)
         if field is None:
-            told = f"{message} has an unknown field {number}; it is left out"
-            if told not in warnings:
-                warnings.append(told)
+            warning = f"{message} has an unknown field {number}; it is left out"
+            if warning not in warnings:
+                warnings.append(warning)
             continue
         part = field.name
         if field.repeated:

@@ -26,7 +26,7 @@ __all__ = [
     "word_of",
 ]
 
-TUPLE, BUFFER = 13, 34  # the element types that are no element types
+TUPLE, BUFFER = 13, 34  # the element types that are not types of elements
 
 ELEMENT_TYPES = {
     1: "pred",

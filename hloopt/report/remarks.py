@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
-from hloopt.rewrite import PipelineReport, Told
+from hloopt.rewrite import LoggedRemark, PipelineReport
 from hloopt.types import Metadata
 
 __all__ = ["Finding", "findings", "lines", "remarks_file"]
@@ -71,7 +71,7 @@ def findings(
     ]
 
 
-def _finding(told: Told, module: Module, name: str) -> Finding:
+def _finding(told: LoggedRemark, module: Module, name: str) -> Finding:
     remark = told.remark
     line, column = 0, 0
     if module.source is not None and remark.offset >= 0:

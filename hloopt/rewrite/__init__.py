@@ -2,7 +2,7 @@
 
 from hloopt.rewrite.driver import RulePass, apply_rules, same_layout
 from hloopt.rewrite.entries import Fix
-from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport, Told
+from hloopt.rewrite.outcome import FixRun, LoggedRemark, PassRun, PipelineReport
 from hloopt.rewrite.pass_ import Pass, PassLog, Remark
 from hloopt.rewrite.pattern import (
     Pattern,
@@ -23,6 +23,7 @@ __all__ = [
     "Controls",
     "Fix",
     "FixRun",
+    "LoggedRemark",
     "Maker",
     "Match",
     "Pass",
@@ -36,7 +37,6 @@ __all__ = [
     "Rule",
     "RulePass",
     "RuleSet",
-    "Told",
     "Watcher",
     "apply_rules",
     "built",

@@ -1,6 +1,6 @@
 """The worklist driver: applies rules to a computation until none applies.
 
-Each instruction is looked at once, and again only when something close below it changed: a rewrite puts
+Each instruction is visited once, and again only when something close below it changed: a rewrite puts
 what it built, and the users up to as many levels as the patterns are deep, back on the list.  Work is
 proportional to the instructions plus the rewrites.  What a rewrite leaves unused is removed at once, so
 that "used once" stays true.
@@ -40,7 +40,7 @@ __all__ = ["RulePass", "apply_rules", "same_layout"]
 _Gone: TypeAlias = list[tuple[Instruction, tuple[Instruction, ...]]]
 
 _FEW_USERS = 8
-"""Where an instruction loses a user and has so many left, all of them are looked at again."""
+"""Where an instruction loses a user and has at most this many left, all of them are visited again."""
 
 
 def apply_rules(
@@ -72,7 +72,7 @@ class RulePass(Pass):
         cls.rules = {rule.name: rule.fast_math for rule in cls.rule_set.rules}
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
+        """Apply the rules to every computation that is not the body of a fusion or asynchronous call."""
         changed = False
         for computation in open_computations(module):
             changed |= apply_rules(computation, self.rule_set, log)
@@ -107,7 +107,7 @@ class _Driver:
             self.listed.discard(instruction)
             if _may_rewrite(instruction):
                 changed |= self.visit(instruction)
-        self.fights.tell(self.log, self.computation)
+        self.fights.report(self.log, self.computation)
         return changed
 
     def visit(self, instruction: Instruction) -> bool:
@@ -202,7 +202,7 @@ def _keep_lines(created: list[Instruction], gone: _Gone) -> None:
 
 
 def _is_dynamic(instruction: Instruction, bound: Bindings) -> bool:
-    """Whether a rule would have to know sizes that nobody knows yet."""
+    """Whether a rule would need sizes that are known only at run time."""
     seen = (instruction, *instruction.operands, *bound.values())
     return any(entry.shape.is_dynamic for entry in seen)
 

@@ -36,7 +36,7 @@ class Fix:
 
     def __post_init__(self) -> None:
         if not self.entries:
-            raise UsageError("fix() repeats nothing: there is no pass in it")
+            raise UsageError("fix() is empty: it needs at least one pass")
         if self.limit < 1:
             raise UsageError(
                 f"fix{{limit={self.limit}}}: the limit counts rounds and is at least 1"

@@ -81,7 +81,7 @@ class Fights:
         first, count = self.found.get(key, (history, 0))
         self.found[key] = first, count + 1
 
-    def tell(self, log: PassLog, computation: Computation) -> None:
+    def report(self, log: PassLog, computation: Computation) -> None:
         """A note for each set of rules."""
         for first, count in self.found.values():
             names = [f"'{name}'" for name in first.rules()]

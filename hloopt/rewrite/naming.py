@@ -74,7 +74,7 @@ def parse_pattern(text: str) -> NamePattern:
         try:
             return NamePattern(text, re.compile(text[1:-1]))
         except re.error as error:
-            raise UsageError(f"'{text}' is no regular expression: {error}") from error
+            raise UsageError(f"'{text}' is not a regular expression: {error}") from error
     return NamePattern(text)
 
 

@@ -11,7 +11,7 @@ from hloopt.rewrite.entries import Fix
 from hloopt.rewrite.pass_ import Pass, Remark
 from hloopt.rewrite.spec import pass_text
 
-__all__ = ["FixRun", "PassRun", "PipelineReport", "Told"]
+__all__ = ["FixRun", "LoggedRemark", "PassRun", "PipelineReport"]
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,17 @@ def _undoing(runs: tuple[PassRun, ...]) -> str:
     hits: dict[str, Counter[str]] = {}
     for run in runs:
         hits.setdefault(run.instance.name, Counter()).update(run.hits)
-    told = []
+    described = []
     for name, rules in hits.items():
         shown = ", ".join(f"'{rule}'" for rule, _ in rules.most_common(_MOST_RULES))
-        told.append(f"{name} ({shown})" if shown else name)
-    if len(told) == 1:
-        return f"{told[0]} undoes what it did"
-    return f"{', '.join(told[:-1])} and {told[-1]} undo each other"
+        described.append(f"{name} ({shown})" if shown else name)
+    if len(described) == 1:
+        return f"{described[0]} undoes what it did"
+    return f"{', '.join(described[:-1])} and {described[-1]} undo each other"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LoggedRemark:
     """A remark of a pass; ``run`` is the number of the first of its ``count`` runs that made it."""
 
     run: int
@@ -107,7 +107,7 @@ class Told:
 class PipelineReport:
     """What happened: every run in order, every ``fix`` group, and the instruction counts.
 
-    ``messages`` are the runner's own: fuel that ran out, and where it was told to stop.
+    ``messages`` are the runner's own: fuel that ran out, and where ``stop_after`` stopped it.
     """
 
     instructions_before: int = 0
@@ -142,34 +142,34 @@ class PipelineReport:
             total.setdefault(run.instance.name, Counter()).update(run.hits)
         return total
 
-    def remarks(self) -> list[Told]:
-        """What passes told of rewrites made and missed, in order.
+    def remarks(self) -> list[LoggedRemark]:
+        """The remarks of passes on rewrites made and missed, in order.
 
-        What was missed again and again is told once, and not at all where the same rule was applied to the
+        What was missed repeatedly is reported once, and not at all where the same rule was applied to the
         same instruction later on.
         """
         every = list(self._all_remarks())
         made = {
-            _place(told): number
-            for number, told in enumerate(every)
-            if told.remark.kind == "passed"
+            _place(logged): number
+            for number, logged in enumerate(every)
+            if logged.remark.kind == "passed"
         }
-        found: dict[object, Told] = {}
-        for number, told in enumerate(every):
-            if told.remark.kind == "passed":
-                found[number] = told
-            elif number > made.get(_place(told), -1):
-                key = (*_place(told), told.remark.reason)
+        found: dict[object, LoggedRemark] = {}
+        for number, logged in enumerate(every):
+            if logged.remark.kind == "passed":
+                found[number] = logged
+            elif number > made.get(_place(logged), -1):
+                key = (*_place(logged), logged.remark.reason)
                 first = found.get(key)
-                found[key] = told if first is None else replace(first, count=first.count + 1)
+                found[key] = logged if first is None else replace(first, count=first.count + 1)
         return list(found.values())
 
-    def _all_remarks(self) -> Iterator[Told]:
+    def _all_remarks(self) -> Iterator[LoggedRemark]:
         for run in self.runs:
             for remark in run.remarks:
-                yield Told(run.number, run.instance.name, remark)
+                yield LoggedRemark(run.number, run.instance.name, remark)
 
 
-def _place(told: Told) -> tuple[str, str, str, str]:
-    remark = told.remark
-    return told.pass_name, remark.rule, remark.computation, remark.instruction
+def _place(logged: LoggedRemark) -> tuple[str, str, str, str]:
+    remark = logged.remark
+    return logged.pass_name, remark.rule, remark.computation, remark.instruction

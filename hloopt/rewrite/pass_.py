@@ -2,7 +2,7 @@
 
 A pass is a frozen dataclass; its fields are its options, and ``name{key=value}`` text round-trips to it.
 Its contract: a valid module in, a valid module out, and an honest answer whether anything changed.  The
-runner verifies, times, prints and counts, so that a pass knows none of that.
+runner verifies, times, prints and counts, so that a pass does none of that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Remark:
     """A rewrite that was made (``passed``) or nearly made (``missed``), with its reason.
 
     ``rule`` is the equation or step, ``instruction`` the name of what it is about, as it was called before;
-    ``metadata`` and ``offset`` are those of the instruction, for whoever looks up its lines; ``otherwise`` has
+    ``metadata`` and ``offset`` are those of the instruction, by which its lines are found; ``otherwise`` has
     options of the pass (``max_work=99``), each of which by itself keeps the pass from the rewrite.
     """
 
@@ -46,13 +46,13 @@ class Remark:
 
 @dataclass
 class PassLog:
-    """What a pass tells about itself while it runs, and how far it may go.
+    """What a pass reports while it runs, and how far it may go.
 
     hits      how often each rule or step applied
-    notes     sentences a user should see (a rule set that does not come to rest, a limit that stopped
+    notes     sentences a user should see (a rule set that does not reach a fixpoint, a limit that stopped
               the work)
-    records   whole plans, for whoever explains them
-    remarks   each rewrite and near miss of the ``kinds`` somebody asked for
+    records   whole plans, from which explanations are made
+    remarks   each rewrite and near miss of the requested ``kinds``
     fuel      how many more rewrites the pass may make; None is without limit
     advice    what the user wants decided otherwise, for passes that know its kind
     """
@@ -64,10 +64,10 @@ class PassLog:
     kinds: frozenset[RemarkKind] = frozenset()
     fuel: int | None = None
     advice: object | None = None
-    _told: set[Remark] = field(default_factory=set, repr=False)
+    _logged: set[Remark] = field(default_factory=set, repr=False)
 
     def allows(self) -> bool:
-        """Whether the pass may make one more rewrite; every pass asks right before it makes one."""
+        """Whether the pass may make another rewrite; every pass checks right before it makes one."""
         return self.fuel is None or self.fuel > 0
 
     def hit(
@@ -92,18 +92,18 @@ class PassLog:
             self.remarks.append(_remark("passed", rule, instruction, reason, home, otherwise))
 
     def miss(self, rule: str, instruction: Instruction, reason: str, *, home: str = "") -> None:
-        """Tell of a rewrite that was nearly made: all but ``reason`` was as the rule wants it.
+        """Log a rewrite that was nearly made: all but ``reason`` was as the rule requires.
 
-        A pass may come by again and again; the same is told once.  ``home`` as in ``hit``.
+        A pass may visit an instruction repeatedly; equal remarks are logged once.  ``home`` as in ``hit``.
         """
         if "missed" in self.kinds:
             remark = _remark("missed", rule, instruction, reason, home)
-            if remark not in self._told:
-                self._told.add(remark)
+            if remark not in self._logged:
+                self._logged.add(remark)
                 self.remarks.append(remark)
 
     def note(self, sentence: str) -> None:
-        """Tell the user something that is not a change."""
+        """Log a sentence for the user that is not about a change."""
         self.notes.append(sentence)
 
 

@@ -1,4 +1,4 @@
-"""Passes that somebody else has written.
+"""User-defined passes.
 
 They come from an installed distribution (entry point group ``hloopt.passes``, each named like its pass) or from
 a Python file that is named on the command line.  Nothing else imports code: pipelines in files, lock files
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUP",
     "entry_points_of",
+    "error_text",
     "installed",
     "installed_names",
     "line_in",
     "load_file",
     "load_function",
     "run_file",
-    "told",
     "user_line",
 ]
 
@@ -62,7 +62,7 @@ def installed_names() -> tuple[str, ...]:
 def installed(name: str) -> type[Pass] | None:
     """The installed pass of a name, None where there is none.
 
-    Raises ``UsageError`` naming the entry point when it cannot be loaded or is no pass of that name, and
+    Raises ``UsageError`` naming the entry point when it cannot be loaded or is not a pass of that name, and
     when there are several.
     """
     found = tuple(entry for entry in entry_points_of(GROUP) if entry.name == name)
@@ -91,7 +91,7 @@ def load_file(path: str, taken: Collection[str]) -> Mapping[str, type[Pass]]:
     """The passes a Python file defines, by name: the file is run.
 
     ``taken`` are names that mean something already.  Raises ``UsageError`` when the file cannot be run, has
-    no pass, or a pass that is no frozen dataclass with a name of its own.
+    no pass, or a pass that is not a frozen dataclass with a name not yet taken.
     """
     module = run_file(path, "hloopt_pass_file")
     kinds = [
@@ -118,7 +118,7 @@ def load_file(path: str, taken: Collection[str]) -> Mapping[str, type[Pass]]:
 def run_file(path: str, prefix: str) -> Any:
     """The module that a Python file makes, called ``prefix`` and the file's name.
 
-    Raises ``UsageError`` where it is not there, is no Python file, or fails, with the line.
+    Raises ``UsageError`` where it is not there, is not a Python file, or fails, with the line.
     """
     file = Path(path)
     if not file.is_file():
@@ -169,7 +169,7 @@ def load_function(text: str, option: str) -> Any:
             found = importlib.import_module(module_name)
         except (Exception, SystemExit) as error:
             raise UsageError(
-                f"{option}: '{module_name}' cannot be imported{user_line(error)}: {told(error)}"
+                f"{option}: '{module_name}' cannot be imported{user_line(error)}: {error_text(error)}"
             ) from error
     for part in function_name.split("."):
         found = getattr(found, part, None)
@@ -178,8 +178,8 @@ def load_function(text: str, option: str) -> Any:
     return found
 
 
-def told(error: BaseException) -> str:
-    """``KeyError: 'x'``: an error of somebody else's code."""
+def error_text(error: BaseException) -> str:
+    """``KeyError: 'x'``: an error raised by user code, as text."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -206,9 +206,9 @@ def _checked(found: Any, where: str) -> type[Pass]:
     """Raise ``UsageError`` unless something is the class of a pass as the runner needs it."""
     if not (isinstance(found, type) and issubclass(found, Pass)):
         what = found.__name__ if isinstance(found, type) else type(found).__name__
-        raise UsageError(f"{where} is no pass (a subclass of hloopt.Pass), but {what}")
+        raise UsageError(f"{where} is not a pass (a subclass of hloopt.Pass), but {what}")
     if inspect.isabstract(found):
-        raise UsageError(f"{where} is no whole pass: it has no method 'run'")
+        raise UsageError(f"{where} is an incomplete pass: it has no method 'run'")
     name = getattr(found, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
@@ -216,7 +216,9 @@ def _checked(found: Any, where: str) -> type[Pass]:
         )
     parameters = vars(found).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
-        raise UsageError(f"{where} is no frozen dataclass, as passes are: @dataclass(frozen=True)")
+        raise UsageError(
+            f"{where} is not a frozen dataclass, as passes are: @dataclass(frozen=True)"
+        )
     options: Any = found  # a dataclass, as has been seen
     for option in dataclasses.fields(options):
         if option.init and option.default is option.default_factory is dataclasses.MISSING:

@@ -138,7 +138,7 @@ class Rule:
     rewrite         a pattern to build (variables stand for what they matched), or a function that
                     returns the replacement, or None where the rule does not apply after all
     when            a condition on the whole match; either may ``return match.refuse("why")``
-    fast_math       only with the pass option of that name: results may change beyond their bits
+    fast_math       only with the pass option of that name: results may change by more than rounding
     floats_are_real only with that option, which allows more: infinities and NaN may become numbers
     """
 
@@ -235,7 +235,7 @@ class RuleSet:
     ) -> RuleSet:
         """These rules less the named ones, and less those that need an option which is not set.
 
-        Raises ``UsageError`` for a name that is no rule's equation.
+        Raises ``UsageError`` for a name that is not the equation of a rule.
         """
         known = {
             "".join(rule.name.split()): rule.name for rule in self.rules

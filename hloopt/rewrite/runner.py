@@ -25,12 +25,12 @@ __all__ = ["Controls", "Pipeline", "Watcher", "check_names", "run_entries"]
 
 
 _PATIENCE = 4
-"""So many rounds a group may change the module before anybody asks whether it goes in circles."""
+"""The number of rounds a group may change the module before cycles are looked for."""
 _BOTH: frozenset[RemarkKind] = frozenset({"passed", "missed"})
 
 
 class Watcher:
-    """Somebody who looks on: prints, writes files, counts.  Changes nothing."""
+    """An observer of the runner: prints, writes files, counts.  It does not change the module."""
 
     def begin(self, module: Module) -> None:
         """Before the first pass."""
@@ -47,12 +47,12 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Controls:
-    """How far a pipeline may go, and what it is to tell.
+    """How far a pipeline may go, and what it reports.
 
     fuel         the most rewrites each of these passes may make in all of its runs together
     stop_after   the number of the last run, None for all
     verify_each  whether to verify after every pass, and to check what it says it changed
-    remarks      whether passes tell of each rewrite made and missed
+    remarks      whether passes log a remark for each rewrite made and missed
     advice       what the user wants decided otherwise; passes get it with their log
     """
 
@@ -106,7 +106,7 @@ class _Runner:
 
     @property
     def stopped(self) -> bool:
-        """Whether the last run that was asked for is over."""
+        """Whether the last requested run is over."""
         return self.controls.stop_after is not None and (
             len(self.report.runs) >= self.controls.stop_after
         )
@@ -227,7 +227,7 @@ class _Runner:
         return said
 
     def about_end(self) -> list[str]:
-        """Where the runner was told to stop."""
+        """Where ``stop_after`` stopped the runner."""
         wanted, runs = self.controls.stop_after, self.report.runs
         if wanted is None:
             return []
@@ -238,10 +238,10 @@ class _Runner:
 
 @dataclass
 class _Circles:
-    """Whether the rounds of a group lead back to where it has been.
+    """Whether the rounds of a group bring back a module it had before.
 
-    Told by the fingerprint, which is made only where the number of instructions is one that there was
-    before: groups that come to rest never pay for it.
+    Compares fingerprints, which are computed only where the number of instructions has occurred
+    before: groups that reach a fixpoint do not pay for them.
     """
 
     counts: set[int] = field(default_factory=set)
@@ -271,8 +271,8 @@ def _run_one(instance: Pass, module: Module, log: PassLog, number: int) -> bool:
         if type(instance).__module__.startswith("hloopt."):
             error.add_note(f"in run {number}: {pass_text(instance)}")
             raise
-        told = f"pass {instance.name} failed in run {number}: {type(error).__name__}: {error}"
-        raise EvaluationError(f"{told}{_raised_at(error)}") from error
+        message = f"pass {instance.name} failed in run {number}: {type(error).__name__}: {error}"
+        raise EvaluationError(f"{message}{_raised_at(error)}") from error
 
 
 def _raised_at(error: BaseException) -> str:
@@ -295,7 +295,7 @@ def _fingerprint(module: Module) -> str:
 
 
 def _verify(module: Module) -> None:
-    # The verifier reads the whole op table; a pipeline that is not asked to verify does not load it.
+    # The verifier reads the whole op table; a pipeline that does not verify does not load it.
     from hloopt.verifier import verify_module
 
     verify_module(module)
@@ -340,7 +340,7 @@ class Pipeline:
         """Run over ``module`` in place; ``watchers`` see it before and after every pass.
 
         ``verify_each``, as in ``controls``, verifies before the first and after every changing pass, and
-        raises ``VerifyError`` naming the pass that broke the module or told an untruth about changing it.
+        raises ``VerifyError`` naming the pass that broke the module or misreported whether it changed it.
         Raises ``UsageError`` when ``controls`` name a pass that is not in the pipeline.
         """
         return run_entries(

@@ -48,7 +48,7 @@ class SitePass(Pass):
 
     @abstractmethod
     def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
-        """Replace one instruction, if it can be, and tell of it; whether it was replaced."""
+        """Replace one instruction, if it can be, and log that; whether it was replaced."""
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each instruction once, as long as rewrites are allowed."""

@@ -49,7 +49,7 @@ def merge_lines(kept: Instruction, gone: Iterable[Instruction]) -> None:
 
 
 def _with_file(fields: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """The fields with another ``source_file``, where XLA's texts have it, without a line of its own."""
+    """The fields with another ``source_file``, where XLA's texts have it, without another line."""
     kept = {name: value for name, value in fields.items() if not name.startswith("source_")}
     names = [name for name in ("op_type", "op_name") if name in kept]
     return {**{name: kept.pop(name) for name in names}, "source_file": file, **kept}

@@ -54,7 +54,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.+\-/:]+")
 
 @dataclass(frozen=True, slots=True)
 class PassSpec:
-    """``name{key=value}`` before anybody asked whether there is such a pass."""
+    """``name{key=value}`` before the name is looked up."""
 
     name: str
     options: tuple[tuple[str, OptionValue], ...] = ()
@@ -187,7 +187,7 @@ def make_pass(spec: PassSpec, passes: Mapping[str, type[Pass]]) -> Pass:
         return kind(**options)
     except HlooptError:
         raise
-    except Exception as error:  # a pass that somebody else wrote says no in its own way
+    except Exception as error:  # a user-defined pass may raise anything
         raise UsageError(f"{spec.name}: {error}") from error
 
 

@@ -33,7 +33,7 @@ _MOST_ENTRIES_DEEP = 50
 def read_toml(name: str) -> tuple[spec.Spec, ...]:
     """The entries of a file.
 
-    Raises ``FileError`` at the place of what is no TOML, and ``UsageError`` with the entry that makes no sense.
+    Raises ``FileError`` where the text is not TOML, and ``UsageError`` with the entry that makes no sense.
     """
     found = read_toml_file(name)
     for key in found:

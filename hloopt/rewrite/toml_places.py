@@ -1,4 +1,4 @@
-"""Where keys and values of a TOML text stand: ``tomllib`` tells what they are, not where.
+"""The offsets of keys and values in a TOML text: ``tomllib`` gives the values, not their places.
 
 The text is one that ``tomllib`` has read: what is scanned here is known to be valid.
 """
@@ -162,5 +162,5 @@ class KeyPlaces:
 
 
 def read_table(source: Source) -> tuple[dict[str, Any], KeyPlaces]:
-    """What a TOML text says, and where.  Raises ``FileError`` at the place of what is no TOML."""
+    """What a TOML text says, and where.  Raises ``FileError`` at the place of what is not TOML."""
     return parse_toml(source), KeyPlaces(source)

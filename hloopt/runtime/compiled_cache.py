@@ -20,7 +20,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from hloopt.cache_folder import is_own, own_folder, tell
+from hloopt.cache_folder import add_note, is_own, own_folder
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 
@@ -70,7 +70,7 @@ class CompiledCache:
         try:
             workshop = Path(tempfile.mkdtemp(prefix=".build-", dir=folder))
         except OSError as error:
-            tell(f"the cache is not used: {folder}: {error.strerror}")
+            add_note(f"the cache is not used: {folder}: {error.strerror}")
             return self._built_aside(build)
         try:
             fresh = workshop / f"entry{self.suffix}"
@@ -84,7 +84,7 @@ class CompiledCache:
             return published
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
-        tell(f"the cache is not used: {folder}: {os.strerror(errno.ENOSPC)}")
+        add_note(f"the cache is not used: {folder}: {os.strerror(errno.ENOSPC)}")
         return self._built_aside(build)
 
     def _built_aside(self, build: Callable[[Path], None]) -> Path:
@@ -110,7 +110,7 @@ class CompiledCache:
             with suppress(OSError):  # another process threw it away
                 state = path.lstat()
                 if not stat.S_ISREG(state.st_mode) or not is_own(state):
-                    tell(f"the cache entry {path} is not used: others can have written it")
+                    add_note(f"the cache entry {path} is not used: others can have written it")
                 elif path.name == self._name(key, path):
                     os.utime(path)
                     return path

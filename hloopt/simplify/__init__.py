@@ -130,7 +130,7 @@ ENTRY main {
         self._rules()
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
+        """Apply the rules to every computation that is not the body of a fusion or asynchronous call."""
         rules = self._rules()
         changed = False
         for computation in open_computations(module):

@@ -68,7 +68,7 @@ def exact_or_real(match: Match) -> bool:
 
 
 def real_or_fast(match: Match) -> bool:
-    """Whether the root is no complex number, or ``fast_math`` is on.
+    """Whether the root is not complex, or ``fast_math`` is on.
 
     (a+bi)*(1+0i) computes a*1 - b*0: wrong for infinite b, and it loses signs of zero.
     """

@@ -49,7 +49,7 @@ class ArgumentReader(ABC):
         self.result = module
         self.strict = strict
         self.depth = 0
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         self.opcodes: set[str] = set()
         self.parts = pattern("LINE").match
 
@@ -85,8 +85,8 @@ class ArgumentReader(ABC):
         """Something that XLA refuses: an error in a strict reading, else a warning, once in a text."""
         if self.strict:
             raise problem
-        if problem.message not in self.told:
-            self.told.add(problem.message)
+        if problem.message not in self.reported:
+            self.reported.add(problem.message)
             self.result.warnings.append((problem.offset, problem.message))
 
     def known_opcode(self, head: Head, offset: int) -> None:

@@ -49,7 +49,7 @@ _RESERVED = {
 
 
 class BodyReader(ArgumentReader):
-    """Reads computations' bodies of ``text``, which has the offsets of ``source``, into a module; knows the
+    """Reads computations' bodies of ``text``, which has the offsets of ``source``, into a module; has the
     computations read so far.
     """
 
@@ -201,7 +201,7 @@ class BodyReader(ArgumentReader):
         return instruction, syntax.root
 
     def check_name(self, scope: TextScope, name: str, offset: int) -> None:
-        """A name may be used once in a computation; some words need ``%``, types are no names."""
+        """A name may be used once in a computation; some words need ``%``, types are not names."""
         computation = scope.computation
         first = computation.by_name.get(name)
         if first is not None:
@@ -211,7 +211,7 @@ class BodyReader(ArgumentReader):
         self.check_word(name, offset)
 
     def check_word(self, name: str, offset: int) -> None:
-        """Element types are no names, keywords only with ``%``; XLA keeps ``__`` for itself."""
+        """Element types are not names, keywords only with ``%``; XLA keeps ``__`` for itself."""
         reserved = name.startswith("__") and not name.startswith("__xla_")
         keyword = name in _RESERVED and self.text[offset - 1 : offset] != "%"
         if name in DTYPES or keyword or reserved:

@@ -80,7 +80,7 @@ def _surely_kept(dtype: DType) -> int:
 
 
 def _rounded(wide: Array, places: Array) -> Array:
-    """Rounded to as many decimal places; negative ones stand before the point."""
+    """Rounded to as many decimal places; negative ones are before the point."""
     up = _TENS[np.maximum(places, 0)]
     down = _TENS[np.maximum(-places, 0)]
     rounded: Array = np.rint(wide * up / down) / up * down
@@ -95,7 +95,7 @@ def _one(dtype: DType, value: Any, wide: float) -> str:
     limit = largest(dtype)
     for digits in range(1, 18):
         near = float(f"{wide:.{digits}g}")
-        # Beyond the largest value the reader says so, where NumPy may give the largest value.
+        # Above the largest value the reader reports it, where NumPy may give the largest value.
         if abs(near) <= limit and np.array(near).astype(dtype.numpy) == value:
             return repr(near)
     return repr(wide)

@@ -136,7 +136,7 @@ def _numbers(plain: Array, kind: type[np.generic], count: int) -> Array | None:
         warnings.simplefilter("error")
         try:
             values = np.fromstring(plain.tobytes(), kind, sep=" ")
-        except (ValueError, DeprecationWarning):  # what NumPy says of text that is no number
+        except (ValueError, DeprecationWarning):  # what NumPy raises for text that is not a number
             return None
     return values if len(values) == count else None
 

@@ -310,7 +310,7 @@ def odd_character(text: str, at: int) -> Problem | None:
     if odd == "\0":
         message = "the text contains a NUL byte: it is not HLO text"
     elif odd == "\x1b":
-        message = "an escape sequence of a terminal (colours?) is no part of HLO text"
+        message = "an escape sequence of a terminal (colours?) is not part of HLO text"
     elif plain is None:
         message = f"character {called} can stand in strings and comments only"
     elif not plain:

@@ -39,7 +39,7 @@ class Unexpected(Exception):  # noqa: N818 - what a reader met, not what went wr
 
 
 class RuleParts(list[Any]):
-    """The value of a rule for which nobody makes one: its parts."""
+    """The value of a rule without an action: its parts."""
 
 
 class Parser:
@@ -156,7 +156,7 @@ def _given(numbers: list[int], make: Callable[[list[Any]], Any]) -> Callable[[li
 
 
 class _Lexers(dict[int, "_Lexer"]):
-    """The lexer of a state: it knows the terminals that may come there."""
+    """The lexer of a state, for the terminals that may come there."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()

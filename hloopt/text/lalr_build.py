@@ -23,7 +23,7 @@ LARK = "1.3."
 
 # Rules that are read on their own, beside those that hlo.lark imports by lines of rules alone.
 _STARTS = ("module", "body", "single", "head", "operands", "attributes")
-# Terminals that are sequences of others, and are taken apart by them.
+# Terminals that are sequences of others, and are split into them.
 _SEQUENCES = ("LINE", "LINE_HEAD", "LINE_ATTRIBUTE", "PARAMETER")
 # A rule that keeps the parts of sequences, which no other rule has.
 _PARTS = "sequence_part"
@@ -150,7 +150,7 @@ def _rule(rule: Rule, names: _Numbers) -> tuple[int, int, str, list[int] | None,
 
 def _lexer(parser: Lark, accepted: Iterable[str]) -> tuple[list[int], list[tuple[int, list[int]]]]:
     """In Lark's order: priority, width, length, name.  Fixed texts that another terminal fits as well are
-    told apart when that is found.
+    distinguished when that is found.
     """
     number = {one.name: place for place, one in enumerate(parser.terminals)}
     known = {*accepted, *parser.ignore_tokens}

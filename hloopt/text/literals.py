@@ -238,7 +238,7 @@ def _integers(dtype: DType, words: list[str], text: str, offset: int) -> Array:
 
 
 def _long(word: str) -> int:
-    """An integer of any number of digits: beyond 64 bits, one that is out of every type's range."""
+    """An integer of any number of digits: over 64 bits, one that is out of every type's range."""
     if not _is_integer(word):
         raise ValueError(word)
     digits = word.strip("-").lstrip("0") or "0"

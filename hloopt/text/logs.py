@@ -55,14 +55,14 @@ class Excerpt:
     end: int
 
     def outside(self, text: str) -> int:
-        """Where the first character stands that is no part of the module."""
+        """The offset of the first character that is not part of the module."""
         return next(at for at, kept in enumerate(self.text) if kept != text[at])
 
 
 def excerpt(text: str) -> Excerpt | Problem | None:
     """The only module within a text that holds other things as well.
 
-    None where there is none or nothing but a module, and where it cannot be told from what surrounds it; a
+    None where there is none or nothing but a module, and where it cannot be separated from what surrounds it; a
     ``Problem`` where there are several.
     """
     plain = _plain(text)
@@ -170,7 +170,7 @@ def split_modules(text: str) -> list[JoinedModule]:
 
 
 def _lead(text: str, begin: int, end: int) -> str:
-    """The comments and blank lines right before ``end``, not beyond ``begin``."""
+    """The comments and blank lines right before ``end``, back to ``begin`` at most."""
     at = end
     while at > begin:
         line = max(text.rfind("\n", begin, at - 1) + 1, begin)

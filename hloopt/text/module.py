@@ -132,7 +132,7 @@ class ModuleReader:
         return computation
 
     def check_signature(self, parameters: Token) -> None:
-        """The parameters' shapes are said again by the body; only their form is looked at here."""
+        """The body repeats the parameters' shapes; only their syntax is checked here."""
         for found in pattern("PARAMETER").finditer(parameters):
             shape_of(found["shape_text"], parameters.begin + found.start("shape_text"))
 

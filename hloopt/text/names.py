@@ -20,7 +20,7 @@ class ComputationNames:
         self.first: dict[str, ComputationOutline] = {}
         for part in self.parts:
             self.first.setdefault(part.name, part)
-        self.told: set[tuple[str | None, str]] = set()
+        self.reported: set[tuple[str | None, str]] = set()
         self.homes: dict[str, ComputationOutline] | None = None
 
     def undefined(self, problem: Undefined, part: ComputationOutline) -> Problem | None:
@@ -29,9 +29,9 @@ class ComputationNames:
         ``part`` is the computation that is being read.
         """
         name, where = problem.name, problem.where
-        if (where, name) in self.told:
+        if (where, name) in self.reported:
             return None
-        self.told.add((where, name))
+        self.reported.add((where, name))
         if where is None:
             return self.computation(problem, part)
         if where != part.name:  # a computation in braces
@@ -54,7 +54,7 @@ class ComputationNames:
             return None
         message = f"computation {name!r} is called before its definition on line "
         message += str(self.source.line(called.start))
-        notes = ("a computation stands before those that call it",)
+        notes = ("a computation precedes those that call it",)
         return Problem(problem.offset, message, width=width, notes=notes)
 
     def instruction(self, problem: Undefined, part: ComputationOutline) -> Problem | None:

@@ -1,9 +1,9 @@
 """Where the computations and instructions of a broken text begin and end.
 
 A text that is read without a mistake never comes here.  In one with mistakes brackets and quotes cannot be
-trusted; what programs and people do keep to is that an instruction begins on a line of its own and a
+trusted; what programs and people do keep to is that an instruction begins on a new line and a
 computation at the beginning of one.  Brackets decide where they agree with that, lines where they do not.
-The text is gone through once.
+The text is traversed once.
 """
 
 from __future__ import annotations
@@ -348,11 +348,11 @@ class _Outliner:
                     return Piece(at, len(text), problem, start, cut=True)
                 unclosed = unclosed or Problem(start, "the string is not closed")
                 position = line_end
-                # What stands in brackets on this line cannot be told from the string.
+                # What is in brackets on this line cannot be distinguished from the string.
                 brackets.clear()
 
     def alone(self, at: int) -> bool:
-        """Whether nothing stands before an offset in its line."""
+        """Whether an offset is the beginning of its line."""
         return not self.text[self.text.rfind("\n", 0, at) + 1 : at].strip()
 
     def boundary(self, newline: int) -> bool:

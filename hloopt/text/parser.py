@@ -65,7 +65,7 @@ def _second_look(source: Source, strict: bool, first: Problem) -> Module:
     outside = part.outside(text)
     if strict:
         line = source.line(part.start)
-        message = f"this is no part of the module, which begins on line {line}"
+        message = f"this is not part of the module, which begins on line {line}"
         problem = Problem(outside, message, notes=("it is passed over unless read strictly",))
         raise _error(source, text, strict, problem, False)
     try:

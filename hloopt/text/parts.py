@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 NAME = pattern("NAME").pattern
-# A NUL in a comment is told where the grammar meets it; it hides nothing that follows.
+# A NUL in a comment is reported where the grammar meets it; it hides nothing that follows.
 SKIP = f"(?:{pattern('SPACE').pattern})?+".replace(r"\0", "")
 TARGET = re.compile(rf"(?:ROOT(?=[ \t\r\n%])[ \t\r\n]*+)?+({NAME})")
 CUT_OFF = "the text may have been cut off"
@@ -31,7 +31,7 @@ CUT_OFF = "the text may have been cut off"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is taken for one instruction and is not an ordinary line; ``unclosed`` tells of the bracket or
+    """What is taken for one instruction and is not an ordinary line; ``unclosed`` is about the bracket or
     quote at ``opened`` that does not end.  ``cut`` is set where the text ends within it.
     """
 
@@ -71,7 +71,7 @@ class ComputationOutline:
     _names: dict[str, int] | None = None
 
     def names(self, text: str) -> dict[str, int]:
-        """Where each instruction is defined, made when it is first asked for."""
+        """Where each instruction is defined, made when it is first read."""
         if self._names is None:
             self._names = {}
             for piece in self.pieces:
@@ -105,7 +105,7 @@ def skip(text: str, at: int) -> int:
 
 
 def left_out(at: int) -> Problem:
-    """A text that was shortened by whoever quoted it."""
+    """A text that was abridged when it was quoted."""
     return Problem(
         at, "a part of the text is left out here", width=3, notes=("the whole text is needed",)
     )

@@ -92,6 +92,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def type_meant(name: str, known: Iterable[str]) -> str:
-    """As ``did_you_mean``, for element types; knows what others call them."""
+    """As ``did_you_mean``, for element types; includes the names that others give them."""
     meant = _TYPES_ELSEWHERE.get(name)
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)

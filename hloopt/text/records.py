@@ -135,7 +135,7 @@ class LiteralText:
 def integer(text: str, offset: int = 0) -> int:
     """The value of ``-?[0-9]+``; as in XLA, what 63 bits do not hold is read as negative.
 
-    ``offset`` is where ``text`` stands, unless it is a token.  Raises ``Problem`` beyond 64 bits.
+    ``offset`` is where ``text`` begins, unless it is a token.  Raises ``Problem`` over 64 bits.
     """
     # Python refuses to read very long numbers, zeros in front included.
     digits = text if len(text) <= _MOST_DIGITS else _without_zeros(text)

@@ -1,8 +1,8 @@
-"""All mistakes of a text that has some.
+"""Error recovery of the parser: all mistakes of a text.
 
-Whoever reads a text without a mistake never comes here.  The outline of the text is read piece by piece;
-a piece that cannot be read is told once, and an instruction that stands in for it keeps what depends on it
-from being told as well.  Nothing is read twice, so that many mistakes cost no more than one.
+A text without a mistake is never read here.  The outline of the text is read piece by piece;
+a piece that cannot be read is reported once, and a placeholder instruction keeps what depends on it
+from being reported as well.  Nothing is read twice, so that many mistakes cost no more than one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRAILING_COMMA = re.compile(r",")
 _WORDS = re.compile(r"%?[A-Za-z0-9_.-]+|[^ \t\r\n]")
 _LONGEST_WORD = 200
 _CONFLICT = re.compile(r"<{7} |={7}$|>{7} |\|{7} ", re.MULTILINE)
-# What is told once where it repeats: a word that does not exist.
+# What is reported once where it repeats: a word that does not exist.
 _MOST_REPEATED = 1000
 _REPEATED = re.compile(r"^unknown |\bhas no (?:attribute )?'")
 _BEGINNING = re.compile(
@@ -117,13 +117,13 @@ class _Recovery(BodyReader):
             problem = named
         elif isinstance(problem, _Consequence):
             return
-        elif problem.message in self.told:
+        elif problem.message in self.reported:
             self.repeated += 1
             if self.repeated >= _MOST_REPEATED:
                 raise _Enough
             return
         if _REPEATED.search(problem.message):
-            self.told.add(problem.message)
+            self.reported.add(problem.message)
         self.found.append(problem)
         if len(self.found) >= self.most:
             raise _Enough
@@ -258,7 +258,7 @@ class _Recovery(BodyReader):
         return root if known and root is not None and root.shape is not _UNKNOWN else None
 
     def declared_root(self, computation: Computation, declared: Shape | None) -> Instruction | None:
-        """What stands in for the root: all that a call of the computation asks is its shape."""
+        """A placeholder for the root: a call of the computation reads nothing but its shape."""
         if declared is None:
             return None
         return self.stand_in(computation, f"{computation.name}.root", declared, computation.offset)
@@ -396,7 +396,7 @@ class _Recovery(BodyReader):
             here = "\n" not in text[piece.opened : problem.offset] and problem.offset < last
             return problem if here and not piece.cut else piece.unclosed
         if problem.offset + problem.width >= last >= self.last:
-            return _Consequence(last, "the outline tells that the text ends")
+            return _Consequence(last, "the outline reports that the text ends")
         return problem
 
 

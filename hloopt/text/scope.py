@@ -1,4 +1,4 @@
-"""What the parser knows while it reads a computation."""
+"""The state of the parser while it reads a computation."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = [
     "unknown_opcode",
 ]
 
-NO_SHAPE: Any = None  # until it is read or inferred, before anybody else sees the instruction
-ROLES = {1: "a literal", 2: "a number"}  # what an opcode's arguments are when they are no operands
+NO_SHAPE: Any = None  # until it is read or inferred, before any other code sees the instruction
+ROLES = {1: "a literal", 2: "a number"}  # what an opcode's arguments are when they are not operands
 _MOST_HEADS = 50_000
 _LONGEST_HEAD = 2_000
 
@@ -55,7 +55,7 @@ def read_head(text: str, at: int) -> Head:
     else:
         shape, opcode = shape_of(match[1], at) if match[1] else None, match["word"]
     head = head_of(shape, opcode)
-    # Whoever reads an unknown opcode is told so each time.
+    # An unknown opcode is reported each time it is read.
     if len(text) <= _LONGEST_HEAD and not head.row.unknown:
         if len(HEADS) >= _MOST_HEADS:
             HEADS.clear()

@@ -48,7 +48,7 @@ class ShapeRules:
         dims = tuple(map(int, sizes.split(","))) if sizes else ()
         start = token.begin
         if max(dims, default=0) >= _HUGE:
-            raise Problem(start, f"{max(dims)} is no dimension size", token)
+            raise Problem(start, f"{max(dims)} is not a dimension size", token)
         layout = Layout(tuple(map(int, order[1:-1].split(",")))) if order else None
         return _array(name, start, dims, (), layout, start + len(token) - len(order))
 
@@ -148,14 +148,14 @@ def _array(
             layout_start, f"the layout orders {len(order)} dimensions, the shape has {rank}"
         )
     if sorted(order) != list(range(rank)):
-        raise Problem(layout_start, "the layout is no permutation of the dimensions")
+        raise Problem(layout_start, "the layout is not a permutation of the dimensions")
     return ArrayShape(element, dims, layout, dynamic)
 
 
 def _size(token: Token) -> int:
     size = integer(token)
     if size < 0:
-        raise Problem(token.begin, f"{token} is no dimension size", token)
+        raise Problem(token.begin, f"{token} is not a dimension size", token)
     return size
 
 

@@ -31,7 +31,7 @@ _PUNCTUATION = ("=", ",", "{", "}", "[", "]")
 
 
 class ShardingRules:
-    """Shardings, and groups of devices that are no lists."""
+    """Shardings, and groups of devices that are not lists."""
 
     def iota(self, parts: list[Any]) -> IotaList:
         return IotaList(*parts)
@@ -171,7 +171,7 @@ def _check_iota(iota: IotaList) -> None:
     if len(reshape) > 1 and not order:
         raise Problem(0, f"[{_listed(reshape)}] needs an order of its dimensions, T(...)")
     if order and (len(reshape) == 1 or sorted(order) != list(range(len(reshape)))):
-        message = f"T({_listed(order)}) is no order of the dimensions of [{_listed(reshape)}]"
+        message = f"T({_listed(order)}) is not an order of the dimensions of [{_listed(reshape)}]"
         raise Problem(0, message)
 
 

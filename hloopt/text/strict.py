@@ -1,6 +1,6 @@
-"""What XLA's parser asks of an instruction beyond its grammar, for strict readings.
+"""What XLA's parser requires of an instruction besides its grammar, for strict readings.
 
-Its parser is no verifier: most wrong shapes pass.  These are the few things it looks at while it makes an
+Its parser is not a verifier: most wrong shapes pass.  These are the few things it checks while it makes an
 instruction; everything else is left to ``hloopt.verifier``.
 """
 
@@ -199,5 +199,5 @@ _CHECKS: Mapping[str, Callable[[Instruction, OpcodeSchema], Iterator[str]]] = op
         "sort": _one_dimension,
         "tuple": _tuple,
     },
-    otherwise="nothing beyond shape inference",
+    otherwise="nothing besides shape inference",
 )

@@ -45,7 +45,7 @@ class Tables(NamedTuple):
                 and those that are meant in its place where the whole token is one of theirs
     lexer_of    the lexer of each state
     ignored     the terminals that are passed over
-    sequences   expressions of terminals that are taken apart, with a group for each part
+    sequences   expressions of terminals that are split, with a group for each part
     """
 
     terminals: list[Terminal]

@@ -1,6 +1,6 @@
-"""The graph verifier: what every pass may rely on and has to keep, and what XLA asks of a module.
+"""The graph verifier: the invariants passes rely on and keep, and what XLA requires of a module.
 
-``violations`` yields every offence, ``verify_module`` raises the first; ``RULES`` explains the names of the
+``violations`` yields every violation, ``verify_module`` raises the first; ``RULES`` explains the names of the
 constraints.  The cost is linear in the number of instructions, operands and control edges.
 """
 
@@ -35,7 +35,7 @@ def verify_module(module: Module) -> None:
 
 
 def violations(module: Module) -> Iterator[VerifyError]:
-    """All offences, computation by computation, each as an error that knows its place and its rule.
+    """All violations, computation by computation, each as an error with its place and its rule.
 
     Offences of instructions are looked for in a sound graph only, and in the rest of the module where all
     instructions are sound.
@@ -73,7 +73,7 @@ def _faults(module: Module) -> Iterator[Fault]:
 
 
 class _Checks:
-    """The checks of instructions: first each against its row, then what XLA asks beside that."""
+    """The checks of instructions: first each against its row, then what XLA requires besides that."""
 
     def __init__(self, module: Module) -> None:
         shardings, notes = Shardings(), NoteChecks(module.stack_tables)

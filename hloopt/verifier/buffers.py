@@ -115,7 +115,7 @@ class BufferChecks:
     # ---- writers ------------------------------------------------------------------------------------
 
     def _writers(self, computation: Computation) -> Iterator[Fault]:
-        """Count writers from the users backwards: each value knows those of what is made of it."""
+        """Count writers from the users backwards: each value includes those of what is made of it."""
         in_loop = any(caller.opcode == "while" for caller in computation.callers)
         counts: dict[Instruction, dict[Index, int]] = {}
         found: list[Fault] = []

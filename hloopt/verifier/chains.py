@@ -149,7 +149,7 @@ class ChainChecks:
                 f"{_THREAD}={str(thread)!r}, %{called.name} runs on {own!r}",
             )
         if next(iter(called.callers), start) is not start:
-            return  # told where it is called first
+            return  # reported where it is called first
         others = [one for one in called if one is not called.root and one.opcode != "parameter"]
         if not others or _GROUP in FrontendAttributes.of(start.attributes):
             return
@@ -200,7 +200,7 @@ def _alike(first: Instruction, second: Instruction) -> bool:
 
 
 def _ends_async(instruction: Instruction) -> bool:
-    """Whether this is what an async-start wraps: whoever uses it is outside."""
+    """Whether this is what an async-start wraps: its users are outside."""
     computation = instruction.computation
     return (
         computation is not None

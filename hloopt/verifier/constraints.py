@@ -25,7 +25,7 @@ RULES: dict[str, str] = {
     "cycle": "no instruction needs its own result",
     "device-count": "replica_count= and num_partitions= are positive",
     "donor": "buffer_donor= names arrays of parameters that no result is aliased with",
-    "entry": "the module has an entry, which is no body of a fusion",
+    "entry": "the module has an entry, which is not the body of a fusion",
     "entry-layout": "entry_computation_layout= has the shapes of the entry's parameters and result",
     "execution-thread": "what is called runs on the caller's thread",
     "fusion": "the body of a fusion has one caller and no unused instruction",
@@ -66,7 +66,7 @@ class Fault:
     message: str
 
     def error(self, module: Module) -> VerifyError:
-        """The offence with its name, and with line and caret where the module was read."""
+        """The violation with its name, and with line and caret where the module was read."""
         subject = self.subject
         if isinstance(subject, Instruction):
             text, offset = f"%{subject.name}: {self.message}", subject.offset

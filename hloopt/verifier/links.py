@@ -73,7 +73,7 @@ def _edge_faults(instruction: Instruction) -> Iterator[Fault]:
 
 
 def _control_faults(computation: Computation) -> Iterator[Fault]:
-    """Control edges that only one of their ends knows."""
+    """Control edges that only one of their ends records."""
     known_after: dict[tuple[Instruction, Instruction], None] = {}
     known_before: dict[tuple[Instruction, Instruction], None] = {}
     for instruction in computation:
@@ -86,7 +86,7 @@ def _control_faults(computation: Computation) -> Iterator[Fault]:
             yield Fault(after, "control-edge", f"is not a control successor of %{before.name}")
     for before, after in known_before:
         if (before, after) not in known_after:
-            message = f"is not told that %{before.name} is its control predecessor"
+            message = f"does not list %{before.name} as its control predecessor"
             yield Fault(after, "control-edge", message)
 
 
@@ -187,7 +187,7 @@ def call_faults(module: Module) -> Iterator[Fault]:
 def _recursion_faults(
     callees: dict[Computation, dict[Computation, Instruction]],
 ) -> Iterator[Fault]:
-    """Calls that lead back to a computation on the way, or too deep; each is told once."""
+    """Calls that lead back to a computation on the way, or too deep; each is reported once."""
     finished: dict[Computation, int] = {}  # how many levels of calls are below it
     for start, first in callees.items():
         if start in finished:

@@ -82,7 +82,7 @@ class RowChecks:
         self._schemas: dict[str, dict[str, Attribute]] = {}
 
     def faults(self, instruction: Instruction) -> Iterator[Fault]:
-        """The offences of one instruction.  Inference is asked only when all it reads is sound."""
+        """The violations of one instruction.  Shapes are inferred only if all that is read is sound."""
         row = instruction.op
         sound = True
         for rule, message in self._row_messages(row, instruction):

@@ -197,7 +197,7 @@ def _uses_message(mesh: Mesh, uses: list[AxisRef]) -> str:
             return f"the mesh has no axis {use.name!r}"
         end = whole if use.size is None else use.before * use.size
         if use.size is not None and (use.before < 1 or use.size < 1 or whole % end):
-            return f"{use} is no part of the axis, whose size is {whole}"
+            return f"{use} is not a part of the axis, whose size is {whole}"
         parts.setdefault(use.name, []).append((use.before, end))
     for name, spans in parts.items():
         spans.sort()

@@ -131,7 +131,7 @@ def test_no_name() -> None:
         (("e", "bb"), "no instruction or file is called 'bb'; did you mean 'b'?"),
         (("op:dot", "b"), "no instruction is meant by 'op:dot'"),
         (("e", "e"), "%e is given twice: two instructions are a pair"),
-        (("e", "/(/"), "'/(/' is no regular expression"),
+        (("e", "/(/"), "'/(/' is not a regular expression"),
         (("s", "b"), "%s (add) is part of %sum of %total, reduce: no kernel of its own"),
         (("x",), "%x (parameter) is not run by a kernel of its own"),
     ],

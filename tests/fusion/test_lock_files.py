@@ -257,7 +257,7 @@ WRONG = [
     (group(name="3"), "fusion[0]: 'name' has to be a text"),
     (group(nmae='"f"'), "fusion[0]: 'nmae' means nothing here; did you mean 'name'?"),
     ('[[fuse]]\nproducer = "a"\n', "fuse[0]: 'consumer' has to be a text"),
-    ('[[fuse]]\nproducer = "/(/"\nconsumer = "b"\n', "fuse[0]: '/(/' is no regular expression"),
+    ('[[fuse]]\nproducer = "/(/"\nconsumer = "b"\n', "fuse[0]: '/(/' is not a regular expression"),
     ('[[nofuse]]\nproducer = ""\nconsumer = "b"\n', "nofuse[0]: a pattern is empty"),
     ('[[unfused]]\nmodule = "m"\ncomputation = "c"\n', "unfused[0]: 'instructions' is a list"),
 ]

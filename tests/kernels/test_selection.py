@@ -185,7 +185,7 @@ def test_the_last_wish_wins() -> None:
     ("wish", "message"),
     [
         ("sum", "--kernel: 'sum' is not of the form PATTERN=NAME or PATTERN=NAME{key=N}"),
-        ("/(/=slow", "'/(/' is no regular expression"),
+        ("/(/=slow", "'/(/' is not a regular expression"),
         ("sum=slow{threads}", "'threads' is not of the form key=integer"),
         ("sum=slow{threads=1,threads=2}", "the tile gives 'threads' twice"),
         ("sum=slwo", "no kernel is called 'slwo'; did you mean 'slow'?"),

@@ -175,7 +175,7 @@ def test_random_modules_keep_their_bits(seed: int) -> None:
 
 def test_negative_limits_are_refused() -> None:
     """The option counts bytes."""
-    with pytest.raises(UsageError, match="rematerialize: bytes=-1 is less than nothing"):
+    with pytest.raises(UsageError, match="rematerialize: bytes=-1 is negative"):
         Rematerialize(bytes=-1)
 
 

@@ -80,9 +80,7 @@ def test_logistic_of_f16_keeps_its_tail() -> None:
 def test_a_logistic_with_an_accuracy_stays() -> None:
     """Whoever asks for an accuracy gets it of the op itself."""
     text = unary("logistic", "f32[3]{0}").replace("(x)", "(x), result_accuracy={mode=highest}")
-    assert reasons(text, LogisticExpander()) == [
-        "it asks for an accuracy of its own with result_accuracy"
-    ]
+    assert reasons(text, LogisticExpander()) == ["it sets its accuracy with result_accuracy"]
 
 
 @pytest.mark.parametrize("name", FLOATS)

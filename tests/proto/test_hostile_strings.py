@@ -111,13 +111,13 @@ def changed(old: bytes, new: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        (b"all-reduce", b"add(%a)\n%q=", "opcode: 'add(%a)\\n%q' is no opcode"),
-        (b"custom-call", b"custom call", "opcode: 'custom call' is no opcode"),
-        (b"negate", b"-egate", "opcode: '-egate' is no opcode"),
+        (b"all-reduce", b"add(%a)\n%q=", "opcode: 'add(%a)\\n%q' is not an opcode"),
+        (b"custom-call", b"custom call", "opcode: 'custom call' is not an opcode"),
+        (b"negate", b"-egate", "opcode: '-egate' is not an opcode"),
         (b"TOTALORDER", b"SOMEORDERS", "type cannot be 'SOMEORDERS'"),
         (b"LT", b"L)", "direction cannot be 'L)'"),
-        (b"fkey", b'f"ey', "'f\"ey' cannot stand before a value"),
-        (b"statname", b"stat=am}", "'stat=am}' cannot stand before a value"),
+        (b"fkey", b'f"ey', "'f\"ey' cannot precede a value"),
+        (b"statname", b"stat=am}", "'stat=am}' cannot precede a value"),
     ],
 )
 def test_what_has_no_quotes_in_a_text_is_refused(old: bytes, new: bytes, told: str) -> None:

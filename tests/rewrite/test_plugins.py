@@ -151,8 +151,8 @@ def test_without_the_flag_there_is_no_such_pass(file: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("@dataclass(frozen=True)\n", "", "Rename is no frozen dataclass"),
-        ("(frozen=True)", "", "Rename is no frozen dataclass"),
+        ("@dataclass(frozen=True)\n", "", "Rename is not a frozen dataclass"),
+        ("(frozen=True)", "", "Rename is not a frozen dataclass"),
         ('"rename"\n', "3\n", "Rename needs a class attribute 'name'"),
         ('name: ClassVar[str] = "rename"', "pass", "Rename needs a class attribute 'name'"),
         ('"rename"\n', '"cse"\n', "Rename: hloopt has a 'cse' already"),
@@ -219,8 +219,8 @@ def test_hloopts_own_passes_stay_what_they_are(package: Path) -> None:
     ("name", "message"),
     [
         ("broken", "cannot be loaded: ModuleNotFoundError: No module named 'not_there_at_all'"),
-        ("other", "is no pass (a subclass of hloopt.Pass), but Other"),
-        ("function", "is no pass (a subclass of hloopt.Pass), but function"),
+        ("other", "is not a pass (a subclass of hloopt.Pass), but Other"),
+        ("function", "is not a pass (a subclass of hloopt.Pass), but function"),
         ("misnamed", "gives a pass called 'rename'"),
     ],
 )

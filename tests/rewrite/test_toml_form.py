@@ -71,7 +71,7 @@ def test_a_file_says_what_a_text_says(tmp_path: Path, text: str, same: str) -> N
             "pipeline = " + "[{fix=" * 60 + '"cse"' + "}]" * 60,
             "p.toml:1:312: error: brackets are nested too deep",
         ),
-        ("pipeline = [{fix=[]}]", "fix() repeats nothing"),
+        ("pipeline = [{fix=[]}]", "fix() is empty"),
     ],
 )
 def test_mistakes_are_named_with_the_file(tmp_path: Path, text: str | bytes, message: str) -> None:

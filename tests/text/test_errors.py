@@ -28,7 +28,7 @@ LINES = [
     ),
     ("ROOT %x = f32[2 add(%a, %a)", "5:17: expected ',' or ']', found 'add'"),
     ("ROOT %x = f32[2]{0 add(%a, %a)", "5:20: expected ',', ':' or '}', found 'add'"),
-    ("ROOT %x = f32[2]{1} negate(%a)", "5:17: the layout is no permutation of the dimensions"),
+    ("ROOT %x = f32[2]{1} negate(%a)", "5:17: the layout is not a permutation of the dimensions"),
     ("ROOT %x = f32[2]{1,0} negate(%a)", "5:17: the layout orders 2 dimensions, the shape has 1"),
     ("ROOT %x = f32[2]{0:S(1)T(2)} negate(%a)", "5:24: expected 'M', 'P', 'SC' or '}', found 'T'"),
     ("ROOT %x = f32[2] add(%a, %b)", "5:26: there is no instruction 'b' in 'main'"),

@@ -249,7 +249,7 @@ MISTAKES = [
         later(SUM, None),
         [
             "8:70: computation 'sum' is called before its definition on line 11",
-            "note: a computation stands before those that call it",
+            "note: a computation precedes those that call it",
         ],
     ),
     (
@@ -270,7 +270,7 @@ MISTAKES = [
     (
         "a negative size",
         swap("f32[2]{0} negate", "f32[-2]{0} negate"),
-        ["15:22: -2 is no dimension size"],
+        ["15:22: -2 is not a dimension size"],
     ),
     (
         "a size of more than 64 bits",
@@ -285,7 +285,7 @@ MISTAKES = [
     (
         "a layout that repeats a dimension",
         swap("f32[2,3]{1,0} mul", "f32[2,3]{1,1} mul"),
-        ["13:21: the layout is no permutation of the dimensions"],
+        ["13:21: the layout is not a permutation of the dimensions"],
     ),
     (
         "a name given twice",
@@ -484,7 +484,7 @@ MISTAKES = [
         "text around the module",
         "Compiling f.\n\n" + MODULE + "\ndone\n",
         [
-            "1:1: this is no part of the module, which begins on line 3",
+            "1:1: this is not part of the module, which begins on line 3",
             "note: it is passed over unless read strictly",
         ],
     ),
@@ -492,7 +492,7 @@ MISTAKES = [
         "lines of a log",
         logged(MODULE),
         [
-            "1:1: this is no part of the module, which begins on line 1",
+            "1:1: this is not part of the module, which begins on line 1",
             "note: it is passed over unless read strictly",
         ],
     ),

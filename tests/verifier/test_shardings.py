@@ -190,7 +190,7 @@ PAIRS = [
         "{mesh['x'=8], [{'x':(1)2}, {'x':(2)<>}]}",
         "4",
         "3",
-        "'x':(2)3 is no part of the axis, whose size is 8",
+        "'x':(2)3 is not a part of the axis, whose size is 8",
     ),
     case(
         "a mesh names an axis once",

@@ -349,7 +349,7 @@ def test_control_edges_are_in_step(module: Module) -> None:
     r.control_predecessors = (t,)
     assert messages(module) == ["%r: is not a control successor of %t"]
     r.control_predecessors, t.control_successors = (), (r,)
-    assert messages(module) == ["%r: is not told that %t is its control predecessor"]
+    assert messages(module) == ["%r: does not list %t as its control predecessor"]
 
 
 def test_names_lead_to_their_instructions(module: Module) -> None:

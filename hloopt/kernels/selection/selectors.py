@@ -14,7 +14,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.selection.candidate import Candidate
 from hloopt.kernels.spec import Tile
-from hloopt.rewrite.plugins import load_function, told, user_line
+from hloopt.rewrite.plugins import error_text, load_function, user_line
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
@@ -87,7 +87,7 @@ def ask(
         answer: Any = selector(instruction, found, target)
     except Exception as error:
         raise UsageError(
-            f"{name} failed on %{instruction.name}{user_line(error)}: {told(error)}"
+            f"{name} failed on %{instruction.name}{user_line(error)}: {error_text(error)}"
         ) from error
     kernel, tile = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, {})
     if (

@@ -18,7 +18,7 @@ _BF16 = DTYPES["bf16"]
 
 
 class NarrowChoice:
-    """``exact``: all elements are values of bf16.  ``rounded``: everybody rounds them to bf16 anyway."""
+    """``exact``: all elements are values of bf16.  ``rounded``: all readers round them to bf16 anyway."""
 
     def __init__(self, graph: ValueGraph, *, fast_math: bool) -> None:
         self.graph = graph
@@ -33,7 +33,7 @@ class NarrowChoice:
         self._drop_loose()
 
     def components(self) -> list[list[ValueNode]]:
-        """Narrow nodes that hang together, in the order of the graph; sources are nobody's own."""
+        """Narrow nodes that hang together, in the order of the graph; sources belong to no group."""
         found: list[list[ValueNode]] = []
         seen: set[ValueNode] = set()
         for start in self.graph.nodes:
@@ -122,7 +122,7 @@ class NarrowChoice:
         )
 
     def _drop_loose(self) -> None:
-        """What everybody rounds is narrow only if its readers are: they may have turned out not to be."""
+        """What all readers round is narrow only if its readers are: they may have turned out not to be."""
         pending = [node for node in self.graph.nodes if node in self.narrow]
         while pending:
             node = pending.pop()

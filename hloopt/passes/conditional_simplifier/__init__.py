@@ -32,10 +32,10 @@ class ConditionalSimplifier(Pass):
        branch does last to an element of the result is done once, after it, unless the branches would
        have to return more bytes.
     4. Branches of few cheap ops on small arrays are all computed, and a select takes the result.
-    5. Elements of arguments and results that nobody needs go.
+    5. Unused elements of arguments and results are removed.
 
     Only pure instructions without control edges and shardings move.  Branches that several conditionals
-    share, and those whose argument is no tuple made for them, keep what they compute.
+    share, and those whose argument is not a tuple made for them, keep what they compute.
 
     ops        the most ops of all branches together that a select may replace; 0: no selects
     elements   the most elements of an array that a select may replace
@@ -167,7 +167,7 @@ def _take(conditional: Instruction, branch: Branch, module: Module, log: PassLog
 
 
 def _drop(module: Module, log: PassLog) -> bool:
-    """Step 5: what branches do not need, and what nobody needs of them."""
+    """Step 5: unused arguments of branches, and unused results."""
     branches = {
         called: None
         for computation in module

@@ -92,7 +92,7 @@ def _work(computation: Computation) -> int:
 
 
 def _largest(computation: Computation) -> int:
-    """The most elements of anything that is computed; what is only handed on is not."""
+    """The most elements of anything that is computed; what is only forwarded is not counted."""
     sizes = [
         instruction.array.elements
         for instruction in (*computation, computation.root)

@@ -3,18 +3,18 @@
 What must alias (``analysis/aliasing.py``) can share a buffer only where lives do not overlap.  In the order in
 which the module stands:
 
-1. Every call in control flow gets a computation of its own.
-2. ``x = update(a, ...)`` in place: ``a`` is copied first if somebody reads it later, if it is a constant or a
-   parameter that belongs to somebody else.
+1. Every call in control flow gets a private copy of its computation.
+2. ``x = update(a, ...)`` in place: ``a`` is copied first if it is read later, if it is a constant or a
+   parameter whose buffer the computation does not own.
 3. What a loop changes starts in the buffer of the initial value: that is copied first under the same
    conditions, or if the loop takes it twice.  Where a loop around it carries that buffer, those that read it
-   later get the copy instead: else what was written would have to be copied back at the end of the trip.
+   later get the copy instead: else what was written would have to be copied back at the end of the iteration.
 4. A result of a loop's body must end in the buffer of the parameter of its number.  It does without a copy
-   if it is made in place of it, or if it is made when nobody reads the parameter any more, in a buffer of
+   if it is made in place of it, or if it is made after the last read of the parameter, in a buffer of
    its own.  All others are copied at the end of the body, each after the readers of the buffer it goes into;
    where results change places in a circle, one waits in a further buffer.
-5. Branches of a conditional give each result in one buffer: that of an operand which nobody reads after the
-   conditional, if all branches that hand one on agree on it, else one of its own.
+5. Branches of a conditional give each result in one buffer: that of an operand which is not read after the
+   conditional, if all branches that forward one agree on it, else one of its own.
 6. Results of ENTRY lie in the parameter they are donated, else in a buffer of their own: parameters,
    constants and what is returned twice are copied.
 
@@ -180,14 +180,14 @@ class _Inserter:
         operand: Instruction,
         source: int,
     ) -> bool:
-        """Whether an instruction may write into an operand; one that runs on only if nobody else reads it."""
+        """Whether an instruction may write into an operand; one that runs on only if it has no other reader."""
         if instruction.op.family not in ("async", "host"):
             return state.may_give_up(source, position)
         sole = operand.users == {instruction: 1} and not operand.is_root
         return sole and state.groups[source].writable
 
     def start(self, state: BufferState, start: Instruction) -> None:
-        """An update that runs beside others: its operand must be nobody else's, then and later."""
+        """An update that runs beside others: its operand must have no other reader, then and later."""
         (called,) = called_computations(start)
         for pair in in_place_pairs(called.root):
             parameter = called.root.operands[pair.operand]
@@ -204,7 +204,7 @@ class _Inserter:
                 edit.set_operand(start, number, copied)
 
     def send(self, state: BufferState, send: Instruction) -> None:
-        """What is sent while a loop goes on, or a caller does, lies in a buffer that nobody else has."""
+        """What is sent while a loop goes on, or a caller does, lies in a private buffer."""
         if all(user.opcode == "send-done" for user in send.users) and not send.is_root:
             return
         operand = send.operands[0]
@@ -212,7 +212,7 @@ class _Inserter:
         if self.gives_up(state, 0, send, operand, source):
             return
         copied = self.copy(
-            send, operand, send, f"{send.name} reads a buffer after it was handed on"
+            send, operand, send, f"{send.name} reads a buffer after it was passed on"
         )
         if copied is not None:
             edit.set_operand(send, 0, copied)
@@ -320,7 +320,7 @@ class _Inserter:
     def anchor(
         self, inner: list[BufferState], operands: list[tuple[int, ...]], at: int, free: set[int]
     ) -> int | None:
-        """The operand in whose buffer a result lies by itself in all branches that hand one on."""
+        """The operand in whose buffer a result lies by itself in all branches that forward one."""
         found: set[int] = set()
         for state, numbers in zip(inner, operands, strict=True):
             number = self.aliasing.numbers(state.computation.root)[at]

@@ -17,7 +17,7 @@ _ROOM: Final = 100_000
 
 
 def flatten(module: Module, log: PassLog) -> bool:
-    """Give every call in control flow a computation of its own; whether any was cloned.
+    """Give every call in control flow a private computation; whether any was cloned.
 
     What a computation writes into then belongs to one caller.  Raises ``UnsupportedError`` where calls within
     calls stand for more than 100 times the instructions the module came with, and more than 100,000.

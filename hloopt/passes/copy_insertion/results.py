@@ -15,7 +15,7 @@ __all__ = ["FRESH", "ResultBuffer", "settle"]
 
 ResultBuffer = Key | str
 FRESH = "fresh"
-"""A buffer of its own, in which nothing else is; a ``Key`` stands for the buffer of that parameter."""
+"""A private buffer; a ``Key`` stands for the buffer of that parameter."""
 
 _Copy = Callable[[Instruction | None, Instruction, Instruction, str], Instruction | None]
 
@@ -44,7 +44,7 @@ def settle(state: BufferState, slots: Mapping[LeafIndex, ResultBuffer], copy: _C
     while pending:
         ready = next((move for move in pending if not _is_source(move, pending)), None)
         if ready is None:
-            # A circle: one of the values waits in a buffer of its own.
+            # A cycle: one of the values waits in another buffer.
             first = pending[0]
             first.value = copy(
                 None, leaf_of(None, root, first.index), root, "results change places"
@@ -89,7 +89,7 @@ def _moves(state: BufferState, slots: Mapping[LeafIndex, ResultBuffer]) -> list[
 
 
 def _follows(state: BufferState, before: SharedBuffer, after: SharedBuffer) -> bool:
-    """Whether ``after`` can be written into the buffer of ``before``: nobody reads that any more."""
+    """Whether ``after`` can be written into the buffer of ``before``: the latter is dead."""
     if before.end != after.start:
         return before.end < after.start
     writer = state.order[after.start]

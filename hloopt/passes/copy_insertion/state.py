@@ -23,7 +23,7 @@ class SharedBuffer:
     """Values of a computation that follow each other in one buffer.
 
     ``start`` is the position that writes it first (-1: it is there before), ``end`` that of its last reader
-    (the number of instructions: it is handed on).  ``parameters`` are the parameters it came in by.
+    (the number of instructions: it is forwarded).  ``parameters`` are the parameters it came in by.
     """
 
     writable: bool
@@ -60,11 +60,11 @@ class BufferState:
         return instruction in self.position
 
     def end(self, number: int) -> int:
-        """The position of the last reader of a value; -1 where nobody reads it."""
+        """The position of the last reader of a value; -1 where it is never read."""
         return self.last_use.get(number, -1)
 
     def open(self, number: int, position: int, *, writable: bool = True) -> SharedBuffer:
-        """A buffer of its own for a value."""
+        """A new buffer for a value."""
         group = SharedBuffer(writable, position, max(position, self.end(number)))
         self.groups[number] = group
         return group
@@ -86,7 +86,7 @@ class BufferState:
             self.of_parameter[key] = group
 
     def may_give_up(self, number: int, position: int) -> bool:
-        """Whether whoever stands at ``position`` may write into a value's buffer after reading it."""
+        """Whether the instruction at ``position`` may write into a value's buffer after reading it."""
         group = self.groups[number]
         return group.writable and self.end(number) <= position
 
@@ -108,7 +108,7 @@ class BufferState:
         return found if len(shapes) == 1 and self.end(number) < len(self.order) else None
 
     def end_at(self, number: int, position: int) -> None:
-        """A value that nobody reads after ``position`` any more."""
+        """A value that is dead after ``position``."""
         self.last_use[number] = position
         self.groups[number].end = position
 

@@ -22,7 +22,7 @@ class DotDecomposer(SitePass):
     1. Transpose each operand: batch dimensions first, in the order they are paired; then what comes back
        and what is contracted (left), or what is contracted and what comes back (right).
     2. Merge the dimensions of each part by a reshape.  Nothing contracted is a K of one element; nothing
-       that comes back is no M or no N at all.
+       that comes back has no M or no N at all.
     3. Multiply, and reshape the result to its dimensions.
 
     The products of an element are the same, and are added in the same order.  Dots in that form already,

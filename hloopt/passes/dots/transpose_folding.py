@@ -104,7 +104,7 @@ def _fold_into_dot(dot: Instruction, matrices: bool, log: PassLog) -> bool:
             moved = tuple(order[dim] for dim in contracting)
             source = dot.operands[side].operands[0].array
             if matrices and not are_matrices(source, (moved_batch, moved, tuple(free))):
-                log.miss(_FOLD, dot, "it would read what is no batch of matrices in memory")
+                log.miss(_FOLD, dot, "it would read what is not a batch of matrices in memory")
                 break
             if side:
                 dims = replace(dims, rhs_batch=moved_batch, rhs_contracting=moved)
@@ -119,7 +119,7 @@ def _fold_into_dot(dot: Instruction, matrices: bool, log: PassLog) -> bool:
 
 
 def _skip(product: Instruction, side: int) -> None:
-    """Read what the operand transposes; its line goes with it where nobody else reads the transpose."""
+    """Read what the operand transposes; its line goes with it where the transpose has no other user."""
     transpose = product.operands[side]
     edit.set_operand(product, side, transpose.operands[0])
     if not transpose.users:

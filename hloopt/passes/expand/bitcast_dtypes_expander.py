@@ -21,7 +21,7 @@ class BitcastDtypesExpander(Expander):
     there times the width, and cut off.  To a wider type: each part is widened and shifted left, and the
     parts of a word are folded by ``or``.  The lowest bits come first.
 
-    Left alone: complex numbers, and types for which there is no unsigned integer of their width.
+    Left alone: complex numbers, and types without an unsigned integer of their width.
     """
 
     opcodes: ClassVar[frozenset[str]] = frozenset({"bitcast-convert"})

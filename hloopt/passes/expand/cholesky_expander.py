@@ -33,7 +33,7 @@ class CholeskyExpander(Expander):
     For each panel P of columns of the lower triangle, from the diagonal down:
 
     1. P is less what the columns before it make of it, by one dot: P - L[i:, :i] L[i:i+k, :i]'.
-    2. A ``while`` takes a column a trip: p = P[:, j] - L L[j, :]', L[:, j] = p / sqrt(p[j]) from row j on.
+    2. A ``while`` takes one column each time: p = P[:, j] - L L[j, :]', L[:, j] = p / sqrt(p[j]) from row j on.
 
     A pivot that is not positive makes its column NaN, this makes the last element of the diagonal NaN, and
     that makes the matrix NaN.  U of the upper triangle is the adjoint of L of the adjoint.

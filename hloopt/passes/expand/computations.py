@@ -56,8 +56,8 @@ def loop(
 ) -> list[Term]:
     """The state after a ``while`` that runs ``step(writer, i, state)`` for each s32 ``i`` below ``trips``.
 
-    What is ``fixed`` follows the state and is the same in each trip; ``step`` returns the state alone, in
-    its shapes.  A single trip is written down without a loop.
+    What is ``fixed`` follows the state and is the same in each iteration; ``step`` returns the state alone, in
+    its shapes.  A single iteration is written without a loop.
     """
     start = write.scalar(dtype("s32"), 0)
     if trips == 1:

@@ -18,8 +18,8 @@ class LogisticExpander(Expander):
 
     Equal within rounding: a few units in the last place; a result below the smallest normal number may
     be 0, as ``exp(-x)`` overflows there.  Floats narrower than f32 are computed in f32 and rounded once, where
-    XLA computes in the type itself and so loses f16 below -11 and f8 below -7.  An op that asks for an
-    accuracy of its own stays.
+    XLA computes in the type itself and so loses f16 below -11 and f8 below -7.  An op that sets
+    ``result_accuracy`` stays.
     """
 
     opcodes: ClassVar[frozenset[str]] = frozenset({"logistic"})
@@ -33,9 +33,9 @@ ENTRY main {
 """
 
     def obstacle(self, instruction: Instruction) -> str | None:
-        """An accuracy that was asked for."""
+        """An accuracy that the op sets."""
         if "result_accuracy" in instruction.attributes:
-            return "it asks for an accuracy of its own with result_accuracy"
+            return "it sets its accuracy with result_accuracy"
         return None
 
     def expand(self, instruction: Instruction, write: Writer) -> Term:

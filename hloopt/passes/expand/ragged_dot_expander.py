@@ -22,13 +22,13 @@ _KEPT = ("operand_precision", "algorithm")
 class RaggedDotExpander(Expander):
     """Write ``ragged-dot`` as one ``dot`` and masks of the groups.
 
-    A group is the positions from the sum of the sizes before it on, a negative size being 0; beyond the last
+    A group is the positions from the sum of the sizes before it on, a negative size being 0; after the last
     group all is 0.
 
     1. A free ragged dimension: a dot with the rhs of every group; each row keeps that of its own group.
     2. A contracting one: both operands once for each group, cleared outside of it; the groups are a batch
        dimension of the dot.
-    3. A batch one: a plain dot, cleared beyond the last group.
+    3. A batch one: a plain dot, cleared after the last group.
 
     No number of another group is multiplied with a zero, so that infinities stay where they are, as they do
     not when XLA masks the lhs alone.  The arithmetic is that of as many dots as there are groups.  Equal
@@ -118,7 +118,7 @@ class _RaggedDot:
         return self.dot(lhs, rhs, dims)
 
     def batch(self) -> Term:
-        """What is beyond the last group is 0."""
+        """What follows the last group is 0."""
         total = self.dot(self.lhs, self.rhs, self.dims)
         mask = self.mask()
         inside = mask.reduce("or", 0, len(mask.dims) - 2)

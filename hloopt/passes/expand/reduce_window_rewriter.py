@@ -29,7 +29,7 @@ class ReduceWindowRewriter(Expander):
 
     f32[64] with blocks of 16: 64 * 16 + 4 * 4 + 64 steps instead of 64 * 64.  Sums and products of floats
     are added up in another order, which needs ``fast_math``; maxima, and all of integers, keep every bit.
-    Left out: windows over several operands, and initial values that are no identity of the reduction.
+    Left out: windows over several operands, and initial values that are not the identity of the reduction.
 
     block       elements of a block
     fast_math   whether to rewrite floating-point sums and products
@@ -82,7 +82,7 @@ ENTRY main {
         if not is_exact(opcode, shape) and shape.dtype.is_narrow_float and not self.narrow:
             return f"{opcode} of {shape.dtype} would round each block"
         if opcode not in IDEMPOTENT and not is_identity(opcode, instruction.operands[1]):
-            return f"the initial value is no identity of {opcode}, and would come in once a block"
+            return f"the initial value is not the identity of {opcode}, and would be combined once per block"
         return None
 
     def expand(self, instruction: Instruction, write: Writer) -> Term:

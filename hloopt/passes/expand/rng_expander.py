@@ -24,8 +24,8 @@ class RngExpander(Expander):
     1. ``rng-bit-generator``: Threefry2x32 with 20 rounds, Philox4x32 with 10 (also ``rng_default``), for
        every state, shape and element type.
     2. Custom calls ``cu_threefry2x32`` and ``hip_threefry2x32``, with and without ``_ffi``.
-    3. JAX's Threefry on CPU, a ``while`` of 5 trips that carries the rotations {13, 15, 26, 6} and
-       {17, 29, 16, 24}: unrolled, with what is known of each trip put in.
+    3. JAX's Threefry on CPU, a ``while`` of 5 iterations that carries the rotations {13, 15, 26, 6} and
+       {17, 29, 16, 24}: unrolled, with what is known of each iteration put in.
 
     Left alone: ``rng`` and ``rng-get-and-update-state``, whose numbers come from a state of the device that
     no instruction reads; calls with side effects or with results in the place of operands.

@@ -1,8 +1,8 @@
 """JAX's Threefry as a loop, and the same without one.
 
-JAX writes the 20 rounds as a ``while`` of 5 trips of 4 rounds.  Its state are two counters, the two words of
+JAX writes 20 rounds as a ``while`` of 5 iterations of 4 rounds.  Its state is two counters, the two words of
 each block, the three words of the key, which take turns, and the two lists of rotations, which take turns.
-Unrolling such a loop keeps results whatever its body does; what the first trip's constants make known
+Unrolling such a loop keeps results whatever its body does; what the first iteration's constants make known
 (counters, rotations) is computed on the way, so that each shift is by a constant.
 """
 
@@ -46,7 +46,7 @@ def is_threefry(loop: Instruction) -> bool:
 
 
 def obstacle(loop: Instruction) -> str | None:
-    """Why such a loop stays: another number of trips, or a body that does more than arithmetic."""
+    """Why such a loop stays: another trip count, or a body that does more than arithmetic."""
     trips = trip_count(loop)
     if trips != _ITERATIONS:
         return (
@@ -87,7 +87,7 @@ def _is_plain(instruction: Instruction) -> bool:
 
 
 def expand(loop: Instruction, write: Writer) -> Term:
-    """Write the trips one after another; the result is the tuple of the last."""
+    """Write the iterations one after another; the result is the tuple of the last."""
     unrolled = _Unrolled(write)
     state: Value = tuple(unrolled.value(operand) for operand in loop.operands[0].operands)
     for _ in range(_ITERATIONS):

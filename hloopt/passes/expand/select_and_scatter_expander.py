@@ -20,7 +20,7 @@ class SelectAndScatterExpander(Expander):
     """Write ``select-and-scatter`` as a ``reduce-window`` and a ``scatter``.
 
     1. A reduce-window of the operand and of the place of each element, a single number in row-major order,
-       keeps of each window what ``select`` keeps; -1 is the place of what is no element.
+       keeps of each window what ``select`` keeps; -1 is the place of what is not an element.
     2. A scatter combines the source into ``init`` at these places; windows without an element have none.
 
     Results are the same where windows are reduced and updates scattered in row-major order, as the

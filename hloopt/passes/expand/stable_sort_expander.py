@@ -23,7 +23,7 @@ class StableSortExpander(Expander):
     """Sort positions along, and let them decide where the comparator finds no order.
 
     The positions are an s32 iota along the sorted dimension: one of the operands where there is one, else
-    another operand, whose result nobody reads.  Elements stay in the order a stable sort has for them, so
+    another operand, whose result is unused.  Elements stay in the order a stable sort has for them, so
     that results are the same to the last bit; the sort need not be stable any more.
     """
 
@@ -82,7 +82,7 @@ def _counts(term: Term, axis: int) -> bool:
 def _with_ties(
     write: Writer, comparator: Computation, operands: list[Term], place: int
 ) -> Computation:
-    """A comparator that asks both ways round: what compares alike is in order of its positions."""
+    """A comparator that compares both ways round: what compares alike is in order of its positions."""
     scalars = [array(term.dtype) for term in operands for _ in range(2)]
     inner = region(write, comparator.name, *scalars)
     pairs = list(zip(inner.parameters[::2], inner.parameters[1::2], strict=True))

@@ -19,7 +19,7 @@ class StochasticConvertExpander(Expander):
 
     1. whole = floor(|x|); threshold = (|x| - whole) times 2 to the bits of ``random``, which is exact.
     2. The size is whole, one more where random < threshold; it has the sign of x.
-    3. Beyond the result type, and NaN: what ``convert`` gives.
+    3. Outside the range of the result type, and NaN: what ``convert`` gives.
 
     Floats narrower than f32 are widened first, which is exact.
     """

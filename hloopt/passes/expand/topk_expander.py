@@ -22,7 +22,7 @@ class TopkExpander(Expander):
     """Write ``topk`` and the custom call ``TopK`` as a stable sort of values and indices, and two slices.
 
     Floats are compared in their total order and equal elements stay in theirs, so that values and indices
-    are the same to the last bit.  The call asks its comparator nothing: it is of the largest.  A call with
+    are the same to the last bit.  The call does not use its comparator: it is of the largest.  A call with
     side effects stays.
 
     library  whether to leave what XLA has a kernel for: at most 16 of 1,024 elements or more, of f32 or bf16,
@@ -103,7 +103,7 @@ def _is_topk(instruction: Instruction) -> bool:
 
 
 def _comparator(write: Writer, kind: DType, direction: str) -> Computation:
-    """Whether the first of two values stands so to the second; their indices are not looked at."""
+    """Whether the first of two values compares so with the second; their indices are ignored."""
     value, index = array(kind), array(_S32)
     inner = region(write, "comparator", value, value, index, index)
     first, second, *_ = inner.parameters

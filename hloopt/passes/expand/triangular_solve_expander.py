@@ -33,7 +33,7 @@ class TriangularSolveExpander(Expander):
     """Write ``triangular-solve`` as loops over rows and dots between blocks of rows.
 
     1. x op(a) = b becomes op(a)' x' = b'; op and the side make one triangle, lower or upper.
-    2. The first block of rows (the last of an upper triangle) is solved: a ``while`` takes a row a trip,
+    2. The first block of rows (the last of an upper triangle) is solved: a ``while`` takes a row an iteration,
        x[r] = (b[r] - a[r, :] x) / a[r, r], with the other triangle of the block masked out.
     3. What the block contributes is taken off all rows to come by one dot; then the next block.
 

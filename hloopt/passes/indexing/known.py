@@ -20,7 +20,7 @@ _MOVES = MOVING - {"bitcast", "pad"} | {"iota"}
 class KnownArrays:
     """Values of instructions of one module, where they are known and small.
 
-    ``limit`` is the most elements of an array that is computed.  Each instruction is looked at once.
+    ``limit`` is the most elements of an array that is computed.  Each instruction is visited once.
     """
 
     def __init__(self, module: Module, limit: int) -> None:

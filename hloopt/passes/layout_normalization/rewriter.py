@@ -1,6 +1,6 @@
 """One computation on its way to descending layouts.
 
-Instructions are visited in their order.  ``values`` knows what each has become; most stay and get new
+Instructions are visited in their order.  ``values`` has what each has become; most stay and get new
 operands and a new shape.  What stands for an old instruction is made right before it.
 """
 
@@ -131,7 +131,7 @@ class Rewriter:
         return tuple(elements)
 
     def _element(self, whole: Instruction, index: int, shape: Shape) -> Instruction:
-        # Through a tuple nobody would see any more that a loop's body only updates an element.
+        # Through a tuple no pass would see any more that a loop's body only updates an element.
         if whole.opcode == "tuple" and whole.operands[index].shape == shape:
             return whole.operands[index]
         return self.make("get-tuple-element", whole, shape=shape, index=index)
@@ -143,7 +143,7 @@ class Rewriter:
         return Raw(instruction)
 
     def _from_raw(self, raw: Instruction, order: Dims) -> Instruction:
-        """A raw array: first the same bytes, then, if that is asked, another order."""
+        """A raw array: first the same bytes, then, if requested, another order."""
         own: Dims = orders_of(raw.shape)  # type: ignore[assignment]
         if descends(raw.shape):
             return self._turn(raw, own, order)
@@ -273,7 +273,7 @@ class Rewriter:
         return self.fixed and instruction.is_root and instruction.opcode == "tuple"
 
     def is_for_outside(self, instruction: Instruction) -> bool:
-        """Whether nobody but the world outside reads an instruction."""
+        """Whether an instruction is read only from outside of the module."""
         if not instruction.users:
             return self.fixed and instruction.is_root
         return all(map(self.is_outside, instruction.users)) and (
@@ -281,7 +281,7 @@ class Rewriter:
         )
 
     def finish(self) -> None:
-        """Give the computation its result, and take out what nobody needs any more."""
+        """Give the computation its result, and remove what is dead."""
         computation = self.computation
         root = computation.root
         value = self.values[root]

@@ -232,7 +232,7 @@ def _pass_on(rewriter: Rewriter, instruction: Instruction) -> None:
 
 
 def _each_on_its_own(rewriter: Rewriter, instruction: Instruction) -> None:
-    """Every operand elementwise, to a result of its own (all-reduce and the like)."""
+    """Every operand elementwise, each to its result (all-reduce and the like)."""
     orders = tuple(map(rewriter.order, instruction.operands))
     operands = tuple(map(rewriter.operand, instruction.operands, orders))
     several = instruction.is_tuple

@@ -1,7 +1,7 @@
-"""In which orders computations take their parameters and give their results.
+"""The dimension orders in which computations take their parameters and give their results.
 
 What a loop carries has one order: that of its body's parameter; branches of a conditional agree on the first
-one's result.  Everybody else keeps what the text says.  A computation whose caller is nobody's but XLA's
+one's result.  All others keep what the text says.  A computation that only XLA or its run time calls
 (ENTRY, asynchronous calls, unknown ops) is *fixed*: its parameters and its result keep their layouts.
 """
 
@@ -24,7 +24,7 @@ _RESULT = -1
 
 
 def is_border(instruction: Instruction) -> bool:
-    """Whether somebody outside of HLO reads or writes the buffers, so that layouts stay as they are."""
+    """Whether code outside of HLO reads or writes the buffers, so that layouts stay as they are."""
     opcode = instruction.opcode
     return (
         not instruction.is_understood
@@ -34,7 +34,7 @@ def is_border(instruction: Instruction) -> bool:
 
 
 def wraps(caller: Instruction) -> bool:
-    """Whether a computation is one op with its caller, or means what only its caller knows: it stays."""
+    """Whether a computation is one op with its caller, or its meaning depends on its caller: it stays."""
     return caller.op.family == "async" or not caller.is_understood
 
 

@@ -40,7 +40,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """An instruction whose layouts somebody outside decides: a parameter of ENTRY, a custom call ..."""
+    """An instruction whose layouts are fixed from outside: a parameter of ENTRY, a custom call ..."""
 
     instruction: Instruction
 

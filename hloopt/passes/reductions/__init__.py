@@ -42,5 +42,5 @@ def regrouping_obstacle(reduce: Instruction, fast_math: bool) -> str:
     if not is_exact(opcode, shape) and not fast_math:
         return f"{opcode} of {shape.dtype} rounds by its order, which needs fast_math"
     if opcode not in IDEMPOTENT and not is_identity(opcode, reduce.operands[1]):
-        return f"the initial value is no identity of {opcode}, and would come in again"
+        return f"the initial value is not the identity of {opcode}, and would be combined twice"
     return ""

@@ -47,11 +47,11 @@ _STEPS = 5
 class Rematerialize(Pass):
     """Compute cheap values again instead of keeping them, until the peak of memory is low enough.
 
-    Works on the order in which the module stands; a note says what was reached where that is more than was
-    asked for.  Results keep every bit.
+    Works on the order in which the module stands; a note says what was reached where that is more than
+    ``bytes``.  Results keep every bit.
 
-    bytes   the peak of ENTRY, parameters and results included, that is low enough; 0 asks for as little as
-            can be had
+    bytes   the peak of ENTRY, parameters and results included, that is low enough; 0: as little as
+            possible
     """
 
     keeps_schedule: ClassVar[bool] = True
@@ -79,7 +79,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.bytes < 0:
-            raise UsageError(f"{self.name}: bytes={self.bytes} is less than nothing")
+            raise UsageError(f"{self.name}: bytes={self.bytes} is negative")
 
     def run(self, module: Module, log: PassLog) -> bool:
         peaks = Peaks()
@@ -130,7 +130,7 @@ class _Worker:
             self.carry_out(model, plan)
             self.plans += 1
             self.peaks.forget(computation)
-            # What nobody reads any more where it was has only moved: nothing, in a module without an order.
+            # What is dead where it was has only moved: nothing, in a module without an order.
             changed |= is_ordered or len(computation) > size
         if plans == self.plans:
             self.peaks.settle(computation, limit)
@@ -232,7 +232,7 @@ class _Worker:
 
 
 def _hand_over_body(gone: Instruction, copy: Instruction) -> None:
-    """The body of a fusion that has only moved takes the place of the one that nobody calls any more."""
+    """The body of a fusion that has only moved replaces the one that is no longer called."""
     if gone.opcode != "fusion":
         return
     body = gone.calls
@@ -250,7 +250,7 @@ def _draws(instruction: Instruction) -> bool:
 
 
 class Peaks:
-    """What computations need; whoever changes one says so by ``forget``."""
+    """The memory computations need; after a change of one ``forget`` must be called."""
 
     def __init__(self) -> None:
         self._known: Known = {}

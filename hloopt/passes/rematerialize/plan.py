@@ -230,7 +230,7 @@ class _Sweep:
         for made in self.model.defined[number]:
             self.waiting[made] = again
             if self.uses[made][-1].key < user.key:
-                # Nobody else needs it: only what is computed next does, which is inserted in a moment.
+                # It has no other user: only what is computed next reads it, which is inserted in a moment.
                 self.alive.discard(made)
         self.times[number] += 1
         self.plan.cost += self.costs[number]

@@ -20,7 +20,7 @@ class PermutationSort(SitePass):
 
         p = sort(x, iota).1; sort(p, y)    =>    iota, scatter(y at p)
 
-    The keys that a sort puts an iota in are every index once, so that an ascending sort of them knows
+    The keys that a sort puts an iota in are every index once, so that an ascending sort of them has
     where each element goes: ``argsort(argsort(x))`` is linear.  Every operand but the keys is scattered;
     the sorted keys are an iota.
 

@@ -21,13 +21,13 @@ __all__ = ["PlainOrder", "SortSimplifier", "plain_order"]
 
 @dataclass(frozen=True)
 class SortSimplifier(Pass):
-    """Sort fewer operands, not at all where the order is known, and without a promise nobody needs.
+    """Sort fewer operands, not at all where the order is known, and unstably where that is the same.
 
     1. A sort whose key comes out of iotas and constants alone, compared by one ``<`` or ``>``, has a known
        order: where that is the order there is, or the one from the last to the first, the operands stay or
        are reversed.  So does a sort of the result of a sort with the same order.
-    2. An operand whose sorted form nobody reads, and whose elements the comparator does not look at, goes.
-    3. Of one operand whose equal elements have the same bits, is_stable=true says nothing and goes.
+    2. An operand whose sorted form is unused, and whose elements the comparator does not read, is removed.
+    3. Of one operand whose equal elements have the same bits, is_stable=true is redundant and removed.
 
     limit   the most elements of a key that is computed
     """

@@ -32,7 +32,7 @@ def _alone(match: Match) -> Instruction | None:
 
 
 def _only_one_read(match: Match) -> Instruction | None:
-    """The one result that somebody reads, where its values are combined with each other alone."""
+    """The one result that is read, where its values are combined with each other alone."""
     reduce, number = match.inner, match.root.tuple_index
     if not reduce.is_tuple or reduce.is_root:
         return None

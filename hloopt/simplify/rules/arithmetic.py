@@ -83,7 +83,7 @@ def _is_number_exact_or_fast(match: Match) -> bool:
 
 
 def _has_common_factor(match: Match) -> bool:
-    """A common factor that is no constant on both sides alone: two products become one.
+    """A common factor that is not a constant on both sides: two products become one.
 
     Of floats a sum may overflow, and products with zero be NaN: XLA does so for powers of two only.
     """

@@ -35,7 +35,7 @@ def _all_alone(root: Instruction) -> bool:
     try:
         return all(len(group) == 1 for group in listed_groups(groups))
     except ValueError:
-        # A mesh that cannot be cut is the verifier's to tell.
+        # The verifier reports a mesh that cannot be cut.
         return False
 
 

@@ -35,7 +35,7 @@ _FEW = 64
 def _progression(match: Match) -> Instruction | None:
     """``first + step * iota`` in the type's own arithmetic, modulo its range.
 
-    Up to 64 elements only the plain iota: ``constant-folding`` knows it, and a few numbers are no work.
+    Up to 64 elements only the plain iota: ``constant-folding`` recognises it, and a few numbers cost nothing.
     """
     literal, shape = match.root.literal, match.root.shape
     if literal is None or literal.array is None or not isinstance(shape, ArrayShape):

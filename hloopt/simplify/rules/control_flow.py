@@ -234,7 +234,7 @@ def _taken_apart(match: Match) -> Instruction | None:
 
 
 def _barred(match: Match) -> Instruction | None:
-    """A barrier of the elements that somebody reads; the others are not held back by it."""
+    """A barrier of the elements that are read; the others need not wait for it."""
     root = match.root
     inner = root.operands[0]
     if root.is_root or inner.opcode != "tuple" or not root.users:

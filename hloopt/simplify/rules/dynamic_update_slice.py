@@ -79,7 +79,7 @@ def _joined_scatters(match: Match, first: Instruction, second: Instruction) -> I
         return None
     rank = first.operands[1].array.rank
     if rank != 2 or dims.index_vector_dim != 1 or second.operands[1].array.rank != rank:
-        return match.refuse("the indices are no list of index vectors")
+        return match.refuse("the indices are not a list of index vectors")
     if first.operands[1].array.dtype is not second.operands[1].array.dtype:
         return match.refuse("the indices have different types")
     along = dims.batch_dims(first.operands[2].array.rank)[0]

@@ -82,7 +82,7 @@ def _divides(match: Match) -> bool:
 
 
 def _divided_twice(match: Match) -> Instruction | None:
-    """Truncated twice is truncated once; a product beyond the type is larger than any dividend."""
+    """Truncated twice is truncated once; a product that overflows the type is larger than any dividend."""
     c1, c2 = _number(match.C1), _number(match.C2)
     dtype = match.array.dtype
     if c1 <= 0 or c2 <= 0:

@@ -214,7 +214,7 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
         if dtype.name not in ("f32", "f16", "bf16"):
             return match.refuse(f"partial sums of {dtype.name} round")
         if float(dtype.numpy.type(count)) != count or count >= 1 << 29:
-            return match.refuse(f"{count} is no {dtype.name}")
+            return match.refuse(f"{count} is not a value of {dtype.name}")
     elif count >= 1 << (dtype.bits - 1):
         return None
     outer = kept_dims(wide.array.rank, given)

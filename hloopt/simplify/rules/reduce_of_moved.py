@@ -76,7 +76,7 @@ def _of_concatenate_across(match: Match) -> Instruction | None:
         return None
     if len(joined.operands) > _MOST_PIECES:
         pieces = len(joined.operands)
-        return match.refuse(f"{pieces} pieces are more than the {_MOST_PIECES} taken apart")
+        return match.refuse(f"{pieces} pieces exceed the limit of {_MOST_PIECES}")
     if not in_any_order(match):
         return None
     place = kept_dims(joined.array.rank, given).index(along)

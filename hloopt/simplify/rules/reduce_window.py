@@ -164,7 +164,7 @@ def _running_sum_of_splat(match: Match) -> Instruction | None:
         else 1 << (shape.dtype.bits - 1)
     )
     if size >= limit:
-        return match.refuse(f"{size} is no {shape.dtype.name}")
+        return match.refuse(f"{size} is not a value of {shape.dtype.name}")
     counted = match.make("iota", shape=shape, iota_dimension=dim)
     one = match.splat(shape, 1)
     terms = match.make("add", counted, one, shape=shape)

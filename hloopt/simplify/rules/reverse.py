@@ -52,7 +52,7 @@ def _of_broadcast(match: Match) -> Instruction:
 
 
 def _past_elementwise(match: Match) -> Instruction | None:
-    """Past an op with one operand that is no splat; a narrowing convert is better done before."""
+    """Past an op with one operand that is not a splat; a narrowing convert is better done before."""
     computed = match.F
     moved = [
         operand

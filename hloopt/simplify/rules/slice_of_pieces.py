@@ -53,7 +53,7 @@ def _with(
 
 
 def _slice_before_concatenate(match: Match) -> Instruction | None:
-    """Join only what is taken; the whole is then needed by nobody."""
+    """Join only what is sliced; the whole concatenate is then dead."""
     inner, taken = match.F, ranges(match.root)
     dimension = concatenated(inner)
     wanted = taken[dimension]
@@ -99,7 +99,7 @@ def _slice_past_pieces(match: Match) -> Instruction | None:
         elif operand.opcode in _AT_HAND:
             pieces.append(part(match, operand, taken))
         else:
-            return match.refuse(f"operand {operand.name} is no concatenate, and no broadcast")
+            return match.refuse(f"operand {operand.name} is neither a concatenate nor a broadcast")
     shape = with_dims(computed.array, match.array.dims)
     return match.again(computed, *pieces, shape=shape)
 
@@ -136,7 +136,7 @@ def _slice_of_padding(match: Match) -> Instruction | None:
 
 
 def _slice_before_pad(match: Match) -> Instruction | None:
-    """Pad only as far as is taken; the whole is then needed by nobody."""
+    """Pad only as far as is sliced; the whole pad is then dead."""
     inner = match.F
     if not is_only_sliced(inner) or 0 in match.array.dims:
         return None
