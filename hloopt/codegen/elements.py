@@ -353,7 +353,7 @@ class Elements:
         known = self.scope.known(key)
         if known is None:
             values = [literal(element, kind) for element in array.reshape(-1)]
-            # In memory once, not written by each thread; but calls are no constants there.
+            # In memory once, not written by each thread; but calls are not constants there.
             is_static = are_constants(array, kind)
             table = self.scope.array(
                 self.uses.type(kind),

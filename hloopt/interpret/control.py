@@ -86,15 +86,15 @@ def check_progress(instruction: Instruction, iterations: int, *, alone: bool) ->
     Executors compare a loop's state at iterations that are powers of two, where it costs next to nothing.
     ``alone`` says that there are no other participants.
     """
-    if _hears(instruction, alone):
+    if _has_input(instruction, alone):
         return
     raise failure(
         instruction, f"the loop does not end: iteration {iterations} has not changed its state"
     )
 
 
-def _hears(instruction: Instruction, alone: bool) -> bool:
-    """Whether an iteration may learn what the loop's state lacks: from the host, chance, or other participants.
+def _has_input(instruction: Instruction, alone: bool) -> bool:
+    """Whether an iteration may receive other values than its state: from the host, chance, or participants.
 
     What a loop only sends to the host (``outfeed``, ``send``) does not come back to it.
     """

@@ -53,7 +53,7 @@ class Phase:
 
     @property
     def is_padded(self) -> bool:
-        """Whether a window reaches over an end of the operand."""
+        """Whether a window reaches past an end of the operand."""
         return any(span.is_padded for span in self.spans)
 
     @property

@@ -58,7 +58,7 @@ def epilogue(settings: LibraryOptions) -> tuple[bool, str, bool]:
 def _product(
     lhs: Array, rhs: Array, settings: LibraryOptions, factor: float | Array = 1.0
 ) -> Array:
-    """Alpha lhs rhs, and once more ``factor``."""
+    """Alpha lhs rhs, times ``factor``."""
     total = dot(lhs, rhs, dot_dims(settings["dot_dimension_numbers"]))
     alpha = complex(float(settings.get("alpha_real", 1)), float(settings.get("alpha_imag", 0)))
     scale = (alpha if np.iscomplexobj(total) else alpha.real) * factor

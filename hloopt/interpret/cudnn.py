@@ -53,7 +53,7 @@ def _forward(x: Array, kernel: Array, numbers: ConvNumbers, result: ArrayShape) 
 def _backward_input(
     gradient: Array, kernel: Array, numbers: ConvNumbers, result: ArrayShape
 ) -> Array:
-    """The transposed convolution: the gradient spread by the stride meets the kernel turned round."""
+    """The transposed convolution: the gradient dilated by the stride meets the reversed kernel."""
     dims, groups = numbers.labels, numbers.feature_groups
     g = gradient.transpose([dims.output_batch, dims.output_feature, *dims.output_spatial])
     k = kernel.transpose(

@@ -1,4 +1,4 @@
-"""Combining many values into few places, in order: the heart of scatter and select-and-scatter."""
+"""Combining many values into few places, in order: the core of scatter and select-and-scatter."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hloopt.types import Array
 
 __all__ = ["combine_at", "update_at"]
 
-# Up to here, rounds of distinct places are quicker than a tree.
+# Up to this count, rounds of distinct places are faster than a tree.
 _FEW_ROUNDS = 8
-# From here on, whole blocks are quicker than the elements one by one.
+# From this count on, whole blocks are faster than the elements one by one.
 _WIDE_BLOCK = 64
 # Elements combined at once by a ufunc: each has an index of 8 bytes, which stay in the second cache.
 _AT_ONCE = 1 << 16

@@ -1,4 +1,4 @@
-"""Which module of this room has the evaluator of which opcodes: it is loaded for the first of them.
+"""The module with the evaluator of each opcode, loaded when the first of its opcodes occurs.
 
 No program has all of them, and loading what it does not have takes longer than running it.
 """

@@ -36,9 +36,9 @@ _WORD = (1 << 64) - 1
 
 
 class Host:
-    """One side of a conversation, from the start of its streams.
+    """What a program reads from and writes to the host, from the start of its streams.
 
-    A host goes on where it is: two runs with the same one read on.  ``restarted`` gives one at the start.
+    A host keeps its position: a second run with the same one reads on.  ``restarted`` gives one at the start.
 
     ``seed`` and ``number`` (of the participant) say what is drawn; ``states`` are the states of random
     generators, by keys that their owners choose.
@@ -105,7 +105,7 @@ class Host:
 
     @property
     def unread(self) -> list[str]:
-        """The names of given arrays that were not read."""
+        """The names of the given arrays that were not read."""
         read: dict[str, int] = {}
         for host in self._hosts():
             for stream, position in host._positions.items():

@@ -110,7 +110,7 @@ def triangular_solve(
         triangle, right = np.swapaxes(triangle, -1, -2), np.swapaxes(right, -1, -2)
         lower = not lower
     if not lower:
-        # Turned round in both dimensions an upper triangle is a lower one.
+        # Reversed in both dimensions an upper triangle is a lower one.
         triangle, right = triangle[..., ::-1, ::-1], right[..., ::-1, :]
     solution = np.array(right, np.result_type(triangle, right))
     _substitute(triangle, solution, unit_diagonal)

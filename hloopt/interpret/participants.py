@@ -207,7 +207,7 @@ class Participants(Generic[T]):
         return [self._results[member.number] for member in self.members]
 
     def wait(self, member: _Member, wait: _Wait) -> None:
-        """Give the baton away until what this participant waits for is there."""
+        """Pass the baton on until what this participant waits for is there."""
         member.waits = wait
         following = self._next()
         if following is None:
@@ -247,7 +247,7 @@ class Participants(Generic[T]):
         return next(ready, None)
 
     def _pass_on(self) -> None:
-        """Go on after a participant has ended."""
+        """Pass the baton on after a participant has ended."""
         following = self._next()
         if following is not None:
             self._give(following)

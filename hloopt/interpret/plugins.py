@@ -76,7 +76,7 @@ def load(text: str) -> str:
     try:
         found: Any = importlib.import_module(module_name)
     except Exception as error:
-        raise UsageError(f"'{module_name}' cannot be imported: {_told(error)}") from error
+        raise UsageError(f"'{module_name}' cannot be imported: {_error_text(error)}") from error
     for part in function_name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
@@ -103,7 +103,7 @@ def _installed(target: str) -> PluginFunction | None:
             found: PluginFunction = entry.load()
         except Exception as error:
             raise UsageError(
-                f"the entry point '{target}' of {GROUP} cannot be loaded: {_told(error)}"
+                f"the entry point '{target}' of {GROUP} cannot be loaded: {_error_text(error)}"
             ) from error
         return found
     return None
@@ -133,7 +133,7 @@ def evaluate(
     try:
         result = function(call, *given)
     except Exception as error:
-        raise _failed(instruction, f"failed: {_told(error)}") from error
+        raise _failed(instruction, f"failed: {_error_text(error)}") from error
     return _checked(result, instruction.shape, "", instruction, context)
 
 
@@ -183,5 +183,5 @@ def _failed(instruction: Instruction, message: str) -> EvaluationError:
     return failure(instruction, f"the function for {target} {message}")
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -44,7 +44,7 @@ class Progress:
             yield step
 
     def enter(self, iterations: Iterator[object], last: int, count: int | None) -> None:
-        """A step is a loop from now on.
+        """Record that the current step is a loop.
 
         ``iterations`` gives how many are left (``operator.length_hint``), so that none need be counted;
         ``last`` is the number of the last of these; ``count`` how many there are in all, None if unknown.
@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def in_loop(self) -> bool:
-        """Whether a step is a loop just now."""
+        """Whether the current step is a loop."""
         return self._loop is not None
 
     def iteration(self, number: int) -> None:

@@ -72,7 +72,7 @@ def tridiagonal_form(matrices: Array, *, lower: bool) -> tuple[Array, Array, Arr
     """
     given = wide(matrices)
     if not lower:
-        # Turned round in both dimensions an upper triangle is a lower one, and Q comes from the other end.
+        # Reversed in both dimensions an upper triangle is a lower one, and Q comes from the other end.
         result, diagonal, beside, taus = tridiagonal_form(given[..., ::-1, ::-1], lower=True)
         return result[..., ::-1, ::-1], diagonal[..., ::-1], beside[..., ::-1], taus[..., ::-1]
     size = given.shape[-1]

@@ -1,4 +1,4 @@
-"""Evaluations that round otherwise: what a result may be on a device that is as right as this one.
+"""Evaluations that round differently: which results an equally correct device may give.
 
 Every op that rounds is moved by a few units in the last place, sums by what another order of their terms may
 change; what is exact stays exact.  Evaluating a module some times so shows, element by element, how much of a
@@ -46,7 +46,7 @@ _MOST_ITERATIONS: Final = 4096
 
 
 class Rounding:
-    """One way to round; ``seed`` says which.
+    """A variant of rounding, which ``seed`` chooses.
 
     A loop that ends where nothing changes any more might never: after many iterations it
     rounds as the definition does until it has ended.
@@ -307,7 +307,7 @@ def _largest(values: tuple[Value, ...]) -> float:
 
 
 def _relative(value: Value, units: float, seed: int) -> Value:
-    """Everything moved by so many units of rounding of itself."""
+    """Each element moved by so many units of its own rounding."""
 
     def each(array: Array) -> Array:
         unit = unit_roundoff(of_numpy(array.dtype))

@@ -2,7 +2,7 @@
 
 A fold that has to take one step after the other, in one lane or few, pays for whole arrays of one element
 at every step.  Scalars of NumPy cost a tenth of that and compute the same bits.  The function is written out
-as text made of numbers alone (``v3 = v1 * v2``): nothing of the module's text ever reaches it.
+as text made of numbers alone (``v3 = v1 * v2``): no text of the module ever reaches it.
 """
 
 from __future__ import annotations

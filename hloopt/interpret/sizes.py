@@ -122,7 +122,7 @@ def _ties(instruction: Instruction) -> Iterator[Tie]:
 
 
 def _elementwise(instruction: Instruction) -> Iterator[Tie]:
-    """Of clamp the middle operand has the sizes; two operands of a size of 1 and another one broadcast."""
+    """The middle operand of a clamp has the sizes; of two operands, a size of 1 is broadcast."""
     operands = instruction.operands
     rank = instruction.array.rank
     order = (1, 0, 2) if instruction.opcode == "clamp" else range(len(operands))

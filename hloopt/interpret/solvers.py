@@ -64,7 +64,7 @@ _ROWS: dict[str, RoutineRow] = {
         lambda given, _: linalg.tridiagonal_solve(*given)[3:4], {}, 4, (1,)
     ),
 }
-"""Without the ``cu`` or ``hip`` before it."""
+"""A target's name without the prefix ``cu`` or ``hip``."""
 
 
 def _lu_permutation(

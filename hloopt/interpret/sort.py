@@ -71,7 +71,7 @@ def key_order(keys: Sequence[tuple[Array, SortKey]], axis: int) -> Array | None:
         dtype = of_numpy(values.dtype)
         if key.total or not dtype.is_float:
             bits = ordered_bits(values)
-            # The complement turns an order round and, unlike negation, has no overflow.
+            # The complement reverses an order and, unlike negation, has no overflow.
             columns.append(~bits if key.descending else bits)
             continue
         wide = values.astype(dtype.compute, copy=False)
@@ -115,7 +115,7 @@ def sort_order(
     less: Less,
     scalars: ScalarStep | None = None,
 ) -> Array:
-    """The permutation along ``axis``: by the keys where they decide, else by asking ``less``."""
+    """The permutation along ``axis``: by the keys where they decide, else by ``less``."""
     order = None if keys is None else key_order(keys, axis)
     return merge_order(arrays, axis, less, scalars) if order is None else order
 
@@ -182,7 +182,7 @@ def _merge_runs(lanes: Sequence[Array], order: Array, width: int, less: Less) ->
     np.put_along_axis(merged, target, order, axis=1)
     from_left = np.zeros(order.shape, np.bool_)
     np.put_along_axis(from_left, target, np.broadcast_to(is_left, order.shape), axis=1)
-    # Two elements at one place, or another answer on the way.
+    # Two elements at one place, or another comparison differs on the way.
     lost = (merged < 0).any() or not _is_way(lanes, order, from_left, width, less)
     return None if lost else merged
 

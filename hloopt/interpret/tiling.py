@@ -29,7 +29,7 @@ def is_tiled(shape: ArrayShape) -> bool:
 
 
 def tiles_of(shape: ArrayShape) -> tuple[tuple[int | str, ...], ...]:
-    """The tiles of a layout, each with its sizes from major to minor; ``*`` stands as it is.
+    """The tiles of a layout, each with its sizes from major to minor; ``*`` is kept.
 
     Raises ``ValueError`` for a tile without elements, and where ``*`` is last: nothing is there to join.
     """

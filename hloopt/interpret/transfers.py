@@ -1,6 +1,6 @@
 """Transfers between devices: send, recv and their ends.
 
-Who sends to whom is what ``frontend_attributes={_xla_send_recv_source_target_pairs=...}`` say: partitions
+Sources and targets are what ``frontend_attributes={_xla_send_recv_source_target_pairs=...}`` say: partitions
 where the op has a positive channel, else replicas.  Without pairs, what one participant sends over a
 channel is received by the one that receives from it.
 
@@ -71,7 +71,7 @@ def send_done(instruction: Instruction, operands: tuple[Value, ...], context: Co
 
 
 def recv(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    """Ask for data; the context word is the number of the request."""
+    """Post a request for data; the context word is its number."""
     participant = context.participant
     shape = instruction.shape
     assert isinstance(shape, TupleShape)
@@ -110,7 +110,7 @@ def recv_done(instruction: Instruction, operands: tuple[Value, ...], context: Co
 
 
 def _sender(key: Hashable, participant: Participant) -> int | None:
-    """Who sends what a key stands for; None where only the channel is known."""
+    """The sender of the data under a key; None where only the channel is known."""
     if not isinstance(key, tuple):
         return None
     number, other, source, _ = key

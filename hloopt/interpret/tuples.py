@@ -65,7 +65,7 @@ def _dimension(instruction: Instruction) -> int:
 
 
 def _check_set_dimension_size(instruction: Instruction) -> str | None:
-    """In a static dimension there is nothing but the full size to set."""
+    """A static dimension can only be set to its full size."""
     dimension, bound = _dimension(instruction), instruction.array.dims[_dimension(instruction)]
     if instruction.array.dynamic and instruction.array.dynamic[dimension]:
         return None

@@ -1,4 +1,4 @@
-"""Between the caller's arrays and the interpreter's values: inputs checked, results flattened."""
+"""Conversion between the caller's arrays and the interpreter's values: inputs checked, results flattened."""
 
 from __future__ import annotations
 

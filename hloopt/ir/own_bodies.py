@@ -1,4 +1,4 @@
-"""Computations that one instruction alone calls: needed before a copy of a caller may be changed."""
+"""Computations called by a single instruction: needed before a copy of a caller may be changed."""
 
 from __future__ import annotations
 

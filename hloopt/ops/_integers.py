@@ -197,5 +197,5 @@ def count_leading_zeros(args: ScalarArgs, x: Array) -> Array:
 
 
 def invert(args: ScalarArgs, x: Array) -> Array:
-    """All bits turned over; logical for pred."""
+    """All bits inverted; logical for pred."""
     return np.invert(x)

@@ -34,7 +34,7 @@ def _state(args: InferArgs, shape: Shape) -> tuple[TupleShape, Shape]:
 def _async_start(args: InferArgs) -> Shape:
     """The declared state, which holds the operands' shapes and the computation's result shape.
 
-    The computation's last parameters may be left to an ``async-update``.
+    The computation's last parameters may be left for an ``async-update`` to bind.
     """
     shape = declared(args)
     called = signature(args, "calls")

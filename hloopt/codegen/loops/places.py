@@ -173,7 +173,7 @@ class Turning(ValuePlace):
     number: Affine
 
     def element(self, e: Elements, index: Indices) -> Emission:
-        """``first + trip * step`` in 64 bits, of which the type keeps the lowest."""
+        """``first + iteration * step`` in 64 bits, of which the type keeps the lowest."""
         yield from ()
         first, step = (literal(one, dtype("s64")) for one in (self.number.first, self.number.step))
         iteration = as_expr(self.iteration)

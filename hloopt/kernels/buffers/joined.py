@@ -40,7 +40,7 @@ def joined_in_place(module: Module, aliasing: Aliasing | None = None) -> Joined:
     """The concatenates of a module whose operands may be parts of their result.
 
     Each operand is another result of a loop's kernel, not aligned worse than what kernels read at once, that
-    shares its memory with nothing and is no result of the module; the result shares its memory with nothing.
+    shares its memory with nothing and is not a result of the module; the result shares its memory with nothing.
     ``aliasing`` is that of the module, where it is known.
     """
     found = [
