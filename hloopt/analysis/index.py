@@ -197,7 +197,7 @@ class Index:
             return _quotient(self, divisor)
         if not whole.is_constant or whole.constant:
             return whole + rest // divisor
-        large, small = _apart(rest, divisor)
+        large, small = _multiple_and_rest(rest, divisor)
         if small.terms or small.constant:
             return large // divisor
         return _reduced_quotient(rest, divisor)
@@ -213,7 +213,7 @@ class Index:
         rest = _without_remainders(rest, divisor)
         if rest.low // divisor == rest.high // divisor:
             return rest - rest.low // divisor * divisor
-        large, small = _apart(rest, divisor)
+        large, small = _multiple_and_rest(rest, divisor)
         if small.terms or small.constant:
             return large % divisor + small
         common = gcd(divisor, *(count for _, count in rest.terms))
@@ -352,7 +352,7 @@ def _join(counts: dict[Atom, int]) -> Index | None:
     return None
 
 
-def _apart(index: Index, divisor: int) -> tuple[Index, Index]:
+def _multiple_and_rest(index: Index, divisor: int) -> tuple[Index, Index]:
     """``large + small``, large a multiple of some ``g`` that divides ``divisor``, ``0 <= small < g``."""
     factors = {atom: count * atom.multiple for atom, count in index.terms}
     steps = sorted({gcd(factor, divisor) for factor in factors.values()} - {1}, reverse=True)

@@ -245,7 +245,7 @@ def _both_vary(direction: str, left: Affine, right: Affine) -> First:
         return _against(direction, gap, (0, 0))
     start, step = left.at(0) - right.at(0), left.step - right.step
     found = _first_difference(direction, start, step)
-    if found is None or not all(_stays(one, found) for one in (left, right)):
+    if found is None or not all(_never_wraps(one, found) for one in (left, right)):
         return _UNKNOWN
     return First(found, found)
 
@@ -266,7 +266,7 @@ def _first_difference(direction: str, start: int, step: int) -> int | None:
     return start // -step + 1 if direction in ("LT", "GT") else -(-start // -step)
 
 
-def _stays(variable: Affine, iterations: int) -> bool:
+def _never_wraps(variable: Affine, iterations: int) -> bool:
     last = variable.first + iterations * variable.step
     return all(
         low <= number <= high

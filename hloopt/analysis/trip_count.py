@@ -111,10 +111,10 @@ def _bounds(instruction: Instruction, limit: int, *, only_exact: bool) -> TripBo
     least, most = int(first.least), None if first.most == inf else int(first.most)
     if least == most:
         return TripBounds(least, most)
-    return _by_hand(conditions, limit, TripBounds(least, most), only_exact=only_exact)
+    return _by_evaluation(conditions, limit, TripBounds(least, most), only_exact=only_exact)
 
 
-def _by_hand(
+def _by_evaluation(
     conditions: Conditions, limit: int, bounds: TripBounds, *, only_exact: bool
 ) -> TripBounds:
     """Evaluate the integers of a loop; elements that are unknown at first may become known on the way."""

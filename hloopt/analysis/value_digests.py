@@ -133,7 +133,7 @@ class ValueDigests:
         if entry.opcode not in _NO_VALUE and not moves_nothing(entry):
             before = self.kernels.get(entry, KernelDigests((), ()))
             self.kernels[entry] = KernelDigests(
-                before.inner + tuple(inner), before.outputs + tuple(map(self._told, leaves(value)))
+                before.inner + tuple(inner), before.outputs + tuple(map(self._final, leaves(value)))
             )
         return value
 
@@ -158,7 +158,7 @@ class ValueDigests:
         parts = [leaf for argument in arguments for leaf in leaves(argument)]
         op = _op(entry, self._regions).encode()
         if entry.opcode not in _NO_VALUE:
-            inner.append((self._told(self._made(op, *parts)), entry))
+            inner.append((self._final(self._made(op, *parts)), entry))
         return self._spread(op, parts, entry.shape)
 
     def _fusion(
@@ -200,7 +200,7 @@ class ValueDigests:
             digests.append(_digest(word, *(leaf[at] for leaf in leaves)))
         return b"".join(digests)
 
-    def _told(self, leaf: bytes) -> bytes:
+    def _final(self, leaf: bytes) -> bytes:
         return leaf[-_BYTES:]
 
     def _spread(self, word: bytes, leaves: Sequence[bytes], shape: Shape) -> _Value:

@@ -48,7 +48,7 @@ class Written:
     reads: Mapping[Instruction, int]
 
     def joined(self, producer: Instruction, other: Written, *, is_result: bool) -> Written:
-        """At most this, when a producer that comes to ``other`` has joined."""
+        """At most this, when a producer whose code is ``other`` has joined."""
         times = self.reads.get(producer, 0) + is_result
         reads = dict(self.reads)
         reads.pop(producer, None)
@@ -70,7 +70,7 @@ def written(
     *,
     is_result: bool = False,
 ) -> Written:
-    """What the code of an op or fusion comes to, with a producer in it, whose results may be results of both.
+    """The code size of an op or fusion, with a producer in it, whose results may be results of both.
 
     Where it exceeds ``most`` bytes, it is some larger number.
     """
@@ -127,8 +127,10 @@ class _Body:
 
     def _key(self, one: Instruction) -> Hashable:
         operands = tuple(self.first[operand] for operand in one.operands)
-        said = tuple((name, _hashable(one.attributes[name])) for name in sorted(one.attributes))
-        return one.opcode, one.shape, operands, said
+        attributes = tuple(
+            (name, _hashable(one.attributes[name])) for name in sorted(one.attributes)
+        )
+        return one.opcode, one.shape, operands, attributes
 
 
 def _hashable(value: object) -> Hashable:
@@ -185,7 +187,7 @@ class LineCounter(Counter):
             )
             if self.shares:
                 block = _earliest(instruction, index, block)
-            if block.knows((instruction, index)):
+            if block.has((instruction, index)):
                 continue
             # Recorded before it is written: blocks close in the order they open, so no request comes earlier.
             block.known.add((instruction, index))

@@ -41,7 +41,7 @@ class CodeBlock:
         self.before = before
         self.known: set[tuple[Instruction, Indices]] = set()
 
-    def knows(self, key: tuple[Instruction, Indices]) -> bool:
+    def has(self, key: tuple[Instruction, Indices]) -> bool:
         block: CodeBlock | None = self
         while block is not None:
             if key in block.known:
@@ -71,8 +71,8 @@ class Counter:
         """A position from 0 to ``high`` given by an element."""
         place = self.first.get(place, place)
         if place.opcode == "constant" and place.literal is not None and not where:
-            said = place.literal.splat
-            return Index(max(0, min(int(said[()]), high)) if said is not None else 0)
+            splat = place.literal.splat
+            return Index(max(0, min(int(splat[()]), high)) if splat is not None else 0)
         if high <= 0:
             return Index(0)
         return self.named((place, where), 0, high)

@@ -78,7 +78,7 @@ class Coalescing:
     def _is_spread(self, instruction: Instruction) -> bool:
         """Whether an array is a broadcast or iota, seen through elementwise ops of one operand."""
         passed = []
-        while instruction not in self._spread and _hands_on(instruction):
+        while instruction not in self._spread and _forwards(instruction):
             passed.append(instruction)
             instruction = instruction.operands[0]
         found = self._spread.get(instruction, instruction.opcode in _SPREAD)
@@ -106,7 +106,7 @@ class _Moved:
         self._last = {}
         for last in starts:
             source = last.operands[0]
-            while source not in self._passed and _hands_on(source):
+            while source not in self._passed and _forwards(source):
                 self._passed.add(source)
                 last, source = source, source.operands[0]
             if source.opcode == "parameter":
@@ -139,7 +139,7 @@ def _fastest(instruction: Instruction) -> int | None:
     return None
 
 
-def _hands_on(instruction: Instruction) -> bool:
+def _forwards(instruction: Instruction) -> bool:
     if len(instruction.operands) != 1 or instruction.opcode in _SPREAD:
         return False
     return instruction.opcode == "bitcast" or is_elementwise(instruction)

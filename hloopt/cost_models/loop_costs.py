@@ -93,7 +93,7 @@ class IterationCosts:
         """Values that lanes exchange, as long as there are registers."""
         values = LaneValues(self.mapping.parallel)
         room, kept = float(MOST_HANDED), set()
-        split = values.split(values.handed(self.lanes), self.lanes)
+        split = values.split(values.exchangeable(self.lanes), self.lanes)
         for entry in self.mapping.parallel.loop.body:
             count = self.needs.get((entry, 0), 0.0)
             if entry in split.exchanged and count <= room:
@@ -130,7 +130,7 @@ class IterationCosts:
             known = self._works[instruction] = self._whole(instruction)
         return known
 
-    def handed(self, instruction: Instruction) -> Work:
+    def shuffled(self, instruction: Instruction) -> Work:
         """An iteration's work for what another lane computed."""
         return Work(self.latencies.shuffle, _units(memory=self.elements((instruction, 0))))
 

@@ -248,7 +248,7 @@ class _Timeline:
             self.put((instruction, 0), 0.0, None, 0.0)
             return
         if instruction in split.exchanged and not self.grouping:
-            work = self.costs.handed(instruction)
+            work = self.costs.shuffled(instruction)
             self.work = self.work.after(Work(0.0, work.units))
             self.put((instruction, 0), work.chain, None, work.chain)
             return

@@ -125,14 +125,14 @@ class _Needs:
             pairs = list(zip(branches(instruction), operands[1:], strict=True))
             for branch, operand in pairs:
                 self.visit(branch, wanted)
-                self.hand(branch.parameters[0], operand)
+                self.pass_on(branch.parameters[0], operand)
             return
         (called,) = entered(instruction)
         self.visit(called, wanted)
         for parameter, operand in zip(called.parameters, operands, strict=True):
-            self.hand(parameter, operand)
+            self.pass_on(parameter, operand)
 
-    def hand(self, parameter: Instruction, operand: Instruction) -> None:
+    def pass_on(self, parameter: Instruction, operand: Instruction) -> None:
         """What is needed of a parameter is needed of its argument."""
         for leaf in range(leaf_count(parameter)):
             self.request((operand, leaf), self.found.get((parameter, leaf), 0.0))

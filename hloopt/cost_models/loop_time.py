@@ -208,7 +208,7 @@ def best_lanes(mapping: LoopMapping, target: Target) -> int:
     """
     parallel = mapping.parallel
     sharing = mapping.kind == "thread" and not mapping.problem and not parallel.collected
-    if not sharing or not is_priced(target) or not LaneValues(parallel).handed(2):
+    if not sharing or not is_priced(target) or not LaneValues(parallel).exchangeable(2):
         return 1
     best, shortest = 2, loop_time(mapping, target, lanes=2).ns
     for lanes in LANES[2:]:
@@ -225,7 +225,7 @@ def better_mapping(
     """Of the mappings that fit the one whose kernel takes less, with its time.
 
     An earlier one is taken where a later one is not clearly better.  None where none fits, and on devices
-    ``loop_time`` knows nothing of.
+    that ``loop_time`` cannot predict.
     """
     if not is_priced(target):
         return None

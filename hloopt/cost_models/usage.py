@@ -1,7 +1,7 @@
 """What an instruction computes and reads: XLA's GPU cost analysis with its utilisations.
 
 A fusion is walked from its root to its parameters.  Every instruction of the body has a set of *element-wise
-use roots*: the indices under which it is computed.  Users that keep indices hand their sets on, every other use
+use roots*: the indices under which it is computed.  Users that keep indices pass their sets on, every other use
 makes a new root.
 """
 

@@ -188,7 +188,7 @@ def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
 def test_a_loop_without_free_values_is_as_it_was() -> None:
     """What follows from the state alone is handed on by nobody: no groups, and threads may leave early."""
     text = program({"x": "f32[40]"}, "  x1 = f32[40] cosine(x)", "x1", iterations=5)
-    assert LaneValues(mapping_of(text).parallel).handed(8) == frozenset()
+    assert LaneValues(mapping_of(text).parallel).exchangeable(8) == frozenset()
     code = check(text, 1, everywhere=False)
     assert code.heads() == ["for trip: int from 0 to 5"]
     assert code.statements(Return)
@@ -198,7 +198,7 @@ def test_trips_that_nobody_knows_are_not_grouped() -> None:
     """A loop that ends by its data may end within a group, so its trips are run one by one."""
     known = mapping_of(drawing(33, 7)).parallel
     assert known.iterations.kind == "known"
-    assert LaneValues(known).handed(2)
+    assert LaneValues(known).exchangeable(2)
     unknown = program(
         {"x": "u32[9]", "most": "s32[]"},
         f"""
@@ -211,7 +211,7 @@ def test_trips_that_nobody_knows_are_not_grouped() -> None:
     )
     loop = mapping_of(unknown).parallel
     assert loop.iterations.kind != "known"
-    assert LaneValues(loop).handed(1) == LaneValues(loop).handed(2) == frozenset()
+    assert LaneValues(loop).exchangeable(1) == LaneValues(loop).exchangeable(2) == frozenset()
 
 
 def test_beyond_the_registers_values_are_computed_in_their_trip() -> None:

@@ -208,7 +208,7 @@ def no_pricing(*_: object) -> HostTime:
 def test_launches_alone_decide_where_the_kernel_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """One launch for the condition and one for the body are certain: nothing is fused to price the rest."""
     full = profit(SMALL)
-    monkeypatch.setattr("hloopt.fusion.loop_profit.best_host_trip", no_pricing)
+    monkeypatch.setattr("hloopt.fusion.loop_profit.best_host_iteration", no_pricing)
     found = profit(SMALL, priced=False)
     assert found is not None
     assert full is not None
@@ -222,7 +222,7 @@ def test_launches_alone_decide_where_the_kernel_takes_less(monkeypatch: pytest.M
 
 def test_what_never_shares_a_kernel_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sorts are two launches of a body at least, and what follows them may share one with nobody knows whom."""
-    monkeypatch.setattr("hloopt.fusion.loop_profit.best_host_trip", no_pricing)
+    monkeypatch.setattr("hloopt.fusion.loop_profit.best_host_iteration", no_pricing)
     less = """less { p = f32[] parameter(0) q = f32[] parameter(1) ROOT l = pred[] compare(p, q), direction=LT }"""
     body = """a = f32[64] sort(x), dimensions={0}, to_apply=less
   b = f32[64] negate(a)

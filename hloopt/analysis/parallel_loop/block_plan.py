@@ -427,7 +427,7 @@ class _Planner:
                 if is_array(self.flow, item, value)
             ]
         for state in iteration.states:
-            if state.kind == "streamed" and not self._apart(state):
+            if state.kind == "streamed" and not self._writes_are_aligned(state):
                 return True
             if state.kind in ("single", "double"):
                 written.append((state.stage, state.value, True))
@@ -438,7 +438,7 @@ class _Planner:
                 return True
         return False
 
-    def _apart(self, state: StagedState) -> bool:
+    def _writes_are_aligned(self, state: StagedState) -> bool:
         """Whether each iteration writes the same places as another one, element by element, or none of them."""
         update = self.streamed[state.number]
         assert update is not None

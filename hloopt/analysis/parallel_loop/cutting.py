@@ -110,14 +110,14 @@ class _Cutter:
         body = loop.body
         inside = (*around, (loop, CONDITION))
         result = self.needs.value(inside, condition.root), WHOLE
-        goes_on = self._over(condition, inside, [*state, *read], [result])
-        whole = goes_on.root
-        edit.set_root(goes_on, whole.operands[0])
+        new_condition = self._over(condition, inside, [*state, *read], [result])
+        whole = new_condition.root
+        edit.set_root(new_condition, whole.operands[0])
         edit.remove(whole)
         following = [
             (self.needs.value(path, body.root, value.leaf), place) for value, place in state
         ]
-        return goes_on, self._over(
+        return new_condition, self._over(
             body, path, [*state, *read, *given], [*following, *read, *wanted]
         )
 

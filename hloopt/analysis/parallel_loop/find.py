@@ -153,13 +153,13 @@ class _Finder:
         self.classes.pair(
             [node for node in nodes if node in self.owned], self.classes.mixed(spared)
         )
-        asking = self._asking()
+        condition_reduces = self._condition_reduces()
         collectable: dict[Instruction, None] = {}
         if self.collect:
             collectable = dict.fromkeys(self.collector.candidates)
             self.refused.update(self.collector.refused)
         while True:
-            every = (*asking, *collectable)
+            every = (*condition_reduces, *collectable)
             mixed = self.classes.mixed(spared | {one: _all_dims(one) for one in every})
             choice = self.chooser.choose(mixed, self.collector.collected(collectable).after)
             collected = self._collected(collectable, [one.key for one in choice.axes])
@@ -169,14 +169,14 @@ class _Finder:
             if collected.refused:
                 continue
             owned = self._owned_axes(choice.axes)
-            iterations = self._iterations(choice.axes, owned, asking)
+            iterations = self._iterations(choice.axes, owned, condition_reduces)
             if iterations is not None:
-                every = (*asking, *collected.reduces)
+                every = (*condition_reduces, *collected.reduces)
                 mixed = self.classes.mixed(spared | {one: _all_dims(one) for one in every})
                 return self._answer(
                     {**choice.left, **mixed}, choice.axes, collected, owned, iterations
                 )
-            asking = []
+            condition_reduces = []
 
     def _stopping_inside(self) -> Iterator[tuple[Instruction, frozenset[int]]]:
         """Reduces in conditions of loops inside, whose work items stop each by itself, and over what."""
@@ -185,7 +185,7 @@ class _Finder:
                 axes = inner.owned[reduce.operands[0], 0]
                 yield reduce, frozenset(dim for dim, axis in enumerate(axes) if axis is not None)
 
-    def _asking(self) -> list[Instruction]:
+    def _condition_reduces(self) -> list[Instruction]:
         """Reduces in the condition."""
         if self.state.bounds.exact is not None:
             return []
@@ -224,25 +224,27 @@ class _Finder:
         self,
         axes: Sequence[ParallelAxis],
         owned: Mapping[LoopNode, Axes],
-        asking: Collection[Instruction],
+        condition_reduces: Collection[Instruction],
     ) -> Termination | None:
         """How long it runs; None where work items cannot stop by themselves."""
         bounds = self.state.bounds
         if bounds.exact is not None:
             return Termination("known", bounds.exact, bounds.exact)
-        over = [one for one in asking if any(axis is not None for axis in _of(owned, one))]
+        over = [
+            one for one in condition_reduces if any(axis is not None for axis in _of(owned, one))
+        ]
         if over:
             found = rest(self.state, owned)
             if not found.problem:
                 return Termination("element", None, bounds.most, found.own, found.reduces)
             self.refused.update((one, found.problem) for one in over)
             return None
-        words = [why for one, why in self.refused.items() if self._is_asked(one)]
+        words = [why for one, why in self.refused.items() if self._is_in_condition(one)]
         # Where there are axes, every work item has all that the condition reads.
         kind: Literal["gathered", "scalar"] = "gathered" if words and not axes else "scalar"
         return Termination(kind, None, bounds.most, words="; ".join(words[:1]))
 
-    def _is_asked(self, reduce: Instruction) -> bool:
+    def _is_in_condition(self, reduce: Instruction) -> bool:
         return reduce.computation is self.state.condition
 
     def _answer(

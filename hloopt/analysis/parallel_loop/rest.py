@@ -268,8 +268,8 @@ class _Prover:
 
     def _check(self, case: _Case) -> None:
         """Raise ``_Unprovable`` where a work item that has stopped for this reason may change."""
-        said = {fact.one: fact.value for fact in case if fact.uniform}
-        if self._value(self.root, said) is False:
+        uniform_facts = {fact.one: fact.value for fact in case if fact.uniform}
+        if self._value(self.root, uniform_facts) is False:
             return
         facts = list(case)
         while True:
@@ -289,19 +289,19 @@ class _Prover:
                     " that are done"
                 )
 
-    def _value(self, one: Instruction, said: Mapping[Instruction, bool]) -> bool | None:
+    def _value(self, one: Instruction, uniform_facts: Mapping[Instruction, bool]) -> bool | None:
         """The whole condition where parts of it are what they are for all work items; None: it depends."""
         one = _plain(one)
-        if one in said:
-            return said[one]
+        if one in uniform_facts:
+            return uniform_facts[one]
         if one.literal is not None and one.literal.splat is not None:
             return bool(one.literal.splat)
         opcode = plain_opcode(one.to_apply) if one.opcode == "reduce" else one.opcode
         if opcode in _VIEWS:
-            return self._value(one.operands[0], said) if one.operands else None
+            return self._value(one.operands[0], uniform_facts) if one.operands else None
         if opcode not in ("and", "not", "or") or not one.array.dtype.is_pred:
             return None
-        parts = [self._value(operand, said) for operand in one.operands]
+        parts = [self._value(operand, uniform_facts) for operand in one.operands]
         if opcode == "not":
             return None if parts[0] is None else not parts[0]
         decides = opcode == "or"

@@ -46,9 +46,9 @@ _SHARED_ELEMENTS: Final = 16
 class LaneSplit:
     """Which lanes compute the free values of an iteration.
 
-    exchanged    an iteration reads from another lane
-    grouped  each lane computes for its own iteration, before the first of the group
-    apart    of these, and of what advances, what an iteration does not use itself
+    exchanged  an iteration reads from another lane
+    grouped    each lane computes for its own iteration, before the first of the group
+    apart      of these, and of what advances, what an iteration does not use itself
     advancing  each lane computes for all iterations of the group
     """
 
@@ -128,7 +128,7 @@ class LaneValues:
                 found.add(instruction)
         return frozenset(found)
 
-    def handed(self, lanes: int) -> frozenset[Instruction]:
+    def exchangeable(self, lanes: int) -> frozenset[Instruction]:
         """Free values that lanes exchange where they are used: those that take enough work.
 
         With one lane for a work item those that are the same for all work items.
@@ -137,14 +137,14 @@ class LaneValues:
 
     def width(self, lanes: int) -> int:
         """How many iterations are computed at once; 1 where nothing is exchanged."""
-        if not self.handed(lanes):
+        if not self.exchangeable(lanes):
             return 1
         return lanes if lanes > 1 else WARP_SIZE
 
-    def split(self, handed: frozenset[Instruction], lanes: int) -> LaneSplit:
+    def split(self, exchangeable: frozenset[Instruction], lanes: int) -> LaneSplit:
         """Which lanes compute the free values, where lanes exchange some of them."""
         root = self.parallel.loop.body.root
-        advanced = {one.number for one in self.advanced} if lanes > 1 and handed else set()
+        advanced = {one.number for one in self.advanced} if lanes > 1 and exchangeable else set()
         following = {root.operands[number] for number in advanced}
         others = {one for at, one in enumerate(root.operands) if at not in advanced}
         advancing: set[Instruction] = set()
@@ -159,7 +159,7 @@ class LaneValues:
                 advancing.add(instruction)
             read = any(user not in self.free or user in iteration for user in users)
             if read or instruction in others:
-                (exchanged if instruction in handed else iteration).add(instruction)
+                (exchanged if instruction in exchangeable else iteration).add(instruction)
             if instruction in exchanged or any(user in grouped for user in users):
                 grouped.add(instruction)
         apart = (grouped | advancing) - exchanged - iteration

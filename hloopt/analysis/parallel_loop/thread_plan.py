@@ -31,7 +31,7 @@ _ARRAY_WORDS: Final = 128
 """32-bit values of arrays that may be in registers together: half of them."""
 
 _UNROLLED_CODE: Final = 1024
-"""Operations that an unrolled loop over an array may come to."""
+"""The most operations of an unrolled loop over an array."""
 
 _REPEATED: Final = 32
 """Operations that storing a value must save a work item in each iteration."""

@@ -63,7 +63,7 @@ def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
 def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, work_item: Index) -> Lanes | None:
     """The lanes that compute values of some iterations at once; None where there are none."""
     found = LaneValues(loop.parallel)
-    values = found.handed(lanes)
+    values = found.exchangeable(lanes)
     if not values:
         return None
     fixed = frozenset(symbols_of((work_item,))) if lanes > 1 else frozenset()

@@ -1,7 +1,7 @@
 """How many indices a tile covers along a dimension, and how far apart: XLA's symbolic tiles.
 
 An index of the form ``offset + stride * i`` with ``i`` from 0 to ``size - 1`` can be tiled.  XLA recognises a
-few forms and gives up on all others; tiles are arrays here, one number for each tiling that is tried.
+few forms and rejects all others; tiles are arrays here, one number for each tiling that is tried.
 """
 
 from __future__ import annotations

@@ -154,10 +154,10 @@ class _Walk:
         # Of one kernel's instructions, which keep their shapes and attributes: these are known by their ids.
         self._read: dict[tuple[object, ...], tuple[View, ...]] = {}
 
-    def tile(self, node: Instruction, view: View, beyond: View) -> Untiled | None:
+    def tile(self, node: Instruction, view: View, operand_view: View) -> Untiled | None:
         """Add the tile of a result and those of all it is computed from; why there is none, if so.
 
-        ``beyond`` is the view its operands are read from.
+        ``operand_view`` is the view its operands are read from.
         """
         start = node, view
         pending = [start]
@@ -168,7 +168,7 @@ class _Walk:
                 continue
             needed = self._needed.get(key)
             if needed is None:
-                read = self._operands(key[0], beyond if key == start else key[1])
+                read = self._operands(key[0], operand_view if key == start else key[1])
                 if isinstance(read, Untiled):
                     return read
                 needed = self._needed[key] = read
@@ -289,13 +289,13 @@ def tile(kernel: TiledKernel, root: Instruction, rows: Numbers) -> BlockTiles | 
     sizes = dict(zip(symbols, columns, strict=True))
     walk = _Walk(kernel, sizes, count)
     view = walk.view(place, root)
-    # Everything behind the result knows that a dimension of one element has the index 0.
-    beyond = walk.view(without_ones(place, dims), root)
+    # In the operands of the result a dimension of one element has the index 0.
+    operand_view = walk.view(without_ones(place, dims), root)
     if isinstance(view, Untiled):
         return view
-    if isinstance(beyond, Untiled):
-        return beyond
-    refusal = walk.tile(root, view, beyond)
+    if isinstance(operand_view, Untiled):
+        return operand_view
+    refusal = walk.tile(root, view, operand_view)
     if refusal is not None:
         return refusal
     blocks = np.ones(count, np.int64)

@@ -131,7 +131,9 @@ def lanes_of(tile: Tile) -> int:
 
 def needs_whole_warps(loop: ThreadLoop, lanes: int) -> bool:
     """Whether lanes exchange values, so that no thread may leave before the others of its warp."""
-    return bool(loop.parallel.collected or lanes > 1 or LaneValues(loop.parallel).handed(lanes))
+    return bool(
+        loop.parallel.collected or lanes > 1 or LaneValues(loop.parallel).exchangeable(lanes)
+    )
 
 
 def _fits(site: Site) -> Verdict:

@@ -178,8 +178,8 @@ class CarriedState:
         edit.set_operands(self.init, (*self.init.operands, *values))
         self.reshape(lambda shapes: [*shapes, *more])
         added = range(first, first + len(more))
-        handed = tuple(build.element(self.root, self.states[1], index) for index in added)
-        edit.set_operands(self.root, (*self.root.operands, *handed))
+        new = tuple(build.element(self.root, self.states[1], index) for index in added)
+        edit.set_operands(self.root, (*self.root.operands, *new))
         return added
 
     def reshape(self, change: _Change) -> None:

@@ -21,7 +21,7 @@ class WhileConstantSinking(Pass):
 
     What stands there is the constant itself, or a broadcast of one; simplify and constant-folding can then
     work with it, and while-loop-simplifier drops the element.  Outer loops come first, so that a constant
-    gets to the innermost loop that reads it.
+    reaches the innermost loop that reads it.
 
     limit    the most elements of a constant; broadcasts of a scalar may have more
     scalar   whether to move scalars and their broadcasts only
@@ -85,7 +85,7 @@ ENTRY main {
         found, chosen = _inner_uses(loop), []
         for index in range(len(loop.elements)):
             value = source.operands[index]
-            if not _is_constant(value) or not elements.is_handed_on(loop.body, index):
+            if not _is_constant(value) or not elements.is_passed_through(loop.body, index):
                 continue
             if not found[index]:
                 continue
@@ -125,12 +125,12 @@ def _inner_uses(loop: Instruction) -> dict[int, list[Instruction]]:
                 group.append(state)
         for index, group in reads(state).items():
             for read in group:
-                if read.is_root or sum(read.users.values()) > _hands_on(root, index, read):
+                if read.is_root or sum(read.users.values()) > _passes_through(root, index, read):
                     found[index].append(read)
     return found
 
 
-def _hands_on(root: Instruction, index: int, read: Instruction) -> bool:
+def _passes_through(root: Instruction, index: int, read: Instruction) -> bool:
     return root.opcode == "tuple" and root.operands[index] is read
 
 
@@ -151,7 +151,7 @@ def _replace(
     for index, value in values.items():
         for read in found[index]:
             copy, name = _copied(value, read), read.name
-            if read.computation is not body or not _hands_on(root, index, read):
+            if read.computation is not body or not _passes_through(root, index, read):
                 edit.replace_instruction(read, copy)
                 edit.rename(copy, name)
                 continue

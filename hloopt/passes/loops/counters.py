@@ -138,13 +138,13 @@ def _following(
 ) -> _Following | None:
     one, other = known[leader], known[follower]
     factor, rest = divmod(other.step, one.step)
-    if rest or (other.dtype.bits > one.dtype.bits and not _stays(one, iterations)):
+    if rest or (other.dtype.bits > one.dtype.bits and not _never_wraps(one, iterations)):
         return None
     offset = wrapped(other.first - factor * one.first, other.dtype)
     return _Following(leader, follower, factor, offset)
 
 
-def _stays(variable: Affine, iterations: int | None) -> bool:
+def _never_wraps(variable: Affine, iterations: int | None) -> bool:
     """Whether a counter never wraps around, so that a wider one can be computed from it."""
     low, high = variable.dtype.limits
     return iterations is not None and low <= variable.first + iterations * variable.step <= high

@@ -15,7 +15,7 @@ from hloopt.types import ArrayShape, Literal, descending
 __all__ = [
     "duplicates",
     "following",
-    "is_handed_on",
+    "is_passed_through",
     "is_plain",
     "may_merge",
     "may_replace",
@@ -33,7 +33,7 @@ def following(body: Computation, index: int) -> Instruction | None:
     return body.root.operands[index] if body.root.opcode == "tuple" else None
 
 
-def is_handed_on(body: Computation, index: int) -> bool:
+def is_passed_through(body: Computation, index: int) -> bool:
     """Whether the body returns an element of its state as it is."""
     state = body.parameters[0]
     result = following(body, index)
@@ -43,13 +43,13 @@ def is_handed_on(body: Computation, index: int) -> bool:
 
 
 def may_replace_result(
-    loop: Instruction, index: int, state: Instruction, read_behind: list[Instruction]
+    loop: Instruction, index: int, state: Instruction, reads_after: list[Instruction]
 ) -> bool:
     """Whether an element of a loop's result may be that of ``state``, the tuple before the loop."""
     value = state.operands[index] if state.opcode == "tuple" else None
     sharding = value.attributes.get("sharding") if value is not None else None
     return same_layout(loop.elements[index], state.elements[index]) and all(
-        is_plain(read, sharding) for read in read_behind
+        is_plain(read, sharding) for read in reads_after
     )
 
 

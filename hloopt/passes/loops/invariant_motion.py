@@ -33,7 +33,7 @@ class WhileInvariantMotion(Pass):
        belong to.
     3. What the rest of the loop reads of the moved values becomes an element of the state.
 
-    Both body and condition give up their work, inner loops first, so that it leaves all loops it does not
+    Both body and condition lose their work, inner loops first, so that it leaves all loops it does not
     depend on.  A call, loop, conditional or custom-call moves only out of a loop that runs at least once:
     it may cost more than anything the program would do.  Never moved: side effects, collectives, random
     numbers, control edges, barriers, tokens, what has a sharding or dynamic dimensions; nor anything out of
@@ -158,7 +158,7 @@ class _Search:
         """Whether an instruction, its operands examined before, is the same in every iteration."""
         if instruction.is_element_of(self.state):
             index = instruction.tuple_index
-            return elements.is_handed_on(self.loop.body, index)
+            return elements.is_passed_through(self.loop.body, index)
         return (
             instruction.opcode not in NOT_MERGEABLE
             and all(operand in self.invariant for operand in instruction.operands)
@@ -175,7 +175,7 @@ class _Search:
             or _has_token(instruction.shape)
         ):
             return False
-        if instruction.is_tuple and not _is_taken_apart(instruction):
+        if instruction.is_tuple and not _is_read_by_element(instruction):
             return False
         if not self.options.is_work(instruction) or instruction.opcode in TUPLES:
             return True
@@ -258,7 +258,7 @@ def _has_token(shape: Shape) -> bool:
     return any(isinstance(leaf, ArrayShape) and not leaf.dtype.is_array for leaf in leaves(shape))
 
 
-def _is_taken_apart(instruction: Instruction) -> bool:
+def _is_read_by_element(instruction: Instruction) -> bool:
     """Whether only get-tuple-elements, or other instructions of the same kind, read a tuple."""
     return not instruction.is_root and all(
         user.opcode == "get-tuple-element" or instruction.opcode == "tuple"

@@ -85,7 +85,7 @@ _Step = Callable[[Instruction, Effects, PassLog], bool]
 
 
 def _simplify(loop: Instruction, effects: Effects, log: PassLog) -> bool:
-    if _taken_apart(loop, effects, log):
+    if _remove_loop(loop, effects, log):
         return True
     changed = flatten.wrap(loop, log)
     if not loop.is_tuple:
@@ -101,7 +101,7 @@ def _simplify(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     return changed
 
 
-def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+def _remove_loop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 1."""
     iterations = trip_count(loop)
     if iterations not in (0, 1):
@@ -129,15 +129,17 @@ def _pass_through(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 3, results: what the body passes through is what it was."""
     name = "element that the body passes through"
     body, source = loop.body, loop.operands[0]
-    handed_on = [index for index in range(len(loop.elements)) if elements.is_handed_on(body, index)]
+    passed_through = [
+        index for index in range(len(loop.elements)) if elements.is_passed_through(body, index)
+    ]
     unneeded = set[int]()
-    if handed_on and (whole_uses(loop) or loop.is_root):
+    if passed_through and (whole_uses(loop) or loop.is_root):
         # A tuple in place of the whole result is worth it for what can then be dropped.
-        others = set(range(len(loop.elements))).difference(handed_on)
-        unneeded = set(handed_on) - elements.needed_for(loop, others, effects)
+        others = set(range(len(loop.elements))).difference(passed_through)
+        unneeded = set(passed_through) - elements.needed_for(loop, others, effects)
     found = reads(loop)
     chosen = []
-    for index in handed_on:
+    for index in passed_through:
         if index not in unneeded and not any(one.is_used for one in found[index]):
             continue
         if not elements.may_replace_result(loop, index, source, found[index]):

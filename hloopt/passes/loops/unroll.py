@@ -30,7 +30,7 @@ class WhileUnroll(Pass):
     """Write out loops of known trip count: whole, or ``factor`` iterations at a time.
 
     1. A loop of at most ``full_max`` iterations, whose body has at most ``body_max`` instructions and which
-       comes to at most ``total_max`` of them, gives way to as many copies of its body.
+       makes at most ``total_max`` of them, is replaced by as many copies of its body.
     2. Of any other of known count n, n modulo ``factor`` iterations come before the loop, and its body
        becomes ``factor`` copies of itself.  The condition stays as it is: it is evaluated in iterations at
        which the original loop would have evaluated it, too, the last one included.
@@ -44,7 +44,7 @@ class WhileUnroll(Pass):
     factor     iterations in a body; 1 to write out whole loops only
     full_max   the most iterations of a loop that is written out whole; 0 for none
     body_max   the most instructions in the body of one
-    total_max  the most instructions that the copies come to, whole or in part
+    total_max  the most instructions of all copies, whole or in part
     """
 
     example: ClassVar[str] = """HloModule example

@@ -106,7 +106,7 @@ class _Body:
             return None
         written = _row(update.operands[1], update.array, iterations)
         way = self.direction(update.operands[2], counter, iterations)
-        if written is None or not way or not _is_zero_beyond(update.operands[3:]):
+        if written is None or not way or not _are_zero(update.operands[3:]):
             return None
         carry, before = self.carry(written)
         if carry is None:
@@ -153,7 +153,7 @@ class _Body:
             return None
         if self.direction(piece.operands[1], counter, iterations) != way:
             return None
-        if not _is_zero_beyond(piece.operands[2:]):
+        if not _are_zero(piece.operands[2:]):
             return None
         return self.start.operands[array]
 
@@ -172,7 +172,7 @@ def _row(part: Instruction, whole: ArrayShape, iterations: int) -> Instruction |
     return inner if sizes == [size for size in rows if size != 1] else None
 
 
-def _is_zero_beyond(places: tuple[Instruction, ...]) -> bool:
+def _are_zero(places: tuple[Instruction, ...]) -> bool:
     return all(place.constant_integer == 0 for place in places)
 
 
