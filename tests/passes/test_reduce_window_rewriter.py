@@ -76,7 +76,7 @@ def test_sums_of_floats_need_fast_math() -> None:
         (text("s32", "64", "size=32 pad=31_0", "add", "0"), ""),
         (text("s32", "64", "size=64 pad=32_31", "add", "0"), ""),
         (text("s32", "17,17", "size=17x17 pad=16_0x16_0", "add", "0"), ""),
-        (text("s32", "64", "size=64 pad=63_0", "add", "1"), "no identity of add"),
+        (text("s32", "64", "size=64 pad=63_0", "add", "1"), "not the identity of add"),
         (
             text("s32", "64", "size=64 pad=63_0", "", "0", "c = s32[] add(a, b) ROOT d = s32[] negate(c)"),
             "not one associative op",
