@@ -62,7 +62,7 @@ def test_kernels_and_locks(module: str, tmp_path: Path) -> None:
     assert invoke(module, "--lock", lock, "--frozen").exit_code == 0
     other = CliRunner().invoke(cli, ["run", "--device", "emulator", module, "--lock", lock])
     assert other.exit_code == 2
-    assert "ways of the native" in other.stderr
+    assert "kernels of the native" in other.stderr
 
 
 def test_tiles(module: str) -> None:

@@ -118,7 +118,7 @@ def test_the_executor_agrees_with_the_interpreter(
 def nothing_is_small() -> Iterator[None]:
     """Arrays of a few elements are worked on by blocks, have places, and are kept, as large ones are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_limits, "DEFAULT", block_limits.Limits(least=2))
+        patch.setattr(block_limits, "DEFAULT", block_limits.BlockLimits(least=2))
         patch.setattr(blocks, "_SHARED", 0)
         patch.setattr(block_plan, "_FEWEST", 1)
         patch.setattr(block_plan, "_MOST", 2)

@@ -214,7 +214,7 @@ def scan(extra: str = "", result: str = "y", initial: str = BROADCAST) -> str:
 
 def updated(program: NumpyProgram) -> frozenset[int]:
     """The positions of the body's state that it updates in place."""
-    body = program._module.computations["body"]
+    body = program.module.computations["body"]
     line = program._compiler.line(body, counted=False)
     written = sharing.written_inputs(line)
     return frozenset(at for at, slot in enumerate(line.inputs) if slot in written)
