@@ -32,7 +32,7 @@ _COLUMNS = (
     TableColumn("bytes", "bytes", byte_size),
     TableColumn("what", "kind", _KINDS.__getitem__),
 )
-# Names that hloopt gives: whatever else is in the folder stays there.
+# Names that hloopt gives: all other files in the folder are kept.
 _ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}(\.\w+)?|\.build-\w+")
 _FILE = re.compile(r"\.?(grammar|expression)-[0-9a-f]+\.json(\.\w+)?")
 
@@ -56,7 +56,7 @@ def command(clear: bool, as_json: bool) -> None:
     assert folder is not None
     found: dict[str, list[tuple[Path, int]]] = {kind: [] for kind in _KINDS}
     for kind, path in _entries(folder):
-        with suppress(OSError):  # another process threw it away
+        with suppress(OSError):  # another process removed it
             found[kind].append((path, _size(path)))
             if clear:
                 _remove(path)

@@ -70,7 +70,7 @@ def _list_rules(*, as_json: bool) -> None:
 
 
 def _check(text: InputText, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], int]:
-    """Check one text and tell about it, unless it is to be told in JSON; and the exit code."""
+    """Check one text and print the result, unless it goes into JSON; return the exit code."""
     row: dict[str, Any] = {"file": text.name, "warnings": [], "errors": []}
     with patience("checking", text.name, alone=alone):
         errors, more, warnings = _examine(text, row)
@@ -89,7 +89,7 @@ def _check(text: InputText, *, as_json: bool, alone: bool) -> tuple[dict[str, An
 
 
 def _examine(text: InputText, row: dict[str, Any]) -> tuple[list[HlooptError], bool, list[str]]:
-    """What is wrong with one text, whether there is more, and the warnings as lines.
+    """The errors of one text, whether there are more, and the warnings as lines.
 
     The name of the file that was read and the warnings as values are put into ``row``.
     """
@@ -103,13 +103,13 @@ def _examine(text: InputText, row: dict[str, Any]) -> tuple[list[HlooptError], b
     row["file"] = found.name
     lines = []
     for offset, message in module.warnings:
-        told: dict[str, Any] = {"message": message}
+        warning: dict[str, Any] = {"message": message}
         place = found.name
         if module.source is not None and offset >= 0:
             line, column = module.source.line_column(offset)
-            told = {"line": line, "column": column, **told}
+            warning = {"line": line, "column": column, **warning}
             place = f"{found.name}:{line}:{column}"
-        row["warnings"].append(told)
+        row["warnings"].append(warning)
         lines.append(f"{place}: warning: {message}")
     errors = list(islice(violations(module), _MOST_ERRORS + 1))
     return [*errors[:_MOST_ERRORS]], len(errors) > _MOST_ERRORS, lines

@@ -53,7 +53,7 @@ def command(
     emit: str,
     as_json: bool,
 ) -> None:
-    """Take the fusions of modules apart again and print these as HLO.
+    """Expand the fusions of modules again and print the modules as HLO.
 
     Every fusion is replaced by the instructions in it, whatever its kind, whether hloopt made it or XLA (in
     what it dumps after optimisation). Several results are read where they are computed; a fusion that runs
@@ -73,7 +73,7 @@ def command(
         report = pipeline.run(module)
         fusions = report.hits()["defuse"]["inline a fusion"]
         if not as_json:
-            click.echo(f"{found.name}: fusions taken apart: {fusions}", err=True)
+            click.echo(f"{found.name}: fusions expanded: {fusions}", err=True)
         row = {"module": module.name, "fusions": fusions}
         counts = {"before": report.instructions_before, "after": report.instructions_after}
         return {**row, "instructions": counts, **product.write(module, found.name)}

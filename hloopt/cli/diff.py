@@ -81,7 +81,7 @@ def command(
       hloopt optimize -O2 dump.txt | hloopt diff dump.txt - --target h200
     """
     if target is None and any(gate.figure == "time" for gate in gates):
-        raise UsageError("--gate time is about predicted times: --target says for which device")
+        raise UsageError("--gate time is for predicted times: it needs --target DEVICE")
     sides = open_each([before, after], _stages_of_sides(ctx))
     found: list[GivenModule] = []
 

@@ -42,7 +42,7 @@ __all__ = ["command"]
 
 _MOST_NAMES = 2
 _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
-"""Ends of words that are files and no instructions."""
+"""Endings of words that are files, not instructions."""
 
 
 @click.command(
@@ -83,8 +83,8 @@ def command(
 ) -> None:
     """Explain why instructions are fused or apart, and their kernels: [FILE] [INSTRUCTION [INSTRUCTION]].
 
-    Two instructions: whether they are in one kernel, what stands between them, what that costs, which option,
-    rule or line of a lock file would change it. One: its kernel, who joined that, why its neighbours did not;
+    Two instructions: whether they are in one kernel, what keeps them apart, what that costs, which option,
+    rule or line of a lock file would change it. One: its kernel, what joined that, why its neighbours did not;
     and which kernels could run it, which limit ruled out the others, what each is estimated to cost. None: the
     ten refusals that cost most time, the arrays that stay in memory between kernels with the codes of the
     refusals that keep them there, and a summary by kernel and reason.
@@ -92,7 +92,7 @@ def command(
     An INSTRUCTION is a name of the file as it is given, or after optimisation; a glob, /regex/, op:OPCODE or
     op_name:GLOB mean several.
 
-    With --xla DUMP: why XLA fused two instructions, or did not, as far as its dump tells: [INSTRUCTION
+    With --xla DUMP: why XLA fused two instructions, or did not, as far as its dump shows: [INSTRUCTION
     [INSTRUCTION]].
 
     \b
@@ -173,7 +173,7 @@ class _Explaining:
         return {**head, "choices": choices}
 
     def _fusion(self, module: Module) -> tuple[FusionAnswer | None, str, list[str], bool]:
-        """Run the passes; what to say about fusion, or why there is nothing; notes; whether it matters."""
+        """Run the passes; return the answer about fusion, or why there is none; notes; whether it matters."""
         is_pair = len(self.names) == _MOST_NAMES
         trials = None
         if is_pair:
@@ -189,7 +189,7 @@ class _Explaining:
 
 
 def _answer(questions: Questions, names: tuple[str, ...]) -> tuple[FusionAnswer | None, str]:
-    """What there is to say about fusion, or why there is nothing: a single name may be one of the device's."""
+    """The answer about fusion, or why there is none: a single name may be one of the device's."""
     try:
         return questions.answer(names), ""
     except UsageError as error:
@@ -208,7 +208,7 @@ def _show(blocks: list[Callable[[Console], None]], *, several: bool) -> None:
 
 
 def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Files and the instructions' names: the last words, two at most, that are no files.
+    """Files and the instructions' names: the last words, two at most, that are not files.
 
     Behind a file a plain word is an instruction, even where a file or directory is called so.
     """
@@ -221,14 +221,12 @@ def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
             raise UsageError(f"{names[0]}: no such file or directory")
         if files and not (files[-1] == "-" or Path(files[-1]).exists() or _may_be_file(files[-1])):
             names_given = ", ".join((files[-1], *names))
-            raise UsageError(
-                f"one instruction is explained, or two; no file is called so: {names_given}"
-            )
+            raise UsageError(f"one instruction is explained, or two; no such file: {names_given}")
     return files, tuple(names)
 
 
 def _is_file(words: tuple[str, ...]) -> bool:
-    """Whether the last word is a file and no instruction."""
+    """Whether the last word is a file, not an instruction."""
     word = words[-1]
     return word == "-" or (Path(word).exists() and (len(words) == 1 or _may_be_file(word)))
 

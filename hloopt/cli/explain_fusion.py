@@ -1,4 +1,4 @@
-"""What ``hloopt explain`` says of fusion: names as given are looked up, and put to the explanation."""
+"""What ``hloopt explain`` says about fusion: the lookup of names, and their explanations."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 __all__ = ["FusionAnswer", "Questions"]
 
 MOST_LOST = 10
-"""Refusals that are told without a name."""
+"""Refusals that are listed without a name."""
 _NO_KERNEL = frozenset({"bitcast", "constant"})
-"""Ops that may be fused and cost nothing apart."""
+"""Ops that may be fused and cost nothing unfused."""
 _MOST = 10
 """Instructions or pairs that a pattern shows."""
 
 
 @dataclass(frozen=True)
 class FusionAnswer:
-    """What there is to show; ``kernels`` are the names of the kernels concerned, after all passes.
+    """The answer to show; ``kernels`` are the names of the kernels concerned, after all passes.
 
-    ``rewritten`` says that passes touched an instruction: worth a word where nothing is fused, too.
+    ``rewritten`` says that passes touched an instruction: worth reporting where nothing is fused, too.
     """
 
     json: dict[str, Any]
@@ -63,7 +63,7 @@ class FusionAnswer:
 
 
 class Questions:
-    """The names of the command line, put to one module's provenance."""
+    """The names of the command line, looked up in one module's provenance."""
 
     def __init__(
         self, module: Module, provenance: Provenance, target: Target, trials: Trials | None = None
@@ -75,11 +75,11 @@ class Questions:
 
     @property
     def is_about_fusion(self) -> bool:
-        """Whether anything was there to be fused."""
+        """Whether there was anything to fuse."""
         return bool(self.provenance.history.plans)
 
     def answer(self, names: Sequence[str]) -> FusionAnswer:
-        """What there is to say of no name, one or two.  Raises ``UsageError`` for names that nothing has."""
+        """The answer for no name, one or two.  Raises ``UsageError`` for names that nothing has."""
         if not names:
             return self._lost()
         found = [self.nodes(name) for name in names]
@@ -99,18 +99,18 @@ class Questions:
             shows.append((show_loops, loops))
         if barriers:
             shows.append((show_barriers, barriers))
-        told = {
+        content = {
             "refusals": lost_json(rows),
             "arrays": kept_json(kept),
             "loops": loops_json(loops),
             "barriers": barriers_json(barriers),
         }
-        return FusionAnswer(told, tuple(shows))
+        return FusionAnswer(content, tuple(shows))
 
     def _around(self, name: str, nodes: list[FusionNode]) -> FusionAnswer:
         if all(node.opcode in UNCOMPUTED for node in nodes):
             node = nodes[0]
-            raise UsageError(f"%{node.name} ({node.opcode}) is not run by a kernel of its own")
+            raise UsageError(f"%{node.name} ({node.opcode}) has no separate kernel")
         rows = [self.explanation.around(node) for node in nodes[:_MOST]]
         given = name.removeprefix("%") if _is_plain(name) else ""
 
@@ -123,9 +123,9 @@ class Questions:
         shows: list[Any] = [(show, row) for row in rows]
         if len(nodes) > _MOST:
             shows.append((_more, len(nodes) - _MOST))
-        told = [{**around_json(row), **rewrites_json(*self._origin(row.node))} for row in rows]
-        rewritten = any(row["rewrites"] for row in told)
-        return FusionAnswer({"instructions": told}, tuple(shows), tuple(kernels), rewritten)
+        found = [{**around_json(row), **rewrites_json(*self._origin(row.node))} for row in rows]
+        rewritten = any(row["rewrites"] for row in found)
+        return FusionAnswer({"instructions": found}, tuple(shows), tuple(kernels), rewritten)
 
     def _origin(
         self, node: FusionNode
@@ -142,7 +142,7 @@ class Questions:
     ) -> FusionAnswer:
         wanted = [(a, b) for a in first for b in second if a is not b]
         if not wanted:
-            raise UsageError(f"%{first[0].name} is given twice: two instructions are a pair")
+            raise UsageError(f"%{first[0].name} is given twice: a pair is two instructions")
         if len(wanted) > 1:
             near = [
                 (a, b)
@@ -160,7 +160,7 @@ class Questions:
         shows: list[Any] = [(show, row) for row in rows]
         if len(wanted) > _MOST:
             shows.append((_more, len(wanted) - _MOST))
-        told = [
+        found = [
             {
                 **pair_json(row),
                 "passes": passes,
@@ -168,10 +168,10 @@ class Questions:
             }
             for row in rows
         ]
-        return FusionAnswer({"pairs": told}, tuple(shows))
+        return FusionAnswer({"pairs": found}, tuple(shows))
 
     def nodes(self, name: str) -> list[FusionNode]:
-        """The nodes that a name or pattern means.  Raises ``UsageError`` that says where it has gone."""
+        """The nodes that a name or pattern matches.  Raises ``UsageError``, which says what became of it."""
         pattern = parse_pattern(name)
         if pattern.names_one:
             return self._named(name.removeprefix("%"))
@@ -185,7 +185,7 @@ class Questions:
         if not nodes and places:
             raise UsageError(f"'{name}': {self._where(places[0])}")
         if not nodes:
-            raise UsageError(f"no instruction is meant by '{name}'")
+            raise UsageError(f"no instruction matches '{name}'")
         return nodes
 
     def _become(self, place: tuple[str, str]) -> list[FusionNode]:
@@ -214,22 +214,22 @@ class Questions:
         )
 
     def _where(self, place: tuple[str, str]) -> str:
-        """What has become of an instruction of the file that is no node."""
+        """What became of an instruction of the file that is not a node."""
         given = self.provenance.given[place]
         gone = self.provenance.gone.get(place)
         if gone is not None:
-            told, ways = "", f"--disable {gone.pass_name}"
+            reason, ways = "", f"--disable {gone.pass_name}"
             if (rewrite := gone.rewrite) is not None:
-                told = f" ('{rewrite.rule}'{f': {rewrite.reason}' if rewrite.reason else ''})"
+                reason = f" ('{rewrite.rule}'{f': {rewrite.reason}' if rewrite.reason else ''})"
                 ways = " or ".join(rewrite.ways)
             return (
                 f"%{given.name} ({given.opcode}) is gone before anything is fused: run {gone.run}, "
-                f"{gone.pass_name}, took it away{told} ({ways} keeps it, -O0 keeps all)"
+                f"{gone.pass_name}, removed it{reason} ({ways} keeps it, -O0 keeps all)"
             )
         if given.caller_opcode == "fusion":
             return f"%{given.name} is computed inside %{given.caller}: hloopt explain ... {given.caller}"
         caller = f" of %{given.caller}, {given.caller_opcode}" if given.caller else ""
-        return f"%{given.name} ({given.opcode}) is part of %{given.computation}{caller}: no kernel of its own"
+        return f"%{given.name} ({given.opcode}) is part of %{given.computation}{caller}: not a separate kernel"
 
 
 def _is_plain(name: str) -> bool:
@@ -241,7 +241,7 @@ def _more(count: int, console: Console) -> None:
 
 
 def _explanation(provenance: Provenance, target: Target) -> Explanation:
-    """What there is to explain after all passes; times that no strategy asked for come from a model."""
+    """What there is to explain after all passes; times that no strategy computed come from a model."""
     model = model_for(DEFAULT, target)
     known: dict[tuple[str, str, str, bool], Comparison | None] = {}
 
@@ -288,5 +288,5 @@ def _compare(
 
 
 def _is_kernel(instruction: Instruction) -> bool:
-    """Whether an instruction may be fused, and costs something apart."""
+    """Whether an instruction may be fused, and costs something unfused."""
     return instruction.opcode not in _NO_KERNEL and may_be_fused(instruction)

@@ -76,6 +76,6 @@ class Trials:
 def _share(questions: Questions, names: Sequence[str]) -> bool:
     try:
         first, second = (questions.nodes(name) for name in names)
-    except UsageError:  # one of them is gone before anything is fused
+    except UsageError:  # one of them was removed before anything was fused
         return False
     return any(questions.explanation.pair(a, b).common for a in first for b in second if a is not b)

@@ -51,7 +51,7 @@ _OPTIONS = ("files", "xla_dump", "module", "strict", "target", "as_json")
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What there is of one module: XLA's log, and the module it ended with."""
+    """The data of one module: XLA's log, and the module it ended with."""
 
     log: Path | None
     after: Path | None
@@ -105,7 +105,7 @@ def _refuse_others() -> None:
         given = ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
         if given and option.name not in _OPTIONS:
             raise UsageError(
-                f"{option.opts[0]} has no meaning with --xla, which tells what XLA did"
+                f"{option.opts[0]} has no meaning with --xla, which explains what XLA did"
             )
 
 

@@ -1,6 +1,6 @@
 """Where modules come from: files, dump directories, ``-`` or nothing for standard input.
 
-What a file is, its content says and not its name: HLO text, a protocol buffer, a snapshot, each of them
+The content of a file decides what it is, not its name: HLO text, a protocol buffer, a snapshot, each of them
 perhaps gzipped.
 """
 
@@ -50,7 +50,7 @@ _MOST_LISTED = 12
 
 @dataclass(frozen=True, slots=True)
 class InputText:
-    """Something to read; ``path`` is None for standard input.
+    """A source of a module; ``path`` is None for standard input.
 
     ``twin`` is a protocol buffer of the same module in the same stage.  ``content`` is what was read already,
     because it cannot be read twice.  ``part`` is one module of a text that holds several; ``whole`` is that
@@ -101,9 +101,9 @@ class Input:
 
 
 def open_texts(arguments: Sequence[str]) -> list[InputText]:
-    """What arguments name.
+    """The texts that arguments name.
 
-    A directory stands for the modules in it that ``--module`` and ``--stage`` pick.
+    A directory means the modules in it that ``--module`` and ``--stage`` pick.
 
     Raises ``UsageError`` for a path that does not exist, a directory without such modules, and where
     standard input would be read from a terminal.
@@ -260,7 +260,7 @@ def _hint_at_twin(path: Path) -> None:
 
 
 def _may_be_proto(text: InputText, content: bytes) -> bool:
-    """Whether to read a protocol buffer: texts begin with a letter, a blank or a mark of their own."""
+    """Whether to read a protocol buffer: texts begin with a letter, a blank or a comment."""
     if not content.strip():
         return False
     if text.path is not None and text.path.name.endswith((".pb", ".pb.gz")):
@@ -286,7 +286,7 @@ def _read_proto(name: str, content: bytes, strict: bool) -> Input:
 
 
 def _refuse_unknown(found: Input) -> None:
-    """Raise ``ParseError`` for an opcode that XLA does not have; what has no text form is no mistake."""
+    """Raise ``ParseError`` for an opcode that XLA does not have; what has no text form is not an error."""
     for instruction in found.module.instructions():
         if instruction.op.family == "unknown":
             message = f"%{instruction.name}: unknown opcode '{instruction.opcode}'"
@@ -347,4 +347,4 @@ def _called(text: InputText) -> str:
 
 
 def _out_of_memory(text: InputText, error: MemoryError) -> HlooptError:
-    return UnsupportedError(f"out of memory: {error or 'no more can be had'}", name=text.name)
+    return UnsupportedError(f"out of memory: {error or 'allocation failed'}", name=text.name)

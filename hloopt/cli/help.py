@@ -14,7 +14,7 @@ _REMOVED = {"--pipeline": "--passes", "--selector": "--kernel-rule"}
 
 
 class GroupedCommand(click.Command):
-    """A command whose help has its options in groups, and that knows options with an optional value.
+    """A command whose help has its options in groups, and that allows options with an optional value.
 
     groups   titles, and the names of the parameters under each; all others stand under ``Options``
     bare     options that may stand alone, and the value they have then: ``--print-changed`` or

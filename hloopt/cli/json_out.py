@@ -1,4 +1,4 @@
-"""JSON for scripts, apart from the tables: a command that prints none of those does not load them."""
+"""JSON for scripts, separate from the tables: a command that prints no table does not load them."""
 
 from __future__ import annotations
 

@@ -84,14 +84,14 @@ def command(
 ) -> None:
     """Show which kernel runs each instruction, how it is launched, and how long it takes.
 
-    The module is optimised (-O2 unless something else is asked for) and made ready for the device; then kernels
+    The module is optimised (-O2 unless other passes are given) and made ready for the device; then kernels
     are chosen. Times are those of hloopt stats --target, of one launch, whichever kernel runs the instruction:
-    hloopt explain compares the kernels of one and tells why it was chosen.
+    hloopt explain compares the kernels of one and says why it was chosen.
 
     With --target host they are the loops in C++ that hloopt run --device native runs: a launch has tasks in
     place of blocks, and times are those of the cost model host, of one core.
 
-    --ir lists the kernel IR: loops, memory and types as they are before anything is text for a device.
+    --ir lists the kernel IR: loops, memory and types as they are before code is printed for a device.
     JSON has the CUDA C with --source, the IR with --ir, the plan and its module's text with --plan.
 
     \b
@@ -102,7 +102,7 @@ def command(
       hloopt kernels dump.txt --target host --plan
     """
     if planned + source + ir > 1 and not as_json:
-        raise UsageError("--plan, --source and --ir are different texts: ask for one, or --json")
+        raise UsageError("give only one of --plan, --source and --ir, or --json")
     options = kernel_options()
     selection = selecting(options, ctx.with_resource)
     if listing:
@@ -110,7 +110,7 @@ def command(
         return
     choice = chosen_passes(options)
     if compiled and selection.is_native:
-        raise UsageError("--compile asks NVRTC about CUDA C: for host there is --source")
+        raise UsageError("--compile is for CUDA C (NVRTC): for host, use --source")
     texts = open_texts(files)
 
     def step(found: Input) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _list(as_json: bool) -> None:
 
 
 class Shown:
-    """A module whose kernels are chosen: its plan and source, made when they are asked for."""
+    """A module whose kernels are chosen: its plan and source, made on first use."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Shown:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan.  Raises ``UnsupportedError`` for what has no kernel."""
+        """The plan.  Raises ``UnsupportedError`` for an instruction without a kernel."""
         chosen = self.selection.kernel_of(self.rows)
         planned = plan_ready if self.selection.device == "native" else plan_program
         return planned(self.module, chosen)
@@ -199,7 +199,7 @@ class Shown:
         return render(self.plan, self.selection.described, self.selection.limits())
 
     def compile(self) -> None:
-        """Ask NVRTC for the resources of each function.  Raises ``DeviceError`` where it is missing."""
+        """Compile with NVRTC, for each function's resources.  Raises ``DeviceError`` where it is missing."""
         arch = architecture(find_gpu(self.selection.target).capability)
         made = compile_cuda(self.source, arch, describe=descriptions(self.plan))
         self.resources = made.resources
@@ -237,7 +237,7 @@ class Shown:
         try:
             return self.plan
         except UnsupportedError as error:
-            click.echo(f"note: there is no plan: {error.message}", err=True)
+            click.echo(f"note: no plan: {error.message}", err=True)
             return None
 
     def json(self, *, planned: bool, source: bool, ir: bool) -> dict[str, Any]:

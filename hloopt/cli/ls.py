@@ -82,9 +82,9 @@ def _open(name: str) -> Dump:
 def _found(
     dump: Dump, module: str | None, stages: Sequence[str]
 ) -> list[tuple[DumpModule, tuple[Stage, ...]]]:
-    """The modules asked for, each with all its stages or those asked for.
+    """The selected modules, each with all its stages or the selected ones.
 
-    Raises ``UsageError`` with the candidates when something is asked for that is not there.
+    Raises ``UsageError`` with the candidates when a selected one does not exist.
     """
     modules = matching_modules(dump, module)
     if stages or (module is not None and not modules):

@@ -24,7 +24,7 @@ COMMANDS = {
     "cache": ("cache", "Show where compiled programs are kept, or remove them."),
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
-    "defuse": ("defuse", "Take the fusions of modules apart again."),
+    "defuse": ("defuse", "Expand the fusions of modules again."),
     "diff": (
         "diff",
         "Compare two modules: their kernels, what those cost, and each instruction that differs.",
@@ -148,7 +148,7 @@ def main() -> None:
         _forget_stdout()
         code = 0
     except MemoryError as error:
-        click.echo(f"hloopt: error: out of memory: {error or 'no more can be had'}", err=True)
+        click.echo(f"hloopt: error: out of memory: {error or 'allocation failed'}", err=True)
         code = UnsupportedError.exit_code
     except OSError as error:
         click.echo(f"hloopt: error: {error}", err=True)
@@ -177,7 +177,7 @@ def _notes(error: Exception) -> str:
 
 
 def _flush_or_forget() -> None:
-    """What was printed before an error goes out; where that cannot be, an error has been told."""
+    """Flush what was printed before an error; if that fails, an error was reported already."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -185,5 +185,5 @@ def _flush_or_forget() -> None:
 
 
 def _forget_stdout() -> None:
-    """Nobody takes what we print; Python must not complain when it flushes stdout at the end."""
+    """Drop stdout, which no reader takes; Python must not complain when it flushes it at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

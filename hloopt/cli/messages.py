@@ -1,4 +1,4 @@
-"""Errors as a person and as a script reads them."""
+"""Errors as messages and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:
     """Errors of one text on stderr: with place and excerpt where they have one; of several the count."""
     sys.stdout.flush()
     for error in errors:
-        click.echo(_told(error), err=True)
+        click.echo(_message(error), err=True)
     if len(errors) > 1 or more:
         name = next((error.name for error in errors if isinstance(error, SourceError)), "hloopt")
         count = (
@@ -48,7 +48,7 @@ def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:
         click.echo(f"{name}: {count}", err=True)
 
 
-def _told(error: HlooptError) -> str:
+def _message(error: HlooptError) -> str:
     if isinstance(error, SourceError):
         return str(error)
     if isinstance(error, EvaluationError) and error.place:

@@ -50,7 +50,7 @@ __all__ = ["command"]
     type=click.Choice(["hlo", "xla", "proto"]),
     default="hlo",
     show_default=True,
-    help="xla: fusions taken apart and bitcasts written out, as XLA compiles it; proto: an HloProto, as for "
+    help="xla: fusions expanded and bitcasts written out, as XLA compiles it; proto: an HloProto, as for "
     "OUT called .pb.",
 )
 @PRINT
@@ -91,7 +91,7 @@ def command(
         if emit == "xla":
             make_for_xla(module)
             _warn_of_elided(name, module)
-        watch.tell(report, found, as_json=as_json)
+        watch.report(report, found, as_json=as_json)
         row = {"module": module.name, "pipeline": str(choice.pipeline), **_report_json(report)}
         return {**row, **product.write(module, name)}
 

@@ -51,7 +51,7 @@ _PROTOS = (".pb", ".pb.gz")
 
 
 def proto_wanted(output: str | None) -> bool:
-    """Whether a file's name asks for a protocol buffer."""
+    """Whether a file's name means a protocol buffer."""
     return output is not None and output.endswith(_PROTOS)
 
 
@@ -72,7 +72,7 @@ class ModuleOutput:
     def of(
         cls, output: str | None, texts: Sequence[InputText], *, proto: bool, as_json: bool
     ) -> ModuleOutput:
-        """For the command's options; ``proto`` where it was asked for by more than the name of OUT.
+        """For the command's options; ``proto`` where more than the name of OUT requests it.
 
         Raises ``UsageError`` where the output cannot be that.
         """
@@ -80,7 +80,7 @@ class ModuleOutput:
         if output is not None or not as_json:
             check_output(output, texts, proto=proto)
         elif proto:
-            raise UsageError("a protocol buffer does not fit into JSON: give -o OUT as well")
+            raise UsageError("JSON cannot hold a protocol buffer: give -o OUT as well")
         return cls(output, proto, as_json, len(texts) > 1)
 
     def write(self, module: Module, name: str) -> dict[str, Any]:
@@ -122,10 +122,12 @@ def check_output(output: str | None, texts: Sequence[InputText], *, proto: bool 
     if output in (None, "-"):
         if proto and len(texts) > 1:
             raise UsageError(
-                "several modules do not fit one protocol buffer: give a directory by -o"
+                "one protocol buffer cannot hold several modules: give a directory by -o"
             )
         if proto and sys.stdout.isatty():
-            raise UsageError("a protocol buffer is nothing for a terminal: give -o FILE or a pipe")
+            raise UsageError(
+                "a protocol buffer is not printed to a terminal: give -o FILE or a pipe"
+            )
         return
     if not is_folder(output):
         if len(texts) < 2:

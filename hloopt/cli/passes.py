@@ -76,7 +76,7 @@ def command(
       hloopt optimize dump.txt --passes "$(hloopt passes --preset xla-gpu-2026)"
     """
     if (preset is not None) + xla_rules + bool(names) > 1:
-        raise UsageError("PASS, --preset and --xla-rules are different questions: ask one of them")
+        raise UsageError("give only one of PASS, --preset and --xla-rules")
     if len(names) > 2:
         raise UsageError(f"one pass and one rule of it can be explained, not {len(names)} names")
     if preset is not None:
@@ -114,7 +114,7 @@ def _list(as_json: bool) -> None:
         named.add_row(label, broken or "(none)")
     _console().print(named)
     if rules:
-        click.echo(f"\nasked about every fusion, last of all (installed): {', '.join(rules)}")
+        click.echo(f"\ncalled for every fusion, after all others (installed): {', '.join(rules)}")
 
 
 def _known() -> dict[str, type[Pass]]:

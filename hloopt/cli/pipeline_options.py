@@ -98,9 +98,9 @@ def pass_options() -> PassOptions:
 
 
 def chosen_passes(kernels: KernelOptions) -> Chosen:
-    """The pipeline and controls that the running command's options ask for; notes go to stderr.
+    """The pipeline and controls that the running command's options select; notes go to stderr.
 
-    Raises ``UsageError`` for several pipelines at once, and for names that nothing has.
+    Raises ``UsageError`` for several pipelines at once, and for unknown names.
     """
     choice = choose_passes(pass_options(), kernels)
     for note in choice.notes:

@@ -44,16 +44,14 @@ def _refuse(names: Iterable[str]) -> None:
     for option in ctx.command.params:
         given = ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
         if given and option.name in names:
-            raise UsageError(
-                f"{option.opts[0]} is about predicted times: --target says for which device"
-            )
+            raise UsageError(f"{option.opts[0]} is for predicted times: it needs --target DEVICE")
 
 
 def predictor(target: str | None, cost_model: str) -> Predictor | None:
-    """What predicts times on a target; None without one.
+    """The predictor of times on a target; None without one.
 
-    A device whose numbers say nothing of blocks and threads is predicted by the roofline.
-    stderr says where a device's times were never measured.  Raises ``UsageError`` for options about
+    A device described without blocks and threads is predicted by the roofline.
+    stderr says when a device's times were never measured.  Raises ``UsageError`` for options about
     times without a target.
     """
     if target is None:

@@ -28,7 +28,7 @@ __all__ = ["command"]
 
 
 class _Tolerance(click.FloatRange):
-    """A number from 0 to infinity; nothing is nearer than NaN or farther."""
+    """A number from 0 to infinity, not NaN."""
 
     name = "number"
 
@@ -274,7 +274,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
 
 
 def _texts(files: tuple[str, ...], options: RunOptions) -> list[InputText]:
-    """What is to be run.  Raises ``UsageError`` for several modules where an option belongs to one."""
+    """The texts to run.  Raises ``UsageError`` for several modules where an option belongs to one."""
     texts = open_texts(files)
     if options.names_arrays:
         belonging = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"

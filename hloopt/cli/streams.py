@@ -1,4 +1,4 @@
-"""Standard streams as commands use them: open, UTF-8, and free of what a terminal would obey."""
+"""Standard streams as commands use them: open, UTF-8, and free of terminal control sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 class _Status:
-    """A line on a terminal that tells how far something is, and makes way for whatever is written."""
+    """The progress line of a terminal, cleared whenever other text is written."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class _Status:
             self._put(_CLEAR + line)
 
     def clear(self) -> None:
-        """Take the line away, where there is one."""
+        """Clear the line, if one is shown."""
         with self._lock:
             if self._shown is not None:
                 self._put(_CLEAR)
@@ -45,7 +45,7 @@ STATUS: Final = _Status()
 
 
 class _Unfiltered:
-    """A stream on which everything begins behind the status line."""
+    """A stream that clears the status line before it writes."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -74,7 +74,7 @@ class _Visible(_Unfiltered):
 
 
 def prepare_streams() -> None:
-    """Make standard streams fit to be written to, whatever the process was given.
+    """Prepare the standard streams for writing, whatever the process inherited.
 
     What a module holds never controls a terminal: stderr is filtered always, for messages go to terminals in
     the end, stdout where it is one.  In a pipe or a file, text is what the module has, byte for byte.
@@ -90,7 +90,7 @@ def prepare_streams() -> None:
 
 
 class _Closed(io.FileIO):
-    """A file that was opened to be read only: whatever is written is an error, as on a full disk."""
+    """A file opened read-only: any write is an error, as on a full disk."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -102,7 +102,7 @@ class _Closed(io.FileIO):
 def _open_closed() -> None:
     """A stream that was closed (``>&-``, a daemon's) is opened again: no other file takes its place.
 
-    Then stdin and stderr are empty.  To print on stdout is an error, for that is what was asked for.
+    Then stdin and stderr are empty.  Printing on stdout is an error, since output was requested.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is not None:

@@ -245,7 +245,7 @@ def _fill(study: Study, found: Sequence[Studied], runner: StudyRunner) -> None:
 
 
 def _code(study: Study, verdicts: Sequence[tuple[RatioGate, Sequence[Reached]]], code: int) -> int:
-    """Results that differ first, then modules and cells that failed, then gates, each told on stderr."""
+    """Results that differ first, then modules and cells that failed, then gates, each reported on stderr."""
     missed = 0
     gone = {cell.device: cell.problem for cell in study.cells if cell.missing}
     for gate, reached in verdicts:
@@ -258,7 +258,7 @@ def _code(study: Study, verdicts: Sequence[tuple[RatioGate, Sequence[Reached]]],
         for one in reached:
             if not one.passed:
                 missed = missed or _GATE_FAILED
-                click.echo(f"gate missed: {gate.told(one)}", err=True)
+                click.echo(f"gate missed: {gate.line(one)}", err=True)
     if not study.passed:
         return _DIFFER
     return max([code, *(cell.code for cell in study.cells)]) or missed

@@ -1,4 +1,4 @@
-"""Where a study leaves things: optimised modules and lock files in a folder, the page."""
+"""The output of a study: optimised modules and lock files in a folder, the page."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Studied:
 
 @dataclass
 class _Module:
-    """What is known of the module that is at hand."""
+    """Cached facts about the current module."""
 
     studied: Studied
     reference: StudyReference | HlooptError | None = None
@@ -101,7 +101,7 @@ class StudyRunner:
         )
 
     def cell(self, studied: Studied, strategy: Strategy, device: str) -> Cell:
-        """One cell; what goes wrong is told in it.  The cells of a module follow each other."""
+        """One cell, with its failure if any.  The cells of a module follow each other."""
         if self._at is None or self._at.studied is not studied:
             self._at = _Module(studied)
         empty = Cell(studied.row.name, strategy.name, device, way_of(device))
@@ -112,8 +112,8 @@ class StudyRunner:
         except HlooptError as error:
             return replace(empty, problem=_line(error), code=error.exit_code)
         except MemoryError as error:
-            told = f"out of memory: {error or 'no more can be had'}"
-            return replace(empty, problem=told, code=UnsupportedError.exit_code)
+            problem = f"out of memory: {error or 'allocation failed'}"
+            return replace(empty, problem=problem, code=UnsupportedError.exit_code)
 
     def _cell(self, at: _Module, strategy: Strategy, device: str, empty: Cell) -> Cell:
         target = self._target(device)

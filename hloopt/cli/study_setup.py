@@ -1,4 +1,4 @@
-"""What the options and the file of ``hloopt study`` come to: strategies, modules, devices."""
+"""The setup of ``hloopt study`` from its options and file: strategies, modules, devices."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StudyOptions:
 def chosen_plan(options: StudyOptions) -> StudyPlan:
     """The strategies of a file and of the command line.
 
-    Raises ``UsageError``, and ``FileError`` with the place in the file, for what makes no sense.
+    Raises ``UsageError``, and ``FileError`` with the place in the file, for invalid ones.
     """
     file, baseline = options.strategies, options.baseline
     passes, rules = pass_files(options.passes.pass_file), options.passes.fusion_rule
@@ -127,7 +127,7 @@ def chosen_devices(
 ) -> tuple[list[StudyDevice], dict[str, Predictor]]:
     """The devices by their names, and what predicts times on those that are predicted.
 
-    Raises ``UsageError`` for names that nothing has, and for one that stands there twice.
+    Raises ``UsageError`` for unknown names, and for one given twice.
     """
     cost_model = options.cost_model or plan.cost_model or _MODEL
     find_model(cost_model)

@@ -55,8 +55,8 @@ def _text(ctx: click.Context, topic: str) -> str:
         return found[topic]
     group = ctx.parent.command if ctx.parent is not None else None
     assert isinstance(group, click.Group)
-    asked = group.get_command(ctx, topic)
-    if asked is None:
+    command = group.get_command(ctx, topic)
+    if command is None:
         names = (*found, *group.list_commands(ctx))
-        raise UsageError(f"there is no topic '{topic}'{did_you_mean(topic, names)}")
-    return asked.get_help(click.Context(asked, ctx.parent, topic)) + "\n"
+        raise UsageError(f"no topic is called '{topic}'{did_you_mean(topic, names)}")
+    return command.get_help(click.Context(command, ctx.parent, topic)) + "\n"

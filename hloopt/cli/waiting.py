@@ -15,17 +15,19 @@ from hloopt.source import columns, visible
 
 __all__ = ["patience", "progress"]
 
-_PATIENCE = float(os.environ.get("_HLOOPT_PATIENCE", "2"))  # seconds without a word; for tests
+_PATIENCE = float(
+    os.environ.get("_HLOOPT_PATIENCE", "2")
+)  # seconds before the first line; for tests
 _SHORTEST: Final = 16  # columns that are left of a name, however narrow a terminal is
 
 Item = TypeVar("Item")
-_Told: TypeAlias = Callable[[], tuple[str, str, str]]
+_Status: TypeAlias = Callable[[], tuple[str, str, str]]
 """What is being done, to what, and how far it is."""
 
 
 @contextmanager
 def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[Iterable[Item]]:
-    """The items; which of them is at work is told when there are several.  ``called`` names one."""
+    """The items; the current one is shown when there are several.  ``called`` names one."""
     at = 0
 
     def each() -> Iterator[Item]:
@@ -34,7 +36,7 @@ def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[I
             at = number
             yield item
 
-    with _told(
+    with _shown_while(
         lambda: (f"{at + 1} of {len(items)}:", called(items[at]), ""), wanted=len(items) > 1
     ):
         yield each()
@@ -46,35 +48,35 @@ def patience(
 ) -> Iterator[None]:
     """What is being done to what, and for how many seconds, when it takes more than two of them.
 
-    ``stage`` is asked each second how far it is, in another thread.  Nothing unless ``alone``: ``progress``
-    tells of one among several.
+    ``stage`` is polled each second for the progress, in another thread.  Nothing unless ``alone``: ``progress``
+    shows one among several.
     """
-    with _told(lambda: (doing, name, stage()), wanted=alone and bool(doing)):
+    with _shown_while(lambda: (doing, name, stage()), wanted=alone and bool(doing)):
         yield
 
 
 @contextmanager
-def _told(told: _Told, *, wanted: bool) -> Iterator[None]:
+def _shown_while(status: _Status, *, wanted: bool) -> Iterator[None]:
     if not wanted or not sys.stderr.isatty():
         yield
         return
     done = threading.Event()
-    teller = threading.Thread(target=_tell, args=(told, done), daemon=True)
-    teller.start()
+    display = threading.Thread(target=_show, args=(status, done), daemon=True)
+    display.start()
     try:
         yield
     finally:
         done.set()
-        teller.join()
+        display.join()
         STATUS.clear()
 
 
-def _tell(told: _Told, done: threading.Event) -> None:
+def _show(status: _Status, done: threading.Event) -> None:
     seconds = _PATIENCE
     if done.wait(seconds):
         return
     while True:
-        doing, name, stage = map(visible, told())
+        doing, name, stage = map(visible, status())
         rest = f"{': ' if stage else ''}{stage}: {seconds:.0f} s"
         STATUS.show(_line(doing, name, rest, get_terminal_size().columns - 1))
         if done.wait(1.0):
@@ -83,7 +85,7 @@ def _tell(told: _Told, done: threading.Event) -> None:
 
 
 def _line(doing: str, name: str, rest: str, room: int) -> str:
-    """A line that is no wider than ``room``: what tells that it goes on is at its end, so names lose first."""
+    """A line no wider than ``room``: the progress is at its end, so names are cut first."""
     if name:
         left = room - columns(doing) - 1 - columns(rest)
         doing = f"{doing} {_end(name, max(left, _SHORTEST))}"

@@ -1,4 +1,4 @@
-"""Options for looking on while passes run, and for what they tell."""
+"""Options for observing passes while they run, and for their remarks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ WATCH = OptionGroup(
 
 @dataclass
 class Watching:
-    """What the options of a command ask for, and the remarks found so far."""
+    """What the options of a command select, and the remarks found so far."""
 
     print_before: tuple[str, ...] = ()
     print_after: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Watching:
         return {"verify_each": self.verify_each, "remarks": remarks}
 
     def watchers(self, name: str, label: str) -> list[Watcher]:
-        """What looks on while passes run; texts begin with ``name``, the module's file, unless it is empty."""
+        """The watchers of the passes; texts begin with ``name``, the module's file, unless it is empty."""
         made: list[Watcher] = []
         if self.print_before or self.print_after or self.print_changed:
             from hloopt.report.watch import PrintPasses
@@ -122,7 +122,7 @@ class Watching:
             made.append(DumpPasses(Path(self.dump_dir), pipeline, hlo_text, _write_file))
         return made
 
-    def tell(self, report: PipelineReport, found: Input, *, as_json: bool) -> None:
+    def report(self, report: PipelineReport, found: Input, *, as_json: bool) -> None:
         """Print notes, times, statistics and remarks of one module's run to stderr."""
         for note in report.notes:
             click.echo(f"{found.name}: note: {note}", err=True)

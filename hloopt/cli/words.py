@@ -1,4 +1,4 @@
-"""What a shell completes: names, and instructions of the file before on the line."""
+"""Shell completion: names, and instructions of the file before on the line."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ __all__ = [
 _PIPE_WIDTH = 120
 
 ONE_LINE = 1 << 16
-"""Columns for tables whose every row shall be one line in a pipe, so that grep finds whole names."""
+"""Width of tables in a pipe: every row is one line there, so that grep finds whole names."""
 
 
 def product(width: int = _PIPE_WIDTH) -> Console:
@@ -44,7 +44,7 @@ def messages() -> Console:
 
 
 class _Console(Console):
-    """A console that cuts no line off, whose reader may go away, and whose texts control no terminal."""
+    """A console that truncates no line, survives a closed pipe, and escapes control characters."""
 
     def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
         """As ``rich`` prints, but a line that is too long stays whole."""

@@ -89,7 +89,7 @@ KernelCosts: TypeAlias = Mapping[tuple[str, str], KernelCost]
 
 
 def launches_text(launches: int, *, known: bool, bounded: bool) -> str:
-    """A count with what is known of it."""
+    """A count, marked where it is a bound."""
     if known:
         return str(launches)
     return f"<={launches}" if bounded else f"{launches}+"
@@ -99,7 +99,7 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
     """The kernels of the entry and of all it reaches through control flow, in the order of the text.
 
     The branch of a conditional that counts is the one that takes longest; without a predictor, the one that
-    moves most bytes.  Concatenates whose parts a loop's kernel writes where they belong are no kernels.
+    moves most bytes.  Concatenates whose parts a loop's kernel writes in place are not kernels.
     """
     joined = joined_in_place(module).concatenates
     costs: dict[Instruction, Cost] = {}
@@ -181,7 +181,7 @@ def _steps(kernel: Instruction) -> int:
 
 
 def totals(module: Module, rows: Sequence[KernelCost]) -> Totals:
-    """What one run of a module's kernels comes to."""
+    """The totals of one run of a module's kernels."""
     cost = Cost()
     for row in rows:
         cost += row.cost * row.runs

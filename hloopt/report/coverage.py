@@ -1,6 +1,6 @@
-"""``hloopt ops --device``: which opcodes of which element types have a kernel, found out by asking for one.
+"""``hloopt ops --device``: which opcodes of which element types have a kernel, found by compiling one.
 
-For each, the least module is made ready for a device, kernels are asked about what is left of the instruction,
+For each, the least module is made ready for a device, kernels are matched with what remains of the instruction,
 and their source is written, CUDA C or the C++ of the native device.
 """
 
@@ -80,11 +80,11 @@ def coverage(target: Target, wanted: Collection[str] | None = None) -> list[Cove
     ]
     if wanted is not None:
         rows = [row for row in rows if row.opcode in wanted]
-    rows += [_asked(opcode, target) for opcode in opcodes() if wanted is None or opcode in wanted]
+    rows += [_covered(opcode, target) for opcode in opcodes() if wanted is None or opcode in wanted]
     return sorted(rows, key=lambda row: row.opcode)
 
 
-# What talks to the host, has a state, or does what its target says: no text is right for all of it.
+# Ops that talk to the host, have a state, or depend on their target: no single module covers them.
 _CALLED: Final = TRANSFERS | RANDOM - {"rng-bit-generator"} | {"custom-call"}
 
 
@@ -92,7 +92,7 @@ def _is_native(target: Target) -> bool:
     return target is HOST
 
 
-def _asked(opcode: str, target: Target) -> Coverage:
+def _covered(opcode: str, target: Target) -> Coverage:
     dtypes = [dtype for dtype in DTYPES.values() if dtype.is_array and _is_valid(opcode, dtype)]
     asker = _Asker(opcode, target, Limits())
     dtypes = [dtype for dtype in dtypes if not packing_problem(dtype)]
@@ -118,7 +118,7 @@ def _is_valid(opcode: str, dtype: DType) -> bool:
 
 
 class _Asker:
-    """The kernels' answers about one opcode."""
+    """The coverage of one opcode."""
 
     def __init__(self, opcode: str, target: Target, limits: Limits) -> None:
         self.opcode = opcode
@@ -163,7 +163,7 @@ class _Asker:
         return ""
 
     def reason(self, found: Sequence[Candidate]) -> str:
-        """The refusal that tells most: of a kernel that fits other types, else of the most general."""
+        """The most informative refusal: of a kernel that fits other types, else of the most general."""
         near = [candidate for candidate in found if candidate.name in self.fitting] or found[-1:]
         return "; ".join(dict.fromkeys(candidate.reason for candidate in near))
 
@@ -181,7 +181,7 @@ class _Asker:
         self.fitting.update(found.name for found in self.candidates(instruction) if found.ok)
 
     def becomes(self) -> str:
-        """The opcodes that are left in the place of an op that has no kernels of its own."""
+        """The opcodes that remain in the place of an op without kernels."""
         if not self.left or self.opcode in self.left:
             return ""
         return "becomes " + ", ".join(sorted(self.left))
@@ -213,8 +213,8 @@ def show_coverage(rows: Sequence[Coverage], console: Console) -> None:
     for row in rows:
         kernels = ", ".join(row.kernels)
         how = row.becomes if not kernels or row.becomes else ""
-        told = f"{how}: {kernels}" if how and kernels else how or kernels
-        made.add_row(row.opcode, told, str(len(row.dtypes) or ""), _missing(row))
+        cell = f"{how}: {kernels}" if how and kernels else how or kernels
+        made.add_row(row.opcode, cell, str(len(row.dtypes) or ""), _missing(row))
     console.print(made)
     for dtype in DTYPES.values():
         if problem := packing_problem(dtype):
@@ -228,5 +228,5 @@ def _missing(row: Coverage) -> str:
         reasons.setdefault(general.replace(f"{dtype}_r", row.opcode), []).append(dtype)
     if len(reasons) == 1 and not row.dtypes:
         return next(iter(reasons))
-    told = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return "; ".join(told) or row.reason
+    parts = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return "; ".join(parts) or row.reason

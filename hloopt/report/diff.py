@@ -1,8 +1,8 @@
 """What differs between two texts, line by line, in time proportional to them where they are alike.
 
-Lines of HLO are nearly all different from each other.  So the lines that stand once in either text are
+Lines of HLO are nearly all different from each other.  So the lines that occur once in either text are
 anchors (as many of them as keep their order: patience diff), and only what is between two anchors is
-compared line with line.
+compared line by line.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _blocks(old: list[str], new: list[str]) -> Iterator[_Block]:
 
 
 def _anchors(old: list[str], new: list[str]) -> list[tuple[int, int]]:
-    """Places of lines that stand once in either text: the longest run of them in order in both."""
+    """Places of lines that occur once in either text: the longest run of them in order in both."""
     once, unique = Counter(old), Counter(new)
     place = {line: number for number, line in enumerate(new)}
     pairs = [

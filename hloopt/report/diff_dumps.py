@@ -1,4 +1,4 @@
-"""What changed between the modules of two dumps: a row for each pair, and what it all comes to."""
+"""What changed between the modules of two dumps: a row for each pair, and the totals."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def _words(difference: FusionDifference) -> str:
         return "equal"
     only = sum(one.what == "instruction" for one in difference.named)
     changed = len({(one.before, one.after) for one in difference.named}) - only
-    told = [f"{changed} changed"] if changed else []
-    return ", ".join([*told, f"{only} new or gone"] if only else told)
+    parts = [f"{changed} changed"] if changed else []
+    return ", ".join([*parts, f"{only} added or removed"] if only else parts)
 
 
 def _change(name: str, before: float, after: float) -> str:

@@ -57,7 +57,7 @@ def _line(entry: Instruction) -> int:
 def show_differences(
     found: Sequence[Difference], instructions: int, console: Console, *, every: bool = False
 ) -> None:
-    """Print what both modules have otherwise, then what only one of them has.
+    """Print what differs in both modules, then what only one of them has.
 
     Of many only the first; of modules that have little in common, by their number of ``instructions``, only how
     many; all of them where ``every`` is wanted.
@@ -66,10 +66,10 @@ def show_differences(
     single = [one for one in found if one.what in _ONE_SIDED]
     if not found:
         return
-    told = [f"{len({_place(one) for one in changed})} changed"] if changed else []
+    parts = [f"{len({_place(one) for one in changed})} changed"] if changed else []
     counts = Counter("before" if one.old else "after" for one in single)
-    told += [f"{counts[side]} only {side}" for side in ("before", "after") if counts[side]]
-    _print(console, f"\nthe modules differ: {', '.join(told)}")
+    parts += [f"{counts[side]} only {side}" for side in ("before", "after") if counts[side]]
+    _print(console, f"\nthe modules differ: {', '.join(parts)}")
     strange = len(found) > _MOST and 2 * len(found) > instructions
     shown = changed if every else changed[: 0 if strange else _MOST]
     rest = [] if len(single) > _MOST and not every else single

@@ -117,7 +117,7 @@ _MODULES: Final = (
     TableColumn("size", "bytes", byte_size),
 )
 _STAGES: Final = (
-    TableColumn("stage", "label", lambda label: label or "(its name tells no stage)"),
+    TableColumn("stage", "label", lambda label: label or "(its name has no stage)"),
     TableColumn("formats", "", lambda stage: _formats([stage])),
     TableColumn("computations", "computations"),
     TableColumn("instructions", "instructions"),

@@ -159,12 +159,12 @@ def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
     for candidate in choice.candidates:
         if candidate.fits and candidate.name != choice.kernel:
             yield f"--kernel '{choice.instruction}={candidate.name}' runs it by {candidate.name}"
-    told: set[str] = set()
+    shown: set[str] = set()
     for candidate in choice.candidates:
         verdict = candidate.wanted if candidate.ok else candidate.fits
         for name in () if verdict else options_that_matter(verdict):
-            if name not in told:
-                told.add(name)
+            if name not in shown:
+                shown.add(name)
                 yield f"kernel-selection{{{name}=...}}, now {getattr(limits, name)}, would change it"
 
 
@@ -199,7 +199,7 @@ def summary(choices: Sequence[Choice], costs: KernelCosts) -> list[dict[str, Any
 
 def _refusals(choice: Choice) -> str:
     reasons = Counter(candidate.fits.reason for candidate in choice.candidates)
-    return "; ".join(reason for reason, _ in reasons.most_common(3)) or "there is no kernel"
+    return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no kernel"
 
 
 def show_summary(choices: Sequence[Choice], costs: KernelCosts, console: Console) -> None:

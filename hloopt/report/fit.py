@@ -23,10 +23,10 @@ _FOLDERS = re.compile(r"\S*/(?=[^/\s]+:\d+$)")
 
 
 class FittedTable(Table):
-    """A table whose cells are what they say: names in a module may look like rich's markup.
+    """A table whose cells are literal: names in a module may look like rich's markup.
 
     Where its lines are too long for a terminal, source files lose their directories, then the columns
-    ``optional`` names are left out, the first one first; then the columns ``below`` move to lines of their own
+    ``optional`` names are left out, the first one first; then the columns ``below`` move to separate lines
     below each row, the first one first: it holds sentences, the others begin with their headers.  Texts of
     several words take several lines.  Where all that is not enough, lines are longer than the terminal is wide.
     """

@@ -46,7 +46,7 @@ def show_pair(
     origins: Origins = MappingProxyType({}),
     passes: Sequence[str] = (),
 ) -> None:
-    """Whether two instructions are in one kernel, what stands between them, and what would change it.
+    """Whether two instructions are in one kernel, what keeps them apart, and what would change it.
 
     ``origins`` has, by name, what an instruction was in the file and what touched it; ``passes`` are pipelines
     that make one kernel of both.
@@ -68,8 +68,8 @@ def show_pair(
     else:
         say(console, f"  {_no_path(pair)}")
         words = list(pair.words)
-        for told in dict.fromkeys(f"  {word.pass_name}: {word.decision}" for word in words):
-            say(console, told)
+        for line in dict.fromkeys(f"  {word.pass_name}: {word.decision}" for word in words):
+            say(console, line)
     _show_ways(words, _between(pair), console, passes)
 
 
@@ -77,14 +77,14 @@ def _no_path(pair: Pair) -> str:
     if pair.first.computation != pair.second.computation:
         return (
             f"they are in different computations, %{pair.first.computation} and "
-            f"%{pair.second.computation}: kernels do not reach beyond theirs"
+            f"%{pair.second.computation}: a kernel stays within one computation"
         )
     if pair.relation == "siblings":
         shared = ", ".join(f"%{name}" for name in pair.shared)
-        told = f"neither needs the other; both read {shared}"
+        relation = f"neither needs the other; both read {shared}"
     else:
-        told = "neither needs the other, and they read nothing in common"
-    return told if pair.words else f"{told}: no strategy of the pipeline had a word on them"
+        relation = "neither needs the other, and they read nothing in common"
+    return relation if pair.words else f"{relation}: no strategy of the pipeline considered them"
 
 
 def _show_path(pair: Pair, console: Console) -> None:
@@ -108,7 +108,7 @@ def _kernels(edge: Edge) -> str:
 
 
 def why_apart(edge: Edge) -> str:
-    """What decided about one use of a result, in words."""
+    """The reason why one use of a result is not fused."""
     if edge.common:
         names = dict.fromkeys(step.pass_name for step in edge.joined)
         return f"fused by {', '.join(names)}" if names else "one kernel as it was given"
@@ -120,17 +120,17 @@ def why_apart(edge: Edge) -> str:
     for node in (edge.producer, edge.consumer):
         if not node.fusible:
             return f"a {node.opcode} is never part of a fusion"
-    return "no strategy of the pipeline looked at them"
+    return "no strategy of the pipeline considered them"
 
 
 def _said(words: Sequence[ExplainedRefusal]) -> str:
-    """What passes said one after the other; times once, where they are the same."""
+    """The verdicts of passes in order; times once, where they are the same."""
     times = {word.comparison for word in words if word.comparison is not None}
     if len(times) > 1:
         return "; ".join(dict.fromkeys(map(_word, words)))
-    told = "; ".join(dict.fromkeys(f"{word.pass_name}: {word.decision}" for word in words))
+    reasons = "; ".join(dict.fromkeys(f"{word.pass_name}: {word.decision}" for word in words))
     last = [word for word in words if _has_times(word)]
-    return f"{told}{_times(last[-1])}" if last else told
+    return f"{reasons}{_times(last[-1])}" if last else reasons
 
 
 def _word(word: ExplainedRefusal) -> str:
@@ -150,14 +150,14 @@ def _times(word: ExplainedRefusal) -> str:
 def times_text(comparison: Comparison) -> str:
     """``3.21 us apart, 2.10 us fused: fusing would save 1.11 us``."""
     gain, least = comparison.gain_us, "at least " if comparison.at_least else ""
-    told = f"{least}{comparison.unfused_us:.2f} us apart, {comparison.fused_us:.2f} us fused"
-    return f"{told}: fusing would {'save' if gain > 0 else 'cost'} {least}{abs(gain):.2f} us"
+    times = f"{least}{comparison.unfused_us:.2f} us apart, {comparison.fused_us:.2f} us fused"
+    return f"{times}: fusing would {'save' if gain > 0 else 'cost'} {least}{abs(gain):.2f} us"
 
 
 def _between(pair: Pair) -> tuple[str, str]:
     """The names for a line of a lock file: those of the edge that keeps the two apart.
 
-    A strategy that merges into all users or none has to be told of all.
+    For a strategy that merges into all users or none they name all users.
     """
     for edge in pair.edges:
         heard = [word for word in edge.words if word.advisable]
@@ -210,7 +210,7 @@ def show_around(
     origin: GivenInstruction | None = None,
     touched: Sequence[TracedRewrite] = (),
 ) -> None:
-    """One instruction: what passes made of it, its kernels, who joined them, and who is in none of them."""
+    """One instruction: what passes made of it, its kernels, what joined them, and its neighbours in none."""
     node = around.node
     say(console, _named(node), f" = {brief_shape(node.shape)} {node.opcode}")
     if given and given != node.name:
@@ -218,10 +218,10 @@ def show_around(
     say(console, f"  {_where(node)}")
     show_rewrites(node, origin, touched, console)
     if not around.kernels:
-        told = (
+        line = (
             f"a {node.opcode} runs no kernel" if node.opcode in UNCOMPUTED else "it is in no kernel"
         )
-        say(console, f"  {told}")
+        say(console, f"  {line}")
     for kernel in around.kernels:
         say(console, f"  kernel: {_kernel(kernel)}")
     if len(around.kernels) > 1:
@@ -270,8 +270,8 @@ def _show_joined(joined: Sequence[ExplainedStep], console: Console) -> None:
     for (into, by, times), members in list(groups.items())[:_MOST_ROWS]:
         shown = members[: len(members) if len(members) <= _MOST_JOINED + 1 else _MOST_JOINED]
         more = len(members) - len(shown)
-        told = ", ".join(shown) if not any("," in one for one in shown) else "; ".join(shown)
-        made.add_row(f"{told} and {more} more" if more else told, into, by, times)
+        names = ", ".join(shown) if not any("," in one for one in shown) else "; ".join(shown)
+        made.add_row(f"{names} and {more} more" if more else names, into, by, times)
     console.print(made)
     hidden = sum(len(members) for members in list(groups.values())[_MOST_ROWS:])
     if hidden:
@@ -300,7 +300,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
 
 
 def show_barriers(rows: Sequence[FusionBarrier], console: Console) -> None:
-    """What no kernel reaches across."""
+    """The barriers that no kernel spans."""
     made = table("no kernel across", "why", left=2, below="why")
     for row in rows:
         shown = first_of((f"%{name}" for name in row.names), _MOST_BARRIERS)
@@ -326,7 +326,7 @@ def _kernel(kernel: KernelFacts) -> str:
 
 
 def _called(kernel: KernelFacts) -> str:
-    """A kernel by its name in the output; one that is gone by what it computes last."""
+    """A kernel by its name in the output; one that no longer exists by what it computes last."""
     return f"%{kernel.now or (kernel.outputs or (kernel.name,))[-1]}"
 
 

@@ -35,8 +35,8 @@ def show_kept(rows: Sequence[ArrayBetween], console: Console) -> None:
     total = sum(row.node.byte_size for row in rows)
     more = f", {len(rows) - _MOST_ROWS} of them not shown" if len(rows) > _MOST_ROWS else ""
     arrays = "1 array" if len(rows) == 1 else f"{len(rows)} arrays"
-    told = f"between kernels: {byte_size(total)} in {arrays}{more}"
-    say(console, told)
+    line = f"between kernels: {byte_size(total)} in {arrays}{more}"
+    say(console, line)
 
 
 def kept_json(rows: Sequence[ArrayBetween]) -> list[dict[str, Any]]:
@@ -67,8 +67,8 @@ def _codes(edge: Edge) -> str:
     codes: dict[str, dict[str, None]] = {}
     for word in edge.words:
         codes.setdefault(word.pass_name, {})[word.decision.code] = None
-    told = "; ".join(f"{name}: {', '.join(found)}" for name, found in codes.items())
-    return told or why_apart(edge)
+    refusals = "; ".join(f"{name}: {', '.join(found)}" for name, found in codes.items())
+    return refusals or why_apart(edge)
 
 
 def _called(kernel: KernelFacts) -> str:

@@ -209,12 +209,12 @@ def show_difference(
     console.print(_summary(found))
     _show_opcodes(found, console)
     counts = Counter(group.status for group in found.groups)
-    told = [f"{counts[status]} {status}" for status in _STATUS if counts[status]]
+    parts = [f"{counts[status]} {status}" for status in _STATUS if counts[status]]
     if elsewhere := sum(map(found.is_elsewhere, found.groups)):
-        told[0] += f" ({elsewhere} of them with other operands)"
+        parts[0] += f" ({elsewhere} of them with other operands)"
     if found.equal:
-        told = ["the modules are equal"]
-    say(console, f"\nkernels: {', '.join(told) or 'none'}")
+        parts = ["the modules are equal"]
+    say(console, f"\nkernels: {', '.join(parts) or 'none'}")
     costs = [{row.instruction: row for row in rows} for rows in (found.before, found.after)]
     shown = [group for group in found.groups if every or _differs(group, costs)]
     left = 0 if every else max(0, len(shown) - _MOST_GROUPS)
@@ -319,10 +319,10 @@ def _show_opcodes(found: FusionDifference, console: Console) -> None:
     changed = [(name, count) for name, count in change.items() if count]
     changed.sort(key=lambda row: (-abs(row[1]), row[0]))
     if changed:
-        told = [f"{count:+d} {name}" for name, count in changed[:_MOST_OPCODES]]
-        rest = len(changed) - len(told)
-        told += [f"{rest} others"] if rest else []
-        say(console, f"\nopcodes: {', '.join(told)}")
+        parts = [f"{count:+d} {name}" for name, count in changed[:_MOST_OPCODES]]
+        rest = len(changed) - len(parts)
+        parts += [f"{rest} others"] if rest else []
+        say(console, f"\nopcodes: {', '.join(parts)}")
 
 
 _Costs = dict[Instruction, KernelCost]
@@ -336,7 +336,7 @@ def _differs(group: KernelGroup, costs: Sequence[_Costs]) -> bool:
 
 
 def _other_kernel(group: KernelGroup) -> str:
-    """How the kernel of a fusion that computes the same is made otherwise; empty where it is not."""
+    """How the kernel of a fusion that computes the same differs; empty where it does not."""
     if group.status != "same":
         return ""
     first, second = group.before[0].attributes, group.after[0].attributes

@@ -70,7 +70,7 @@ def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
 def loops_json(
     rows: Iterable[tuple[LoopFacts, tuple[ExplainedRefusal, ...]]],
 ) -> list[dict[str, Any]]:
-    """The loops that were looked at as JSON values; ``kernel`` is null for what is none."""
+    """The loops that were examined as JSON values; ``kernel`` is null for a loop that is not one."""
     return [
         {
             "computation": loop.computation,
@@ -84,7 +84,7 @@ def loops_json(
 
 
 def barriers_json(rows: Iterable[FusionBarrier]) -> list[dict[str, Any]]:
-    """What no kernel reaches across as JSON values."""
+    """The barriers that no kernel spans as JSON values."""
     return [
         {"code": row.code, "reason": row.reason, "instructions": list(row.names)} for row in rows
     ]

@@ -20,12 +20,12 @@ _MOST_LOOPS = 12
 def show_loops(
     rows: Sequence[tuple[LoopFacts, tuple[ExplainedRefusal, ...]]], console: Console
 ) -> None:
-    """Of each loop that was looked at: is it one kernel, and which; if not, why."""
-    made = table("loop", "trips", "one kernel", left=3, below="one kernel")
+    """For each loop that was examined: the one kernel it is, or why it is not."""
+    made = table("loop", "iterations", "one kernel", left=3, below="one kernel")
     for loop, words in rows[:_MOST_LOOPS]:
         why = "; ".join(dict.fromkeys(str(word.decision) for word in words))
-        told = loop.kernel or (f"no: {why}" if why else "no")
-        made.add_row(f"%{loop.loop}", loop.iterations, told)
+        verdict = loop.kernel or (f"no: {why}" if why else "no")
+        made.add_row(f"%{loop.loop}", loop.iterations, verdict)
     console.print(made)
     if len(rows) > _MOST_LOOPS:
         say(console, f"and {len(rows) - _MOST_LOOPS} more loops")
@@ -34,8 +34,8 @@ def show_loops(
 def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
     """The mappings that were considered; of what runs within a loop's kernel, whose that is."""
     if (node.computation, node.name) != (loop.computation, loop.loop):
-        told = f"  it runs within %{loop.loop}, which is one kernel: {loop.kernel}"
-        say(console, told)
+        line = f"  it runs within %{loop.loop}, which is one kernel: {loop.kernel}"
+        say(console, line)
         return
     taken = f"one kernel: {loop.kernel}" if loop.kernel else "no kernel: its body runs step by step"
     iterations = f" ({loop.iterations})" if loop.iterations else ""
@@ -56,7 +56,7 @@ def show_loop(loop: LoopFacts, node: FusionNode, console: Console) -> None:
 
 
 def _figures(mapping: MappingFacts) -> tuple[str, ...]:
-    """Of a mapping that does not fit, what there is: nothing is asked after the first problem."""
+    """The figures computed: for a mapping that does not fit, only those up to the first problem."""
     numbers = (mapping.units, mapping.threads, mapping.registers, mapping.shared_bytes)
     shown = tuple(f"{number:,}" if number else "" for number in numbers)
     return (*shown, f"{mapping.time_us:,.2f} us" if mapping.time_us is not None else "")

@@ -111,7 +111,7 @@ def _gate(text: str, start: int) -> tuple[Gate, int]:
     figure = word[1]
     if figure not in FIGURES:
         hint = did_you_mean(figure, FIGURES)
-        _fail(text, word.start(1), f"there is no gate for '{figure}'{hint}", len(figure))
+        _fail(text, word.start(1), f"no gate is called '{figure}'{hint}", len(figure))
     sign = _AT_MOST.match(text, word.end())
     if sign is None:
         at = _skip(text, word.end())

@@ -192,9 +192,9 @@ def _registers(functions: Functions) -> str:
         return ""
     stack = max(found.stack for found in functions.values())
     spills = sum(found.spill_stores + found.spill_loads for found in functions.values())
-    told = str(max(found.registers for found in functions.values()))
-    told += f", {stack} B stack" if stack else ""
-    return told + (f", {spills} B spilled" if spills else "")
+    cell = str(max(found.registers for found in functions.values()))
+    cell += f", {stack} B stack" if stack else ""
+    return cell + (f", {spills} B spilled" if spills else "")
 
 
 def _total(choices: Sequence[Choice], costs: KernelCosts, model: str) -> str:

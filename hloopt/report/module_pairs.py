@@ -1,4 +1,4 @@
-"""Which module of one dump is which of another: numbers shift from version to version, and so may names."""
+"""Which module of one dump corresponds to which of another: numbers and names differ between versions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class GivenModule:
     def label(self) -> Hashable:
         """The directory, and what XLA calls the module there: the same in all stages of one compilation."""
         path = Path(self.file)
-        told = parse_name(path.name)
-        return None if told.number is None else (str(path.parent.resolve()), told.number, told.name)
+        parts = parse_name(path.name)
+        return (
+            None if parts.number is None else (str(path.parent.resolve()), parts.number, parts.name)
+        )
 
 
 def match_modules(

@@ -1,4 +1,4 @@
-"""What passes and rules are and do: options, rules, worked examples run as they are shown."""
+"""Descriptions of passes and rules: options, rules, worked examples run as they are shown."""
 
 from __future__ import annotations
 
@@ -268,8 +268,8 @@ def show_entries(entries: Iterable[SimplifierEntry], console: Console) -> None:
         column.max_width = _LONGEST_EQUATION
     for entry in entries:
         here = [*entry.rules, *(f"pass {name}" for name in entry.passes)]
-        told = "\n".join([*here, *([f"({entry.reason})"] if entry.reason else [])])
-        made.add_row(str(entry.number), entry.equation, told)
+        cell = "\n".join([*here, *([f"({entry.reason})"] if entry.reason else [])])
+        made.add_row(str(entry.number), entry.equation, cell)
     console.print(made)
 
 

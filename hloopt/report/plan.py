@@ -1,7 +1,7 @@
 """Plans as people read them: steps with their kernels, launches, work and memory; the peak and its bound.
 
 Memory is written as ``p0`` and ``c1`` for leaves of parameters and constants, ``r0`` for results that have
-memory of their own, ``+256`` for an offset in the arena, ``-`` for what has none: ``+512 = p0 c1`` is a step
+separate memory, ``+256`` for an offset in the arena, ``-`` for what has none: ``+512 = p0 c1`` is a step
 that reads a parameter and a constant and writes the arena.
 """
 
@@ -40,7 +40,7 @@ class PlanRow:
     """One line of a plan; ``depth`` is how many loops and branches are around it.
 
     ``kernel`` is empty for what only says which steps follow.  ``scratch`` and ``shared`` are bytes (of one
-    block; None where nobody compiled it), ``moved`` bytes of memory and ``flops`` those of one run.
+    block; None where it was not compiled), ``moved`` bytes of memory and ``flops`` those of one run.
     """
 
     depth: int
@@ -76,7 +76,7 @@ def _rows(
 
 def _loop(step: WhileStep, depth: int, resources: Mapping[str, Resources]) -> Iterator[PlanRow]:
     if step.iterations is not None:
-        times = f"{step.iterations:,} trip{'s' if step.iterations != 1 else ''}"
+        times = f"{step.iterations:,} iteration{'s' if step.iterations != 1 else ''}"
         yield PlanRow(depth, f"{step.instruction.name}: {times}")
         yield from _rows(step.body, depth + 1, resources)
         return
@@ -157,9 +157,9 @@ def _place(buffer: PlanBuffer) -> str:
 
 
 def memory_json(plan: Plan) -> dict[str, int]:
-    """Bytes by kind of allocation, at the peak, and what lives at once at most, as JSON values.
+    """Bytes by kind of allocation, at the peak, and the most that is live at once, as JSON values.
 
-    Results are told where they have memory of their own.
+    Results are listed where they have separate memory.
     """
     sizes = {"parameter": 0, "constant": 0, "arena": 0}
     for allocation in plan.allocations:
@@ -168,7 +168,7 @@ def memory_json(plan: Plan) -> dict[str, int]:
 
 
 def memory_line(plan: Plan) -> str:
-    """What all memory comes to; of the arena's temporaries, how many bytes are alive at once."""
+    """The total of all memory; of the arena's temporaries, how many bytes are live at once."""
     sizes = memory_json(plan)
     apart = sizes.get("result", 0)
     bound = sizes["live_bound"] - sizes["parameter"] - sizes["constant"] - apart

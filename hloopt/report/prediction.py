@@ -1,4 +1,4 @@
-"""The tables of ``hloopt stats --target``: how long each kernel will take, and what it waits for."""
+"""The tables of ``hloopt stats --target``: how long each kernel will take, and what bounds it."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _sums(rows: Sequence[KernelCost], by: By, whole: float, top: int) -> FittedT
 
 
 def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
-    """What the figures leave open."""
+    """Notes on what the figures leave open."""
     yield from iteration_notes(rows)
     aside = sum(row.counted < row.launches for row in rows)
     if aside:

@@ -25,7 +25,7 @@ class Finding:
     """A rewrite that was ``passed`` or ``missed``.
 
     ``rule`` is its equation or step, ``instruction`` what it is about, ``run`` the first of the ``count`` runs
-    that told it.  ``line`` and ``column`` are places in the HLO text ``hlo``, 0 where it was made by a pass;
+    that reported it.  ``line`` and ``column`` are places in the HLO text ``hlo``, 0 where a pass made it;
     the ``source_`` fields are those of the user's program, empty and 0 where nothing names it.
     """
 
@@ -65,21 +65,21 @@ def findings(
 ) -> list[Finding]:
     """The remarks of a report over ``module``; ``name`` is its file's, ``kinds`` passed, missed or all."""
     return [
-        _finding(told, module, name)
-        for told in report.remarks()
-        if kinds in ("all", told.remark.kind)
+        _finding(logged, module, name)
+        for logged in report.remarks()
+        if kinds in ("all", logged.remark.kind)
     ]
 
 
-def _finding(told: LoggedRemark, module: Module, name: str) -> Finding:
-    remark = told.remark
+def _finding(logged: LoggedRemark, module: Module, name: str) -> Finding:
+    remark = logged.remark
     line, column = 0, 0
     if module.source is not None and remark.offset >= 0:
         line, column = module.source.line_column(remark.offset)
     fields = remark.metadata.fields if remark.metadata is not None else {}
     return Finding(
         remark.kind,
-        told.pass_name,
+        logged.pass_name,
         remark.rule,
         remark.reason,
         remark.instruction,
@@ -91,8 +91,8 @@ def _finding(told: LoggedRemark, module: Module, name: str) -> Finding:
         column,
         *_source(module, remark.metadata),
         str(fields.get("op_name", "")),
-        told.run,
-        told.count,
+        logged.run,
+        logged.count,
     )
 
 

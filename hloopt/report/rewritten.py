@@ -41,7 +41,7 @@ def show_rewrites(
     touched: Sequence[TracedRewrite],
     console: Console,
 ) -> None:
-    """What the instruction was in the file, which rules of which passes touched it, what would leave it."""
+    """What the instruction was in the file, which rules of which passes touched it, how to prevent that."""
     if not touched:
         return
     lines = [f"  {_was(node, origin)}"]
@@ -71,12 +71,12 @@ def _was(node: FusionNode, origin: GivenInstruction | None) -> str:
 
 
 def _told(rewrite: TracedRewrite) -> str:
-    told = f"{rewrite.pass_name}"
+    line = f"{rewrite.pass_name}"
     if rewrite.rule:
-        told += f": {rewrite.rule}"
+        line += f": {rewrite.rule}"
     if rewrite.made and rewrite.instruction:
-        told += f" for %{rewrite.instruction} ({rewrite.opcode})"
-    return f"{told}: {rewrite.reason}" if rewrite.reason else told
+        line += f" for %{rewrite.instruction} ({rewrite.opcode})"
+    return f"{line}: {rewrite.reason}" if rewrite.reason else line
 
 
 def rewrites_json(

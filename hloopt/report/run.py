@@ -35,7 +35,7 @@ _WORDS = {
     "not verified": "not verified",
     "differ": "differs",
 }
-"""The words of the table for verdicts, the one that decides last."""
+"""The table's words for verdicts, the decisive one last."""
 _LEAST_MEMORY = 1 << 20  # bytes
 _ONE_TABLE = 148  # columns that the whole table may need
 _OPTIONAL = ("max ULP", "max rel", "launches", "liveness", "of allowed", "against")
@@ -43,7 +43,7 @@ _OPTIONAL = ("max ULP", "max rel", "launches", "liveness", "of allowed", "agains
 
 @dataclass(frozen=True)
 class RunRow:
-    """One way of running the module; ``comparisons`` are of its results against ``against``.
+    """One program of the module on one executor; ``comparisons`` are of its results against ``against``.
 
     Those of participant 0 come first, then those of participant 1, as many of each.  ``written`` are
     the comparisons of what went to the host, by name.  ``memory`` is the most bytes that were resident while
@@ -68,7 +68,7 @@ class RunReport:
     ``skipped`` says why there is no interpreter's result; ``invented`` is how many constants have values that
     the text leaves out.
 
-    ``pipeline`` is the text of the passes that ran; it is shown where no row is called by it.  ``profile`` has
+    ``pipeline`` is the text of the passes that ran; it is shown where no row has its name.  ``profile`` has
     the kernels of the optimised program on a GPU.  ``outputs`` are the results of the optimised program, the
     arrays of each participant; ``warnings`` are about files of host streams, each
     after its file.
@@ -102,7 +102,7 @@ class RunReport:
     @property
     def verdict(self) -> str:
         """``ok``; ``differs``; ``nothing verified`` where no result has a finite number; ``not verified`` where
-        the interpreter was not asked, or not long enough; ``invented values``; ``partly verified`` where a
+        the interpreter was left out, or ran out of time; ``invented values``; ``partly verified`` where a
         result has elements and none of them is a finite number.
         """
         compared = [(row, entry) for row in self.rows for _, entry in self.compared(row)]
@@ -112,8 +112,8 @@ class RunReport:
         if not self.skipped and not any(entry.finite for _, entry in compared):
             return "nothing verified"
         programs = {row.name for row in self.rows if row.timing is not None}
-        beyond = any(row.against not in programs and entry.finite for row, entry in compared)
-        if "not verified" in verdicts or (self.skipped and not beyond):
+        elsewhere = any(row.against not in programs and entry.finite for row, entry in compared)
+        if "not verified" in verdicts or (self.skipped and not elsewhere):
             return "not verified"
         if self.invented:
             return "invented values"
@@ -337,8 +337,8 @@ def show_summary(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     console.print()
     console.print(made)
     counts = Counter(verdicts)
-    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    console.print(f"{len(rows)} modules: {told}")
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    console.print(f"{len(rows)} modules: {counted}")
 
 
 def _short(names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a study has found, and its ratios: the figures behind table, JSON and page."""
+"""The results of a study, and their ratios: the figures behind table, JSON and page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StudyDevice:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast; None where there are no two times.
+    """How many times as fast; None without two times.
 
     ``is_clear`` says whether the times are surely different; predictions always are.
     """
@@ -118,11 +118,11 @@ class Study:
         """A line for each thing that went wrong, equal ones once."""
         seen: dict[str, dict[str, None]] = {}
         for cell in self.cells:
-            told, what = _problem(cell)
-            if told and not cell.same_as:
-                seen.setdefault(told, {})[what] = None
-        for told, names in seen.items():
-            yield told.replace(_NAMES, first_of(names, _MOST_NAMES), 1)
+            line, what = _problem(cell)
+            if line and not cell.same_as:
+                seen.setdefault(line, {})[what] = None
+        for line, names in seen.items():
+            yield line.replace(_NAMES, first_of(names, _MOST_NAMES), 1)
 
     def places(self) -> dict[str, str]:
         """Where times were measured, by device."""
@@ -146,7 +146,7 @@ _NAMES = "\0"
 def _ratio(pair: tuple[Cell, Cell] | None) -> Ratio:
     """Of a slow and a fast cell.
 
-    Without a value where one prediction has trip counts that another does not know: those loops count once.
+    Without a value where one prediction has trip counts that another lacks: those loops count once.
     """
     if pair is None:
         return Ratio()
@@ -174,8 +174,8 @@ def _problem(cell: Cell) -> tuple[str, str]:
         return f"failed: {cell.module}: {_NAMES}: {cell.problem}", here
     if cell.wrong and cell.checked is not None:
         at = f" on {cell.checked.device}"
-        told = f"differs: {cell.module}: {_NAMES}: results{at}: {cell.checked.problem}"
-        return told, here
+        line = f"differs: {cell.module}: {_NAMES}: results{at}: {cell.checked.problem}"
+        return line, here
     if cell.checked is not None and cell.checked.results == "not verified":
         where = f" on {cell.device}" if way_of(cell.device) == "verified" else ""
         return f"not verified{where}: {_NAMES}: {cell.checked.problem}", cell.module
@@ -310,7 +310,7 @@ def _measured_json(found: Measured) -> dict[str, Any]:
 
 def _predicted_json(cell: Cell) -> dict[str, Any]:
     found = cell.predicted
-    assert found is not None, "it was asked for"
+    assert found is not None, "the caller checked that it exists"
     return {
         "target": found.target,
         "cost_model": found.model,

@@ -1,6 +1,6 @@
 """Gates of a study: how many times as fast as the baseline something has to be.
 
-``2.7`` asks it of the fastest strategy of each module on each device that has times, ``NAME=28`` of one.
+``2.7`` is for the fastest strategy of each module on each device that has times, ``NAME=28`` for one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["RatioGate", "Reached", "parse_gate"]
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What one module reached on one device; None where there is no time, or the results differ."""
+    """What one module reached on one device; None without a time, or where the results differ."""
 
     module: str
     device: str
@@ -60,7 +60,7 @@ class RatioGate:
                 found.append(Reached(module.name, device.name, ratio, passed))
         return found
 
-    def told(self, reached: Reached) -> str:
+    def line(self, reached: Reached) -> str:
         """A line about one that did not pass."""
         what = self.strategy or "the fastest"
         got = "no time" if reached.ratio is None else f"{reached.ratio:.2f}x"

@@ -23,7 +23,7 @@ _PARTS: Final = (
     ("latency", "waiting for earlier results"),
 )
 _ABOUT_EVEN: Final = 0.02
-"""A step that gains or loses less than this is told without colour."""
+"""A step that gains or loses less than this is shown without colour."""
 
 _RESULTS: Final = {
     "equal": "right",
@@ -115,9 +115,9 @@ def _summary(study: Study, modules: Sequence[ModuleRow], ids: dict[str, str]) ->
                 cells.append("<td>-</td>")
                 continue
             ratio = study.over(best)
-            told = f"{escape(best.strategy)}, {escape(seconds(best.seconds or 0.0))}"
+            line = f"{escape(best.strategy)}, {escape(seconds(best.seconds or 0.0))}"
             strong = f"<b>{ratio}</b>" if ratio.is_clear else ratio
-            cells.append(f'<td>{strong}<br><span class="soft">{told}</span></td>')
+            cells.append(f'<td>{strong}<br><span class="soft">{line}</span></td>')
         link = f'<a href="#{ids[row.name]}">{escape(row.name)}</a>'
         rows.append(f'<tr><th scope="row">{link}</th>{"".join(cells)}</tr>')
     heads = [f"{one.name}, {one.heading}" for one in timed]
@@ -195,8 +195,8 @@ def _spoken(cell: Cell) -> str:
         return time_text(cell)
     parts: TimeParts = cell.predicted.parts
     shares = [
-        f"{getattr(parts, name) / parts.seconds:.0%} {told}"
-        for name, told in _PARTS
+        f"{getattr(parts, name) / parts.seconds:.0%} {label}"
+        for name, label in _PARTS
         if getattr(parts, name)
     ]
     return f"{time_text(cell)}: {', '.join(shares)}"
@@ -219,8 +219,8 @@ def _chip(study: Study, cell: Cell) -> str:
 def _key(found: Sequence[tuple[Strategy, Cell]]) -> str:
     """What the colours of predicted bars mean: those that are there."""
     shown = [
-        f'<li><i class="{name}"></i>{escape(told)}</li>'
-        for name, told in _PARTS
+        f'<li><i class="{name}"></i>{escape(label)}</li>'
+        for name, label in _PARTS
         if any(part for _, cell in found for key, part in _segments(cell) if key == name)
     ]
     return f'<ul class="key soft">{"".join(shown)}</ul>\n' if shown else ""
@@ -284,7 +284,7 @@ def _requests(one: Strategy) -> str:
 def _notes(study: Study) -> str:
     lines = [
         *notes(study),
-        "bars are linear in time; each device has a scale of its own for each module",
+        "bars are linear in time; each device has a separate scale for each module",
     ]
     if any(cell.predicted is not None for cell in study.cells):
         lines.append(

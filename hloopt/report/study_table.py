@@ -53,9 +53,9 @@ def show_study(study: Study, console: Console) -> None:
         if rows:
             _show_module(study, row, rows, console)
     for line in study.problems():
-        kind, colon, told = line.partition(":")
+        kind, colon, rest = line.partition(":")
         style = "red" if kind in ("differs", "failed") else "yellow"
-        say(console, (kind, style), f"{colon}{told}")
+        say(console, (kind, style), f"{colon}{rest}")
     for line in notes(study):
         console.print(Text(line, style="dim"), soft_wrap=True)
 

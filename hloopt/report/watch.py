@@ -18,7 +18,7 @@ Show = Callable[[Module], str]
 
 @dataclass
 class PrintPasses(Watcher):
-    """Prints HLO before and after passes, each time below a comment that tells which run it was.
+    """Prints HLO before and after passes, each time below a comment that names the run.
 
     before, after   names of passes, or ``all``; after a run only where it changed something
     changed         ``hlo`` or ``diff``: the module at first and after each run that changed it, or only what

@@ -16,7 +16,7 @@ from hloopt.report.xla_dump import XlaDump, kernel_facts
 __all__ = ["instruction_facts", "pair_facts", "summary_facts", "unknown"]
 
 MOST: Final = 10
-"""Refusals and differences that a summary tells, the most costly ones."""
+"""Refusals and differences that a summary lists, the most costly ones."""
 
 _FIGURE = re.compile(r"\{[^}]*\}")
 
@@ -26,21 +26,21 @@ _GPU: Final = (
 )
 
 _CPU: Final = (
-    "XLA's CPU compiler fuses by fixed rules: it asks for no price and keeps no log, so this tells what "
+    "XLA's CPU compiler fuses by fixed rules: it uses no cost model and keeps no log, so this shows what "
     "is in one kernel, and not why; --xla_dump_hlo_pass_re=.* writes the module after each pass, and "
     "hloopt ls DIR lists them"
 )
 
 
 def unknown(dump: XlaDump) -> str:
-    """What the text does not tell, and where that is; empty where there is a log."""
+    """What the text does not show, and where that is; empty where there is a log."""
     if dump.history is not None:
         return ""
     return _CPU if dump.is_cpu else _GPU
 
 
 def _meaning(code: str) -> str:
-    """A reason in our words; XLA's log does not tell its figures."""
+    """A reason in our words; XLA's log does not have its figures."""
     return _FIGURE.sub("…", REASONS.get(code, ""))
 
 
@@ -180,7 +180,7 @@ def _our_verdict(dump: XlaDump, first: str, second: str) -> dict[str, Any] | Non
 
 
 def _pair_after(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
-    """What the module in the end tells by itself."""
+    """What the final module shows by itself."""
     homes = [dump.names_after.named(name) for name in (first, second)]
     together = [kernel for kernel in homes[0] if kernel in homes[1]]
     path: list[Instruction] = []

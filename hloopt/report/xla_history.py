@@ -58,15 +58,15 @@ def _show_verdict(ours: _Facts, together: bool, console: Console) -> None:
     """What hloopt does with two instructions, beside what XLA did."""
     names = ", ".join(f"%{name}" for name in ours["together"])
     if ours["together"]:
-        told = f"has both in one kernel{', too' if together else ''}: {names}"
+        verdict = f"has both in one kernel{', too' if together else ''}: {names}"
     else:
-        told = f"has them in different kernels{'' if together else ', too'}"
+        verdict = f"has them in different kernels{'' if together else ', too'}"
     gain = ours["gain_seconds"]
     if gain:
-        told += (
+        verdict += (
             f"; its kernels {'save' if gain > 0 else 'cost'} {seconds(abs(gain))} by XLA's model"
         )
-    say(console, f"hloopt's priority-fusion {told}")
+    say(console, f"hloopt's priority-fusion {verdict}")
     for reason in ours["reasons"]:
         say(console, f"  %{reason['producer']}: {reason['reason']} [{reason['code']}]")
 
@@ -95,7 +95,7 @@ def _show_joined(joined: _Facts, price: _Facts | None, console: Console) -> None
         f"%{consumer}, which is %{joined['fusion']} from then on",
     )
     if price is None:
-        say(console, "XLA asked for no price: bitcasts and small constants are fused without")
+        say(console, "XLA computed no price: bitcasts and small constants are fused without one")
     else:
         say(
             console,
@@ -209,7 +209,7 @@ def _runs(steps: Sequence[_Facts]) -> list[tuple[int, int, _Facts]]:
 
 
 def _kind(step: _Facts) -> tuple[object, ...]:
-    """What makes two words about a producer the same; every fusion is one of its own."""
+    """The key by which two verdicts on a producer are the same; every fusion has its own."""
     if step["action"] == "fused":
         return ("fused", step["step"])
     return (step["action"], step["words"], (step["gain_us"] or 0.0) >= 0)
@@ -218,10 +218,10 @@ def _kind(step: _Facts) -> tuple[object, ...]:
 def show_xla_summary(facts: _Facts, console: Console) -> None:
     """What XLA did in all, its most costly refusals, and what hloopt would do otherwise."""
     if not facts["known"]:
-        told = f"{facts['kernels_after']} kernels"
+        line = f"{facts['kernels_after']} kernels"
         if facts["seconds"] is not None:
-            told += f", predicted to take {seconds(facts['seconds'])} on {facts['device']}"
-        say(console, f"{told}\n{facts['unknown']}")
+            line += f", predicted to take {seconds(facts['seconds'])} on {facts['device']}"
+        say(console, f"{line}\n{facts['unknown']}")
         return
     steps = facts["steps"]
     after = facts["kernels_after"]

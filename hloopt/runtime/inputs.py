@@ -284,7 +284,7 @@ def _npz_array(array: Array) -> Array:
 def stored(path: Path) -> dict[str, Array]:
     """The arrays of a file or folder by name.  Raises ``UsageError`` where they cannot be read."""
     if not path.exists():
-        raise UsageError(f"{path}: no such file or folder")
+        raise UsageError(f"{path}: no such file or directory")
     try:
         if path.is_dir():
             entries = sorted(path.glob("*.npy"))

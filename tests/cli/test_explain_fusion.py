@@ -129,11 +129,11 @@ def test_no_name() -> None:
     ("words", "message"),
     [
         (("e", "bb"), "no instruction or file is called 'bb'; did you mean 'b'?"),
-        (("op:dot", "b"), "no instruction is meant by 'op:dot'"),
-        (("e", "e"), "%e is given twice: two instructions are a pair"),
+        (("op:dot", "b"), "no instruction matches 'op:dot'"),
+        (("e", "e"), "%e is given twice: a pair is two instructions"),
         (("e", "/(/"), "'/(/' is not a regular expression"),
-        (("s", "b"), "%s (add) is part of %sum of %total, reduce: no kernel of its own"),
-        (("x",), "%x (parameter) is not run by a kernel of its own"),
+        (("s", "b"), "%s (add) is part of %sum of %total, reduce: not a separate kernel"),
+        (("x",), "%x (parameter) has no separate kernel"),
     ],
 )
 def test_names_that_mean_nothing(words: tuple[str, ...], message: str) -> None:
@@ -165,7 +165,7 @@ def test_more_than_two_names() -> None:
     """Words that look like no file are names, and there are too many."""
     result = invoke("explain", "m.hlo", "a", "e", "b", *PASSES)
     assert result.exit_code == 2
-    told = "one instruction is explained, or two; no file is called so: a, e, b"
+    told = "one instruction is explained, or two; no such file: a, e, b"
     assert told in result.stderr
 
 

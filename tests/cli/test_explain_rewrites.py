@@ -101,7 +101,7 @@ def test_a_rule_of_a_rule_set_is_disabled_by_its_name() -> None:
     """The name that is gone tells the rule, and the way out keeps it."""
     result = invoke("explain", "m.hlo", "kept", "--passes", PASSES)
     assert result.exit_code == 2
-    assert "simplify, took it away ('A * 1 => A')" in result.stderr
+    assert "simplify, removed it ('A * 1 => A')" in result.stderr
     assert "--disable 'A * 1 => A' keeps it" in result.stderr
     again = invoke("explain", "m.hlo", "kept", "--passes", PASSES, "--disable", "A * 1 => A")
     assert again.exit_code == 0, again.stderr

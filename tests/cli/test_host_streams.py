@@ -127,7 +127,7 @@ def test_a_stream_that_ends_names_the_instruction(feed: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--infeed", "no.npz"), "no.npz: no such file or folder"),
+        (("--infeed", "no.npz"), "no.npz: no such file or directory"),
         (("--outfeed", "-"), "--outfeed needs a file, not '-'"),
         (("--outfeed", "folder/"), "--outfeed needs a file, not 'folder/'"),
         (("--outfeed", "out.txt"), "--outfeed writes arrays: out.txt has to end in .npz"),

@@ -105,12 +105,12 @@ def test_a_proto_is_printed_as_asked_for(tmp_path: Path) -> None:
 def test_a_terminal_gets_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does one stream get several protos."""
     one = InputText("<stdin>", None)
-    with pytest.raises(UsageError, match="several modules do not fit one protocol buffer"):
+    with pytest.raises(UsageError, match="one protocol buffer cannot hold several modules"):
         outputs.check_output(None, [one, one], proto=True)
     terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(outputs, "sys", terminal)
     for output in (None, "-"):
-        with pytest.raises(UsageError, match="nothing for a terminal"):
+        with pytest.raises(UsageError, match="not printed to a terminal"):
             outputs.check_output(output, [one], proto=True)
         outputs.check_output(output, [one])
 

@@ -117,7 +117,7 @@ def test_without_any_kernel_the_reasons_remain(file: str, monkeypatch: pytest.Mo
             ("explain", "-O0", "m.hlo", "mines"),
             "no instruction or file is called 'mines'; did you mean",
         ),
-        (("explain", "-O0", "m.hlo", "x"), "%x (parameter) is not run by a kernel of its own"),
+        (("explain", "-O0", "m.hlo", "x"), "%x (parameter) has no separate kernel"),
         (("explain", "-O0", "m.hlo", "m.hlo", "sum"), "an INSTRUCTION belongs to one module"),
         (("kernels", "-O0", "m.hlo", "--kernel", "sum=slwo"), "did you mean 'slow'?"),
         (("kernels", "-O0", "m.hlo", "--kernel", "sum=slow{thread=1}"), "the tile of slow has no"),

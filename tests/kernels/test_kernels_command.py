@@ -73,7 +73,7 @@ def test_bodies_of_loops_say_where_they_are() -> None:
     table = invoke("kernels", "-O0", stdin=LOOP).stdout
     assert re.search(r"^body\S*/y ", table, re.MULTILINE)
     plan = invoke("kernels", "-O0", "--plan", stdin=LOOP).stdout
-    assert "loop: 7 trips" in plan
+    assert "loop: 7 iterations" in plan
     assert "peak " in plan.splitlines()[-1]
 
 
@@ -104,7 +104,7 @@ def test_values_that_are_left_out_do_not_hide_the_table() -> None:
     result = invoke("kernels", "-O0", stdin=text)
     assert result.exit_code == 0
     assert "sum" in result.stdout
-    assert "note: there is no plan: " in result.stderr
+    assert "note: no plan: " in result.stderr
     assert invoke("kernels", "-O0", "--plan", stdin=text).exit_code == 4
 
 

@@ -42,7 +42,7 @@ def test_gates_are_separated_by_commas() -> None:
     [
         ("", 1, "expected one of kernels, launches"),
         ("kernels<=+0,", 13, "expected one of kernels, launches"),
-        ("kernel<=+0", 1, "there is no gate for 'kernel'; did you mean 'kernels'?"),
+        ("kernel<=+0", 1, "no gate is called 'kernel'; did you mean 'kernels'?"),
         ("kernels", 8, "expected '<=' after 'kernels', found the end"),
         ("kernels<+0", 8, "expected '<=' after 'kernels', found '<'"),
         ("kernels>=3", 8, "expected '<=' after 'kernels', found '>'"),
