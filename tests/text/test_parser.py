@@ -492,7 +492,7 @@ def test_asynchronous_sugar_takes_all_operands_at_once() -> None:
 @pytest.mark.parametrize("layout", ["{18446744073709551615,0}", "{0,0}", "{2,0}"])
 def test_a_layout_orders_the_dimensions(layout: str) -> None:
     """Each dimension once; XLA reads integers that 63 bits do not hold as negative."""
-    with pytest.raises(ParseError, match="no permutation of the dimensions"):
+    with pytest.raises(ParseError, match="not a permutation of the dimensions"):
         body(f"ROOT x = f32[2,3]{layout} negate(p)")
 
 
