@@ -29,7 +29,7 @@ from rich.table import Table
 import hloopt
 from tests.benchmarks.blocking import BLOCKING, blocking
 from tests.benchmarks.executing import EXECUTING, executing, native
-from tests.benchmarks.iterations import TRIPS, iterations
+from tests.benchmarks.iterations import ITERATIONS, iterations
 from tests.benchmarks.large_models import MODELS, models
 from tests.benchmarks.looping import LOOPING, looping
 from tests.benchmarks.moving import MOVING, moving
@@ -176,7 +176,7 @@ TABLES = {
     "optimizing": (optimizing, OPTIMIZING),
     "running": (running, RUNNING),
     "looping": (looping, LOOPING),
-    "trips": (iterations, TRIPS),
+    "trips": (iterations, ITERATIONS),
     "blocks": (blocking, BLOCKING),
     "moving": (moving, MOVING),
     "native": (native_kernels, NATIVE_KERNELS),

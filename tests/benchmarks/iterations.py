@@ -13,9 +13,9 @@ import numpy as np
 import hloopt
 from tests.helpers.support import Array
 
-__all__ = ["TRIPS", "iterations"]
+__all__ = ["ITERATIONS", "iterations"]
 
-TRIPS = "Loops over small values (microseconds an instruction and trip, views not counted)"
+ITERATIONS = "Loops over small values (microseconds an instruction and trip, views not counted)"
 _COUNT = 1000
 _VIEWS = frozenset(
     (
