@@ -1,4 +1,4 @@
-"""Names that two modules define, and files that hold little: each limit may only fall."""
+"""Names that two modules define, and files that hold little: both may only become fewer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
-MOST_TWICE = 11
-"""Classes and type aliases with a public name that another module's has, too."""
 TWICE: dict[str, str] = {
     "Array": "memory of a kernel; values in the host's memory",
     "Copy": "a statement of kernel IR; a step of a plan",
@@ -26,10 +24,10 @@ TWICE: dict[str, str] = {
     "Target": "what a statement sets; a device",
     "Value": "of each room, what stands for a result",
 }
-"""What such a name means in each room that has it."""
+"""Public classes and type aliases that several modules define, and what each means in its room."""
 LITTLE = 40
 """Lines of code below which a file is a small one."""
-MOST_SMALL = 110
+MOST_SMALL = 93
 """Small files; an empty ``__init__.py`` is one."""
 _BLANK = frozenset({
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
@@ -89,8 +87,8 @@ def twice() -> dict[str, list[str]]:
 def test_a_class_has_a_name_of_its_own() -> None:
     """A name that several modules define is in the table, with its meanings."""
     found = twice()
-    assert len(found) <= MOST_TWICE, len(found)
     assert {name: files for name, files in found.items() if name not in TWICE} == {}
+    assert found.keys() == TWICE.keys(), "a row of the table is out of date"
 
 
 def test_few_files_hold_little() -> None:
