@@ -24,7 +24,7 @@ COUNT = 1000
 TOKEN = re.compile(r'\s+|"[^"]*"|%?[A-Za-z_][\w.-]*=?|-?[0-9][0-9.x_]*|->|<=|.', re.DOTALL)
 # XLA's parser goes on after an operand that it cannot read, and takes any numbers for a layout.
 LENIENT = re.compile(
-    r"the layout is no permutation|expected a name, found '-|expected (?:an operand|a name or a shape)"
+    r"the layout is not a permutation|expected a name, found '-|expected (?:an operand|a name or a shape)"
     r"|takes at least \d+ operands?, .* has 0|there is no instruction '(?:pred|[suf]\d+|bf16)'"
 )
 TEXT = """HloModule m, entry_computation_layout={(f32[4,2]{1,0}, s32[])->(f32[2]{0}, f32[4,2]{1,0})}, num_partitions=2

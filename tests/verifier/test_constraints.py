@@ -24,7 +24,7 @@ def named() -> set[str]:
     """The strings of the verifier's code that stand alone, as names of constraints do."""
     return {
         node.value
-        for path in (ROOT / "hloopt/verify").glob("*.py")
+        for path in (ROOT / "hloopt/verifier").glob("*.py")
         if path.name != "constraints.py"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
@@ -39,7 +39,7 @@ def test_each_name_is_that_of_a_constraint_and_used() -> None:
 def test_unlisted() -> None:
     """Each fault that is made in the code carries a listed name."""
     made: list[str] = []
-    for path in (ROOT / "hloopt/verify").glob("*.py"):
+    for path in (ROOT / "hloopt/verifier").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Fault":
                 rule = node.args[1]
