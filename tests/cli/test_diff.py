@@ -62,7 +62,7 @@ def test_a_gate_about_time_needs_a_target(files: tuple[str, str]) -> None:
     """Nothing is predicted without a device."""
     result = invoke("diff", *files, "--gate", "time<=+0")
     assert result.exit_code == 2
-    assert "--target says for which device" in result.stderr
+    assert "it needs --target DEVICE" in result.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])

@@ -129,7 +129,10 @@ def test_without_any_kernel_the_reasons_remain(file: str, monkeypatch: pytest.Mo
         (("kernels", "-O0", "m.hlo", "--kernel-rule", "x"), "not of the form module:function"),
         (("kernels", "-O0", "m.hlo", "--kernel-file", "gone.py"), "gone.py: no such file"),
         (("kernels", "-O0", "m.hlo", "--lock", "gone.toml"), "gone.toml: No such file"),
-        (("kernels", "-O0", "m.hlo", "--source", "--plan"), "ask for one, or --json"),
+        (
+            ("kernels", "-O0", "m.hlo", "--source", "--plan"),
+            "give only one of --plan, --source and --ir, or --json",
+        ),
     ],
 )
 @pytest.mark.usefixtures("file")

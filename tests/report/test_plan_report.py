@@ -77,24 +77,24 @@ def test_the_text_of_a_plan(plan: Plan) -> None:
 
 
 WANTED = """\
-copy           copy               copy           +0 = p0
-u              whole              1 x 32         +0 = +0 c0 -
-copy.1         copy               copy           +256 = c1
-w: 3 trips
-  j            whole              1 x 32         +256 = +256 -
-  y            whole              1 x 32         +0 = +0
+copy             copy               copy           +0 = p0
+u                whole              1 x 32         +0 = +0 c0 -
+copy.1           copy               copy           +256 = c1
+w: 3 iterations
+  j              whole              1 x 32         +256 = +256 -
+  y              whole              1 x 32         +0 = +0
 o: while +512
   condition
-    h          whole              1 x 32         +256 = +0
-    d          whole              1 x 32         +512 = +256 -
+    h            whole              1 x 32         +256 = +0
+    d            whole              1 x 32         +512 = +256 -
   body
-    v          whole              1 x 32         +256 = +0
-    copy       copy               copy           +0 = +256
+    v            whole              1 x 32         +256 = +0
+    copy         copy               copy           +0 = +256
 r: by p1
   true
-    k          whole{threads=32}  fill + 1 x 32  +256 = +0
+    k            whole{threads=32}  fill + 1 x 32  +256 = +0
   false
-    k2         copy               copy           +256 = p0
+    k2           copy               copy           +256 = p0
 results: +256
 peak 1.01 KiB: parameters 257 B, constants 12 B, arena 768 B for temporaries (768 B alive at once)
 """
