@@ -207,7 +207,7 @@ UNTILED = {
   b = f64[24,3] reshape(x)
   z = f64[] constant(0)
   ROOT r = f64[3] reduce(b, z), dimensions={0}, to_apply=sum""",
-        "no tile is what b reads, at ((s0 / 6), (s0 % 6), d0)",
+        "b reads no tile, at ((s0 / 6), (s0 % 6), d0)",
     ),
     "dimensions that do not divide each other": (
         """x = f64[4,6] parameter(0)

@@ -233,7 +233,7 @@ def test_streams_are_read_and_written_in_the_order_of_execution(
     lines.append(f"ROOT r = (s32[], s32[2], token[]) tuple(n, {last}, {token})")
     callee, result, _ = body_of(once, "x")
     callee.append(f"ROOT r = s32[2] copy({result})")
-    text = PROGRAM.format(once="\n  ".join(callee), step="\n  ".join(lines), trips=iterations)
+    text = PROGRAM.format(once="\n  ".join(callee), step="\n  ".join(lines), iterations=iterations)
 
     x = [chooser.randrange(-99, 99) for _ in range(2)]
     written: dict[str, list[int]] = {}

@@ -426,7 +426,7 @@ def test_small_loops_run_whole() -> None:
     program = NumpyProgram(hloopt.parse(NESTED))
     (words,) = program.loops.values()
     assert words.startswith("runs whole: an iteration touches ")
-    assert words.endswith(" bytes, which is no more than 8388608")
+    assert words.endswith(" bytes, at most 8388608")
 
 
 def large(units: int, ops: int) -> hloopt.Module:
