@@ -33,8 +33,9 @@ from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import OpCounting
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime
-from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
+from hloopt.cost_models.usage import Usage, UsageAnalysis
 from hloopt.ir import Computation, Instruction
+from hloopt.ir.walk import slots_of
 from hloopt.ops import OPS
 from hloopt.targets import Target
 from hloopt.types import DTYPES, ArrayShape, TupleShape

@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
-from hloopt.cost_models.usage import slots_of
 from hloopt.ir import Instruction
+from hloopt.ir.walk import slots_of
 from hloopt.ops.traits import CONTRACTING
 from hloopt.targets.target import Target, Unit
 from hloopt.types import ArrayShape, leaves

@@ -16,6 +16,7 @@ from hloopt.cost_models.counting import OpCounting, OpUsage, OpUsages
 from hloopt.dataclass import dataclass
 from hloopt.graphs import reached
 from hloopt.ir import Computation, Instruction, walk
+from hloopt.ir.walk import slots_of
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["OpCounting", "OperandUse", "Usage", "UsageAnalysis"]
@@ -185,17 +186,6 @@ class UsageAnalysis(OpUsages):
         if self._bodies.pop(body, None) is not None:
             for instruction in body:
                 self._ops.pop(instruction, None)
-
-
-def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
-    """The numbers of the consumer's operands that are the producer's result, or an element of its tuple."""
-    if producer.users.get(consumer) == 1 and not isinstance(producer.shape, TupleShape):
-        return (consumer.operands.index(producer),)
-    return tuple(
-        slot
-        for slot, operand in enumerate(consumer.operands)
-        if operand is producer or (operand.is_element_of(producer))
-    )
 
 
 def _use(inner: BodyUsage, parameter: Instruction) -> OperandUse:

@@ -39,8 +39,9 @@ from hloopt.cost_models.device_times import DeviceTimes
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import RunTime
-from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
+from hloopt.cost_models.usage import Usage, UsageAnalysis
 from hloopt.ir import Instruction
+from hloopt.ir.walk import slots_of
 from hloopt.targets import Target
 from hloopt.types import TupleShape
 
@@ -245,8 +246,11 @@ class _Reads:
                 number = numbers.setdefault(operand, number)
                 count, times = self.first.get(number, (usage.operands[number].bytes, 0))
                 self.first[number] = count, times + 1
-        shapes = {id(operand.shape): operand.shape for operand in operands}
         numbers_of_shapes = [id(operands[at].shape) for at in self.first]
+        shapes = {
+            number: operands[at].shape
+            for number, at in zip(numbers_of_shapes, self.first, strict=True)
+        }
         read = Counter(zip(numbers_of_shapes, self.first.values(), strict=True))
         self._alike = [
             (shapes[shape], count, often * times) for (shape, (count, times)), often in read.items()

@@ -10,6 +10,7 @@ from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
 from hloopt.ops import OPS
 from hloopt.ops.traits import CONTROL_FLOW, WRAPPING
+from hloopt.types import TupleShape
 
 __all__ = [
     "called_computations",
@@ -23,6 +24,7 @@ __all__ = [
     "open_computations",
     "post_order",
     "region_computations",
+    "slots_of",
     "top_level_computations",
     "wrapped_computations",
 ]
@@ -200,3 +202,14 @@ def open_computations(
     """All computations that are not wrapped, in the module's order or another one."""
     wrapped = wrapped_computations(module)
     return (entry for entry in (module if order is None else order) if entry not in wrapped)
+
+
+def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
+    """The numbers of the consumer's operands that are the producer's result, or an element of its tuple."""
+    if producer.users.get(consumer) == 1 and not isinstance(producer.shape, TupleShape):
+        return (consumer.operands.index(producer),)
+    return tuple(
+        slot
+        for slot, operand in enumerate(consumer.operands)
+        if operand is producer or operand.is_element_of(producer)
+    )

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.cost_models.counting import OpCounting, narrow
-from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
+from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis
 from hloopt.cost_models.xla_2026 import FALLBACK, cycles_of, profile_name
 from hloopt.fusion.apply import fuse, fuse_multi_output, remove_producer
 from hloopt.ir import Instruction
+from hloopt.ir.walk import slots_of
 from hloopt.targets import target
 from tests.helpers.programs import programs
 

@@ -23,6 +23,7 @@ from hloopt.analysis.hero import is_intermediate, only_intermediates_below
 from hloopt.analysis.region import Region, Result, region_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ir.walk import slots_of
 from hloopt.ops.traits import HEROES
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape, parts_of
@@ -230,11 +231,7 @@ class Kernels:
             numbers = mine.chained
         else:
             return False
-        return any(
-            number in numbers
-            for number, operand in enumerate(consumer.operands)
-            if operand is producer or (operand.is_element_of(producer))
-        )
+        return any(slot in numbers for slot in slots_of(producer, consumer))
 
     def _decided(
         self, producer: Instruction, other: _Facts, consumer: Instruction, mine: _Facts

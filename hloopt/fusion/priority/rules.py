@@ -137,13 +137,13 @@ class PairRules:
     ) -> Decision:
         """The first rule that forbids; for ``wanted`` pairs only rules of correctness count."""
         decision = self._decide_ends(producer, consumer)
-        if not decision:
+        if not decision.allowed:
             return decision
         if self.is_triton(producer) or self.is_triton(consumer):
             return self.triton(producer, consumer)
         for rule in self._needed if wanted else self._all:
             decision = rule(producer, consumer)
-            if not decision:
+            if not decision.allowed:
                 return decision
         return ALLOWED
 
