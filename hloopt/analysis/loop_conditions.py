@@ -278,7 +278,7 @@ def _never_wraps(variable: Affine, iterations: int) -> bool:
 def first_within(start: int, step: int, modulus: int, low: int, high: int) -> int | None:
     """The least t >= 0 for which ``start + t * step`` is congruent to one of low, low + 1 ... high.
 
-    None where there is no such t, or no number from ``low`` to ``high``.  Takes a number of steps that is
+    None where no such t exists, or none from ``low`` to ``high``.  Takes a number of steps that is
     logarithmic in the modulus, as Euclid's algorithm does.
     """
     if high < low:

@@ -37,7 +37,7 @@ Axes: TypeAlias = "tuple[int | None, ...]"
 
 
 def local_dims(shape: ArrayShape, axes: Axes | None) -> tuple[int, ...]:
-    """The sizes of the dimensions along no axis, in order; all of them where there are no axes."""
+    """The sizes of the dimensions along no axis, in order; all dimensions of a loop without parallel axes."""
     if axes is None:
         return shape.dims
     return tuple(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)

@@ -48,7 +48,7 @@ class Rest:
     """An answer.
 
     reduces  those of the condition that a work item takes over its own elements
-    own      the pred of which the condition is the ``or``, where it is no more than that and a work item has
+    own      the pred of which the condition is the ``or``, where it is nothing else and a work item has
              one
     problem  why work items cannot stop by themselves; empty where they can
     """
