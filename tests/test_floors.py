@@ -45,6 +45,7 @@ FLOORS = {
     "runtime": 10,
     "backends": 11,
     "study": 12,
+    "prover": 12,
     "report": 13,
     "driver": 14,
     "cli": 15,

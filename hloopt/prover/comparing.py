@@ -1,0 +1,81 @@
+"""Whether two modules gave the same: one verdict for each result, by the judge."""
+
+from __future__ import annotations
+
+from hloopt.dataclass import dataclass
+from hloopt.errors import UsageError
+from hloopt.ir import Module
+from hloopt.prover.execution import Run
+from hloopt.prover.trials import TrialInputs
+from hloopt.runtime.comparison import OutputComparison
+from hloopt.runtime.inputs import positions
+from hloopt.runtime.judge import Judge
+
+__all__ = ["RunsCompared", "check_alike", "compare_runs"]
+
+
+@dataclass(frozen=True)
+class RunsCompared:
+    """The results of two runs, side by side.
+
+    results  of each participant in turn, each output
+    written  what was written to the host, by name
+    """
+
+    results: tuple[OutputComparison, ...]
+    written: tuple[tuple[str, OutputComparison], ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether every element is right."""
+        return all(found.passed for found in self.all())
+
+    def all(self) -> list[OutputComparison]:
+        """Every comparison."""
+        return [*self.results, *(found for _, found in self.written)]
+
+
+def compare_runs(
+    before: Run,
+    after: Run,
+    inputs: TrialInputs,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    excess_precision: bool = False,
+) -> RunsCompared:
+    """Judge what ``after`` gave by what ``before`` gave on the same inputs."""
+    judge = Judge.of(
+        before.module,
+        inputs.arrays,
+        before.results,
+        counts=inputs.counts,
+        host=inputs.host,
+        written=before.written,
+        excess_precision=excess_precision,
+        rtol=rtol,
+        atol=atol,
+    )
+    results = judge.compare_all(after.results, before.results)
+    return RunsCompared(tuple(results), tuple(judge.compare_named(after.written, before.written)))
+
+
+def check_alike(before: Module, after: Module, names: tuple[str, str]) -> None:
+    """Raise ``UsageError`` where two modules do not take the same parameters and give the same results."""
+    for what, roots in (
+        ("parameters", [module.entry.parameters for module in (before, after)]),
+        ("results", [[module.entry.root] for module in (before, after)]),
+    ):
+        sides = [
+            [
+                (shape.dtype.name, shape.dims)
+                for entry in entries
+                for _, shape in positions(entry.shape)
+            ]
+            for entries in roots
+        ]
+        if sides[0] != sides[1]:
+            texts = [", ".join(f"{kind}{list(dims)}" for kind, dims in side) for side in sides]
+            raise UsageError(
+                f"the {what} of {names[0]} and {names[1]} are not the same: ({texts[0]}) and ({texts[1]})"
+            )
