@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from hloopt.prover.execution import Run
+from hloopt.prover.executor import Run
 from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.comparison import OutputComparison
 from hloopt.runtime.inputs import positions

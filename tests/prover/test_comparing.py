@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.errors import DeviceError, EvaluationError, UsageError
 from hloopt.prover.comparing import check_alike, compare_runs
-from hloopt.prover.execution import Execution
+from hloopt.prover.executor import Executor
 from hloopt.prover.trials import Trial, TrialInputs, check_fits, made
 
 LINE = """
@@ -31,14 +31,14 @@ def line(opcode: str) -> hloopt.Module:
 def test_equal_modules_give_the_same(executor: str) -> None:
     module = line("add")
     inputs = made(module, Trial(3))
-    runs = [Execution(executor).run(module, inputs) for _ in range(2)]
+    runs = [Executor(executor).run(module, inputs) for _ in range(2)]
     assert compare_runs(*runs, inputs).equal
 
 
 def test_other_modules_differ() -> None:
     first, second = line("add"), line("subtract")
     inputs = made(first, Trial())
-    runs = [Execution().run(module, inputs) for module in (first, second)]
+    runs = [Executor().run(module, inputs) for module in (first, second)]
     found = compare_runs(*runs, inputs)
     assert not found.equal
     assert found.results[0].mismatches == 8
@@ -62,10 +62,10 @@ def test_modules_of_other_results_are_not_compared() -> None:
 
 def test_unknown_executors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="did you mean 'native'"):
-        Execution("nativ").check()
+        Executor("nativ").check()
     monkeypatch.delenv("HLOOPT_XLA_PYTHON", raising=False)
     with pytest.raises(DeviceError, match="HLOOPT_XLA_PYTHON"):
-        Execution("xla-cpu").check()
+        Executor("xla-cpu").check()
 
 
 def test_a_run_that_takes_too_long_stops() -> None:
@@ -86,7 +86,7 @@ def test_a_run_that_takes_too_long_stops() -> None:
         """
     )
     with pytest.raises(EvaluationError, match="endless: the interpreter was at"):
-        Execution(seconds=0.05).run(endless, made(endless, Trial()))
+        Executor(seconds=0.05).run(endless, made(endless, Trial()))
 
 
 @pytest.mark.xla
@@ -94,5 +94,5 @@ def test_a_run_that_takes_too_long_stops() -> None:
 def test_xla_gives_the_same() -> None:
     module = line("add")
     inputs = made(module, Trial())
-    runs = [Execution(executor).run(module, inputs) for executor in ("interpreter", "xla-cpu")]
+    runs = [Executor(executor).run(module, inputs) for executor in ("interpreter", "xla-cpu")]
     assert compare_runs(*runs, inputs).equal

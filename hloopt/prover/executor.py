@@ -19,7 +19,7 @@ from hloopt.runtime.program import DeviceOptions, NumpyOptions
 from hloopt.runtime.xla import XLA_SECONDS, run_xla, xla_python
 from hloopt.spelling import nearest
 
-__all__ = ["EXECUTORS", "Execution", "Run"]
+__all__ = ["EXECUTORS", "Executor", "Run"]
 
 EXECUTORS: Final = ("interpreter", *DEVICES, "xla-cpu")
 
@@ -34,31 +34,31 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Execution:
+class Executor:
     """How modules are run.
 
-    executor          one of ``EXECUTORS``
+    device            one of ``EXECUTORS``
     excess_precision  of the interpreter and ``cpu``: bf16 and f16 chains keep f32
     exact             of ``cpu``: functions as the interpreter computes them
     seconds           how long one run of the interpreter or XLA may take; None for as long as it needs
     """
 
-    executor: str = "interpreter"
+    device: str = "interpreter"
     excess_precision: bool = False
     exact: bool = False
     seconds: float | None = None
 
     def check(self) -> None:
         """Raise ``UsageError`` for an unknown executor, ``DeviceError`` for one that this machine lacks."""
-        if self.executor == "xla-cpu":
+        if self.device == "xla-cpu":
             xla_python()
-        elif self.executor in DEVICES:
-            check_device(self.executor)
-        elif self.executor != "interpreter":
-            close = nearest(self.executor, EXECUTORS)
+        elif self.device in DEVICES:
+            check_device(self.device)
+        elif self.device != "interpreter":
+            close = nearest(self.device, EXECUTORS)
             meant = f"; did you mean '{close[0]}'?" if close else ""
             raise UsageError(
-                f"unknown executor '{self.executor}' (known: {', '.join(EXECUTORS)}){meant}"
+                f"unknown executor '{self.device}' (known: {', '.join(EXECUTORS)}){meant}"
             )
 
     def run(self, module: Module, inputs: TrialInputs, name: str = "") -> Run:
@@ -68,9 +68,9 @@ class Execution:
         cannot be run, ``EvaluationError`` where a run fails or takes longer than ``seconds``.
         """
         check_fits(module, inputs, name or module.name)
-        if self.executor == "interpreter":
+        if self.device == "interpreter":
             return self._interpreted(module, inputs)
-        if self.executor == "xla-cpu":
+        if self.device == "xla-cpu":
             return self._by_xla(module, inputs)
         return self._on_device(module, inputs)
 
@@ -95,10 +95,10 @@ class Execution:
 
     def _on_device(self, module: Module, inputs: TrialInputs) -> Run:
         given = NumpyOptions(self.excess_precision, *inputs.counts, self.exact)
-        options = options_for(self.executor, given)
+        options = options_for(self.device, given)
         if isinstance(options, DeviceOptions):
             options = DeviceOptions(allow_host=True)
-        program = compile_module(module, self.executor, options)
+        program = compile_module(module, self.device, options)
         host = inputs.host.restarted()
         try:
             return Run(module, program.run_participants(inputs.arrays, host), host.written)
