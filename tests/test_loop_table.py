@@ -22,7 +22,7 @@ from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.pipelines import PIPELINES
 from hloopt.runtime.inputs import load_inputs
-from hloopt.runtime.judge import Judge
+from hloopt.runtime.judge import Judge, Tolerance
 from tests.codegen.harness import compile_everywhere
 from tests.helpers.loop_programs import SAMPLES, Array, emulated, kernel_of, resized, text_of
 from tests.helpers.support import Sample, mismatch, recorded, sample_table
@@ -55,7 +55,7 @@ def hold(
     atol: float | None = None,
 ) -> None:
     """Results agree within ``atol``, or by what rounding allows those of a module."""
-    judge = Judge(rtol=2e-5, atol=atol)
+    judge = Judge(tolerance=Tolerance(rtol=2e-5, atol=atol))
     if module is not None:
         judge = Judge.of(module, [inputs], [hloopt.evaluate(module, inputs)])
     for number, found in enumerate(judge.compare_all([got], [want])):

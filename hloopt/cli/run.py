@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isnan
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from hloopt.cli.json_out import write_json
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.options import OptionGroup, files_argument, json_option, option, strict_option
 from hloopt.cli.pipeline_options import PASSES, pass_options
+from hloopt.cli.tolerance_options import TOLERANCE
 from hloopt.cli.waiting import patience
 from hloopt.cli.watching import WATCH, Watching
 from hloopt.cli.words import complete
@@ -27,19 +27,6 @@ from hloopt.report.run import show_summary
 __all__ = ["command"]
 
 
-class _Tolerance(click.FloatRange):
-    """A number from 0 to infinity, not NaN."""
-
-    name = "number"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        return self.fail("nan is not a tolerance", param, ctx) if isnan(number) else number
-
-
-_TOLERANCE = _Tolerance(0)
 GPU = OptionGroup(
     "gpu",
     option(
@@ -75,8 +62,7 @@ GPU = OptionGroup(
         "Devices": (*KERNELS.names, "allow_host", "unchecked", *GPU.names),
         "Comparison and output": (
             "expect",
-            "rtol",
-            "atol",
+            *TOLERANCE.names,
             "reference_seconds",
             "no_reference",
             "outfeed",
@@ -140,16 +126,7 @@ GPU = OptionGroup(
     metavar="FILE.npz",
     help="Write what the module sends to the host: outfeed_0, ... and send_CHANNEL_0, ...",
 )
-@click.option(
-    "--rtol",
-    type=_TOLERANCE,
-    help="Relative tolerance, in place of what rounding allows each element.",
-)
-@click.option(
-    "--atol",
-    type=_TOLERANCE,
-    help="Absolute tolerance; of --rtol and --atol, the one that is not given is 0.",
-)
+@TOLERANCE
 @click.option(
     "--reference-seconds",
     type=click.FloatRange(0),
@@ -240,6 +217,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
         given["seed"] = None
     watch = Watching.given()
     records = (pass_options(), kernel_options(), Profiling(**GPU.given()))
+    given |= TOLERANCE.given()
     options = RunOptions(*records, verify_each=watch.verify_each, **given)
     unused = dict.fromkeys(map(load, options.custom_calls))
     runner = Runner.of(options, ctx.with_resource)

@@ -21,6 +21,7 @@ from hloopt.errors import (
 from hloopt.kernels.selection import KernelSelection
 from hloopt.report.cost import kernel_costs
 from hloopt.report.study_cost import counts_of, predicted
+from hloopt.runtime.tolerance import Tolerance
 from hloopt.study.cells import Cell, Checked
 from hloopt.study.devices import way_of
 from hloopt.study.execute import StudyLimits, execute, gpu_target, too_much
@@ -203,7 +204,7 @@ class StudyRunner:
                 at.reference = reference(
                     found.module, beside, self.seed, self.most_work, found.snapshot
                 )
-                at.reference.rtol, at.reference.atol = row.rtol, row.atol
+                at.reference.tolerance = Tolerance(row.rtol, row.atol)
             except HlooptError as error:
                 at.reference = error
         if isinstance(at.reference, HlooptError):

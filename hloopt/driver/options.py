@@ -11,6 +11,7 @@ from hloopt.backends import check_device
 from hloopt.dataclass import dataclass
 from hloopt.driver.writing import is_folder
 from hloopt.errors import UsageError
+from hloopt.runtime.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from hloopt.pipelines import Given
@@ -89,6 +90,8 @@ class RunOptions:
     outfeed: str | None = None
     rtol: float | None = None
     atol: float | None = None
+    ulp: int | None = None
+    bitwise: bool = False
     reference_seconds: float | None = None
     no_reference: bool = False
     fill_constants: int | None = None
@@ -101,6 +104,11 @@ class RunOptions:
     excess_precision: bool = False
     custom_calls: tuple[str, ...] = ()
     verify_each: bool = False
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What is allowed in place of what rounding allows."""
+        return Tolerance(self.rtol, self.atol, self.ulp, self.bitwise)
 
     @property
     def names_arrays(self) -> bool:
@@ -127,6 +135,7 @@ class RunOptions:
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``DeviceError`` for what is wrong whatever the module."""
+        self.tolerance.check()
         self.profiling.check(self.device)
         check_device(self.device)
         if self.threads is not None and self.device not in ("cpu", "native"):

@@ -81,7 +81,7 @@ class Reference:
         self.skipped = ""
         self.module, self._arrays, self._host, self._counts = module, arrays, host, counts
         self._options, self._enter = options, enter
-        self._judged_by = partial(Judge, rtol=options.rtol, atol=options.atol)
+        self._judged_by = partial(Judge, tolerance=options.tolerance)
         self._judge = self._judged_by()
 
     def interpret(self, measure: Callable[[TimedRun], RunRow]) -> RunRow | None:
@@ -126,8 +126,7 @@ class Reference:
             written=heard.written,
             begin=begin,
             excess_precision=excess,
-            rtol=self._options.rtol,
-            atol=self._options.atol,
+            tolerance=self._options.tolerance,
         )
         return row
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
-from math import isfinite
+from dataclasses import field
 from os.path import commonpath
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
@@ -195,7 +194,7 @@ class RunReport:
                 f" ({self.skipped}):{what} of {self.rows[-1].name} against {self.rows[-1].against}"
             )
         share = max((entry.share for _, entry in best), default=0.0)
-        ours = all(entry.rtol is None for _, entry in best)
+        ours = not any(entry.tolerance.is_given for _, entry in best)
         allowed = "what rounding allows" if ours else "the tolerance given"
         what += f": worst error {share:.2g} of {allowed}" if share else ": equal"
         return f"{what}; nothing verified: {shown}" if shown else what
@@ -278,27 +277,16 @@ class RunReport:
             "comparisons": [
                 {
                     **dict(zip(("participant", "output"), self._output(row, number), strict=True)),
-                    **_comparison_json(entry),
+                    **entry.to_json(),
                 }
                 for number, entry in enumerate(row.comparisons)
             ],
-            "written": [{"name": name, **_comparison_json(entry)} for name, entry in row.written],
+            "written": [{"name": name, **entry.to_json()} for name, entry in row.written],
         }
 
 
 def _says_nothing(entry: OutputComparison) -> bool:
     return bool(entry.elements) and entry.verdict == "nothing verified"
-
-
-def _comparison_json(entry: OutputComparison) -> dict[str, Any]:
-    return {
-        key: value if not isinstance(value, float) or isfinite(value) else str(value)
-        for key, value in {
-            **asdict(entry),
-            "passed": entry.passed,
-            "verdict": entry.verdict,
-        }.items()
-    }
 
 
 def difference(row: RunRow, output: str, entry: OutputComparison) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import Final, Literal, TypeAlias
+from dataclasses import asdict
+from math import inf, isfinite
+from typing import Any, Final, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from hloopt.dataclass import dataclass
+from hloopt.runtime.tolerance import FREE, Tolerance, own_margin, sampled_margin
 from hloopt.types import Array, DType, dtype, of_numpy
 
 __all__ = [
-    "MARGINS",
+    "Allowance",
     "OutputComparison",
     "ResultVerdict",
     "compared",
@@ -29,20 +31,6 @@ ResultVerdict: TypeAlias = Literal[
 
 _AT_ONCE = 1 << 18  # elements: the doubles made of them stay in a cache
 
-MARGINS: Final = {"f64": 16, "c128": 16, "f32": 16, "c64": 16, "f16": 4, "bf16": 4}
-"""Units of rounding (half a unit in the last place) that an element may always be off.
-
-Functions of f32 are off by 4 units in the last place on some devices.  2 of any narrower type.
-"""
-
-_TIMES: Final = 8
-_TIMES_NARROW: Final = 4
-"""So many times the largest difference seen is allowed: a few draws seldom show the largest there is.
-
-Of floats of 16 bits or fewer it is half of that: their functions are made in f32 and rounded once, while each
-step of a draw is off by a whole unit in the last place, twice what rounding can be.
-"""
-
 _PLAIN: Final = 2.0**13
 """Errors in units in the last place are meaningful where no more of them than this are allowed."""
 
@@ -53,10 +41,10 @@ class OutputComparison:
 
     ``absolute`` and ``relative`` (to the wanted value) are the largest errors over elements of which both are
     finite, ``ulp`` the largest where the last place is meaningful: not in sums that cancel.
-    ``share`` is the worst element's error as a part of what is allowed it (``allowed``), ``where`` its index; 1
-    or less is right.  ``mismatches`` counts elements that are not right; ``finite`` those wanted that are
-    numbers.  ``rtol`` and ``atol`` are the user's, None where the judge decides.  ``undecided``: what rounding
-    allows these mismatches is not known.
+    ``share`` is the worst element's error (``error``) as a part of what it is allowed (``allowed``)
+    ``where`` is its index, ``got`` and ``want`` are its values as texts, ``bound`` says in words what
+    allows that much.  ``mismatches`` counts elements that are not right, ``finite`` those wanted that are
+    numbers.  ``undecided``: what rounding allows these mismatches is not known.
     """
 
     dtype: str
@@ -66,13 +54,16 @@ class OutputComparison:
     relative: float = 0.0
     ulp: int = 0
     where: tuple[int, ...] = ()
-    rtol: float | None = None
-    atol: float | None = None
+    tolerance: Tolerance = FREE
     problem: str = ""
     share: float = 0.0
     allowed: float = 0.0
     finite: int = 0
     undecided: bool = False
+    error: float = 0.0
+    got: str = ""
+    want: str = ""
+    bound: str = ""
 
     @property
     def passed(self) -> bool:
@@ -95,8 +86,8 @@ class OutputComparison:
             return self.problem
         if self.mismatches:
             return (
-                f"{self.mismatches} of {self.elements} elements of {self.dtype} {self._excess}, "
-                f"worst at [{','.join(map(str, self.where))}]"
+                f"{self.mismatches} of {self.elements} elements of {self.dtype} {self._excess}; "
+                f"worst at [{','.join(map(str, self.where))}]: got {self.got}, want {self.want}{self._error}"
             )
         if self.finite:
             return ""
@@ -104,13 +95,31 @@ class OutputComparison:
 
     @property
     def _excess(self) -> str:
-        if self.rtol is not None and self.atol is not None:
-            return f"exceed atol {self.atol:.2g} + rtol {self.rtol:.2g}"
+        if self.tolerance.is_given:
+            return f"are not within the tolerance given ({self.tolerance})"
         if self.undecided:
             return "are off by more than a few units of rounding, and no time was left to find the limit"
-        if not self.allowed or not np.isfinite(self.share):
+        if not self.allowed or not isfinite(self.share):
             return "differ"
-        return f"off by up to {self.share:.3g} times what rounding allows"
+        return f"are off by up to {self.share:.3g} times what rounding allows"
+
+    @property
+    def _error(self) -> str:
+        if self.tolerance.is_given or not self.bound or not isfinite(self.error):
+            return ""
+        if not self.allowed:
+            return f" ({self.bound})"
+        return f", error {self.error:.3g}, allowed {self.allowed:.3g} ({self.bound})"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; numbers that are not finite are strings."""
+        values = {**asdict(self), **asdict(self.tolerance), "ulp": self.ulp}
+        del values["tolerance"]
+        values |= {"most_ulp": self.tolerance.ulp, "passed": self.passed, "verdict": self.verdict}
+        return {
+            key: value if not isinstance(value, float) or isfinite(value) else str(value)
+            for key, value in values.items()
+        }
 
 
 def unlike(kind: DType, size: int, problem: str) -> OutputComparison:
@@ -118,29 +127,46 @@ def unlike(kind: DType, size: int, problem: str) -> OutputComparison:
     return OutputComparison(kind.name, size, size, inf, inf, problem=problem, share=inf)
 
 
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is known of what rounding allows the elements of an array, each flat, None where it is not known.
+
+    spread  how far each has moved where all was rounded otherwise
+    bound   how far each can be off at most; infinite where that is not known
+    """
+
+    spread: Array | None = None
+    bound: Array | None = None
+
+    def part(self, place: slice) -> Allowance:
+        """Of some elements."""
+        spread, bound = self.spread, self.bound
+        return Allowance(
+            None if spread is None else spread[place], None if bound is None else bound[place]
+        )
+
+
 def compared(
-    got: Array, want: Array, given: tuple[float, float] | None, spread: Array | None
-) -> OutputComparison:
+    got: Array, want: Array, tolerance: Tolerance, allowance: Allowance
+) -> tuple[OutputComparison, int]:
     """Compare two arrays of one storage type.
 
-    ``given`` are a user's ``rtol`` and ``atol``; ``spread`` is how far each element (flat) moves by rounding.
+    Beside it how many of the mismatches are within the bound of ``allowance``: samples may yet allow them.
     """
     kind = of_numpy(want.dtype)
     if got.dtype != want.dtype or got.shape != want.shape:
         problem = f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
-        return unlike(kind, want.size, problem)
+        return unlike(kind, want.size, problem), 0
     left, right = np.ascontiguousarray(got).reshape(-1), np.ascontiguousarray(want).reshape(-1)
-    rtol, atol = given or (None, None)
     if np.array_equal(_bits(left), _bits(right)):
         finite = want.size - not_finite(want)
-        return OutputComparison(kind.name, want.size, 0, rtol=rtol, atol=atol, finite=finite)
-    found = _Found(kind, given)
+        return OutputComparison(kind.name, want.size, 0, tolerance=tolerance, finite=finite), 0
+    found = _Found(kind, tolerance)
     with np.errstate(all="ignore"):
         for start in range(0, right.size, _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            more = None if spread is None else spread[part]
-            found.add(left[part], right[part], more, start)
-    return OutputComparison(
+            found.add(left[part], right[part], allowance.part(part), start)
+    comparison = OutputComparison(
         kind.name,
         want.size,
         found.mismatches,
@@ -148,13 +174,17 @@ def compared(
         found.relative,
         found.ulp,
         tuple(int(at) for at in np.unravel_index(found.worst, want.shape)),
-        rtol,
-        atol,
+        tolerance,
         "",
         found.share,
         found.allowed,
         found.finite,
+        error=found.error,
+        got=str(left[found.worst]),
+        want=str(right[found.worst]),
+        bound=found.bound,
     )
+    return comparison, found.open
 
 
 def _bits(array: Array) -> Array:
@@ -164,28 +194,33 @@ def _bits(array: Array) -> Array:
 class _Found:
     """The largest errors so far, and the place of the worst, in elements from the first.
 
-    ``absolute`` is the largest error of an element that is not right, where there is one.
+    ``absolute`` is the largest error of an element that is not right, where there is one.  ``open`` counts
+    mismatches whose errors are within the bound.
     """
 
-    def __init__(self, kind: DType, given: tuple[float, float] | None) -> None:
-        self.kind, self.given = kind, given
-        self.mismatches = self.ulp = self.finite = self.worst = 0
-        self.absolute = self.relative = self.share = self.allowed = 0.0
+    def __init__(self, kind: DType, tolerance: Tolerance) -> None:
+        self.kind, self.tolerance = kind, tolerance
+        self.exact = kind.is_integer or kind.is_pred
+        self.mismatches = self.open = self.ulp = self.finite = self.worst = 0
+        self.absolute = self.relative = self.share = self.allowed = self.error = 0.0
+        self.bound = ""
         self._rank: tuple[float, float] = (-1.0, -1.0)
 
-    def add(self, got: Array, want: Array, spread: Array | None, start: int) -> None:
+    def add(self, got: Array, want: Array, allowance: Allowance, start: int) -> None:
         """Compare some more elements, the first of which is number ``start``."""
-        kind = self.kind
+        kind, exact = self.kind, self.exact
         left, right = _wide(got, kind), _wide(want, kind)
         ulps = ulp_distance(got, want, kind)
-        exact = kind.is_integer or kind.is_pred
         # Wide integers that differ may be the same double.
         same = ulps == 0 if exact else (left == right) | (np.isnan(left) & np.isnan(right))
+        if self.tolerance.bitwise:
+            same = (_bits(got) == _bits(want)).reshape(got.size, -1).all(axis=1)
         error = np.where(same, 0.0, np.maximum(ulps, 1) if exact else np.abs(left - right))
         finite = np.isfinite(left) & np.isfinite(right)
         scale = np.abs(right)
-        allowed = self._allowed(scale, spread)
-        share = np.where(same, 0.0, np.where(finite, error / allowed, inf))
+        allowed = self._allowed(scale, allowance)
+        measured = error if self.tolerance.ulp is None else ulps.astype(np.float64)
+        share = np.where(same, 0.0, np.where(finite, measured / allowed, inf))
         share = np.where(np.isnan(share), inf, share)
         wrong = share > 1
         failed = self.mismatches > 0 or bool(wrong.any())
@@ -201,47 +236,54 @@ class _Found:
         if counted.size:
             self.absolute = float(np.maximum(self.absolute, counted.max()))  # NaN stays
         self.mismatches += int(np.count_nonzero(wrong))
+        bound = allowance.bound
+        self.open += int(np.count_nonzero(wrong if bound is None else wrong & (error <= bound)))
         # A NaN against a number is worse than any number; of equal shares the larger error.
         worst = share == share.max()
         at = int(np.argmax(np.where(worst, np.where(np.isnan(error), inf, error), -1.0)))
         rank = float(share[at]), float(error[at]) if not np.isnan(error[at]) else inf
         if rank > self._rank:
             self._rank, self.worst = rank, start + at
-            self.share, self.allowed = rank[0], float(allowed[at])
+            self.share, self.allowed, self.error = rank[0], float(allowed[at]), float(error[at])
+            self.bound = self._named(scale[at : at + 1], allowance.part(slice(at, at + 1)))
 
     def _plain(self, scale: Array, allowed: Array) -> Array:
         """The elements whose errors in units in the last place are meaningful."""
         kind = self.kind
-        if kind.is_integer or kind.is_pred or self.given is not None:
+        if self.exact or self.tolerance.is_given:
             return np.ones(scale.shape, np.bool_)
         step = float(ml_dtypes.finfo(kind.numpy).eps)  # type: ignore[no-untyped-call]
-        most = np.maximum(min(_PLAIN * step, 0.125) * scale, _own_margin(scale, kind))
+        most = np.maximum(min(_PLAIN * step, 0.125) * scale, own_margin(scale, kind))
         return np.asarray(allowed <= most)
 
-    def _allowed(self, scale: Array, spread: Array | None) -> Array:
-        """The error of each element that is allowed; of an infinity or NaN none."""
-        kind = self.kind
-        if kind.is_integer or kind.is_pred:
-            own = np.zeros(scale.shape)
-        elif self.given is not None:
-            rtol, atol = self.given
-            own = atol + rtol * scale
-        else:
-            own = _own_margin(scale, kind)
-        if spread is not None:
-            times = _TIMES_NARROW if kind.is_float and kind.bits <= 16 else _TIMES
-            own = np.maximum(own, times * spread)
-        return own
+    def _allowed(self, scale: Array, allowance: Allowance) -> Array:
+        """The error of each element that is allowed, of an infinity or NaN none; in ulp where that is given."""
+        given = self.tolerance
+        if given.is_given:
+            if self.exact or given.bitwise:
+                return np.zeros(scale.shape)
+            if given.ulp is not None:
+                return np.full(scale.shape, float(given.ulp))
+            return np.asarray((given.atol or 0.0) + (given.rtol or 0.0) * scale)
+        own = np.zeros(scale.shape) if self.exact else own_margin(scale, self.kind)
+        if allowance.spread is not None:
+            own = np.maximum(own, sampled_margin(allowance.spread, self.kind))
+        return own if allowance.bound is None else np.minimum(own, allowance.bound)
 
-
-def _own_margin(scale: Array, kind: DType) -> Array:
-    """What an element's own magnitude allows; below the least normal number a device may have no bits."""
-    facts = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
-    margin = MARGINS.get(kind.name, 2)
-    least = (
-        facts.smallest_subnormal * margin if kind.bits <= 16 and kind.name != "bf16" else facts.tiny
-    )
-    return np.asarray(float(facts.eps) / 2 * margin * scale + float(least))
+    def _named(self, scale: Array, allowance: Allowance) -> str:
+        """What allows an element that much, in words."""
+        if self.tolerance.is_given:
+            return str(self.tolerance)
+        if allowance.bound is not None:
+            if not allowance.bound.any():
+                return "nothing here is rounded"
+            if self._allowed(scale, Allowance(allowance.spread)) > allowance.bound:
+                return "the bound on its error"
+        if allowance.spread is not None and self._allowed(scale, Allowance()) < sampled_margin(
+            allowance.spread, self.kind
+        ):
+            return "what other roundings move it by"
+        return "" if self.exact else "its own rounding"
 
 
 def widen(most: Array, own: Array, other: Array) -> None:

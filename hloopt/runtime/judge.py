@@ -3,7 +3,7 @@
 An element is right where it is equal, both are NaN, or the error is at most what rounding allows *it*: the
 larger one of
 
-** a few units of rounding of the element's magnitude (``comparison.MARGINS``), and
+** a few units of rounding of the element's magnitude (``tolerance.MARGINS``), and
 * eight times as much as the result moves where the definition rounds otherwise, four times in floats of 16 bits
   or fewer: the module is evaluated again, every rounding moved, sums by the magnitudes that were added
   (``hloopt.interpret.rounding``).  That takes in how errors grow through sums that cancel, loops, choices and
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from hloopt.errors import EvaluationError
-from hloopt.runtime.comparison import OutputComparison, compared, unlike, widen
+from hloopt.runtime.comparison import Allowance, OutputComparison, compared, unlike, widen
+from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.types import Array, of_numpy
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     from hloopt.interpret.progress import Progress
     from hloopt.ir import Module
 
-__all__ = ["Judge", "OutputComparison", "compare", "compare_all", "judged", "named"]
+__all__ = ["Judge", "OutputComparison", "Tolerance", "compare", "compare_all", "judged", "named"]
 
 Results: TypeAlias = "Mapping[Hashable, Array]"
 """Arrays by what they are called: ``(participant, output)``, or the name of what the host was sent."""
+
+Sample: TypeAlias = "Callable[[int], Results | None]"
 
 _ROUNDS: Final = (2, 4, 8, 16)
 """Evaluations that are compared before it is decided whether more are needed."""
@@ -46,32 +49,59 @@ _ENOUGH: Final = 4
 _FAR: Final = 1000.0
 
 
+class _Side:
+    """One definition of the results: what its evaluation gave, and how rounding may move that.
+
+    ``own`` are its results, ``sample`` gives those of the evaluation that rounds in the way of a number, None
+    where it does not end as the first one did.
+    """
+
+    def __init__(self, own: Results, sample: Sample | None) -> None:
+        self.own, self._sample = own, sample
+        self._taken = 0
+        self._spread: dict[Hashable, Array] = {}
+
+    def knows(self, key: Hashable, want: Array) -> bool:
+        """Whether a result can be sampled: one called ``key``, of the shape of ``want``."""
+        own = self.own.get(key)
+        return self._sample is not None and own is not None and own.shape == want.shape
+
+    def spread(self, key: Hashable, count: int) -> Array:
+        """How far each element of a result (flat) moves in ``count`` evaluations."""
+        assert self._sample is not None
+        while self._taken < count:
+            self._taken += 1
+            sample = self._sample(self._taken) or {}
+            for name, own in self.own.items():
+                most = self._spread.setdefault(name, np.zeros(own.size))
+                other = sample.get(name)
+                if other is not None and other.shape == own.shape:
+                    widen(most, own, other)
+        return self._spread[key]
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no evaluation has moved anything."""
+        return not any(spread.any() for spread in self._spread.values())
+
+
 class Judge:
     """Compares with what one evaluation gave, or is to give.
 
     ``own`` are the definition's results, ``sample`` gives those of the evaluation that rounds in the way of a
     number, None where it does not end as the first one did.  Without them an element's own magnitude decides.
-    ``rtol`` and ``atol`` take the place of the judge's tolerance: ``|got - want| <= atol + rtol * |want|``.
+    A ``tolerance`` that is given takes the place of all this.
     """
 
     def __init__(
         self,
         own: Results | None = None,
-        sample: Callable[[int], Results | None] | None = None,
+        sample: Sample | None = None,
         *,
-        rtol: float | None = None,
-        atol: float | None = None,
+        tolerance: Tolerance = FREE,
     ) -> None:
-        self._own = own or {}
-        self._sample = sample
-        self._taken = 0
-        self._spread: dict[Hashable, Array] = {}
-        self._given = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no tolerance was given."""
-        return self._given is None
+        self._sides = [_Side(own or {}, sample)]
+        self.tolerance = tolerance
 
     @staticmethod
     def of(
@@ -84,8 +114,7 @@ class Judge:
         written: Mapping[str, Array] | None = None,
         excess_precision: bool = False,
         begin: Callable[[int], Progress] | None = None,
-        rtol: float | None = None,
-        atol: float | None = None,
+        tolerance: Tolerance = FREE,
     ) -> Judge:
         """The judge of a module whose evaluation on ``inputs`` gave ``results``, all of each participant.
 
@@ -112,34 +141,65 @@ class Judge:
                 return None
             return named(arrays, own.written)
 
-        first = named(results, written or {})
-        return Judge(first, sample, rtol=rtol, atol=atol)
+        return Judge(named(results, written or {}), sample, tolerance=tolerance)
+
+    @staticmethod
+    def between(
+        before: Module,
+        after: Module,
+        inputs: Sequence[Sequence[Array]],
+        before_results: Sequence[Sequence[Array]],
+        after_results: Sequence[Sequence[Array]],
+        *,
+        counts: tuple[int, int] = (1, 1),
+        host: Host | None = None,
+        written: tuple[Mapping[str, Array], Mapping[str, Array]] = ({}, {}),
+        excess_precision: bool = False,
+        begin: Callable[[int], Progress] | None = None,
+        tolerance: Tolerance = FREE,
+    ) -> Judge:
+        """The judge of two modules that should compute the same, as those before and after a pass.
+
+        Each has errors of its own: an element may be off by the larger one of what moves it in either module.
+        Both results are the interpreter's; ``written`` is what they sent to the host then, other arguments are
+        those of ``of``.
+        """
+        sides = (before, before_results, written[0]), (after, after_results, written[1])
+        made = [
+            Judge.of(
+                module,
+                inputs,
+                results,
+                counts=counts,
+                host=host,
+                written=sent,
+                excess_precision=excess_precision,
+                begin=begin,
+                tolerance=tolerance,
+            )
+            for module, results, sent in sides
+        ]
+        judge = made[0]
+        judge._sides += made[1]._sides
+        return judge
 
     def compare(self, key: Hashable, got: Array, want: Array) -> OutputComparison:
         """Compare one result, which is called ``key``."""
-        found = compared(got, want, self._given, None)
-        if found.passed or self._given is not None or found.problem or self._sample is None:
+        found, _ = compared(got, want, self.tolerance, Allowance())
+        if found.passed or self.tolerance.is_given or found.problem:
             return found
-        if key not in self._own or self._own[key].shape != want.shape:
+        sides = [side for side in self._sides if side.knows(key, want)]
+        if not sides:
             return found
         for count in _ROUNDS:
             try:
-                self._sample_up_to(count)
+                spread = np.maximum.reduce([side.spread(key, count) for side in sides])
             except TimeoutError:
                 return replace(found, undecided=True)
-            found = compared(got, want, None, self._spread[key])
-            if found.passed or (count >= _ENOUGH and self._is_plain(found)):
+            found, _ = compared(got, want, self.tolerance, Allowance(spread))
+            if found.passed or (count >= _ENOUGH and _is_plain(found, sides)):
                 break
         return found
-
-    def _is_plain(self, found: OutputComparison) -> bool:
-        """Whether more evaluations would change nothing: none has moved anything, or much is far off.
-
-        A few elements may be far off where rounding seldom decides what they are.
-        """
-        if not any(spread.any() for spread in self._spread.values()):
-            return True
-        return found.share > _FAR and found.mismatches >= max(16, found.elements // 100)
 
     def compare_all(
         self, got: Sequence[Sequence[Array]], want: Sequence[Sequence[Array]]
@@ -167,17 +227,15 @@ class Judge:
             found.append((name, entry))
         return found
 
-    def _sample_up_to(self, count: int) -> None:
-        """Take samples until there are so many."""
-        assert self._sample is not None
-        while self._taken < count:
-            self._taken += 1
-            sample = self._sample(self._taken) or {}
-            for key, own in self._own.items():
-                most = self._spread.setdefault(key, np.zeros(own.size))
-                other = sample.get(key)
-                if other is not None and other.shape == own.shape:
-                    widen(most, own, other)
+
+def _is_plain(found: OutputComparison, sides: Sequence[_Side]) -> bool:
+    """Whether more evaluations would change nothing: none has moved anything, or much is far off.
+
+    A few elements may be far off where rounding seldom decides what they are.
+    """
+    if all(side.is_still for side in sides):
+        return True
+    return found.share > _FAR and found.mismatches >= max(16, found.elements // 100)
 
 
 def named(results: Sequence[Sequence[Array]], written: Mapping[str, Array]) -> Results:
@@ -188,22 +246,16 @@ def named(results: Sequence[Sequence[Array]], written: Mapping[str, Array]) -> R
     return found
 
 
-def compare(
-    got: Array, want: Array, *, rtol: float | None = None, atol: float | None = None
-) -> OutputComparison:
+def compare(got: Array, want: Array, tolerance: Tolerance = FREE) -> OutputComparison:
     """Compare two arrays of which nothing more is known: by each element's own magnitude."""
-    return Judge(rtol=rtol, atol=atol).compare(None, got, want)
+    return Judge(tolerance=tolerance).compare(None, got, want)
 
 
 def compare_all(
-    got: Sequence[Array],
-    want: Sequence[Array],
-    *,
-    rtol: float | None = None,
-    atol: float | None = None,
+    got: Sequence[Array], want: Sequence[Array], tolerance: Tolerance = FREE
 ) -> list[OutputComparison]:
     """As ``compare``, of two lists, which must have the same length."""
-    return Judge(rtol=rtol, atol=atol).compare_all([got], [want])
+    return Judge(tolerance=tolerance).compare_all([got], [want])
 
 
 def judged(

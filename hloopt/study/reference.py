@@ -27,6 +27,7 @@ from hloopt.runtime.inputs import (
     stored,
 )
 from hloopt.runtime.judge import Judge
+from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.study.cells import Checked
 from hloopt.types import ArrayShape, leaves
 
@@ -50,7 +51,7 @@ class StudyReference:
     counts       participants: replicas and partitions
     origin       where the inputs are from
     interpreted  None where that would have been too much work: ``skipped`` is the message
-    recorded     None where there are none; ``rtol`` and ``atol`` are for these, which another compiler computed
+    recorded     None where there are none; ``tolerance`` is for these, which another compiler computed
     judge        what decides about all but these
     """
 
@@ -62,8 +63,7 @@ class StudyReference:
     written: dict[str, Any] = field(default_factory=dict)
     recorded: list[list[Any]] | None = None
     skipped: str = ""
-    rtol: float | None = None
-    atol: float | None = None
+    tolerance: Tolerance = FREE
     judge: Judge | None = None
 
     @property
@@ -76,10 +76,10 @@ class StudyReference:
         named: list[tuple[str, str, OutputComparison]] = []
         against: list[str] = []
         judge = self.judge or Judge()
-        given = Judge(rtol=self.rtol, atol=self.atol)
+        given = Judge(tolerance=self.tolerance)
         for title, wanted, one in (
             ("interpreter", self.interpreted, judge),
-            ("recorded results", self.recorded, judge if given.is_free else given),
+            ("recorded results", self.recorded, given if self.tolerance.is_given else judge),
         ):
             if wanted is None:
                 continue

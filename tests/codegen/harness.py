@@ -22,7 +22,7 @@ from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.judge import Judge
+from hloopt.runtime.judge import Judge, Tolerance
 from hloopt.targets import find_target
 from tests.helpers.verified import verify_program
 
@@ -117,7 +117,9 @@ def check_kernel(
     results = [ran(module, plan, kernels, given, mode="check", seed=1)]
     if fast:
         results.append(ran(module, plan, kernels, given, mode="fast", seed=2))
-    judge = Judge.of(module, [given], [want], rtol=0 if exact else rtol, atol=0 if exact else atol)
+    judge = Judge.of(
+        module, [given], [want], tolerance=Tolerance(ulp=0) if exact else Tolerance(rtol, atol)
+    )
     for got in results:
         for number, comparison in enumerate(judge.compare_all([got], [want])):
             assert comparison.passed, f"result {number}: {comparison}\n{source}"

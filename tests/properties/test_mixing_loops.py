@@ -25,7 +25,7 @@ from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.runtime.judge import compare_all
+from hloopt.runtime.judge import Tolerance, compare_all
 from hloopt.targets import find_target
 from tests.helpers.mixing_loops import mixing_loop
 
@@ -77,5 +77,5 @@ def test_mixing_loops_by_blocks(chooser: Random, threads: int, seed: int, units:
         found = program.run(arrays)
     finally:
         program.close()
-    for comparison in compare_all(found, wanted, rtol=1e-3, atol=1e-3):
+    for comparison in compare_all(found, wanted, Tolerance(rtol=1e-3, atol=1e-3)):
         assert comparison.passed, str(comparison)

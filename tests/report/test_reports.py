@@ -187,7 +187,9 @@ def test_a_sentence_is_one_line() -> None:
     stream = io.StringIO()
     report().show(Console(file=stream, width=60))
     assert "\ndiffers O2, cpu: out_0 against" in stream.getvalue()
-    assert stream.getvalue().endswith(", worst at [1,2]\n")
+    assert stream.getvalue().endswith(
+        "; worst at [1,2]: got 7.0, want 6.0, error 1, allowed 5.72e-06 (its own rounding)\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.interpret import evaluate_participants
 from hloopt.runtime.comparison import ulp_distance
-from hloopt.runtime.judge import Judge, compare, compare_all, judged
+from hloopt.runtime.judge import Judge, Tolerance, compare, compare_all, judged
 from hloopt.types import dtype
 
 F32 = np.float32
@@ -35,7 +35,7 @@ def test_equal_arrays_have_no_error() -> None:
 )
 def test_special_values_do_not_pass_for_numbers(got: float, want: float) -> None:
     """No tolerance makes a NaN or an infinity equal to something else."""
-    found = compare(f32(5, got), f32(5, want), rtol=10, atol=10)
+    found = compare(f32(5, got), f32(5, want), Tolerance(rtol=10, atol=10))
 
     assert not found.passed
     assert found.mismatches == 1
@@ -49,8 +49,8 @@ def test_a_large_neighbour_allows_nothing() -> None:
     assert (found.mismatches, found.where, found.verdict) == (1, (1,), "differ")
     assert compare(f32(1e30, 0.0, 2.000001), want).passed
     assert not compare(f32(1e30, 0.0, 2.000003), want).passed
-    assert compare(f32(1e30, 1.9e-3, 2.0), want, atol=2e-3).passed
-    assert not compare(f32(1e30, 0.0, 2.000001), want, rtol=0.0).passed
+    assert compare(f32(1e30, 1.9e-3, 2.0), want, Tolerance(atol=2e-3)).passed
+    assert not compare(f32(1e30, 0.0, 2.000001), want, Tolerance(rtol=0.0)).passed
 
 
 def test_integers_must_be_equal() -> None:
@@ -94,7 +94,7 @@ def test_the_distance_of_complex_numbers_is_that_of_their_worse_part() -> None:
 
 def test_the_worst_place_is_that_of_a_mismatch() -> None:
     """A larger error that passes does not hide a smaller one that fails."""
-    found = compare(f32(1000.001, 0.0, 0.5), f32(1000.0, 0.0, 0.0), rtol=1e-3, atol=0.1)
+    found = compare(f32(1000.001, 0.0, 0.5), f32(1000.0, 0.0, 0.0), Tolerance(rtol=1e-3, atol=0.1))
 
     assert found.mismatches == 1
     assert found.where == (2,)
@@ -269,3 +269,64 @@ def test_equal_keys_of_an_unstable_sort_come_in_any_order(
     assert all(one.passed for one in judged(module, [keys], other, want)) is ties
     wrong = [want[0][::-1].copy(), want[1]]
     assert all(one.passed for one in judged(module, [keys], wrong, want)) is far
+
+
+@pytest.mark.parametrize(
+    ("given", "right", "reason"),
+    [
+        (Tolerance(ulp=2), [1.0000002, 0.0], ""),
+        (Tolerance(ulp=1), [1.0000002, 0.0], "not within the tolerance given (1 ulp)"),
+        (Tolerance(ulp=0), [1.0, -0.0], ""),
+        (Tolerance(bitwise=True), [1.0, -0.0], "equal bits"),
+        (Tolerance(atol=1e-3), [1.0009, 0.0], ""),
+        (Tolerance(atol=1e-3), [1.0011, 0.0], "atol 0.001 + rtol 0"),
+    ],
+)
+def test_a_tolerance_that_is_given_takes_the_place_of_the_judges(
+    given: Tolerance, right: list[float], reason: str
+) -> None:
+    """The message says what was given, and what the worst element is."""
+    found = compare(f32(*right), f32(1.0, 0.0), given)
+    assert found.passed is not bool(reason)
+    assert reason in found.reason
+    assert ("got " in found.reason) is bool(reason)
+
+
+def test_integers_are_equal_whatever_is_given() -> None:
+    """A tolerance is about rounding."""
+    want = np.array([7], np.int32)
+    for one in (Tolerance(ulp=3), Tolerance(rtol=1.0), Tolerance(bitwise=True)):
+        assert not compare(want + 1, want, one).passed
+
+
+def test_two_tolerances_exclude_each_other() -> None:
+    """Each is the whole tolerance."""
+    with pytest.raises(hloopt.errors.UsageError, match="--bitwise and --ulp exclude each other"):
+        Tolerance(ulp=1, bitwise=True).check()
+    with pytest.raises(hloopt.errors.UsageError, match="--ulp and --rtol and --atol exclude"):
+        Tolerance(ulp=1, rtol=0.1).check()
+
+
+SUMS = """HloModule m
+ENTRY e {{
+  a = f32[4] parameter(0)
+  b = f32[4] parameter(1)
+  c = f32[4] parameter(2)
+  s = f32[4] add({0}, {1})
+  ROOT t = f32[4] add(s, {2})
+}}
+"""
+
+
+def test_between_two_modules_each_has_its_own_error() -> None:
+    """What cancels in one order of a sum is rounded away in another: either may be right."""
+    before, after = (hloopt.parse(SUMS.format(*order)) for order in ("abc", "bca"))
+    a = f32(1e8, 1, 2, 3)
+    arrays = [[a, -a, f32(1.25, 1.25, 1.25, 1.25)]]
+    want, got = (evaluate_participants(module, arrays) for module in (before, after))
+    assert want[0][0][0] != got[0][0][0]
+    assert not Judge.of(before, arrays, want).compare_all(got, want)[0].passed
+    judge = Judge.between(before, after, arrays, want, got)
+    assert judge.compare_all(got, want)[0].passed
+    lost = [[np.asarray(want[0][0] + f32(0, 0, 0, 1e-3))]]
+    assert not judge.compare_all(lost, want)[0].passed

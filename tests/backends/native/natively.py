@@ -9,7 +9,7 @@ from hloopt.backends.native.codegen import parts
 from hloopt.backends.native.compile import compile_native
 from hloopt.codegen.program import kernel_steps
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.judge import Judge
+from hloopt.runtime.judge import Judge, Tolerance
 from hloopt.runtime.program import NativeOptions
 from tests.helpers.kernel_code import KernelCode
 from tests.helpers.support import Array
@@ -34,8 +34,8 @@ def check_native_kernels(
     chosen = {step.spec.kernel for step in kernel_steps(program.plan.steps)}
     assert chosen == set(kernels), program.source
     got = program.run(given)
-    tolerance = {"rtol": 0.0, "atol": 0.0} if exact else {}
-    judge = Judge.of(module, [given], [want], **tolerance)
+    tolerance = Tolerance(ulp=0) if exact else Tolerance()
+    judge = Judge.of(module, [given], [want], tolerance=tolerance)
     for number, comparison in enumerate(judge.compare_all([got], [want])):
         assert comparison.passed, f"result {number}: {comparison}\n{program.source}"
     shared = compile_native(module, NativeOptions(threads=3)).run(given)

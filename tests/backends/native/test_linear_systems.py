@@ -17,7 +17,7 @@ from hloopt.errors import UsageError
 from hloopt.interpret import linalg, plugins
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.selection import KernelSelection
-from hloopt.runtime.judge import Judge
+from hloopt.runtime.judge import Judge, Tolerance
 from hloopt.runtime.program import NativeOptions
 from tests.helpers.joined_modules import joined
 from tests.helpers.support import Array
@@ -163,7 +163,7 @@ def check(cases: Sequence[Case], *, rtol: float | None = None) -> CompiledNative
     left: Iterator[Array] = iter(found)
     for one, (_, arrays) in zip(modules, cases, strict=True):
         wanted = hloopt.evaluate(one, arrays)
-        judge = Judge.of(one, [arrays], [wanted], rtol=rtol)
+        judge = Judge.of(one, [arrays], [wanted], tolerance=Tolerance(rtol))
         compared = judge.compare_all([[next(left) for _ in wanted]], [wanted])
         assert all(one.passed for one in compared), (one.to_text()[:400], list(map(str, compared)))
     return program
