@@ -9,7 +9,8 @@ from hloopt.prover.executor import Run
 from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.comparison import OutputComparison
 from hloopt.runtime.inputs import positions
-from hloopt.runtime.judge import Judge
+from hloopt.runtime.judge import Judge, named
+from hloopt.runtime.tolerance import FREE, Tolerance
 
 __all__ = ["RunsCompared", "check_alike", "compare_runs"]
 
@@ -40,21 +41,19 @@ def compare_runs(
     after: Run,
     inputs: TrialInputs,
     *,
-    rtol: float | None = None,
-    atol: float | None = None,
+    tolerance: Tolerance = FREE,
     excess_precision: bool = False,
 ) -> RunsCompared:
-    """Judge what ``after`` gave by what ``before`` gave on the same inputs."""
-    judge = Judge.of(
+    """Judge what ``after`` gave by what ``before`` gave on the same inputs; both may round."""
+    judge = Judge.between(
         before.module,
+        after.module,
         inputs.arrays,
-        before.results,
+        *(named(run.results, run.written) if run.interpreted else None for run in (before, after)),
         counts=inputs.counts,
         host=inputs.host,
-        written=before.written,
         excess_precision=excess_precision,
-        rtol=rtol,
-        atol=atol,
+        tolerance=tolerance,
     )
     results = judge.compare_all(after.results, before.results)
     return RunsCompared(tuple(results), tuple(judge.compare_named(after.written, before.written)))

@@ -26,11 +26,15 @@ EXECUTORS: Final = ("interpreter", *DEVICES, "xla-cpu")
 
 @dataclass(frozen=True)
 class Run:
-    """What a module gave: the results of each participant, and what it wrote to the host by name."""
+    """What a module gave: the results of each participant, and what it wrote to the host by name.
+
+    ``interpreted`` says that it is what the interpreter gave.
+    """
 
     module: Module
     results: Arrays
     written: Mapping[str, Any] = field(default_factory=dict)
+    interpreted: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Executor:
             raise EvaluationError(
                 f"{module.name}: the interpreter was at {progress} after {self.seconds:g} seconds"
             ) from error
-        return Run(module, results, host.written)
+        return Run(module, results, host.written, interpreted=True)
 
     def _on_device(self, module: Module, inputs: TrialInputs) -> Run:
         given = NumpyOptions(self.excess_precision, *inputs.counts, self.exact)

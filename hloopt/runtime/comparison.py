@@ -41,7 +41,7 @@ class OutputComparison:
 
     ``absolute`` and ``relative`` (to the wanted value) are the largest errors over elements of which both are
     finite, ``ulp`` the largest where the last place is meaningful: not in sums that cancel.
-    ``share`` is the worst element's error (``error``) as a part of what it is allowed (``allowed``)
+    ``share`` is the worst element's error (``error``) as a part of what it is allowed (``allowed``).
     ``where`` is its index, ``got`` and ``want`` are its values as texts, ``bound`` says in words what
     allows that much.  ``mismatches`` counts elements that are not right, ``finite`` those wanted that are
     numbers.  ``undecided``: what rounding allows these mismatches is not known.

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
 from hloopt.runtime.comparison import Allowance, OutputComparison, compared, unlike, widen
 from hloopt.runtime.tolerance import FREE, Tolerance
@@ -52,19 +53,28 @@ _FAR: Final = 1000.0
 class _Side:
     """One definition of the results: what its evaluation gave, and how rounding may move that.
 
-    ``own`` are its results, ``sample`` gives those of the evaluation that rounds in the way of a number, None
-    where it does not end as the first one did.
+    ``own`` are its results, perhaps still to be computed, ``sample`` gives those of the evaluation that rounds
+    in the way of a number, None where it does not end as the first one did.
     """
 
-    def __init__(self, own: Results, sample: Sample | None) -> None:
-        self.own, self._sample = own, sample
+    def __init__(self, own: Results | Callable[[], Results], sample: Sample | None) -> None:
+        self._own, self._sample = own, sample
         self._taken = 0
         self._spread: dict[Hashable, Array] = {}
 
+    @property
+    def own(self) -> Results:
+        """What the definition gives."""
+        if callable(self._own):
+            self._own = self._own()
+        return self._own
+
     def knows(self, key: Hashable, want: Array) -> bool:
         """Whether a result can be sampled: one called ``key``, of the shape of ``want``."""
+        if self._sample is None:
+            return False
         own = self.own.get(key)
-        return self._sample is not None and own is not None and own.shape == want.shape
+        return own is not None and own.shape == want.shape
 
     def spread(self, key: Hashable, count: int) -> Array:
         """How far each element of a result (flat) moves in ``count`` evaluations."""
@@ -83,6 +93,45 @@ class _Side:
     def is_still(self) -> bool:
         """Whether no evaluation has moved anything."""
         return not any(spread.any() for spread in self._spread.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """How a module is evaluated: on the inputs of each participant, so many replicas and partitions.
+
+    ``begin`` is called with the number of each evaluation, and returns the object that reports its progress and
+    has its deadline.
+    """
+
+    module: Module
+    inputs: Sequence[Sequence[Array]]
+    counts: tuple[int, int]
+    host: Host | None
+    excess_precision: bool
+    begin: Callable[[int], Progress] | None
+
+    def results(self, number: int | None = None) -> Results:
+        """What it gives: by the definition, or rounded in the way of a number."""
+        from hloopt.interpret import Host, evaluate_participants
+
+        own = Host() if self.host is None else self.host.restarted()
+        arrays = evaluate_participants(
+            self.module,
+            self.inputs,
+            *self.counts,
+            excess_precision=self.excess_precision and (number is None or number % 2 == 0),
+            host=own,
+            progress=None if self.begin is None else self.begin(number or 0),
+            rounding=number,
+        )
+        return named(arrays, own.written)
+
+    def sample(self, number: int) -> Results | None:
+        """What it gives where it rounds otherwise; None where it then fails."""
+        try:
+            return self.results(number)
+        except EvaluationError:  # as it may where rounding decides what is evaluated
+            return None
 
 
 class Judge:
@@ -122,38 +171,19 @@ class Judge:
         and returns the object that reports its progress and has its deadline.
         With ``excess_precision`` every other one rounds each op: how long f32 is kept is a device's choice.
         """
-        from hloopt.interpret import Host, evaluate_participants
-
-        def sample(number: int) -> Results | None:
-            own = Host() if host is None else host.restarted()
-            progress = None if begin is None else begin(number)
-            try:
-                arrays = evaluate_participants(
-                    module,
-                    inputs,
-                    *counts,
-                    excess_precision=excess_precision and number % 2 == 0,
-                    host=own,
-                    progress=progress,
-                    rounding=number,
-                )
-            except EvaluationError:  # as it may where rounding decides what is evaluated
-                return None
-            return named(arrays, own.written)
-
-        return Judge(named(results, written or {}), sample, tolerance=tolerance)
+        way = _Evaluation(module, inputs, counts, host, excess_precision, begin)
+        return Judge(named(results, written or {}), way.sample, tolerance=tolerance)
 
     @staticmethod
     def between(
         before: Module,
         after: Module,
         inputs: Sequence[Sequence[Array]],
-        before_results: Sequence[Sequence[Array]],
-        after_results: Sequence[Sequence[Array]],
+        before_results: Results | None = None,
+        after_results: Results | None = None,
         *,
         counts: tuple[int, int] = (1, 1),
         host: Host | None = None,
-        written: tuple[Mapping[str, Array], Mapping[str, Array]] = ({}, {}),
         excess_precision: bool = False,
         begin: Callable[[int], Progress] | None = None,
         tolerance: Tolerance = FREE,
@@ -161,26 +191,18 @@ class Judge:
         """The judge of two modules that should compute the same, as those before and after a pass.
 
         Each has errors of its own: an element may be off by the larger one of what moves it in either module.
-        Both results are the interpreter's; ``written`` is what they sent to the host then, other arguments are
-        those of ``of``.
+        Results are those of the interpreter, as ``named`` makes them; without them it is run where a difference
+        needs it.  Other arguments are those of ``of``.
         """
-        sides = (before, before_results, written[0]), (after, after_results, written[1])
-        made = [
-            Judge.of(
-                module,
-                inputs,
-                results,
-                counts=counts,
-                host=host,
-                written=sent,
-                excess_precision=excess_precision,
-                begin=begin,
-                tolerance=tolerance,
-            )
-            for module, results, sent in sides
+        judge = Judge(tolerance=tolerance)
+        ways = [
+            _Evaluation(module, inputs, counts, host, excess_precision, begin)
+            for module in (before, after)
         ]
-        judge = made[0]
-        judge._sides += made[1]._sides
+        given = (before_results, after_results)
+        judge._sides = [
+            _Side(own or way.results, way.sample) for own, way in zip(given, ways, strict=True)
+        ]
         return judge
 
     def compare(self, key: Hashable, got: Array, want: Array) -> OutputComparison:
@@ -188,7 +210,10 @@ class Judge:
         found, _ = compared(got, want, self.tolerance, Allowance())
         if found.passed or self.tolerance.is_given or found.problem:
             return found
-        sides = [side for side in self._sides if side.knows(key, want)]
+        try:
+            sides = [side for side in self._sides if side.knows(key, want)]
+        except TimeoutError:
+            return replace(found, undecided=True)
         if not sides:
             return found
         for count in _ROUNDS:

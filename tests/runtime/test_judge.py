@@ -326,7 +326,7 @@ def test_between_two_modules_each_has_its_own_error() -> None:
     want, got = (evaluate_participants(module, arrays) for module in (before, after))
     assert want[0][0][0] != got[0][0][0]
     assert not Judge.of(before, arrays, want).compare_all(got, want)[0].passed
-    judge = Judge.between(before, after, arrays, want, got)
+    judge = Judge.between(before, after, arrays)
     assert judge.compare_all(got, want)[0].passed
     lost = [[np.asarray(want[0][0] + f32(0, 0, 0, 1e-3))]]
     assert not judge.compare_all(lost, want)[0].passed
