@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from dataclasses import field, replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret import Host, participant_counts
 from hloopt.ir import Module
-from hloopt.runtime.inputs import generate_all, positions
+from hloopt.runtime.inputs import generate_all, load_all_inputs, load_host, positions
+from hloopt.runtime.trial_inputs import SPREADS, Spread, spread_inputs
+from hloopt.spelling import nearest
 
-__all__ = ["Arrays", "Trial", "TrialInputs", "check_fits", "made"]
+if TYPE_CHECKING:
+    from hloopt.proto.snapshot import Snapshot
+
+__all__ = [
+    "Arrays",
+    "Trial",
+    "TrialInputs",
+    "TrialOptions",
+    "check_fits",
+    "made",
+    "special_class",
+    "special_classes",
+]
 
 Arrays: TypeAlias = "list[list[Any]]"
 """The arrays of each participant, flat and in the order of parameters or results."""
@@ -19,7 +36,7 @@ Arrays: TypeAlias = "list[list[Any]]"
 
 @dataclass(frozen=True)
 class Trial:
-    """How inputs are made: by a seed, ``special`` values of a class among them, none where it is empty."""
+    """How inputs are made: by a seed, with values of a ``special`` class; of none where it is empty."""
 
     seed: int = 0
     special: str = ""
@@ -48,10 +65,106 @@ class TrialInputs:
 def made(
     module: Module, trial: Trial, replicas: int | None = None, partitions: int | None = None
 ) -> TrialInputs:
-    """The inputs that a trial makes for a module; participants are the module's own without counts."""
+    """The inputs that a trial makes for a module; participants are the module's own without counts.
+
+    Raises ``UsageError`` for a class that does not exist.
+    """
     counts = participant_counts(module, replicas, partitions)
     arrays = generate_all(module, trial.seed, *counts)
+    if trial.special:
+        spread = special_class(trial.special)
+        arrays = [spread_inputs(module, own, trial.seed, spread) for own in arrays]
     return TrialInputs(arrays, counts, Host(seed=trial.seed), str(trial))
+
+
+def special_class(name: str) -> Spread:
+    """The class of that name.  Raises ``UsageError`` where there is none."""
+    for spread in SPREADS:
+        if spread == name:
+            return spread
+    close = nearest(name, SPREADS)
+    meant = f"; did you mean '{close[0]}'?" if close else ""
+    raise UsageError(f"no class of inputs is called '{name}' (known: {', '.join(SPREADS)}){meant}")
+
+
+def special_classes(module: Module) -> list[Spread]:
+    """The classes that change any input of a module: without an integer there are no extremes of integers."""
+    plain = made(module, Trial(), 1, 1).arrays[0]
+
+    def changes(spread: Spread) -> bool:
+        found = spread_inputs(module, plain, 0, spread)
+        return any(one.tobytes() != own.tobytes() for one, own in zip(found, plain, strict=True))
+
+    return [spread for spread in SPREADS if changes(spread)]
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """On which inputs modules are run; each field is the option of its name.
+
+    ``trials`` is how many there are: None for one, or for one of each class of ``special``, in which "all"
+    stands for all classes.  ``seed`` is the first trial's, the next have the next ones.
+    """
+
+    inputs: str | None = None
+    seed: int | None = None
+    trials: int | None = None
+    special: tuple[str, ...] = ()
+    infeed: str | None = None
+    replicas: int | None = None
+    partitions: int | None = None
+
+    def check(self) -> None:
+        """Raise ``UsageError`` for options that contradict each other, and for unknown classes."""
+        if self.inputs is not None and (self.trials or self.special):
+            raise UsageError("--inputs is one trial: --trials and --special make others")
+        for name in self.special:
+            if name != "all":
+                special_class(name)
+
+    def plan(self, module: Module) -> list[Trial]:
+        """The trials that are made for a module.
+
+        With ``trials`` alone the first is plain, and then every class that changes an input has its turn.
+        Raises ``UsageError`` where none of the classes asked for does.
+        """
+        first = self.seed or 0
+        if not self.special and self.trials in (None, 1):
+            return [Trial(first)]
+        there = special_classes(module)
+        asked = there if not self.special or "all" in self.special else self.special
+        turns: list[str] = [spread for spread in there if spread in asked]
+        if not self.special:
+            turns.insert(0, "")
+        elif not turns:
+            classes = " nor ".join(self.special)
+            raise UsageError(f"no input of {module.name} can be {classes}")
+        count = len(turns) if self.trials is None else self.trials
+        return [Trial(first + number, turns[number % len(turns)]) for number in range(count)]
+
+    def all(self, module: Module, snapshot: Snapshot | None = None) -> Iterator[TrialInputs]:
+        """The inputs of each trial: a file's, a snapshot's where nothing else is asked for, or of ``plan``.
+
+        Raises ``UsageError`` where a file or a snapshot does not fit the module.
+        """
+        self.check()
+        counts = participant_counts(module, self.replicas, self.partitions)
+        host = load_host(Path(self.infeed) if self.infeed else None, self.seed or 0)
+        asked = self.trials or self.special or self.seed is not None
+        if self.inputs is not None:
+            arrays = load_all_inputs(Path(self.inputs), module, prod(counts))
+            yield TrialInputs(arrays, counts, host, self.inputs)
+        elif snapshot is not None and not asked:
+            if prod(counts) > 1:
+                raise UsageError(
+                    f"{module.name}: the snapshot has inputs of one participant, {prod(counts)} are run; "
+                    "give --inputs or --seed"
+                )
+            yield TrialInputs([list(snapshot.inputs)], counts, host, "snapshot")
+        else:
+            for trial in self.plan(module):
+                found = made(module, trial, *counts)
+                yield found if self.infeed is None else replace(found, host=host)
 
 
 def check_fits(module: Module, inputs: TrialInputs, name: str) -> None:

@@ -1,24 +1,46 @@
-"""Inputs on which wrong kernels show: ties, one sign, a wide spread, a lone element, stray indices.
+"""Inputs on which errors show that normal numbers hide: special values, ties, a wide spread, stray indices.
 
-Normal numbers hide many errors: the largest of many small integers is the same in every part of a row,
-floats are never equal, and an initial value below what is found anyway does no harm.
+The largest of many small integers is the same in every part of a row, floats are never equal, an initial
+value below what is found anyway does no harm, and x * 0 is 0 until x is infinite.  One class at a time: the
+NaN of one would hide what another shows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from hloopt.interpret.drawn import InputRole
 from hloopt.ir import Module
 from hloopt.runtime.inputs import generate, positions, stray
 from hloopt.runtime.roles import roles
-from hloopt.types import Array, DType
+from hloopt.types import Array, DType, dtype
 
-__all__ = ["TRIALS", "Spread", "trial_inputs"]
+__all__ = ["SPREADS", "TRIALS", "Spread", "spread_inputs", "trial_inputs"]
 
-Spread: TypeAlias = Literal["plain", "stray", "tied", "negative", "wide", "lone"]
+Spread: TypeAlias = Literal[
+    "plain", "stray", "tied", "negative", "wide", "lone",
+    "zero", "infinite", "nan", "subnormal", "largest", "extreme", "cancelling",
+]  # fmt: skip
+
+SPREADS: Final[Mapping[Spread, str]] = {
+    "zero": "zeros of both signs among floats, zeros among integers",
+    "infinite": "infinities of both signs",
+    "nan": "NaN",
+    "subnormal": "floats below the least normal one, and that one",
+    "largest": "the largest finite floats of both signs",
+    "extreme": "the least and the greatest integers, and those next to them",
+    "cancelling": "floats in pairs whose sum is small beside them, large ones among small ones",
+    "tied": "floats that are whole numbers, so that many are equal",
+    "stray": "indices below 0, at the bound and beyond",
+    "negative": "numbers of -1 and below",
+    "wide": "integers from -1000 to 1000, or as far as the type goes",
+    "lone": "zeros but for one element",
+}
+"""Each class of inputs but the plain one, and what is in it."""
 
 TRIALS: Final[tuple[Spread, ...]] = (
     "plain",
@@ -32,37 +54,97 @@ TRIALS: Final[tuple[Spread, ...]] = (
 """What a kernel on trial is given, trial ``n`` drawn by seed ``n``."""
 
 _WIDE = 1000  # sums of as many are still exact in f32, by and large
+_SHARE = 0.125  # of elements that are special, one at least
+_AMONG: Final = frozenset({"zero", "infinite", "nan", "subnormal", "largest", "extreme"})
 
 
 def trial_inputs(module: Module, seed: int, spread: Spread) -> list[Array]:
-    """As ``generate``, with another distribution for inputs without a role (``runtime.roles``).
+    """``generate``, and ``spread_inputs`` of it."""
+    return spread_inputs(module, generate(module, seed), seed, spread)
 
-    stray     indices out of range (``inputs.stray``)
-    tied      floats are whole numbers, so that many are equal
-    negative  -1 and below, where the type has a sign
-    wide      integers from -1000 to 1000, or as far as the type goes
-    lone      zeros but for one element
+
+def spread_inputs(
+    module: Module, inputs: Sequence[Array], seed: int, spread: Spread
+) -> list[Array]:
+    """Inputs of a module, changed into those of a class (``SPREADS``) where their roles allow.
+
+    Indices (``runtime.roles``) are changed by ``stray`` only, integers that bound a loop or are random bits by
+    no class.  Floats that a square root is taken of, and weights, get special values; matrices to be factored
+    stay as they are.  Equal arrays become equal ones.
     """
-    inputs = generate(module, seed)
     if spread == "plain":
-        return inputs
+        return list(inputs)
     if spread == "stray":
-        return stray(module, inputs, seed)
+        return stray(module, list(inputs), seed)
     found_roles = roles(module)
-    rng = np.random.default_rng([seed, TRIALS.index(spread)])
+    rng = np.random.default_rng([seed, [*TRIALS, *SPREADS].index(spread)])
     arrays = iter(inputs)
-    return [
-        _spread(rng, next(arrays), shape.dtype, spread)
-        if found_roles.get((parameter, index), InputRole()) == InputRole()
-        else next(arrays)
-        for parameter in module.entry.parameters
-        for index, shape in positions(parameter.shape)
-    ]
+    found = []
+    for parameter in module.entry.parameters:
+        for index, shape in positions(parameter.shape):
+            array, role = next(arrays), found_roles.get((parameter, index), InputRole())
+            if array.size and _is_free(role, shape.dtype, spread):
+                change = _with_special if spread in _AMONG else _spread
+                array = change(rng, array, shape.dtype, spread)
+            found.append(array)
+    return found
+
+
+def _is_free(role: InputRole, kind: DType, spread: Spread) -> bool:
+    if spread in _AMONG and not (kind.is_integer or kind.is_pred):
+        return not role.definite
+    return role == InputRole()
+
+
+def _with_special(rng: np.random.Generator, array: Array, kind: DType, spread: Spread) -> Array:
+    """The array with special values of a class in some of its places, one at least."""
+    values = _special(kind, spread)
+    if not values.size:
+        return array
+    drawn = rng.choice(values, array.shape)
+    chances = np.asarray(rng.random(array.shape))
+    share = max(_SHARE, float(chances.min()))
+    if not kind.is_complex:
+        return np.where(chances <= share, drawn, array)
+    found = array.copy()
+    chosen, imaginary = chances <= share, rng.integers(0, 2, array.shape).astype(np.bool_)
+    found.real = np.where(chosen & ~imaginary, drawn, array.real)
+    found.imag = np.where(chosen & imaginary, drawn, array.imag)
+    return found
+
+
+def _special(kind: DType, spread: Spread) -> Array:
+    """The values of a class that a type has, none where the class is not about it."""
+    if kind.is_integer:
+        least, most = kind.limits
+        numbers = {"zero": {0}, "extreme": {least, least + 1, most - 1, most}}.get(spread, set())
+        if spread == "extreme" and least:
+            numbers |= {-1}
+        return np.array(sorted(numbers), kind.numpy)
+    if kind.is_pred:
+        return np.zeros(0, np.bool_)
+    part = dtype("f32" if kind.name == "c64" else "f64") if kind.is_complex else kind
+    facts = ml_dtypes.finfo(part.numpy)  # type: ignore[no-untyped-call]
+    low, normal = float(facts.smallest_subnormal), float(facts.smallest_normal)
+    near: dict[str, list[float]] = {
+        "zero": [0.0],
+        "infinite": [np.inf],
+        "nan": [np.nan],
+        "subnormal": [low, (low + normal) / 2, normal],
+        "largest": [float(facts.max)],
+    }
+    magnitudes = np.array(near.get(spread, []), np.float64)
+    found = np.concatenate([magnitudes, -magnitudes])
+    with np.errstate(all="ignore"):
+        values = found.astype(part.numpy)
+    wide = values.astype(np.float64)
+    there = np.isnan(wide) if spread == "nan" else np.isfinite(wide) == np.isfinite(found)
+    if part.name == "f8e8m0fnu":
+        there &= spread == "nan" or (spread == "largest" and wide > 1)
+    return np.asarray(values[there])
 
 
 def _spread(rng: np.random.Generator, array: Array, kind: DType, spread: Spread) -> Array:
-    if not array.size:
-        return array
     if spread == "lone":
         found = np.zeros_like(array)
         place = int(rng.integers(array.size))
@@ -77,7 +159,25 @@ def _spread(rng: np.random.Generator, array: Array, kind: DType, spread: Spread)
         wide = np.round(wide)
     elif spread == "negative" and not kind.is_complex:
         wide = -np.abs(wide) - 1
+    elif spread == "cancelling":
+        wide = _cancelling(rng, wide, kind)
     return wide.astype(array.dtype)
+
+
+def _cancelling(rng: np.random.Generator, wide: Array, kind: DType) -> Array:
+    """Every other element is the one before it negated, but for a few bits; half of the pairs are large.
+
+    Large is half of the bits of the type's significand, so that small ones beside it lose theirs.
+    """
+    part = dtype("f32" if kind.name == "c64" else "f64") if kind.is_complex else kind
+    step = float(ml_dtypes.finfo(part.numpy).eps)  # type: ignore[no-untyped-call]
+    flat = wide.reshape(-1).copy()
+    pairs = flat.size // 2
+    large = rng.integers(0, 2, pairs).astype(np.bool_)
+    first = flat[: 2 * pairs : 2] * np.where(large, step**-0.5, 1).astype(flat.real.dtype)
+    flat[: 2 * pairs : 2] = first
+    flat[1 : 2 * pairs : 2] = -first * flat.real.dtype.type(1 + 4 * step)
+    return flat.reshape(wide.shape)
 
 
 def _integers(rng: np.random.Generator, array: Array, kind: DType, spread: Spread) -> Array:
