@@ -66,7 +66,7 @@ def test_xla_keeps_the_lines_of_what_was_merged(tmp_path: Path) -> None:
     """The list in ``source_file``, beside a stack frame as well."""
     module = hloopt.parse(
         'HloModule m\n\nFileNames\n1 "a.py"\n\nFunctionNames\n1 "f"\n\nFileLocations\n'
-        "1 {file_name_id=1 function_name_id=1 line=3}\n\nStackFrames\n"
+        "1 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=1 end_column=9}\n\nStackFrames\n"
         "1 {file_location_id=1 parent_frame_id=1}\n\n"
         "ENTRY e { x = f32[] parameter(0)\n"
         "a = f32[] negate(x), metadata={stack_frame_id=1}\n"

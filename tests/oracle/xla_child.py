@@ -134,8 +134,8 @@ def draws(folder: str) -> None:
     for path in sorted(Path(folder).glob("*.hlo")):
         program, device, shapes = compiled(str(path))
         path.with_suffix(".optimized").write_text(program.hlo_modules()[0].to_string())
-        with np.load(path.with_suffix(".npz")) as stored:
-            arrays = [_typed(stored[f"in_{at}"], wanted) for at, wanted in enumerate(shapes)]
+        with np.load(path.with_suffix(".npz")) as drawn:
+            arrays = [_typed(drawn[f"in_{at}"], wanted) for at, wanted in enumerate(shapes)]
         rows = [
             program.execute([jax.device_put(value, device) for value in draw])
             for draw in zip(*arrays, strict=True)
