@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hloopt.analysis.index import Index, Indices, Symbol, linearize, symbols_of
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.analysis.region import Region
+from hloopt.codegen import position_of
 from hloopt.codegen.device import Uses
 from hloopt.codegen.emission import At, Emission, EmissionFrame, Emit, ValuePlace, each
-from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import are_constants, elementwise, literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction

@@ -15,8 +15,7 @@ from math import prod
 from hloopt.analysis.code_size import WRITTEN_ANEW, executed_instructions
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.region import Region, region_of
-from hloopt.codegen.device import Uses
-from hloopt.codegen.device.library import names
+from hloopt.codegen.device import Uses, names
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.loads import Loads
 from hloopt.codegen.scalars import store

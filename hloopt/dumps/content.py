@@ -87,8 +87,7 @@ def text_counts(content: bytes) -> tuple[int, int]:
 
 def proto_counts(content: bytes) -> tuple[int, int]:
     """The numbers of instructions and computations of a proto.  Raises ``ValueError`` where it is none."""
-    from hloopt.proto import is_proto
-    from hloopt.proto.problem import ProtoProblem
+    from hloopt.proto import ProtoProblem, is_proto
     from hloopt.proto.wire import entries
 
     try:

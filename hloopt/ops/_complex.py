@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.ops._steady import STEADY, steady
+from hloopt.ops._floats import STEADY, steady
 from hloopt.ops.opdef import ScalarArgs
 from hloopt.types import Array
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.ops import _conversions, _floats, _integers
-from hloopt.ops._steady import STEADY
+from hloopt.ops._floats import STEADY
 from hloopt.ops.opdef import ScalarArgs
 from hloopt.types import Array
 

@@ -24,6 +24,7 @@ from hloopt.ops._elementwise_shapes import (
     same_shape,
 )
 from hloopt.ops._erf import erf
+from hloopt.ops._floats import STEADY
 from hloopt.ops._lifting import (
     Function,
     both,
@@ -38,7 +39,6 @@ from hloopt.ops._lifting import (
     split,
     steady,
 )
-from hloopt.ops._steady import STEADY
 from hloopt.ops.attributes import RESULT_ACCURACY
 from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef, family
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.own_bodies import own_fusion_bodies
+from hloopt.ir.signatures import own_fusion_bodies
 from hloopt.ir.walk import callees_first, open_computations
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, FrontendAttributes, Shape

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from hloopt.proto.snapshot import Snapshot
 
 __all__ = [
+    "ProtoProblem",
     "is_proto",
     "read_proto",
     "read_snapshot",
+    "within",
     "write_module",
     "write_snapshot",
 ]
@@ -78,7 +80,6 @@ def read_snapshot(data: bytes, name: str) -> Snapshot:
 
 
 def _no_module(data: bytes, name: str) -> ParseError:
-    from hloopt.proto.problem import ProtoProblem
     from hloopt.proto.wire import entries
 
     try:
@@ -116,3 +117,37 @@ def write_snapshot(
     from hloopt.proto import snapshot
 
     return snapshot.write_snapshot(module, inputs, results)
+
+
+class ProtoProblem(Exception):  # noqa: N818 - not an error yet: the file gives it its name
+    """A defect and the path of the field it is in, the innermost part first."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = list(path)
+
+    def within(self, part: str) -> ProtoProblem:
+        """The same defect, seen from the message around it."""
+        self.path.append(part)
+        return self
+
+    def __str__(self) -> str:
+        return f"{'.'.join(reversed(self.path))}: {self.message}" if self.path else self.message
+
+
+class within:  # noqa: N801 - a statement's word
+    """Adds the name of a field to the defects found while it is read."""
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+
+    def __enter__(self) -> None:
+        """Nothing is needed before."""
+
+    def __exit__(self, kind: object, found: object, trace: object) -> None:
+        """A defect gets another part of its path."""
+        if isinstance(found, ProtoProblem):
+            found.within(self.part)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hloopt.proto import ProtoProblem
 from hloopt.proto.entry import said
 from hloopt.proto.messages import decode, encoded, new, text
-from hloopt.proto.problem import ProtoProblem
 from hloopt.types import (
     FrontendAttributes,
     Metadata,

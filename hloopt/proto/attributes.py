@@ -9,7 +9,7 @@ import numpy as np
 
 from hloopt.ops import OPS, op_of
 from hloopt.ops.traits import op_table
-from hloopt.proto import groups, windows
+from hloopt.proto import ProtoProblem, groups, windows, within
 from hloopt.proto.annotations import (
     json_or_string,
     read_frontend,
@@ -25,7 +25,6 @@ from hloopt.proto.entry import ProtoSource, ProtoTarget, said
 from hloopt.proto.literals import read_literal, write_literal
 from hloopt.proto.messages import encoded, text
 from hloopt.proto.precision import ALGORITHM, OPERAND_PRECISION, RESULT_ACCURACY
-from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.rows import (
     ProtoRow,
     field,

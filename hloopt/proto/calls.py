@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.ir import Computation
 from hloopt.ops import OPS
-from hloopt.proto.problem import ProtoProblem
+from hloopt.proto import ProtoProblem
 from hloopt.types import ArrayShape, Shape
 
 __all__ = ["CALLS", "called_by", "calls"]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hloopt.ir import Computation, Instruction
+from hloopt.proto import ProtoProblem, within
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.text.attributes import verbatim
 from hloopt.text.problem import Problem

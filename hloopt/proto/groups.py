@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hloopt.proto import ProtoProblem
 from hloopt.proto.entry import ProtoSource, ProtoTarget, kept, said
 from hloopt.proto.messages import new
-from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.rows import ProtoRow, flag, integers, of_message, word
 from hloopt.proto.sharding import read_iota, read_mesh_groups, write_mesh_groups
 from hloopt.proto.words import TRANSPOSES

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hloopt.ir import Module
+from hloopt.proto import within
 from hloopt.proto.annotations import read_array, read_frontend
 from hloopt.proto.entry import Reading
 from hloopt.proto.messages import decode, text
-from hloopt.proto.problem import within
 from hloopt.proto.schema import named
 from hloopt.proto.words import ALIAS_KINDS, word_of
 from hloopt.types import AliasEntry, Recovery, Shape, Verbatim

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hloopt.proto import ProtoProblem, within
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.types import Array, ArrayShape, DType, Literal, Shape, TupleShape
 

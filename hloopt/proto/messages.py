@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hloopt.proto.problem import ProtoProblem
+from hloopt.proto import ProtoProblem
 from hloopt.proto.schema import MESSAGES, Field, fields
 from hloopt.proto.wire import inspect
 

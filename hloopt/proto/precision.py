@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hloopt.proto import ProtoProblem
 from hloopt.proto.entry import kept, said
-from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.rows import field, of_message, word
 from hloopt.proto.words import ALGORITHMS, PRECISIONS, number_of, word_of
 from hloopt.types import Verbatim

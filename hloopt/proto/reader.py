@@ -12,13 +12,12 @@ from hloopt.errors import ParseError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import no_collection
 from hloopt.ops import MANY, op_of
-from hloopt.proto import header
+from hloopt.proto import ProtoProblem, header, within
 from hloopt.proto.annotations import read_metadata
 from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import calls
 from hloopt.proto.entry import ProtoSource, Reading
 from hloopt.proto.messages import decode, text
-from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.rows import ProtoRow
 from hloopt.proto.schema import fields
 from hloopt.types import DTYPES

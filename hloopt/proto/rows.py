@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any
 
 from hloopt.dataclass import dataclass
+from hloopt.proto import within
 from hloopt.proto.entry import ProtoSource, ProtoTarget
 from hloopt.proto.messages import decode, encoded, new, text
-from hloopt.proto.problem import within
 from hloopt.proto.schema import named
 from hloopt.proto.words import number_of, word_of
 from hloopt.types import Text

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from hloopt.proto import ProtoProblem, within
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.words import BUFFER, DIM_LEVELS, ELEMENT_TYPES, TUPLE, number_of, word_of
 from hloopt.types import UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape, dtype
 

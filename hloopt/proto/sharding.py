@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+from hloopt.proto import ProtoProblem, within
 from hloopt.proto.annotations import read_metadata, write_metadata
 from hloopt.proto.entry import ProtoSource, ProtoTarget, said
 from hloopt.proto.messages import decode, encoded, new, text
-from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.rows import ProtoRow
 from hloopt.proto.words import number_of, word_of
 from hloopt.types import (

@@ -9,9 +9,9 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
 from hloopt.ir import Module
+from hloopt.proto import ProtoProblem, within
 from hloopt.proto.literals import logical, read_literal, write_literal
 from hloopt.proto.messages import decode, new
-from hloopt.proto.problem import ProtoProblem, within
 from hloopt.proto.reader import parse_errors, read_module
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
 from hloopt.proto.wire import entries, varint

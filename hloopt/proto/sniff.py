@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloopt.proto.problem import ProtoProblem
+from hloopt.proto import ProtoProblem
 from hloopt.proto.schema import fields, named
 from hloopt.proto.wire import entries, varint
 

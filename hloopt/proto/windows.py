@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from hloopt.proto.problem import ProtoProblem
+from hloopt.proto import ProtoProblem
 from hloopt.proto.rows import ProtoRow, of_message, plain, put, records
 from hloopt.types import ConvDims, PaddingDim, SliceRange, Window, WindowDim
 

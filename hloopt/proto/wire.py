@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloopt.proto.problem import ProtoProblem, within
+from hloopt.proto import ProtoProblem, within
 from hloopt.proto.schema import fields
 
 __all__ = ["entries", "inspect", "varint"]

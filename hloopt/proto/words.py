@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hloopt.proto.problem import ProtoProblem
+from hloopt.proto import ProtoProblem
 
 __all__ = [
     "ALGORITHMS",

@@ -7,12 +7,12 @@ from typing import Any
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ops.traits import op_table
+from hloopt.proto import ProtoProblem
 from hloopt.proto.annotations import write_array, write_frontend, write_metadata
 from hloopt.proto.attributes import rows_by_name
 from hloopt.proto.calls import called_by
 from hloopt.proto.entry import ProtoTarget, Writing, said
 from hloopt.proto.messages import encoded, new
-from hloopt.proto.problem import ProtoProblem
 from hloopt.proto.words import ALIAS_KINDS, number_of
 from hloopt.types import Shape, Verbatim, attribute_name
 

@@ -13,8 +13,8 @@ from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import LOOP_KERNELS
 from hloopt.ir import Computation, Instruction, Module
+from hloopt.kernels import is_kernel
 from hloopt.kernels.buffers.joined import joined_in_place
-from hloopt.kernels.selectable import is_kernel
 from hloopt.rewrite.source_lines import MOST_LINES, kernel_lines
 
 __all__ = [

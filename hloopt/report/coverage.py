@@ -19,12 +19,12 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
+from hloopt.kernels import selectable
 from hloopt.kernels.examples import NO_KERNEL, WITHOUT, example_text, opcodes
 from hloopt.kernels.kernel import Kernel, KernelDevice, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
-from hloopt.kernels.selectable import selectable
 from hloopt.kernels.selection import choose
 from hloopt.kernels.selection.candidate import Candidate, candidates, packing_problem
 from hloopt.kernels.spec import KernelSpec

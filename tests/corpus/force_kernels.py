@@ -25,10 +25,10 @@ from hloopt.analysis.region import region_of
 from hloopt.backends.trial import try_kernel
 from hloopt.errors import HlooptError
 from hloopt.ir import Instruction
+from hloopt.kernels import selectable
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import kernels
-from hloopt.kernels.selectable import selectable
 from hloopt.kernels.selection.candidate import candidates
 from hloopt.kernels.standalone import signature
 from hloopt.targets import find_target

@@ -25,7 +25,7 @@ from hloopt.errors import HlooptError
 from hloopt.fusion.loop_verdict import judge
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import top_level_computations
-from hloopt.kernels.selectable import module_kernels
+from hloopt.kernels import module_kernels
 from hloopt.targets import find_target
 from tests.corpus.emulated import agrees, examined
 from tests.corpus.records import record_of

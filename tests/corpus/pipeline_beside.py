@@ -21,7 +21,7 @@ from pathlib import Path
 
 import hloopt
 from hloopt.ir import Instruction, Module, walk
-from hloopt.kernels.selectable import is_kernel
+from hloopt.kernels import is_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ import hloopt
 from hloopt.fusion.gemm_fusion import GemmFusion
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.kernels.selectable import module_kernels
+from hloopt.kernels import module_kernels
 from hloopt.runtime.inputs import generate
 from hloopt.targets import find_target
 from tests.helpers.support import invoke

@@ -8,7 +8,7 @@ import hloopt
 from hloopt.analysis.value_digests import ValueDigests, kernel_digest
 from hloopt.fusion.matching import KernelGroup, match_kernels
 from hloopt.ir import Instruction, Module, walk
-from hloopt.kernels.selectable import is_kernel
+from hloopt.kernels import is_kernel
 
 
 def module(entry: str, computations: str = "") -> Module:

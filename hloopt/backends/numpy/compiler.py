@@ -24,7 +24,7 @@ from hloopt.interpret.progress import Progress
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, execution_order, has_side_effect
-from hloopt.kernels.selectable import is_kernel
+from hloopt.kernels import is_kernel
 from hloopt.ops.traits import LIBRARY, SEQUENTIAL
 from hloopt.types import TupleShape
 

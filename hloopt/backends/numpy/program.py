@@ -17,7 +17,7 @@ from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Module
-from hloopt.kernels.selectable import module_kernels
+from hloopt.kernels import module_kernels
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.program import NumpyOptions, Program
 from hloopt.types import Array, ArrayShape, Shape, leaves

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.index_vectors import batch_line, index_columns
+from hloopt.backends.numpy.gathering import batch_line, index_columns
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Dims, Function, Slots, Step
 from hloopt.dataclass import dataclass

@@ -8,9 +8,9 @@ from operator import or_
 from typing import Final
 
 from hloopt.analysis.index import Index, Indices
+from hloopt.codegen import index_at, position_of
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
-from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import reinterpret
 from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction

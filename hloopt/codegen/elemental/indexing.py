@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from hloopt.analysis.index import Index, Indices
+from hloopt.codegen import inside
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit
-from hloopt.codegen.positions import inside
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scalars.forms import unsigned
 from hloopt.ir import Instruction

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from hloopt.analysis.index import Index, Indices, Symbol, delinearize, linearize
+from hloopt.codegen import inside
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit
-from hloopt.codegen.positions import inside
 from hloopt.codegen.scalars import convert
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, as_expr

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Final
 
 from hloopt.analysis.index import Index, Indices
+from hloopt.codegen import inside
 from hloopt.codegen.elemental.scatter_index import ScatterWindow, scatter_window
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
-from hloopt.codegen.positions import inside
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr
 from hloopt.types import ScatterDims

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Final
 
 from hloopt.analysis.index import Index, Indices, Symbol
+from hloopt.codegen import inside
 from hloopt.codegen.elemental.reduction import begin, finish, fold
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, Emit, each
-from hloopt.codegen.positions import inside
 from hloopt.codegen.reducer import ReducerCode
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import FALSE, Call, Expr, Var, as_expr, eq

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import Axis, AxisGroup, AxisPosition, Contraction, Side
 from hloopt.analysis.index import Index, Indices, delinearize, linearize
-from hloopt.codegen.positions import index_at, inside, position_of
+from hloopt.codegen import index_at, inside, position_of
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import AxisGroup, Contraction, Side
 from hloopt.analysis.index import Index, Indices
+from hloopt.codegen import position_of
 from hloopt.codegen.families import loop
 from hloopt.codegen.families.dot_finish import finished
 from hloopt.codegen.families.dot_index import moved, operand_place, result_place, split_axes
-from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scalars.forms import parts
 from hloopt.codegen.writer import FunctionWriter, Pointee

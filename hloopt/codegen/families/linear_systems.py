@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hloopt.analysis.index import Index, Indices, Symbol, delinearize, narrowed
-from hloopt.codegen.positions import position_of
+from hloopt.codegen import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scalars.forms import parts
 from hloopt.codegen.writer import FunctionWriter

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hloopt.analysis.index import Index, narrowed
+from hloopt.codegen import index_at
 from hloopt.codegen.loads import VECTOR_BYTES
-from hloopt.codegen.positions import index_at
 from hloopt.codegen.scalars import literal, pack
 from hloopt.codegen.types import elements_per_byte, is_packed
 from hloopt.codegen.writer import FunctionWriter, Pointee

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from hloopt.analysis.index import Index, Indices, delinearize
+from hloopt.codegen import position_of
 from hloopt.codegen.emission import Asking, At, each
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.families.scan import Scan, scan_of

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.region import Region
+from hloopt.codegen import index_at, position_of
 from hloopt.codegen.elemental.scatter_index import scatter_window
 from hloopt.codegen.emission import Asking, At, each
 from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import load
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction

@@ -15,10 +15,10 @@ from hloopt.analysis.index import Index, Indices, Symbol, linearize, symbols_of
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes, FusedLoop, local_dims
 from hloopt.analysis.parallel_loop.edges import shape_of
+from hloopt.codegen import position_of
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, EmissionFrame, ValuePlace
 from hloopt.codegen.loops.ahead import Again, Ahead
-from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass

@@ -10,12 +10,12 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build
+from hloopt.kernels import selectable
 from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.kernels.kernel import ChooseKernel, Kernel, KernelDevice
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import read_lock
 from hloopt.kernels.registry import kernels, registered_kernels
-from hloopt.kernels.selectable import selectable
 from hloopt.kernels.selection.choice import Choice
 from hloopt.kernels.selection.chooser import KernelChooser, choose
 from hloopt.kernels.selection.requests import parse_request, tile_text

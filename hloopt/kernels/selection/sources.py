@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
+from hloopt.kernels import selectable
 from hloopt.kernels.lock import Lock
-from hloopt.kernels.selectable import selectable
 from hloopt.kernels.selection.choice import Alternatives, Choice, unknown_kernel
 from hloopt.kernels.selection.requests import KernelRequest
 from hloopt.kernels.selection.selectors import ask, pick

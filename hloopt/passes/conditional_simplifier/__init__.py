@@ -9,7 +9,7 @@ from hloopt.analysis.needed import Needed
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.own_bodies import remove_uncalled
+from hloopt.ir.signatures import remove_uncalled
 from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.call_inliner import inline_call, inlining_obstacle
 from hloopt.passes.conditional_simplifier.branches import Branch, branches_of

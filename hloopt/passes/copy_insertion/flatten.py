@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.own_bodies import own_fusion_bodies
+from hloopt.ir.signatures import own_fusion_bodies
 from hloopt.ir.walk import called_computations, callees_first, calls_by_attribute
 from hloopt.ops.traits import BODIES, SEQUENTIAL
 from hloopt.rewrite import PassLog

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.own_bodies import remove_uncalled
+from hloopt.ir.signatures import remove_uncalled
 from hloopt.ir.walk import called_computations
 from hloopt.rewrite import same_layout
 from hloopt.rewrite.regions import combiner_computation

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from hloopt.analysis.backend_config import BackendConfig, config_text, read_backend_config
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.ir.own_bodies import own_computation, remove_uncalled
+from hloopt.ir.signatures import own_computation, remove_uncalled
 from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.types import Shape, Sharding, TupleShape, Verbatim
 

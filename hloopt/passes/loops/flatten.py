@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.analysis.effects import Effects
 from hloopt.ir import Instruction, build, edit
-from hloopt.ir.own_bodies import own_computation
+from hloopt.ir.signatures import own_computation
 from hloopt.passes.loops import (
     CarriedState,
     growth_obstacle,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.ir.own_bodies import own_fusion_bodies, remove_uncalled
+from hloopt.ir.signatures import own_fusion_bodies, remove_uncalled
 from hloopt.passes.loops import (
     reads,
     remove_unused,

@@ -9,7 +9,7 @@ from hloopt.analysis.trip_count import iteration_bounds
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.own_bodies import own_fusion_bodies
+from hloopt.ir.signatures import own_fusion_bodies
 from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING, TUPLES
 from hloopt.passes.loops import CarriedState, elements, growth_obstacle, remove_unused
 from hloopt.rewrite import Pass, PassLog

@@ -21,10 +21,10 @@ from typing import Final
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.region import Region
+from hloopt.codegen import index_at
 from hloopt.codegen.device import Uses
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.loads import Loads
-from hloopt.codegen.positions import index_at
 from hloopt.codegen.types import is_packed
 from hloopt.codegen.writer import FunctionWriter, reserved
 from hloopt.dataclass import dataclass

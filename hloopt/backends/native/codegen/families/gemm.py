@@ -9,8 +9,8 @@ from hloopt.analysis.contraction import AxisGroup, Contraction, Side
 from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.backends.native.codegen.nest import BEGIN, END
 from hloopt.backends.native.kernels.gemm import large_product
+from hloopt.codegen import position_of
 from hloopt.codegen.families.dot_index import operand_place, split_axes
-from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Address, Array, Call, Expr, Operand, Select, as_expr
