@@ -1,4 +1,7 @@
-"""A GPU as a ``Device``: memory, copies and launches in the order of one stream, graphs and events."""
+"""The GPU, through CuPy, which only this room imports: a ``Device`` with memory, launches, graphs and events.
+
+Copies and launches are in the order of one stream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Priority fusion of one computation."""
+"""Priority fusion of one computation, and its parts: what two instructions' kernel would be, who may join, in
+which order.
+"""
 
 from __future__ import annotations
 

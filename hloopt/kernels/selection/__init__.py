@@ -1,4 +1,7 @@
-"""Choosing a kernel for every instruction that is run by itself."""
+"""Which kernel runs which instruction: candidates, what may choose among them, and the pass.
+
+Here: the pass, which chooses a kernel for every instruction that is run by itself.
+"""
 
 from __future__ import annotations
 
