@@ -74,10 +74,10 @@ def print_module(module: Module, options: PrintOptions = _ALL) -> str:
     return "\n".join(parts) + "\n"
 
 
-def print_instruction(instruction: Instruction) -> str:
+def print_instruction(instruction: Instruction, options: PrintOptions = _ALL) -> str:
     """One instruction on one line, without indentation or line end."""
     mark = "ROOT " if instruction.is_root else ""
-    return mark + _Printer(_ALL).instruction(instruction)
+    return mark + _Printer(options).instruction(instruction)
 
 
 class _Printer:
