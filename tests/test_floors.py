@@ -21,6 +21,7 @@ FLOORS = {
     "graphs": 0,
     "lazy_table": 0,
     "spelling": 0,
+    "textproto": 0,
     "toml_text": 0,
     "types": 1,
     "ops": 2,
@@ -250,7 +251,7 @@ def test_the_test_sees_rooms_that_know_each_other(
         planted = tmp_path / f"{name}.py"
         planted.write_text(f"def f():\n    import hloopt.{target}\n")
         monkeypatch.setitem(MODULES, f"{name}.planted", planted)
-    with pytest.raises(AssertionError, match=r"interpret -> text -> interpret"):
+    with pytest.raises(AssertionError, match=r"interpret -> text"):
         test_no_cycles_between_rooms()
 
 

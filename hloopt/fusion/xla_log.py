@@ -16,7 +16,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.targets import Target
-from hloopt.targets.textproto import Message, ScalarField, read_textproto
+from hloopt.textproto import Message, ScalarField, read_textproto
 
 __all__ = ["Fused", "Ineligible", "Priced", "XlaLog", "XlaStep", "read_log"]
 

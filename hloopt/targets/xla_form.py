@@ -9,7 +9,7 @@ from hloopt.errors import FileError
 from hloopt.proto.words import ELEMENT_TYPES
 from hloopt.source import Source
 from hloopt.targets.target import Rate, Target
-from hloopt.targets.textproto import Message, ScalarField, read_textproto
+from hloopt.textproto import Message, ScalarField, read_textproto
 
 __all__ = ["read_xla_form"]
 

@@ -9,7 +9,7 @@ import pytest
 from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.targets import Rate, load_target, target
-from hloopt.targets.textproto import Message, ScalarField, read_textproto
+from hloopt.textproto import Message, ScalarField, read_textproto
 
 WHOLE = """\
 title = "mine"

@@ -1,4 +1,4 @@
-"""The text format of protocol buffers, as far as device descriptions and logs need it.
+"""The text format of protocol buffers, as far as device descriptions, logs and options of XLA need it.
 
 ``name: value``, ``name { ... }``, numbers, strings, words and comments; a name may occur several times.
 No schema is known: what reads a ``Message`` looks up the fields it needs.
