@@ -21,7 +21,7 @@ from hloopt.text.numbers import array_text, literal_text
 from hloopt.text.printer import header_text, value_text
 from hloopt.types import ArrayShape, Literal
 
-__all__ = ["Difference", "differences"]
+__all__ = ["Difference", "differences", "literal_texts"]
 
 _MOST_OPERANDS: Final = 4
 _LONGEST: Final = 120
@@ -266,12 +266,13 @@ def _is_call(value: Any) -> bool:
 def _values(name: str, old: Any, new: Any) -> tuple[str, str]:
     """Both values of an attribute; of large literals the first element that differs."""
     if isinstance(old, Literal) and isinstance(new, Literal):
-        return _literals(old, new)
+        return literal_texts(old, new)
     first, second = ("" if value is None else value_text(value) for value in (old, new))
     return first, second
 
 
-def _literals(old: Literal, new: Literal) -> tuple[str, str]:
+def literal_texts(old: Literal, new: Literal) -> tuple[str, str]:
+    """Both values as texts; of large arrays of one shape the first element that differs, and how many do."""
     first, second = old.array, new.array
     if first is None or second is None:
         return _whole(old), _whole(new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,8 @@ from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK, json_option, pick_options, strict_option
 from hloopt.cli.predicting import predictor, target_options
+from hloopt.cli.recompiling import why_recompile
+from hloopt.dumps.content import is_fusion_log
 from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
@@ -36,7 +39,7 @@ def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 @click.command("diff")
 @click.argument("before", type=click.Path())
-@click.argument("after", type=click.Path())
+@click.argument("after", type=click.Path(), required=False)
 @pick_options
 @strict_option()
 @target_options
@@ -51,16 +54,24 @@ def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     "number, or with a sign relative to BEFORE. May be given several times.",
 )
 @click.option("--all", "every", is_flag=True, help="List kernels that are the same, too.")
+@click.option(
+    "--why-recompile",
+    "why",
+    is_flag=True,
+    help="What made a second compilation necessary: arguments, constants, donation, sharding, flags ... With a "
+    "dump directory alone: of each function that was compiled several times.",
+)
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
     before: str,
-    after: str,
+    after: str | None,
     target: str | None,
     cost_model: str,
     gates: tuple[Gate, ...],
     every: bool,
+    why: bool,
     as_json: bool,
 ) -> None:
     """Compare two modules: their kernels, what those cost, and each instruction that differs.
@@ -74,15 +85,49 @@ def command(
     those of the same name and the same ops, whatever their numbers. --stage is for both sides, or given twice,
     for each.
 
+    Two of XLA's fusion logs (priority_fusion_dump.txt) are compared step by step: the first that differs, with
+    both prices, and what was fused in one of them only.
+
     \b
     Example:
       hloopt diff old.hlo new.hlo --gate 'kernels<=+0,launches<=+0,bytes<=+2%'
       hloopt diff dump dump --stage before --stage after
       hloopt optimize -O2 dump.txt | hloopt diff dump.txt - --target h200
+      hloopt diff --why-recompile dump
+      hloopt diff --why-recompile monday tuesday --module jit_step
+      hloopt diff old.priority_fusion_dump.txt new.priority_fusion_dump.txt
     """
+    stages = _stages_of_sides(ctx)
+    if why:
+        if gates or target is not None or every:
+            raise UsageError("--gate, --target and --all are about kernels, not --why-recompile")
+        given = [before] if after is None else [before, after]
+        ctx.exit(why_recompile(given, stages[: len(given)], as_json=as_json))
+    if after is None:
+        raise click.MissingParameter(ctx=ctx, param_type="argument", param_hint="'AFTER'")
     if target is None and any(gate.figure == "time" for gate in gates):
         raise UsageError("--gate time is for predicted times: it needs --target DEVICE")
-    sides = open_each([before, after], _stages_of_sides(ctx))
+    if is_fusion_log(Path(before)) or is_fusion_log(Path(after)):
+        from hloopt.cli.fusion_logs import diff_logs
+
+        if gates or target is not None or every:
+            raise UsageError("--gate, --target and --all are about modules, not XLA's fusion logs")
+        ctx.exit(_DIFFERENT if diff_logs(before, after, as_json=as_json) else 0)
+    model = predictor(target, cost_model)
+    ctx.exit(_diff_modules([before, after], stages, model, gates, every=every, as_json=as_json))
+
+
+def _diff_modules(
+    arguments: Sequence[str],
+    stages: Sequence[Sequence[str]],
+    model: Predictor | None,
+    gates: Sequence[Gate],
+    *,
+    every: bool,
+    as_json: bool,
+) -> int:
+    """Print what differs between the modules of both sides; the exit code."""
+    sides = open_each(arguments, stages)
     found: list[GivenModule] = []
 
     def step(read: Input) -> dict[str, Any]:
@@ -93,10 +138,10 @@ def command(
     if code:
         if as_json:
             write_json("diff", {"modules": rows})
-        ctx.exit(code)
+        return code
     count = len(sides[0])
     equal, verdicts, document, show = _compared(
-        found[:count], found[count:], predictor(target, cost_model), gates, every=every
+        found[:count], found[count:], model, gates, every=every
     )
     if as_json:
         write_json("diff", {"modules": rows, **document()})
@@ -106,8 +151,8 @@ def command(
         if not verdict.passed:
             click.echo(f"gate exceeded: {verdict.gate.text}", err=True)
     if verdicts:
-        ctx.exit(0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED)
-    ctx.exit(0 if equal else _DIFFERENT)
+        return 0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED
+    return 0 if equal else _DIFFERENT
 
 
 def _compared(

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from hloopt.cli.files import InputText, read_input
+from hloopt.cli.fusion_logs import module_before, read_log_file
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
 from hloopt.cli.options import PICK, Function
@@ -20,16 +21,12 @@ from hloopt.dataclass import dataclass
 from hloopt.dumps import matching_modules, read_dump
 from hloopt.errors import UsageError
 from hloopt.fusion.xla_history import XlaHistory
-from hloopt.fusion.xla_log import read_log
 from hloopt.ir import build
 from hloopt.report.console import product
 from hloopt.report.xla_dump import XlaDump
 from hloopt.report.xla_facts import instruction_facts, pair_facts, summary_facts
 from hloopt.report.xla_history import show_xla_instruction, show_xla_pair, show_xla_summary
-from hloopt.source import Source
 from hloopt.targets import find_target, targets
-from hloopt.text.encoding import decode
-from hloopt.text.parser import parse_module
 from hloopt.verifier import verify_module
 
 if TYPE_CHECKING:
@@ -138,11 +135,11 @@ def _of(module: DumpModule) -> _Files:
 
 def _read(files: _Files, target: str | None) -> XlaDump:
     after = _module(files.after) if files.after is not None else None
-    log = _log(files.log) if files.log is not None else None
+    log = read_log_file(files.log) if files.log is not None else None
     device = find_target(target or _DEFAULT_TARGET) if log is None or target else _device(log)
     before = history = None
     if log is not None:
-        before = _module_before(log)
+        before = module_before(log)
         history = XlaHistory.read(build.clone_module(before), log)
     is_cpu = after is not None and history is None and _is_of_cpu(files.after, after)
     return XlaDump(before, history, after, Predictor(model_for(_MODEL, device)), is_cpu)
@@ -161,20 +158,6 @@ def _module(path: Path) -> Module:
     show_warnings(found.module, found.name)
     verify_module(found.module)
     return found.module
-
-
-def _log(path: Path) -> XlaLog:
-    text = InputText(str(path), path)
-    return read_log(Source(decode(text.name, text.read()), text.name))
-
-
-def _module_before(log: XlaLog) -> Module:
-    name = f"{log.source.name} (module before fusion)"
-    if not log.module_text:
-        raise UsageError(f"{log.source.name}: the log has no module before fusion")
-    module = parse_module(log.module_text, name)
-    verify_module(module)
-    return module
 
 
 def _device(log: XlaLog) -> Target:

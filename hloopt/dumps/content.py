@@ -8,7 +8,15 @@ import re
 import zlib
 from pathlib import Path
 
-__all__ = ["gunzip", "is_gzip", "module_format", "proto_counts", "read_bytes", "text_counts"]
+__all__ = [
+    "gunzip",
+    "is_fusion_log",
+    "is_gzip",
+    "module_format",
+    "proto_counts",
+    "read_bytes",
+    "text_counts",
+]
 
 _HEAD = 65536
 _GZIP = b"\x1f\x8b"
@@ -17,6 +25,11 @@ _LARGEST = 2 << 30  # bytes; no protocol buffer is larger, and no text of that s
 # XLA prints one instruction a line, and ends each computation with a brace in the first column.
 _INSTRUCTION = re.compile(rb"\n[ \t]++(?:ROOT )?+[^\s=]++ = ")
 _END = b"\n}"
+
+# What a log of priority fusion consists of.
+_LOG = re.compile(
+    rb"(?:\s|#[^\n]*+\n)*+(?:fusion_steps|gpu_device_info|hlo_module_before_fusion)\s*[:{]"
+)
 
 # Fields of XLA's messages: HloProto.hlo_module, HloModuleProto.computations,
 # HloComputationProto.instructions.
@@ -66,12 +79,26 @@ def module_format(path: Path, named: str) -> str:
     return {"module": "proto", "hlo": "proto", "snapshot": "snapshot"}.get(found or "", "")
 
 
+def is_fusion_log(path: Path) -> bool:
+    """Whether a file begins as XLA's log of priority fusion does, whatever its name; False for no file."""
+    try:
+        return path.is_file() and _LOG.match(_head(path)) is not None
+    except (OSError, zlib.error):
+        return False  # who reads the file says what is wrong with it
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes, decompressed.  Raises ``OSError`` and ``zlib.error``."""
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD)
+    if is_gzip(head):  # as far as it goes: the file may have been cut off
+        head = zlib.decompressobj(31).decompress(head, _HEAD)
+    return head
+
+
 def _is_hlo_text(path: Path) -> bool:
     try:
-        with path.open("rb") as stream:
-            head = stream.read(_HEAD)
-        if is_gzip(head):  # as far as it goes: the file may have been cut off
-            head = zlib.decompressobj(31).decompress(head, _HEAD)
+        head = _head(path)
     except (OSError, zlib.error):
         return True
     for line in head.split(b"\n"):

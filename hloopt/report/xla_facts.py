@@ -13,7 +13,7 @@ from hloopt.report.cost import kernel_costs
 from hloopt.report.fusion_diff import computes
 from hloopt.report.xla_dump import XlaDump, kernel_facts
 
-__all__ = ["instruction_facts", "pair_facts", "summary_facts", "unknown"]
+__all__ = ["instruction_facts", "moment_facts", "pair_facts", "summary_facts", "unknown"]
 
 MOST: Final = 10
 """Refusals and differences that a summary lists, the most costly ones."""
@@ -44,7 +44,8 @@ def _meaning(code: str) -> str:
     return _FIGURE.sub("…", REASONS.get(code, ""))
 
 
-def _moment_facts(moment: XlaDecision | None) -> dict[str, Any] | None:
+def moment_facts(moment: XlaDecision | None) -> dict[str, Any] | None:
+    """A step of XLA's as JSON values."""
     if moment is None:
         return None
     times = moment.times
@@ -77,7 +78,7 @@ def _border_facts(dump: XlaDump, border: Border) -> dict[str, Any]:
         "readers": [reader.name for reader in border.readers],
         "bytes": border.bytes,
         "at_most_seconds": cost,
-        "last": _moment_facts(last),
+        "last": moment_facts(last),
     }
 
 
@@ -105,8 +106,8 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "kernels": [kernel_facts(dump, home) for home in homes],
-        "steps": [_moment_facts(step) for step in steps],
-        "last": [_moment_facts(history.last_word(home.name)) for home in homes],
+        "steps": [moment_facts(step) for step in steps],
+        "last": [moment_facts(history.last_word(home.name)) for home in homes],
     }
 
 
@@ -126,8 +127,8 @@ def pair_facts(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
         "first": first,
         "second": second,
         "together": [kernel_facts(dump, kernels[name]) for name in relation.together],
-        "joined": _moment_facts(relation.joined),
-        "price": _moment_facts(relation.price),
+        "joined": moment_facts(relation.joined),
+        "price": moment_facts(relation.price),
         "path": [kernel_facts(dump, kernels[name]) for name in relation.path],
         "reverse": relation.reverse,
         "borders": [_border_facts(dump, borders[name]) for name in relation.path[:-1]],

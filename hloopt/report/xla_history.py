@@ -11,7 +11,7 @@ from hloopt.report.console import say, table
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.spelling import first_of
 
-__all__ = ["show_xla_instruction", "show_xla_pair", "show_xla_summary"]
+__all__ = ["last_word", "show_xla_instruction", "show_xla_pair", "show_xla_summary"]
 
 _Facts = dict[str, Any]
 
@@ -120,7 +120,7 @@ def _us(value: float) -> str:
     return f"{value:.3f} us"
 
 
-def _word(word: _Facts | None) -> str:
+def last_word(word: _Facts | None) -> str:
     """XLA's last word in short: its own words with our code, or the price it did not pay."""
     if word is None:
         return "never considered"
@@ -146,7 +146,7 @@ def _show_borders(borders: Sequence[_Facts], console: Console) -> None:
         made.add_row(
             border["producer"]["name"],
             first_of(border["readers"], 2),
-            _word(last),
+            last_word(last),
             str(last["step"]) if last is not None else "",
             byte_size(border["bytes"]),
             seconds(border["at_most_seconds"]),
@@ -183,7 +183,7 @@ def show_xla_instruction(facts: _Facts, console: Console) -> None:
             step["producer"],
             step["action"],
             first_of(step["consumers"], 2),
-            f"now {step['fusion']}" if step["action"] == "fused" else _word(step),
+            f"now {step['fusion']}" if step["action"] == "fused" else last_word(step),
         )
     console.print(made)
     if any(step["action"] == "priced" and step["unfused_us"] is None for step in facts["steps"]):
