@@ -118,7 +118,7 @@ _OWN: Final[Mapping[str, str]] = {
     "native-row-fusion": "backends.native.row_fusion.NativeRowFusion",
     "native-splitter": "backends.native.splitter.NativeSplitter",
     "nested-reduction-splitter": "kernels.nested_reduction_splitter.NestedReductionSplitter",
-    "kernel-selection": "kernels.selection.KernelSelection",
+    "kernel-selection": "kernels.selection.selection.KernelSelection",
 }
 # Needs a file to do anything: --lock puts it into pipelines.
 _ON_DEMAND: Final[Mapping[str, str]] = {"locked-fusion": "fusion.locked_fusion.LockedFusion"}

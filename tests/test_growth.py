@@ -16,7 +16,7 @@ from hloopt.cost_models.registry import model_for
 from hloopt.ir.build import clone_module
 from hloopt.ir.canonical import canonical, fingerprint
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.selection.chooser import choose
+from hloopt.kernels.selection import choose
 from hloopt.pipelines import PASSES, for_target, parse_pipeline
 from hloopt.report.cost import kernel_costs
 from hloopt.report.stats import module_stats

@@ -27,7 +27,7 @@ TWICE: dict[str, str] = {
 """Public classes and type aliases that several modules define, and what each means in its room."""
 LITTLE = 40
 """Lines of code below which a file is a small one."""
-MOST_SMALL = 67
+MOST_SMALL = 42
 """Small files; an empty ``__init__.py`` is one."""
 _BLANK = frozenset({
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
@@ -92,9 +92,11 @@ def test_a_class_has_a_name_of_its_own() -> None:
 
 
 def test_few_files_hold_little() -> None:
-    """What a few lines do belongs to what they serve."""
+    """What a few lines do belongs to what they serve; a package file marks a folder, whatever is in it."""
     found = {
-        file: lines for file, text in sources().items() if (lines := code_lines(text)) < LITTLE
+        file: lines
+        for file, text in sources().items()
+        if not file.endswith("__init__.py") and (lines := code_lines(text)) < LITTLE
     }
     assert len(found) <= MOST_SMALL, found
 

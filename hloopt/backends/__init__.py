@@ -83,7 +83,7 @@ def check_device(device: str) -> None:
         known = ", ".join(DEVICES)
         raise UsageError(f"unknown device '{device}' (known: {known}){_meant(device)}")
     if device == "gpu":
-        from hloopt.backends.cuda.driver import check_gpu
+        from hloopt.backends.cuda import check_gpu
 
         check_gpu()
     elif device == "native":
@@ -91,7 +91,7 @@ def check_device(device: str) -> None:
 
         check_native()
     elif device == "emulator":
-        from hloopt.backends.emulator.toolchain import check_emulator
+        from hloopt.backends.emulator import check_emulator
 
         check_emulator()
 

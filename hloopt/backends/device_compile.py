@@ -12,8 +12,7 @@ from hloopt.kernels.drop_kernels import DropKernels
 from hloopt.kernels.lock import LockEntry, entry_of
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.selection import KernelSelection
-from hloopt.kernels.selection.choice import Choice
+from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.user import verify_with
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline, PipelineReport

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloopt.backends.emulator import EmulatorDevice
-from hloopt.backends.emulator.toolchain import check_emulator
+from hloopt.backends.emulator import EmulatorDevice, check_emulator
 from hloopt.codegen.program import render
 from hloopt.errors import DeviceError, EvaluationError, HlooptError, UnsupportedError
 from hloopt.interpret import evaluate_module

@@ -26,7 +26,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
 from hloopt.ir import Module, build
-from hloopt.kernels.selection.choice import Choice
+from hloopt.kernels.selection import Choice
 from hloopt.report.console import product, show_name
 from hloopt.report.cost import costs_by_place
 from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from hloopt.cost_models.predictor import Predictor
     from hloopt.ir import Module
     from hloopt.kernels.plan import Plan
-    from hloopt.kernels.selection import KernelSelection
-    from hloopt.kernels.selection.choice import Choice
+    from hloopt.kernels.selection import Choice, KernelSelection
     from hloopt.report.cost import KernelCosts
 
 __all__ = ["command"]

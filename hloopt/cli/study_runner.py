@@ -22,7 +22,7 @@ from hloopt.kernels.selection import KernelSelection
 from hloopt.report.cost import kernel_costs
 from hloopt.report.study_cost import counts_of, predicted
 from hloopt.runtime.tolerance import Tolerance
-from hloopt.study import Cell, Checked
+from hloopt.study.cells import Cell, Checked
 from hloopt.study.devices import way_of
 from hloopt.study.execute import StudyLimits, execute, gpu_target, too_much
 from hloopt.study.optimised import optimised
@@ -32,7 +32,7 @@ from hloopt.study.xla import execute_xla
 if TYPE_CHECKING:
     from hloopt.cli.study_setup import StudyOptions
     from hloopt.cost_models.predictor import Predictor
-    from hloopt.study import Counts
+    from hloopt.study.cells import Counts
     from hloopt.study.optimised import Optimised
     from hloopt.study.plan import ModuleRow, Strategy, StudyPlan
     from hloopt.study.reference import StudyReference

@@ -10,7 +10,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.emitters import EmitterKind
+from hloopt.analysis.emitters.kind import EmitterKind
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.reduction import is_unnested

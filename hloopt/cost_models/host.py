@@ -29,7 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from hloopt.analysis.emitters import has_kernel
+from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import OpCounting
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from hloopt.analysis.emitters import has_kernel
+from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.layout import moves_nothing
 from hloopt.analysis.trip_count import counted_iterations
 from hloopt.cost_models.model import CostModel

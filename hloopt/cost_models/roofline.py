@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
-from hloopt.analysis.emitters import has_kernel
+from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of

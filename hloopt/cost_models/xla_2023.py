@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Final
 
-from hloopt.analysis.emitters import has_kernel
+from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.device_times import of_seconds
 from hloopt.cost_models.fused_loops import fused_loop_run_time

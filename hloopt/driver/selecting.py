@@ -17,8 +17,7 @@ from hloopt.fusion.lock_file import decisions_text, head_text, read_tables
 from hloopt.fusion.strategies import has_strategy
 from hloopt.kernels.lock import lock_text
 from hloopt.kernels.registry import registered
-from hloopt.kernels.selection import KernelSelection
-from hloopt.kernels.selection.choice import Choice
+from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.selection.selectors import load_rule
 from hloopt.kernels.user import load_kernels, verify_with
 from hloopt.rewrite.entries import select

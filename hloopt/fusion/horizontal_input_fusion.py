@@ -13,7 +13,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
-from hloopt.fusion.horizontal import (
+from hloopt.fusion.horizontal.member import (
     behind,
     is_laid_out_like,
     member_of,

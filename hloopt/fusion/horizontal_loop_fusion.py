@@ -16,15 +16,15 @@ from hloopt.errors import UsageError
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
-from hloopt.fusion.horizontal import (
+from hloopt.fusion.horizontal.groups import Grouping, horizontal_groups
+from hloopt.fusion.horizontal.join import join_members, replace_members
+from hloopt.fusion.horizontal.member import (
     HorizontalMember,
     arrays_in,
     behind,
     member_of,
     reads_only,
 )
-from hloopt.fusion.horizontal.groups import Grouping, horizontal_groups
-from hloopt.fusion.horizontal.join import join_members, replace_members
 from hloopt.fusion.limits import check_counts
 from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, Module, walk

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloopt.analysis.emitters import EmitterKind, emission
+from hloopt.analysis.emitters.kind import EmitterKind, emission
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, results_of
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.region import region_of

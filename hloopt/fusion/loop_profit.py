@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloopt.analysis.emitters import has_kernel
+from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.hero import roots
 from hloopt.analysis.layout import moves_nothing
 from hloopt.analysis.parallel_loop import LoopMapping, gpu_mappings

@@ -11,7 +11,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.limits import KernelLimits, shared_memory_of
-from hloopt.fusion.multi_output import Era
+from hloopt.fusion.multi_output.forms import Era
 from hloopt.fusion.multi_output.rules import MultiOutputRules
 from hloopt.fusion.multi_output.run import MultiOutputRun
 from hloopt.fusion.recorder import FusionPass, FusionRecorder

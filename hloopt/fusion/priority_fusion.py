@@ -15,8 +15,8 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.limits import KernelLimits, check_counts, shared_memory_of
-from hloopt.fusion.priority import PriorityRun
 from hloopt.fusion.priority.rules import PairRules
+from hloopt.fusion.priority.run import PriorityRun
 from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.triton import TritonFusions

@@ -22,7 +22,7 @@ expressions.  All nodes are frozen; equal nodes are equal values.  As ``hloopt k
 ``scope``        builds bodies: a ``Scope`` is a block that is being written; it gives names once, knows
                  which values it has already, and may be filled in several places at a time
 ``printer``      CUDA C.  The emulator's printer (``backends/emulator/printer.py``) inserts a check at each
-                 access of memory, ``backends/native/codegen`` writes C++ for the host's compiler
+                 access of memory, ``backends/native/codegen/program.py`` writes C++ for the host's compiler
 ``verifier``     what holds of every kernel: types, scopes, barriers that all threads reach, indices
 ``listing``      the form above
 

@@ -6,7 +6,7 @@
    (``drafting``); where a kernel needs an operand and a result apart that must lie together, the result
    is made separately and copied.
 3. Slots live from the first step that touches them to the last (``Timeline``), and are packed into
-   one arena (``kernels/buffers``).
+   one arena (``buffers/packing``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hloopt.analysis.aliasing import analyze_aliasing
 from hloopt.analysis.in_place import InPlace, in_place_pairs
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.assignment import Assignment, assign_kernels
-from hloopt.kernels.buffers import Packing, Timeline, pack
 from hloopt.kernels.buffers.joined import joined_in_place
+from hloopt.kernels.buffers.packing import Packing, Timeline, pack
 from hloopt.kernels.buffers.slots import NOTHING, BufferSlots, Spot
 from hloopt.kernels.drafting import (
     Draft,

@@ -25,8 +25,8 @@ from hloopt.kernels.kernel import Kernel, KernelDevice, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
+from hloopt.kernels.selection import choose
 from hloopt.kernels.selection.candidate import Candidate, candidates, packing_problem
-from hloopt.kernels.selection.chooser import choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.ops.traits import RANDOM, TRANSFERS
 from hloopt.pipelines import optimize_module, parse_pipeline

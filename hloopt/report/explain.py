@@ -13,8 +13,8 @@ from rich.text import Text
 
 from hloopt.kernels.kernel import Verdict
 from hloopt.kernels.limits import Limits
+from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.candidate import Candidate
-from hloopt.kernels.selection.choice import Choice
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost, KernelCosts

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hloopt.kernels.estimate import Estimate
 from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.selection.choice import Choice
+from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Copy, Fill, KernelPart, KernelSpec, Launch, Tile
 from hloopt.report.console import say, table

@@ -12,7 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.report.cost import launches_text
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.spelling import first_of
-from hloopt.study import Cell, Measured
+from hloopt.study.cells import Cell, Measured
 from hloopt.study.devices import way_of
 from hloopt.study.plan import ModuleRow, Strategy
 

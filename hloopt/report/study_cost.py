@@ -10,7 +10,7 @@ from hloopt.cost_models.loop_time import LoopTime
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.ir import Module
 from hloopt.report.cost import KernelCost, totals
-from hloopt.study import Counts, Predicted, TimeParts
+from hloopt.study.cells import Counts, Predicted, TimeParts
 
 __all__ = ["counts_of", "predicted"]
 

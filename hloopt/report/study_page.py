@@ -10,7 +10,7 @@ from typing import Final
 from hloopt.report.numbers import seconds
 from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
 from hloopt.report.study_table import bought_text, notes
-from hloopt.study import Cell, TimeParts
+from hloopt.study.cells import Cell, TimeParts
 from hloopt.study.plan import ModuleRow, Strategy
 
 __all__ = ["study_page"]

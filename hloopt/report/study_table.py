@@ -12,7 +12,7 @@ from hloopt.cost_models.loop_time import MODEL as LOOP_MODEL
 from hloopt.dataclass import dataclass
 from hloopt.report.console import say, table
 from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
-from hloopt.study import Cell
+from hloopt.study.cells import Cell
 from hloopt.study.plan import ModuleRow, Strategy
 
 __all__ = ["bought_text", "show_study"]

@@ -14,7 +14,7 @@ from hloopt.kernels.lock import lock_text
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.program import NumpyOptions
 from hloopt.runtime.timing import measure
-from hloopt.study import Checked, Measured
+from hloopt.study.cells import Checked, Measured
 from hloopt.study.devices import EMULATOR, machine
 from hloopt.study.reference import StudyReference, work
 

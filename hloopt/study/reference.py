@@ -28,7 +28,7 @@ from hloopt.runtime.inputs import (
 )
 from hloopt.runtime.judge import Judge
 from hloopt.runtime.tolerance import FREE, Tolerance
-from hloopt.study import Checked
+from hloopt.study.cells import Checked
 from hloopt.types import ArrayShape, leaves
 
 if TYPE_CHECKING:

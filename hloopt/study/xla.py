@@ -13,7 +13,7 @@ from hloopt.ir import Module, build
 from hloopt.runtime.timing import Timing
 from hloopt.runtime.xla import run_xla, xla_python
 from hloopt.runtime.xla_form import make_for_xla
-from hloopt.study import Checked, Measured
+from hloopt.study.cells import Checked, Measured
 from hloopt.study.devices import machine
 from hloopt.study.execute import REPEAT, StudyLimits
 from hloopt.study.reference import StudyReference

@@ -9,8 +9,7 @@ import pytest
 
 import hloopt
 from hloopt.backends.device_compile import Prepared, prepare
-from hloopt.backends.emulator import EmulatorDevice
-from hloopt.backends.emulator.toolchain import check_emulator
+from hloopt.backends.emulator import EmulatorDevice, check_emulator
 from hloopt.backends.kernel_check import CheckedProgram
 from hloopt.codegen.program import KernelProgram
 from hloopt.errors import DeviceError

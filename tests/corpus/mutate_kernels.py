@@ -42,7 +42,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import Plan, function_name
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import find_kernel
-from hloopt.kernels.selection.chooser import choose
+from hloopt.kernels.selection import choose
 from hloopt.kernels.spec import KernelSpec, Launch
 from hloopt.runtime.device import Array, PointerArgument
 from hloopt.runtime.inputs import generate

@@ -24,8 +24,7 @@ from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.ir import Module
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.selection import KernelSelection
-from hloopt.kernels.selection.chooser import choose
+from hloopt.kernels.selection import KernelSelection, choose
 from hloopt.report.numbers import byte_size
 from hloopt.rewrite import Pipeline
 from hloopt.targets import find_target

@@ -22,7 +22,7 @@ from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_time import best_lanes
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.planning import plan_program
-from hloopt.kernels.selection.chooser import choose
+from hloopt.kernels.selection import choose
 from hloopt.pipelines import make_pipeline
 from hloopt.targets import find_target
 from tests.cost_models import sass

@@ -11,8 +11,8 @@ from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import FusionPlan
-from hloopt.fusion.priority import ProducerQueue
 from hloopt.fusion.priority.benefit import Account
+from hloopt.fusion.priority.run import ProducerQueue
 from hloopt.fusion.priority.twins import Twins
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Instruction, Module

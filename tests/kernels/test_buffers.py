@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hloopt.kernels.buffers import ALIGNMENT, Packing, Timeline, aligned, live_bound, pack
+from hloopt.kernels.buffers.packing import ALIGNMENT, Packing, Timeline, aligned, live_bound, pack
 from tests.helpers.support import count_calls
 
 Life = tuple[int, int, int]

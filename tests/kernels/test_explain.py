@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.kernels import registry, selection
+from hloopt.kernels import registry
 from hloopt.kernels.kernel import NO, YES
 from hloopt.kernels.limits import Limits
+from hloopt.kernels.selection import selection
 from hloopt.report.explain import options_that_matter
 from tests.helpers.support import invoke
 from tests.kernels.selecting import DEVICE, MADE_UP, TEXT

@@ -11,10 +11,9 @@ import pytest
 
 import hloopt
 from hloopt.errors import FileError, UsageError
-from hloopt.kernels import registry, selection
+from hloopt.kernels import registry
 from hloopt.kernels.lock import LockEntry, entry_of, lock_text, read_lock
-from hloopt.kernels.selection import KernelSelection
-from hloopt.kernels.selection.chooser import choose
+from hloopt.kernels.selection import KernelSelection, choose, selection
 from hloopt.kernels.standalone import signature, standalone
 from hloopt.rewrite import Pipeline
 from hloopt.verifier import verify_module

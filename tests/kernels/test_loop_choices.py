@@ -7,9 +7,7 @@ import pytest
 import hloopt
 from hloopt.analysis.backend_config import custom_name, written_name
 from hloopt.ir import edit
-from hloopt.kernels.backend_config import read_choice
-from hloopt.kernels.selection import KernelSelection
-from hloopt.kernels.selection.choice import Choice
+from hloopt.kernels.selection import Choice, KernelSelection, read_choice
 from hloopt.rewrite import PassLog
 
 LOOP = """HloModule m

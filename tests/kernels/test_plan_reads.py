@@ -13,7 +13,7 @@ import hloopt
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.kernels import planning
-from hloopt.kernels.buffers import Packing, pack
+from hloopt.kernels.buffers.packing import Packing, pack
 from hloopt.kernels.drafting import _Drafter
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection

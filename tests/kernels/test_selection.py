@@ -13,12 +13,17 @@ from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.ir.canonical import fingerprint
-from hloopt.kernels import registry, selection
-from hloopt.kernels.backend_config import drop_choices, read_choice
+from hloopt.kernels import registry
 from hloopt.kernels.kernel import NO, YES
-from hloopt.kernels.selection import KernelSelection, selectors
-from hloopt.kernels.selection.choice import Choice
-from hloopt.kernels.selection.chooser import choose
+from hloopt.kernels.selection import (
+    Choice,
+    KernelSelection,
+    choose,
+    drop_choices,
+    read_choice,
+    selection,
+    selectors,
+)
 from hloopt.kernels.selection.requests import parse_request, tile_text
 from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.outcome import PipelineReport

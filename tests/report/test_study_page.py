@@ -13,7 +13,7 @@ from hloopt.report.study import Ratio, Study, StudyDevice
 from hloopt.report.study_page import study_page
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.timing import Timing
-from hloopt.study import Cell, Checked, Counts, Measured, Predicted, TimeParts
+from hloopt.study.cells import Cell, Checked, Counts, Measured, Predicted, TimeParts
 from hloopt.study.plan import ModuleRow, Strategy
 from tests.helpers.support import invoke
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from hloopt.analysis.emitters import Emission, EmitterKind, emission
 from hloopt.analysis.emitters.in_place import updates_in_place
+from hloopt.analysis.emitters.kind import Emission, EmitterKind, emission
 from hloopt.analysis.emitters.launch import (
     LaunchDimensions,
     index_bits,

@@ -9,14 +9,14 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from hloopt.analysis.emitters import (
+from hloopt.analysis.emitters.describe import ThreadLayout, lay_out
+from hloopt.analysis.emitters.kind import (
     CONCATENATE_OPERANDS,
     Emission,
     EmitterKind,
     emission,
     has_kernel,
 )
-from hloopt.analysis.emitters.describe import ThreadLayout, lay_out
 from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.analysis.emitters.unroll import drops_when_unrolled
 from hloopt.analysis.hero import is_intermediate, only_intermediates_below

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.device import CudaDevice
 from hloopt.backends.cuda.driver import open_cupy
 from hloopt.backends.cuda.timing import Stopwatch
 from hloopt.targets import Target, targets

@@ -14,7 +14,7 @@ from statistics import median
 from types import MappingProxyType
 
 from hloopt.analysis.region import region_of
-from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.device import CudaDevice
 from hloopt.backends.cuda.recorder import RecordedEvent, Recorder
 from hloopt.backends.cuda.timing import KernelTime, Stopwatch
 from hloopt.backends.device_compile import Prepared

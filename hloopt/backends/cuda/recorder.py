@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.device import CudaDevice
 from hloopt.codegen.program import KernelProgram
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction

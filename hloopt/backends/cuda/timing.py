@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from hloopt.backends.cuda import CudaDevice
+from hloopt.backends.cuda.device import CudaDevice
 from hloopt.backends.cuda.occupancy import Occupancy, occupancy
 from hloopt.backends.nvrtc import Resources
 from hloopt.dataclass import dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloopt.backends.device_compile import Prepared, choices_of, lower
-from hloopt.backends.native import check_native
 from hloopt.backends.native.codegen import render
 from hloopt.backends.native.program import NativeProgram
+from hloopt.backends.native.toolchain import check_native
 from hloopt.interpret import supported
 from hloopt.ir import Module
 from hloopt.kernels.kernel import ChooseKernel, unsupported

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.backends.native import build_library, shared_pool
 from hloopt.backends.native.calls import NumpyCall, SingleInstructions, call_of
 from hloopt.backends.native.codegen import render
 from hloopt.backends.native.codegen.driver import called_steps, loops
 from hloopt.backends.native.memory import Placed, PlanMemory
+from hloopt.backends.native.toolchain import build_library, shared_pool
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.interpret import Host
 from hloopt.interpret.control import check_progress

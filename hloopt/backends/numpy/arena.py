@@ -2,7 +2,7 @@
 
 Fresh memory is not free: the system clears every page of it, and reclaims it when an array is freed.  What is
 live only within a run therefore has a fixed place, chosen when the line is compiled, where no other array is
-live at the same time (``kernels.buffers``).  Results are never there: they belong to the caller.
+live at the same time (``kernels.buffers.packing``).  Results are never there: they belong to the caller.
 The first run allocates the memory; where that fails, steps make arrays of their own.
 """
 
@@ -76,7 +76,7 @@ def place_arrays(line: Line) -> Arena | None:
                 found.append((step, at, size, number, groups.last(out)))
     if not found:
         return None
-    from hloopt.kernels.buffers import pack
+    from hloopt.kernels.buffers.packing import pack
 
     sizes = [size for _, _, size, _, _ in found]
     packing = pack(sizes, [start for *_, start, _ in found], [end for *_, end in found])

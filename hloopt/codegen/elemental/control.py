@@ -15,7 +15,7 @@ from hloopt.analysis.parallel_loop import parallel_loop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, EmissionFrame, Emit, each
-from hloopt.codegen.loops import Outside
+from hloopt.codegen.loops.places import Outside
 from hloopt.codegen.loops.running import Running
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction

@@ -12,7 +12,7 @@ from hloopt.analysis.index import Index, Indices, linearize
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Asking, At, Emission, ValuePlace, every, framed
 from hloopt.codegen.families.folding import ThreadFold, begin, merge, take, tree
-from hloopt.codegen.loops import firsts, local_indices
+from hloopt.codegen.loops.places import firsts, local_indices
 from hloopt.codegen.loops.running import Running
 from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.writer import FunctionWriter

@@ -12,8 +12,8 @@ from hloopt.analysis.parallel_loop.edges import LoopValue
 from hloopt.analysis.parallel_loop.state import LoopState
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.emission import EmissionFrame, framed
-from hloopt.codegen.loops import LoopResults, full_index
 from hloopt.codegen.loops.block import BlockLoop, Store
+from hloopt.codegen.loops.places import LoopResults, full_index
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr
 from hloopt.kernels.families.while_per_block import block_kernel

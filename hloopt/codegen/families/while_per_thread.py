@@ -14,8 +14,8 @@ from hloopt.codegen.emission import Asking, At, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import ThreadFold
 from hloopt.codegen.families.loop import bounded, strided
-from hloopt.codegen.loops import LoopResults, full_index
 from hloopt.codegen.loops.lanes import Lanes
+from hloopt.codegen.loops.places import LoopResults, full_index
 from hloopt.codegen.loops.running import Local, Running
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernel_ir.expressions import Expr, Select, below, eq

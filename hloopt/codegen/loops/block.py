@@ -24,10 +24,10 @@ from hloopt.codegen.elemental.calls import call_frame
 from hloopt.codegen.elemental.control import branch_frame, branch_tests
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Emission, EmissionFrame, ValuePlace
-from hloopt.codegen.loops import KeptPlace, Outside, full_index, place_state
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import IterationCounting
+from hloopt.codegen.loops.places import KeptPlace, Outside, full_index, place_state
 from hloopt.codegen.loops.sharing import SharedPlace, Threads
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.writer import FunctionWriter

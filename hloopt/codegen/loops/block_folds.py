@@ -23,7 +23,7 @@ from hloopt.codegen.families.folding import (
     take,
     tree,
 )
-from hloopt.codegen.loops import KeptPlace
+from hloopt.codegen.loops.places import KeptPlace
 from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.types import register_type
 from hloopt.dataclass import dataclass

@@ -10,7 +10,7 @@ from hloopt.analysis.loop_reader import StateSlot, WhileLoop
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import EmissionFrame
-from hloopt.codegen.loops import Counted, Turning, place_state
+from hloopt.codegen.loops.places import Counted, Turning, place_state
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Select, Var, as_expr

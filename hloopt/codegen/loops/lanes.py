@@ -10,7 +10,7 @@ from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, EmissionFrame, ValuePlace
-from hloopt.codegen.loops import place_state
+from hloopt.codegen.loops.places import place_state
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Cast, Expr

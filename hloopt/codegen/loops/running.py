@@ -12,7 +12,10 @@ from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import Asking, At, Emission, EmissionFrame, each, every
-from hloopt.codegen.loops import (
+from hloopt.codegen.loops.ahead import Again, Ahead
+from hloopt.codegen.loops.counting import IterationCounting, IterationGroups
+from hloopt.codegen.loops.lanes import LaneGroup, Lanes
+from hloopt.codegen.loops.places import (
     KeptPlace,
     Outside,
     full_index,
@@ -20,9 +23,6 @@ from hloopt.codegen.loops import (
     local_indices,
     place_state,
 )
-from hloopt.codegen.loops.ahead import Again, Ahead
-from hloopt.codegen.loops.counting import IterationCounting, IterationGroups
-from hloopt.codegen.loops.lanes import LaneGroup, Lanes
 from hloopt.codegen.scalars import literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction

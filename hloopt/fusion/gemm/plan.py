@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Final
 
 from hloopt.dataclass import dataclass
-from hloopt.fusion.gemm import (
+from hloopt.fusion.gemm.orders import (
     DimensionOrder,
     OrderError,
     inputs,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.horizontal import HorizontalMember, is_laid_out_like
+from hloopt.fusion.horizontal.member import HorizontalMember, is_laid_out_like
 
 __all__ = ["Grouping", "horizontal_groups"]
 

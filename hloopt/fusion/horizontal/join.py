@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from hloopt.analysis.hero import results_of
 from hloopt.analysis.layout import is_descending, physical_dims
-from hloopt.fusion.horizontal import is_laid_out_like
+from hloopt.fusion.horizontal.member import is_laid_out_like
 from hloopt.fusion.merge import has_tuple_root
 from hloopt.fusion.outputs import remove_dead_elements, remove_source
 from hloopt.ir import Computation, Instruction, build, edit

@@ -21,7 +21,7 @@ from hloopt.fusion.fusible import is_fusible, is_loop_fusible_producer, physical
 from hloopt.fusion.in_place import updated_in_place
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, fused_ops
-from hloopt.fusion.multi_output import Era, KernelForm, decide_forms, kernel_form_of
+from hloopt.fusion.multi_output.forms import Era, KernelForm, decide_forms, kernel_form_of
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape
 

@@ -16,7 +16,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.ops.traits import op_table
-from hloopt.passes.loops import is_read_by_element
+from hloopt.passes.loops.carried import is_read_by_element
 from hloopt.types import ArrayShape, Shape
 
 __all__ = ["Carry", "ValueGraph", "ValueNode", "build_graph", "is_f32"]

@@ -7,7 +7,7 @@ from hloopt.passes.concat_removal.loops import StateElement
 from hloopt.passes.concat_removal.pieces import Pieces, cut_shape
 from hloopt.passes.concat_removal.region import CutRegion
 from hloopt.passes.concat_removal.splits import Split
-from hloopt.passes.loops import states
+from hloopt.passes.loops.carried import states
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["apply_region"]

@@ -13,7 +13,7 @@ from hloopt.ir.walk import (
     wrapped_computations,
 )
 from hloopt.ops.traits import SEQUENTIAL
-from hloopt.passes.loops import is_read_by_element, states
+from hloopt.passes.loops.carried import is_read_by_element, states
 from hloopt.types import ArrayShape
 
 __all__ = ["UNKNOWN_COUNT", "StateElement", "loops_of", "weights"]

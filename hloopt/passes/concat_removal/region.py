@@ -23,7 +23,7 @@ from hloopt.ops.traits import INDEXING, JOINING
 from hloopt.passes.concat_removal.edges import is_cut_inside, is_free, operand_dims
 from hloopt.passes.concat_removal.loops import StateElement, loops_of, weights
 from hloopt.passes.concat_removal.splits import READS, Answer, Split, follow, seed
-from hloopt.passes.loops import states
+from hloopt.passes.loops.carried import states
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["CutRegion", "find_regions"]

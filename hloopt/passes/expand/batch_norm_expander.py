@@ -10,8 +10,8 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.passes.expand import Term, Writer
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer
 
 __all__ = ["BatchNormExpander"]
 

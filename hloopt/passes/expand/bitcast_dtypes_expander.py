@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.passes.expand import Term, Writer, plain
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer, plain
 from hloopt.types import DTYPES, ArrayShape, DType
 
 __all__ = ["BitcastDtypesExpander"]

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.passes.expand import Term, Writer
 from hloopt.passes.expand.computations import loop
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.matrices import (
@@ -22,6 +21,7 @@ from hloopt.passes.expand.matrices import (
     stretched,
     taken,
 )
+from hloopt.passes.expand.writer import Term, Writer
 
 __all__ = ["CholeskyExpander"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hloopt.ir import Computation, Module, build, edit
-from hloopt.passes.expand import Term, Writer
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import Metadata, Shape, dtype
 
 __all__ = ["RegionWriter", "loop", "region"]

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from hloopt.passes.expand import Term, Writer, plain
+from hloopt.passes.expand.writer import Term, Writer, plain
 from hloopt.types import ArrayShape, Dims, array, dtype
 
 __all__ = ["philox_bits", "threefry2x32", "threefry_bits"]

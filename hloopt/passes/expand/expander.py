@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import open_computations
 from hloopt.ops import attributes_of
-from hloopt.passes.expand import Term, Writer
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["Expander"]

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.passes.expand import Term, Writer
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer
 
 __all__ = ["LogisticExpander"]
 

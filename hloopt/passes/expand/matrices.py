@@ -11,7 +11,7 @@ from typing import Any
 
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
-from hloopt.passes.expand import Term, Writer
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import ArrayShape, Verbatim, descending, dtype
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.passes.expand import Term, Writer
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite.regions import combiner_computation
 from hloopt.types import ArrayShape, DotDims, Window, WindowDim, array, dtype, inverse_permutation
 

@@ -8,8 +8,8 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import IDEMPOTENT
-from hloopt.passes.expand import Term, Writer
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite.regions import is_exact, is_identity, named_combiner
 from hloopt.types import Window, WindowDim
 

@@ -8,9 +8,10 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret import gpu_random, random
 from hloopt.ir import Instruction
 from hloopt.ops.traits import RANDOM
-from hloopt.passes.expand import Term, Writer, plain, rolled_threefry
+from hloopt.passes.expand import rolled_threefry
 from hloopt.passes.expand.counter_based import philox_bits, threefry2x32, threefry_bits
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer, plain
 from hloopt.types import DTYPES, ArrayShape, DType, TupleShape, dtype, leaves
 
 __all__ = ["RngExpander"]

@@ -17,7 +17,7 @@ from hloopt.interpret import EVALUATORS
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import PLUMBING, VIEWS
-from hloopt.passes.expand import Term, Writer
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import Array, ArrayShape
 
 __all__ = ["expand", "is_threefry", "obstacle"]

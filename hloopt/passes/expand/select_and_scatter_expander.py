@@ -7,9 +7,9 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build
 from hloopt.ir.walk import has_side_effect
-from hloopt.passes.expand import Term, Writer
 from hloopt.passes.expand.computations import RegionWriter, region
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import DType, TupleShape, array, dtype
 
 __all__ = ["SelectAndScatterExpander"]

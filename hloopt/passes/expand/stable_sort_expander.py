@@ -7,9 +7,9 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.passes.call_inliner import inline_call
-from hloopt.passes.expand import Term, Writer, plain
 from hloopt.passes.expand.computations import region
 from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.writer import Term, Writer, plain
 from hloopt.types import TupleShape, array, dtype
 
 __all__ = ["StableSortExpander"]

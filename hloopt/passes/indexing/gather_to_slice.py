@@ -10,8 +10,8 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
-from hloopt.passes.indexing import AffineStarts, Starts, affine
 from hloopt.passes.indexing.known import KnownArrays
+from hloopt.passes.indexing.windows import AffineStarts, Starts, affine
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import Array, ArrayShape, Dims, GatherDims, SliceRange, inverse_permutation

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.passes.indexing import Starts, index_matrix
+from hloopt.passes.indexing.windows import Starts, index_matrix
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import ScatterDims

@@ -13,8 +13,8 @@ from hloopt.errors import UsageError
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module
 from hloopt.ops import op_of
-from hloopt.passes.indexing import AffineStarts, Starts, affine, is_inside
 from hloopt.passes.indexing.known import KnownArrays
+from hloopt.passes.indexing.windows import AffineStarts, Starts, affine, is_inside
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.regions import is_liftable, lifted, named_combiner
 from hloopt.rewrite.site import Site, row_major, sites

@@ -8,7 +8,8 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations, wrapped_computations
-from hloopt.passes.loops import CarriedState, elements, obstacle, reads, whole_uses
+from hloopt.passes.loops import elements
+from hloopt.passes.loops.carried import CarriedState, obstacle, reads, whole_uses
 from hloopt.rewrite import Pass, PassLog
 
 __all__ = ["WhileConstantSinking"]

@@ -11,7 +11,7 @@ from hloopt.analysis.loop_values import wrapped
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
-from hloopt.passes.loops import CarriedState, reads, states, uses
+from hloopt.passes.loops.carried import CarriedState, reads, states, uses
 from hloopt.passes.loops.elements import is_plain
 from hloopt.rewrite import PassLog
 from hloopt.types import ArrayShape, Shape, array

@@ -8,7 +8,7 @@ from typing import Any
 from hloopt.analysis.effects import Effects
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import NOT_MERGEABLE
-from hloopt.passes.loops import states, whole_uses
+from hloopt.passes.loops.carried import states, whole_uses
 from hloopt.rewrite.driver import same_layout
 from hloopt.types import ArrayShape, Literal, descending
 

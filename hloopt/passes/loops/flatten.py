@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.analysis.effects import Effects
 from hloopt.ir import Instruction, build, edit
 from hloopt.ir.signatures import own_computation
-from hloopt.passes.loops import (
+from hloopt.passes.loops.carried import (
     CarriedState,
     growth_obstacle,
     reads,

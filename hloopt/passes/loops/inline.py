@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.signatures import own_fusion_bodies, remove_uncalled
-from hloopt.passes.loops import (
+from hloopt.passes.loops.carried import (
     reads,
     remove_unused,
     tuple_of,

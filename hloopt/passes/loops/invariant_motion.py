@@ -11,7 +11,8 @@ from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.signatures import own_fusion_bodies
 from hloopt.ops.traits import NOT_MERGEABLE, REARRANGING, TUPLES
-from hloopt.passes.loops import CarriedState, elements, growth_obstacle, remove_unused
+from hloopt.passes.loops import elements
+from hloopt.passes.loops.carried import CarriedState, growth_obstacle, remove_unused
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, leaves
 

@@ -13,7 +13,7 @@ from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, open_computations
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
-from hloopt.passes.loops import CarriedState, growth_obstacle, reads, states, whole_uses
+from hloopt.passes.loops.carried import CarriedState, growth_obstacle, reads, states, whole_uses
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.regions import identity
 

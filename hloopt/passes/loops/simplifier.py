@@ -9,16 +9,8 @@ from hloopt.analysis.effects import Effects, visit_loops
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.passes.loops import (
-    CarriedState,
-    counters,
-    elements,
-    flatten,
-    obstacle,
-    reads,
-    uses,
-    whole_uses,
-)
+from hloopt.passes.loops import counters, elements, flatten
+from hloopt.passes.loops.carried import CarriedState, obstacle, reads, uses, whole_uses
 from hloopt.passes.loops.inline import BodyCopies, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines

@@ -12,7 +12,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
-from hloopt.passes.loops import CarriedState, obstacle, remove_unused
+from hloopt.passes.loops.carried import CarriedState, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.passes.loops.inline import BodyCopies, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog

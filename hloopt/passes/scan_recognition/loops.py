@@ -12,7 +12,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE
-from hloopt.passes.loops import reads, whole_uses
+from hloopt.passes.loops.carried import reads, whole_uses
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import identity
 from hloopt.types import ArrayShape

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hloopt
-from hloopt.analysis.emitters import Emission, emission
+from hloopt.analysis.emitters.kind import Emission, emission
 from hloopt.analysis.region import region_of
 from hloopt.ir import Instruction
 

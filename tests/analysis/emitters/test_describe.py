@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hloopt.analysis.emitters import emission
 from hloopt.analysis.emitters.describe import describe
+from hloopt.analysis.emitters.kind import emission
 from hloopt.analysis.emitters.launch import register_estimate
 from hloopt.analysis.emitters.reductions import ReductionTiling, reduction_groups
 from hloopt.analysis.emitters.scatter import ScatterTiling

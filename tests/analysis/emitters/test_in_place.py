@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hloopt.analysis.emitters import emission
 from hloopt.analysis.emitters.in_place import updates_in_place
+from hloopt.analysis.emitters.kind import emission
 from tests.analysis.emitters.regions import fusion, lone
 
 SHAPES = "f32[8,4] f32[2,4] s32[] f32[8,4]"

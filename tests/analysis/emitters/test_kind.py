@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hloopt.analysis.emitters import emission
+from hloopt.analysis.emitters.kind import emission
 from hloopt.analysis.region import Region
 from tests.analysis.emitters.regions import fusion, lone
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.analysis.emitters import has_kernel
+from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.emitters.pairs import Kernels, KernelShape
 from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.cost_models.usage import UsageAnalysis

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hloopt.backends.cuda import CudaDevice
-from hloopt.backends.cuda.driver import check_gpu
+from hloopt.backends.cuda import CudaDevice, check_gpu
 from hloopt.backends.nvrtc import library
 from hloopt.errors import DeviceError
 from tests.backends.cuda.fake_cupy import CUDARuntimeError, FakeCupy

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloopt.backends.emulator import EmulatorDevice
-from hloopt.backends.emulator.toolchain import check_emulator
+from hloopt.backends.emulator import EmulatorDevice, check_emulator
 from hloopt.errors import DeviceError
 from hloopt.kernels.spec import ArgumentRole
 from hloopt.runtime.device import Pointer, PointerArgument

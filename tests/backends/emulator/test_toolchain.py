@@ -10,13 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloopt.backends.emulator import toolchain
-from hloopt.backends.emulator.toolchain import (
-    HostCompiler,
-    check_emulator,
-    compile_with,
-    find_compiler,
-)
+from hloopt.backends.emulator import check_emulator, toolchain
+from hloopt.backends.emulator.toolchain import HostCompiler, compile_with, find_compiler
 from hloopt.errors import DeviceError
 
 SOURCE = "__global__ void k(int* out) { out[threadIdx.x] = 1 + threadIdx.x; }\n"

@@ -14,8 +14,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from hloopt.backends import native as toolchain
 from hloopt.backends.emulator import toolchain as emulator
+from hloopt.backends.native import toolchain
 
 INCLUDE = toolchain.INCLUDE
 

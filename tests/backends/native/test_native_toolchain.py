@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.backends import native as toolchain
+from hloopt.backends.native import toolchain
 from hloopt.backends.native.codegen import UNIT, parts, render
 from hloopt.backends.native.compile import compile_native, prepare_native
 from hloopt.backends.native.program import NativeProgram

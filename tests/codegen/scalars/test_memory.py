@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from hloopt.backends.emulator import EmulatorDevice, Mode
-from hloopt.backends.emulator.toolchain import check_emulator
+from hloopt.backends.emulator import EmulatorDevice, Mode, check_emulator
 from hloopt.codegen.device import Uses
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.kernel_ir.expressions import Array, Var

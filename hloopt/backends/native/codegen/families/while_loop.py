@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.backends.native.codegen.families.gemm import every_task
-from hloopt.backends.native.codegen.lanes import for_lanes
-from hloopt.backends.native.codegen.lanes.varying import across
+from hloopt.backends.native.codegen.lanes import across, for_lanes
 from hloopt.backends.native.codegen.nest import BEGIN, END, least
 from hloopt.backends.native.kernels.while_loop import (
     FINISH_ITERATIONS,
@@ -20,7 +19,7 @@ from hloopt.codegen.emission import Asking
 from hloopt.codegen.families.collecting import take_part
 from hloopt.codegen.families.folding import ThreadFold, begin, merge
 from hloopt.codegen.families.while_per_thread import ThreadUnit
-from hloopt.codegen.loops import firsts, local_indices
+from hloopt.codegen.loops.places import firsts, local_indices
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction

@@ -1,0 +1,127 @@
+"""Shared objects of native programs: compiled for speed, cached by content."""
+
+from __future__ import annotations
+
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hloopt.backends.emulator import toolchain as emulator
+from hloopt.backends.native.codegen import UNIT
+from hloopt.backends.numpy.threads import thread_count
+from hloopt.errors import DeviceError
+from hloopt.runtime.compiled_cache import CompiledCache
+
+__all__ = ["build_library", "check_native", "shared_pool"]
+
+INCLUDE = Path(__file__).parent / "include"
+_WORDS = emulator.INCLUDE
+
+# Roundings as HLO requires: nothing contracted or reassociated; no traps.  Generated code computes what may
+# wrap in unsigned types: -fwrapv would let indices wrap, too, and turn contiguous loads into gathers.
+_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fopenmp-simd",
+    "-fPIC",
+    "-pthread",
+    "-w",
+    # GNU's library reads its special functions with <cmath>, a third of all that a unit reads, unless it has
+    # them already; other libraries ignore the macro.
+    "-D_GLIBCXX_BITS_SPECFUN_H",
+)
+
+# GCC would turn several selects by one predicate into two branches, which are not vectorised.
+_GNU_FLAGS = ("-fno-thread-jumps",)
+
+_INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
+
+_cache = CompiledCache("native", ".so")
+
+
+def check_native() -> None:
+    """Raise ``DeviceError`` where there is no C++ compiler."""
+    try:
+        emulator.find_compiler()
+    except DeviceError as error:
+        raise DeviceError(str(error).replace("the emulator", "the device 'native'")) from error
+
+
+def build_library(text: str) -> Path:
+    """The shared object of a text of one unit or several (``UNIT``), out of the cache or made now.
+
+    Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
+    """
+    return _build(text)
+
+
+@cache
+def shared_pool() -> Any:
+    """The function by which all programs of this process share work among threads.
+
+    Raises as ``build_library``.
+    """
+    text = (INCLUDE / "pool.cpp").read_text(encoding="utf-8")
+    return ctypes.CDLL(str(_build(text))).hloopt_share
+
+
+def _build(text: str) -> Path:
+    check_native()
+    compiler = emulator.find_compiler()
+    own = _GNU_FLAGS if compiler.is_gnu else ()
+    flags = (*_FLAGS, *own, *emulator.machine_flags())
+    identity: list[str | bytes] = [
+        *compiler.command,
+        compiler.version,
+        *flags,
+        emulator.processor(),
+        *_headers(),
+        text,
+    ]
+
+    return _cache.get_or_build(identity, lambda path: _compile(compiler, flags, text, path))
+
+
+def _compile(
+    compiler: emulator.HostCompiler, flags: tuple[str, ...], text: str, path: Path
+) -> None:
+    """Compile the units of a text in parallel, and link them."""
+    units = []
+    for number, unit in enumerate(text.split(UNIT)):
+        source = path.with_name(f"unit_{number}.cpp")
+        source.write_text(unit, encoding="utf-8")
+        units.append(source)
+    if len(units) == 1:
+        emulator.compile_with(
+            compiler, [*flags, *_INCLUDED, "-shared", str(units[0]), "-o", str(path)]
+        )
+        return
+    objects = [str(unit.with_suffix(".o")) for unit in units]
+
+    def compiled(number: int) -> None:
+        # The driver, which is the last unit, consists of calls: optimising it does not pay.
+        quick = ["-O1"] if number == len(units) - 1 else []
+        arguments = [*flags, *_INCLUDED, *quick, "-c", str(units[number]), "-o", objects[number]]
+        emulator.compile_with(compiler, arguments)
+
+    with ThreadPoolExecutor(thread_count()) as pool:
+        for _ in pool.map(compiled, range(len(units))):
+            pass
+    emulator.compile_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
+
+
+def _headers() -> list[bytes]:
+    return [
+        path.read_bytes()
+        for folder in (INCLUDE, _WORDS)
+        for path in sorted(folder.iterdir())
+        if path.suffix == ".h"
+    ]
