@@ -10,7 +10,8 @@ of that name.  ``reduce-precision`` always rounds: that is what it is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -22,11 +23,14 @@ from hloopt.interpret.host import Host
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.progress import Progress
-from hloopt.interpret.values import flatten_results, parameter_values
+from hloopt.interpret.values import array_leaves, flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.ops import attributes_of
 from hloopt.types import Array, Literal, attribute_name
+
+if TYPE_CHECKING:
+    from hloopt.interpret.bounds_elementwise import ErrorBound
 
 __all__ = [
     "EVALUATORS",
@@ -35,6 +39,7 @@ __all__ = [
     "Host",
     "Value",
     "check_inputs",
+    "evaluate_bounds",
     "evaluate_module",
     "evaluate_participants",
     "has_evaluation",
@@ -47,6 +52,7 @@ __all__ = [
 _MOST_PARTICIPANTS = 1 << 16
 # Run by the interpreter itself.
 _OWN = frozenset({"constant", "parameter"})
+_T = TypeVar("_T")
 
 
 def has_evaluation(opcode: str) -> bool:
@@ -105,9 +111,46 @@ def evaluate_participants(
         return _evaluate(module, given, own, participant, excess_precision, progress, rounding)
 
     check_inputs(inputs, replicas, partitions)
-    if len(inputs) == 1:
+    return _each(evaluate, replicas, partitions)
+
+
+def evaluate_bounds(
+    module: Module,
+    inputs: Sequence[Sequence[Array]],
+    replicas: int | None = None,
+    partitions: int | None = None,
+    *,
+    host: Host | None = None,
+    progress: Progress | None = None,
+) -> list[list[ErrorBound]]:
+    """How far each element of each participant's results may be off in an evaluation that is as right.
+
+    Arguments and errors are those of ``evaluate_participants``; the results are those of ``interpret.bounds``:
+    None where nothing may be off, infinite where nothing is known.
+    """
+    from hloopt.interpret.bounds import Bounds
+
+    replicas, partitions = participant_counts(module, replicas, partitions)
+    supported(module, replicas, partitions)
+    hosts = host or Host()
+
+    def evaluate(participant: Participant) -> list[ErrorBound]:
+        interpreter = _interpreter(module, hosts.of(participant.number), participant)
+        interpreter.bounds = bounds = Bounds()
+        value = _entered(interpreter, module.entry, inputs[participant.number], progress)
+        return [bounds.of(array) for array, _ in array_leaves(value, module.entry.result_shape)]
+
+    check_inputs(inputs, replicas, partitions)
+    return _each(evaluate, replicas, partitions)
+
+
+def _each(
+    evaluate: Callable[[Participant], list[_T]], replicas: int, partitions: int
+) -> list[list[_T]]:
+    """What every participant gives, in lock step."""
+    if replicas * partitions == 1:
         return [evaluate(Participant())]
-    return Participants[list[Array]](replicas, partitions).run(evaluate)
+    return Participants[list[_T]](replicas, partitions).run(evaluate)
 
 
 def check_inputs(inputs: Sequence[object], replicas: int, partitions: int) -> None:
@@ -127,17 +170,36 @@ def _evaluate(
     progress: Progress | None = None,
     rounding: int | None = None,
 ) -> list[Array]:
-    interpreter = Interpreter(module, EVALUATORS, excess_precision=excess_precision)
-    interpreter.host, interpreter.participant = host, participant
+    interpreter = _interpreter(module, host, participant, excess_precision=excess_precision)
     if rounding is not None:
         from hloopt.interpret.rounding import Rounding
 
         interpreter.rounding = Rounding(rounding)
-    entry = module.entry
+    result = _entered(interpreter, module.entry, inputs, progress)
+    with np.errstate(all="ignore"):
+        return flatten_results(result, module.entry.result_shape, interpreter)
+
+
+def _interpreter(
+    module: Module, host: Host, participant: Participant, *, excess_precision: bool = False
+) -> Interpreter:
+    interpreter = Interpreter(module, EVALUATORS, excess_precision=excess_precision)
+    interpreter.host, interpreter.participant = host, participant
+    return interpreter
+
+
+def _entered(
+    interpreter: Interpreter,
+    entry: Computation,
+    inputs: Sequence[Array],
+    progress: Progress | None,
+) -> Value:
+    """The value of the entry for these inputs, which are exact."""
     with np.errstate(all="ignore"):
         arguments = parameter_values(entry, inputs, interpreter)
-        result = interpreter.enter(entry, arguments, progress or Progress())
-        return flatten_results(result, entry.result_shape, interpreter)
+        if interpreter.bounds is not None:
+            interpreter.bounds.exact(tuple(arguments))
+        return interpreter.enter(entry, arguments, progress or Progress())
 
 
 def participant_counts(

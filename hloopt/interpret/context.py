@@ -24,6 +24,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, rounded
 
 if TYPE_CHECKING:
+    from hloopt.interpret.bounds import Bounds
     from hloopt.interpret.progress import Progress
     from hloopt.interpret.rounding import Rounding
 
@@ -53,7 +54,8 @@ class Context(ABC):
     holds what outlives one instruction, by keys that its owners choose.  ``exact`` says that functions of f32
     are computed in f64 and rounded once, as an executor need not do.  ``participant`` is the one
     that evaluates: the only one, or one of several; ``host`` is what it exchanges data with.  ``rounding``
-    is another way to round than the definition's, for the judge; ``progress`` counts the iterations of loops.
+    is another way to round than the definition's, for the judge; ``bounds`` has how far each array may be off,
+    where that is wanted; ``progress`` counts the iterations of loops.
     """
 
     exact = True
@@ -64,6 +66,7 @@ class Context(ABC):
         self.participant = Participant()
         self.host = Host()
         self.rounding: Rounding | None = None
+        self.bounds: Bounds | None = None
         self.progress: Progress | None = None
         self._wholes: dict[int, tuple[weakref.ref[Array], Array]] = {}
 

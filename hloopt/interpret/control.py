@@ -63,7 +63,12 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     settles = rounding is not None and rounding.active
     progress = context.progress
     outer = progress is not None and not progress.in_loop
-    while array_of(context.call(condition, [state])):
+    while True:
+        again = array_of(context.call(condition, [state]))
+        if context.bounds is not None:
+            context.bounds.decide(again)
+        if not again:
+            break
         before = state
         state = context.materialize(context.call(body, [state]), instruction.shape)
         iterations += 1

@@ -57,6 +57,10 @@ class _Plan:
                 from hloopt.interpret.rounding import moved
 
                 run = moved(instruction, run, context.rounding)
+            elif context.bounds is not None:
+                from hloopt.interpret.bounds import bounded
+
+                run = bounded(instruction, run, context.bounds)
             pending.append((run, instruction, operands, slot))
         self.size = len(slots)
         self.root = slots[computation.root]

@@ -10,7 +10,7 @@ import numpy as np
 from hloopt.types import Array, DType, of_numpy
 from hloopt.types import rounded as to_type
 
-__all__ = ["nudged", "smeared", "unit_roundoff"]
+__all__ = ["FLUSHED", "nudged", "smeared", "unit_roundoff"]
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _OTHER: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -69,10 +69,11 @@ def nudged(array: Array, seed: int) -> Array:
     inside = (magnitude > 2) & (magnitude < np.uint64(int(most.view(code)[0]) - 1))
     after = np.where(inside, magnitude + units.astype(np.uint64), magnitude) | (bits & sign)
     result = np.asarray(after.astype(code).view(array.dtype))
-    return _flushed(array, result, seed) if kind.name in _FLUSHED else result
+    return _flushed(array, result, seed) if kind.name in FLUSHED else result
 
 
-_FLUSHED: Final = frozenset({"bf16", "f32", "f64"})
+FLUSHED: Final = frozenset({"bf16", "f32", "f64"})
+"""Types of which devices may have no numbers below the least normal one."""
 
 
 def _flushed(array: Array, result: Array, seed: int) -> Array:

@@ -39,7 +39,16 @@ from hloopt.ops.custom import MARKERS
 from hloopt.ops.traits import ELEMENTWISE, TRANSCENDENTAL, WITHIN_ONE, op_table
 from hloopt.types import Array, ArrayShape, ConvDims, DotDims, leaves, of_numpy
 
-__all__ = ["Rounding", "moved", "moved_inputs"]
+__all__ = [
+    "Rounding",
+    "exact_results",
+    "is_power",
+    "is_small",
+    "is_whole",
+    "leaves_ties_open",
+    "moved",
+    "moved_inputs",
+]
 
 
 _MOST_ITERATIONS: Final = 4096
@@ -65,7 +74,7 @@ class Rounding:
 def moved(instruction: Instruction, run: Evaluator, rounding: Rounding) -> Evaluator:
     """What evaluates an instruction and then moves what it has rounded: ``run`` itself where it is exact."""
     perturb = _PERTURBED.get(instruction.opcode)
-    if _leaves_ties_open(instruction):
+    if leaves_ties_open(instruction):
         perturb = _other_ties
     elif not any(_rounds(leaf) for leaf in leaves(instruction.shape)):
         return run
@@ -137,14 +146,14 @@ _Perturbation = Callable[[_Evaluation], Value]
 def _elementwise(one: _Evaluation) -> Value:
     opcode, result = one.instruction.opcode, array_of(one.result())
     after = nudged(result, one.seed)
-    exact = _exact(opcode, arrays_of(one.values), result)
+    exact = exact_results(opcode, arrays_of(one.values), result)
     if opcode in _BOUNDED:
         after = np.clip(after, -1, 1)
     return after if exact is None else np.asarray(np.where(exact, result, after))
 
 
-def _exact(opcode: str, operands: list[Array], result: Array) -> Array | None:
-    """Where a result is not rounded; None: nowhere that is known."""
+def exact_results(opcode: str, operands: list[Array], result: Array) -> Array | None:
+    """Where an op's result is not rounded; None: nowhere that is known."""
     if np.iscomplexobj(result) or any(map(np.iscomplexobj, operands)):
         return None
     if not all(_spreads(x.shape, result.shape) for x in operands):
@@ -171,7 +180,7 @@ def _exact_sum(a: Array, b: Array, total: Array) -> Array:
 
 def _exact_product(a: Array, b: Array, _: Array) -> Array:
     """Whether both factors are short, or one is a power of two or zero."""
-    return np.asarray((_short(a) & _short(b)) | _is_power(a) | _is_power(b))
+    return np.asarray((_short(a) & _short(b)) | is_power(a) | is_power(b))
 
 
 def _short(array: Array) -> Array:
@@ -179,7 +188,8 @@ def _short(array: Array) -> Array:
     return np.asarray(bits & np.uint64((1 << 27) - 1) == 0)
 
 
-def _is_power(array: Array) -> Array:
+def is_power(array: Array) -> Array:
+    """Whether an element of f64 is a power of two, or zero."""
     bits = np.asarray(array, order="C").view(np.uint64)
     return np.asarray(bits & np.uint64((1 << 52) - 1) == 0)
 
@@ -201,7 +211,7 @@ _EXACT_WIDE: Final[Mapping[str, Callable[..., Array]]] = op_table(
         "add": _exact_sum,
         "subtract": lambda a, b, r: _exact_sum(a, -b, r),
         "multiply": _exact_product,
-        "divide": lambda a, b, r: _is_power(b) | (a == 0) | (r == np.rint(r)) & (r * b == a),
+        "divide": lambda a, b, r: is_power(b) | (a == 0) | (r == np.rint(r)) & (r * b == a),
         "sqrt": lambda a, r: (a == 0) | _short(r),
         "convert": lambda a, r: np.ones(r.shape, np.bool_) if a.dtype.itemsize < 8 else a == r,
     },
@@ -223,7 +233,7 @@ def _sum(
 ) -> Value:
     """A sum, moved by the magnitudes that were added; ``stepwise`` every step rounds to the element type."""
     result, added = one.result(), one.magnitudes()
-    if all(map(_is_whole, one.values)) and all(map(_is_small, leaf_arrays(added))):
+    if all(map(is_whole, one.values)) and all(map(is_small, leaf_arrays(added))):
         return result
     number = np.maximum(terms(one), 1)
 
@@ -246,19 +256,20 @@ def _smeared(array: Array, amount: Array, seed: int) -> Array:
     return smeared(array, np.where(np.isfinite(amount), amount, 0.0), seed)
 
 
-def _is_whole(value: Value) -> bool:
+def is_whole(value: Value) -> bool:
     """Whether all numbers are whole, as counts are: their sums are exact while they are small."""
     if isinstance(value, tuple):
-        return all(map(_is_whole, value))
+        return all(map(is_whole, value))
     if value.dtype.kind in "biu":
         return True
     if np.iscomplexobj(value):
-        return _is_whole(value.real) and _is_whole(value.imag)
+        return is_whole(value.real) and is_whole(value.imag)
     wide = value.astype(np.float64)
     return bool(np.all(wide == np.rint(wide)))
 
 
-def _is_small(array: Array) -> bool:
+def is_small(array: Array) -> bool:
+    """Whether sums of whole numbers with these magnitudes are exact: in f64 for doubles, else in f32."""
     limit = 2.0**53 if array.dtype in (np.float64, np.complex128) else 2.0**24
     return bool(np.all(np.abs(array).astype(np.float64) < limit))
 
@@ -389,7 +400,7 @@ def _picked(one: _Evaluation) -> Value:
     return _relative(one.result(), 4, one.seed)
 
 
-def _leaves_ties_open(instruction: Instruction) -> bool:
+def leaves_ties_open(instruction: Instruction) -> bool:
     """Whether equal keys may come in any order: of what is sorted with them, too."""
     return (
         instruction.opcode == "sort"

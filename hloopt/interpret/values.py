@@ -11,7 +11,7 @@ from hloopt.interpret.context import Context, Value, array_of, token
 from hloopt.ir import Computation
 from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, leaves
 
-__all__ = ["flatten_results", "from_storage", "parameter_values"]
+__all__ = ["array_leaves", "flatten_results", "from_storage", "parameter_values"]
 
 
 def parameter_values(entry: Computation, inputs: Sequence[Array], context: Context) -> list[Value]:
@@ -85,14 +85,19 @@ def from_storage(array: Array, dtype: DType, what: str) -> Array:
 
 def flatten_results(value: Value, shape: Shape, context: Context) -> list[Array]:
     """The arrays of a result, depth first, tokens left out, rounded to their storage types."""
+    return [
+        np.array(context.narrow(array, kind), order="C")
+        for array, kind in array_leaves(value, shape)
+    ]
+
+
+def array_leaves(value: Value, shape: Shape) -> Iterator[tuple[Array, DType]]:
+    """The arrays of a value and their element types, depth first, tokens left out."""
     if isinstance(shape, TupleShape):
         assert isinstance(value, tuple)
-        parts = [
-            flatten_results(part, element, context)
-            for part, element in zip(value, shape.elements, strict=True)
-        ]
-        return [array for part in parts for array in part]
-    if isinstance(shape, ArrayShape) and not shape.dtype.is_array:
-        return []
-    dtype = shape.dtype if isinstance(shape, ArrayShape) else shape.element.dtype
-    return [np.array(context.narrow(array_of(value), dtype), order="C")]
+        for part, element in zip(value, shape.elements, strict=True):
+            yield from array_leaves(part, element)
+    elif not isinstance(shape, ArrayShape):
+        yield array_of(value), shape.element.dtype
+    elif shape.dtype.is_array:
+        yield array_of(value), shape.dtype

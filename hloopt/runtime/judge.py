@@ -1,16 +1,18 @@
 """The judge: decides whether results are right, for every report.
 
-An element is right where it is equal, both are NaN, or the error is at most what rounding allows *it*: the
-larger one of
+An element is right where it is equal, both are NaN, or its error is at most what rounding allows *it*.  That is
+the smaller one of two:
 
-** a few units of rounding of the element's magnitude (``tolerance.MARGINS``), and
-* eight times as much as the result moves where the definition rounds otherwise, four times in floats of 16 bits
-  or fewer: the module is evaluated again, every rounding moved, sums by the magnitudes that were added
-  (``hloopt.interpret.rounding``).  That takes in how errors grow through sums that cancel, loops, choices and
-  factors of matrices.
+** the bound that the interpreter computes beside the value (``interpret.bounds``): from what was added for the
+   element through the whole program, the units of rounding of each type, the condition of each function.  It is
+   0 for what is only moved, and infinite where nothing is proved;
+** what roundings seen explain: a few units of the element's own magnitude (``tolerance.MARGINS``), or eight
+   times what it moves where the module is evaluated with every rounding moved (four times in floats of 16 bits
+   or fewer; ``interpret.rounding``).  Bounds grow without end in long recurrences; errors do not.
 
-Other elements of the array do not matter.  The second is evaluated only where the first does not suffice,
-for as many evaluations as it takes, 16 at most: more of them allow more, never less.
+Other elements of the array do not matter.  Nothing is evaluated where results are equal bit by bit; bounds are
+where they are not, and roundings moved only while an element is within its bound and off by more than its
+magnitude explains, for as many evaluations as it takes, 16 at most: more of them allow more, never less.
 
 Integers and pred are right where they are equal, or rounding decides what they are (an index of a maximum).
 0.0 equals -0.0.  Complex numbers are compared by modulus.  Results without a finite number verify nothing.
@@ -40,6 +42,9 @@ __all__ = ["Judge", "OutputComparison", "Tolerance", "compare", "compare_all", "
 Results: TypeAlias = "Mapping[Hashable, Array]"
 """Arrays by what they are called: ``(participant, output)``, or the name of what the host was sent."""
 
+Bounds: TypeAlias = "Mapping[Hashable, Array | None]"
+"""By the same names how far each element may be off; None is nothing."""
+
 Sample: TypeAlias = "Callable[[int], Results | None]"
 
 _ROUNDS: Final = (2, 4, 8, 16)
@@ -57,9 +62,15 @@ class _Side:
     in the way of a number, None where it does not end as the first one did.
     """
 
-    def __init__(self, own: Results | Callable[[], Results], sample: Sample | None) -> None:
-        self._own, self._sample = own, sample
+    def __init__(
+        self,
+        own: Results | Callable[[], Results],
+        sample: Sample | None,
+        bounds: Callable[[], Bounds] | None = None,
+    ) -> None:
+        self._own, self._sample, self._bounds = own, sample, bounds
         self._taken = 0
+        self._bounded: Bounds | None = None
         self._spread: dict[Hashable, Array] = {}
 
     @property
@@ -75,6 +86,23 @@ class _Side:
             return False
         own = self.own.get(key)
         return own is not None and own.shape == want.shape
+
+    def bound(self, key: Hashable, want: Array) -> Array | None:
+        """How far each element of a result (flat) may be off from ``want``; None where no bounds are computed.
+
+        ``want`` is the definition's result, or itself off by as much.
+        """
+        if self._bounds is None:
+            return None
+        if self._bounded is None:
+            self._bounded = self._bounds()
+        if key not in self._bounded:
+            return None
+        found = self._bounded[key]
+        if found is None:
+            return np.zeros(want.size)
+        bound = found.reshape(-1)
+        return bound if self.own[key].tobytes() == want.tobytes() else 2 * bound
 
     def spread(self, key: Hashable, count: int) -> Array:
         """How far each element of a result (flat) moves in ``count`` evaluations."""
@@ -126,6 +154,21 @@ class _Evaluation:
         )
         return named(arrays, own.written)
 
+    def bounds(self) -> Bounds:
+        """How far each element of the results may be off; of what the host is sent nothing is said."""
+        from hloopt.interpret import Host, evaluate_bounds
+
+        if self.excess_precision:
+            return {}
+        own = Host() if self.host is None else self.host.restarted()
+        progress = None if self.begin is None else self.begin(0)
+        found = evaluate_bounds(self.module, self.inputs, *self.counts, host=own, progress=progress)
+        return {
+            (number, output): bound
+            for number, bounds in enumerate(found)
+            for output, bound in enumerate(bounds)
+        }
+
     def sample(self, number: int) -> Results | None:
         """What it gives where it rounds otherwise; None where it then fails."""
         try:
@@ -172,7 +215,9 @@ class Judge:
         With ``excess_precision`` every other one rounds each op: how long f32 is kept is a device's choice.
         """
         way = _Evaluation(module, inputs, counts, host, excess_precision, begin)
-        return Judge(named(results, written or {}), way.sample, tolerance=tolerance)
+        judge = Judge(tolerance=tolerance)
+        judge._sides = [_Side(named(results, written or {}), way.sample, way.bounds)]
+        return judge
 
     @staticmethod
     def between(
@@ -190,7 +235,8 @@ class Judge:
     ) -> Judge:
         """The judge of two modules that should compute the same, as those before and after a pass.
 
-        Each has errors of its own: an element may be off by the larger one of what moves it in either module.
+        Each has errors of its own: an element may be off by the sum of its bounds in both modules, and by the
+        larger one of what moves it in either.
         Results are those of the interpreter, as ``named`` makes them; without them it is run where a difference
         needs it.  Other arguments are those of ``of``.
         """
@@ -201,29 +247,31 @@ class Judge:
         ]
         given = (before_results, after_results)
         judge._sides = [
-            _Side(own or way.results, way.sample) for own, way in zip(given, ways, strict=True)
+            _Side(own or way.results, way.sample, way.bounds)
+            for own, way in zip(given, ways, strict=True)
         ]
         return judge
 
     def compare(self, key: Hashable, got: Array, want: Array) -> OutputComparison:
         """Compare one result, which is called ``key``."""
         found, _ = compared(got, want, self.tolerance, Allowance())
-        if found.passed or self.tolerance.is_given or found.problem:
+        if found.problem or self.tolerance.is_given or (found.passed and not found.share):
             return found
         try:
             sides = [side for side in self._sides if side.knows(key, want)]
-        except TimeoutError:
-            return replace(found, undecided=True)
-        if not sides:
-            return found
-        for count in _ROUNDS:
-            try:
+            if not sides:
+                return found
+            bounds = [side.bound(key, want) for side in sides]
+            known = [bound for bound in bounds if bound is not None]
+            bound = np.add.reduce(known) if len(known) == len(sides) else None
+            found, still = compared(got, want, self.tolerance, Allowance(bound=bound))
+            for count in _ROUNDS:
+                if not still or (count > _ENOUGH and _is_plain(found, sides)):
+                    break
                 spread = np.maximum.reduce([side.spread(key, count) for side in sides])
-            except TimeoutError:
-                return replace(found, undecided=True)
-            found, _ = compared(got, want, self.tolerance, Allowance(spread))
-            if found.passed or (count >= _ENOUGH and _is_plain(found, sides)):
-                break
+                found, still = compared(got, want, self.tolerance, Allowance(spread, bound))
+        except TimeoutError:
+            return found if found.passed else replace(found, undecided=True)
         return found
 
     def compare_all(

@@ -1,0 +1,347 @@
+"""Running error bounds: sound, and tight where nothing is rounded."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.interpret import evaluate_bounds, evaluate_participants
+from hloopt.interpret.bounds import RULES
+from hloopt.interpret.perturbation import unit_roundoff
+from hloopt.ops.traits import ALL, ELEMENTWISE, TRANSCENDENTAL
+from hloopt.runtime.judge import Judge, judged
+from hloopt.types import dtype
+
+F32 = np.float32
+U = 2.0**-24
+
+
+def bounds_of(text: str, *arrays: np.ndarray) -> list[np.ndarray | None]:
+    """Of the results of a module's entry."""
+    return evaluate_bounds(hloopt.parse(text), [list(arrays)])[0]
+
+
+def entry(*lines: str, regions: str = "") -> str:
+    return f"HloModule m\n{regions}\nENTRY e {{\n  " + "\n  ".join(lines) + "\n}\n"
+
+
+ADDED = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }"
+
+
+def drawn(*dims: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(dims).astype(F32)
+
+
+def test_what_moves_elements_adds_nothing() -> None:
+    """Copies, slices, gathers, updates, sorts and choices of exact values."""
+    text = entry(
+        "x = f32[4,6] parameter(0)",
+        "i = s32[2] constant({3, 0})",
+        "z = s32[] constant(1)",
+        "t = f32[6,4] transpose(x), dimensions={1,0}",
+        "g = f32[2,4] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,4}",
+        "u = f32[6,4] dynamic-update-slice(t, g, z, z)",
+        "s = f32[6,4] slice(u), slice={[0:6], [0:4]}",
+        "n = f32[6,4] negate(s)",
+        "ROOT m = f32[6,4] maximum(n, t)",
+    )
+    assert bounds_of(text, drawn(4, 6)) == [None]
+
+
+def test_bounds_move_with_elements() -> None:
+    """The half that was rounded is off, the other is not."""
+    text = entry(
+        "x = f32[5] parameter(0)",
+        "y = f32[5] parameter(1)",
+        "p = f32[5] multiply(x, y)",
+        "c = f32[10] concatenate(p, x), dimensions={0}",
+        "ROOT r = f32[10] reverse(c), dimensions={0}",
+    )
+    x, y = drawn(5), drawn(5, seed=1)
+    (bound,) = bounds_of(text, x, y)
+    assert bound is not None
+    assert not bound[:5].any()
+    assert (bound[5:] <= 2.01 * U * np.abs(x * y)[::-1]).all()
+    assert (bound[5:] >= U * np.abs(x * y)[::-1]).all()
+
+
+def test_exact_arithmetic_adds_nothing() -> None:
+    """Integers, powers of two, sums of small whole numbers."""
+    text = entry(
+        "x = f32[64] parameter(0)",
+        "i = s32[64] iota(), iota_dimension=0",
+        "k = s32[64] multiply(i, i)",
+        "f = f32[64] convert(k)",
+        "q = f32[] constant(0.25)",
+        "qs = f32[64] broadcast(q), dimensions={}",
+        "h = f32[64] multiply(x, qs)",
+        "z = f32[] constant(0)",
+        "s = f32[] reduce(f, z), dimensions={0}, to_apply=add",
+        "d = f32[] dot(f, f), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        "ROOT t = (f32[64], s32[64], f32[]) tuple(h, k, s)",
+        regions=ADDED,
+    )
+    assert bounds_of(text, drawn(64)) == [None, None, None]
+
+
+@pytest.mark.parametrize("count", [2, 100, 4096])
+def test_a_sum_of_positive_terms_is_off_by_gamma(count: int) -> None:
+    """As much as any order of n terms may round, and no more than twice that."""
+    text = entry(
+        f"x = f32[{count}] parameter(0)",
+        "z = f32[] constant(0)",
+        "ROOT s = f32[] reduce(x, z), dimensions={0}, to_apply=add",
+        regions=ADDED,
+    )
+    x = np.abs(drawn(count)) + F32(0.1)
+    (bound,) = bounds_of(text, x)
+    assert bound is not None
+    total = float(x.astype(np.float64).sum())
+    assert (count - 1) * U * total <= bound <= 1.01 * (count + 2) * U * total
+    one_by_one = F32(0)
+    for number in x:
+        one_by_one += number
+    assert abs(float(one_by_one) - float(np.float32(total))) <= bound
+
+
+def test_a_product_is_off_by_its_terms() -> None:
+    """Each element by the magnitudes that were added for it, whatever its neighbours are."""
+    text = entry(
+        "a = f32[2,4096] parameter(0)",
+        "b = f32[4096] parameter(1)",
+        "ROOT d = f32[2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    )
+    a, b = drawn(2, 4096), drawn(4096, seed=1)
+    a[1] *= F32(1e-6)
+    (bound,) = bounds_of(text, a, b)
+    assert bound is not None
+    added = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+    assert (bound >= 4096 * U * added).all()
+    assert (bound <= 2.1 * 4096 * U * added).all()
+
+
+def test_what_cancels_stays_off() -> None:
+    """(a + b) - a is off by what a + b rounds, though little is left."""
+    text = entry(
+        "a = f32[] parameter(0)",
+        "b = f32[] parameter(1)",
+        "s = f32[] add(a, b)",
+        "ROOT d = f32[] subtract(s, a)",
+    )
+    (bound,) = bounds_of(text, F32(1e6), F32(0.3))
+    assert bound is not None
+    assert 1e6 * U <= bound <= 3e6 * U
+
+
+@pytest.mark.parametrize(("gap", "decided"), [(1e-3, True), (0.0, False)])
+def test_a_choice_is_decided_or_not(gap: float, decided: bool) -> None:
+    """Of two that are as near as rounding, either may be taken; an index of one may then be any."""
+    text = entry(
+        "a = f32[] parameter(0)",
+        "b = f32[] parameter(1)",
+        "c = f32[] parameter(2)",
+        "p = f32[] multiply(a, b)",
+        "w = pred[] compare(p, c), direction=LT",
+        "one = f32[] constant(1)",
+        "two = f32[] constant(2)",
+        "s = f32[] select(w, one, two)",
+        "i = s32[] convert(s)",
+        "k = f32[] floor(p)",
+        "ROOT t = (f32[], s32[], pred[], f32[]) tuple(s, i, w, k)",
+    )
+    a, b = F32(1.1), F32(1.7)
+    selected, index, truth, floor = bounds_of(text, a, b, F32(a * b + F32(gap)))
+    assert floor is None
+    assert (selected is None) is decided
+    assert (index is None) is decided
+    assert (truth is None) is decided
+    if selected is not None:
+        assert selected == 1.0
+
+
+LOOP = """
+more {{ s = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[] get-tuple-element(s), index=1
+  n = s32[] constant(3)
+  l = f32[] constant(100)
+  ROOT p = pred[] compare({0}), direction=LT }}
+next {{ s = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[] get-tuple-element(s), index=1
+  o = s32[] constant(1)
+  j = s32[] add(i, o)
+  c = f32[] constant(1.1)
+  y = f32[] multiply(x, c)
+  ROOT t = (s32[], f32[]) tuple(j, y) }}
+"""
+
+
+def test_a_loop_carries_bounds() -> None:
+    """Three roundings more after three iterations; nothing where the trip count hangs on rounding."""
+
+    def last(condition: str, x: float) -> list[np.ndarray | None]:
+        text = entry(
+            "z = s32[] constant(0)",
+            "x = f32[] parameter(0)",
+            "s = (s32[], f32[]) tuple(z, x)",
+            "ROOT w = (s32[], f32[]) while(s), condition=more, body=next",
+            regions=LOOP.format(condition),
+        )
+        return bounds_of(text, F32(x))
+
+    count, value = last("i, n", 0.7)
+    assert count is None
+    assert value is not None
+    assert 3 * U * 0.7 < value < 8 * U * 0.7 * 1.1**3
+    count, value = last("x, l", 90.0)
+    assert count is None
+    assert value is not None
+    edge = F32(100)
+    start = edge
+    for _ in range(3):
+        start = F32(start / F32(1.1))
+    assert any(
+        last("x, l", float(F32(start + F32(step) * F32(2e-6) * start)))[0] is not None
+        for step in range(-3, 4)
+    )
+
+
+def test_every_opcode_has_a_rule_or_none_is_known() -> None:
+    """Elementwise ops all have a rule, whatever they are given."""
+    assert set(RULES) <= ALL
+    assert set(RULES) >= ELEMENTWISE
+
+
+UNARY = [*sorted(TRANSCENDENTAL - {"atan2", "power"}), "negate", "abs"]
+BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "maximum",
+    "minimum",
+    "power",
+    "atan2",
+    "remainder",
+]
+
+
+def expression(chance: random.Random, kind: str) -> str:
+    """A random module of elementwise ops, sums and products over ``KIND[3,5]``."""
+    lines = [f"x{n} = KIND[3,5] parameter({n})" for n in range(3)]
+    names = ["x0", "x1", "x2"]
+    lines.append("zero = KIND[] constant(0)")
+    for number in range(8):
+        name, choice = f"v{number}", chance.random()
+        if choice < 0.35:
+            lines.append(f"{name} = KIND[3,5] {chance.choice(UNARY)}({chance.choice(names)})")
+        elif choice < 0.75:
+            left, right = (chance.choice(names) for _ in range(2))
+            lines.append(f"{name} = KIND[3,5] {chance.choice(BINARY)}({left}, {right})")
+        elif choice < 0.9:
+            lines.append(
+                f"sum{number} = KIND[3] reduce({chance.choice(names)}, zero), dimensions={{1}}, to_apply=add"
+            )
+            lines.append(f"{name} = KIND[3,5] broadcast(sum{number}), dimensions={{0}}")
+        else:
+            left, right = (chance.choice(names) for _ in range(2))
+            lines.append(
+                f"dot{number} = KIND[3,3] dot({left}, {right}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}"
+            )
+            lines.append(f"{name} = KIND[3,5] pad(dot{number}, zero), padding=0_0x1_1")
+        names.append(name)
+    outputs = names[-4:]
+    lines.append(f"ROOT t = ({', '.join(['KIND[3,5]'] * 4)}) tuple({', '.join(outputs)})")
+    region = "add { a = KIND[] parameter(0)\n b = KIND[] parameter(1)\n ROOT s = KIND[] add(a, b) }"
+    return entry(*lines, regions=region).replace("KIND", kind)
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
+def test_bounds_are_sound(kind: str, seed: int) -> None:
+    """The same expression in f64 is as right as one can be: within the bound, element by element."""
+    chance = random.Random(seed)
+    text, wide = (expression(random.Random(seed), one) for one in (kind, "f64"))
+    rng = np.random.default_rng(seed)
+    scale = 2.0 ** chance.randint(-3, 3)
+    arrays = [(rng.standard_normal((3, 5)) * scale).astype(dtype(kind).numpy) for _ in range(3)]
+    own = hloopt.evaluate(hloopt.parse(text), arrays)
+    truth = hloopt.evaluate(hloopt.parse(wide), [array.astype(np.float64) for array in arrays])
+    for got, exact, bound in zip(own, truth, bounds_of(text, *arrays), strict=True):
+        allowed = np.zeros(got.shape) if bound is None else bound
+        numbers = np.isfinite(got.astype(np.float64)) & np.isfinite(exact)
+        error = np.abs(got.astype(np.float64)[numbers] - exact[numbers])
+        assert (error <= allowed[numbers]).all(), text
+
+
+def test_bounds_say_something() -> None:
+    """Most elements of such expressions have a bound of a few roundings of their size: it is no infinity."""
+    known = total = 0
+    for seed in range(40):
+        arrays = [drawn(3, 5, seed=3 * seed + n) for n in range(3)]
+        text = expression(random.Random(seed), "f32")
+        for got, bound in zip(
+            hloopt.evaluate(hloopt.parse(text), arrays), bounds_of(text, *arrays), strict=True
+        ):
+            numbers = np.isfinite(got)
+            allowed = np.zeros(got.shape) if bound is None else bound
+            total += int(numbers.sum())
+            known += int((allowed[numbers] <= 2**12 * U * (1 + np.abs(got[numbers]))).sum())
+    assert known > 0.8 * total
+
+
+def test_the_judge_takes_the_tighter_one() -> None:
+    """A copy is off by nothing, an element that is rounded once by two units, whatever its magnitude allows."""
+    text = entry(
+        "x = f32[8] parameter(0)",
+        "r = f32[8] reverse(x), dimensions={0}",
+        "p = f32[8] multiply(x, x)",
+        "ROOT t = (f32[8], f32[8]) tuple(r, p)",
+    )
+    module, x = hloopt.parse(text), np.abs(drawn(8)) + F32(1)
+    want = hloopt.evaluate(module, [x])
+    near = [np.nextafter(want[0], F32(9)), np.nextafter(want[1], F32(9))]
+    copied, product = judged(module, [x], near, want)
+    assert (copied.passed, product.passed) == (False, True)
+    assert "nothing here is rounded" in copied.reason
+    far = [want[0], want[1] * F32(1 + 4 * 2**-23)]
+    found = judged(module, [x], far, want)[1]
+    assert not found.passed
+    assert "times what rounding allows" in found.reason
+    assert "(the bound on its error)" in found.reason
+
+
+def test_recorded_results_may_be_off_on_the_other_side() -> None:
+    """What is compared with results of another program may be off by both bounds."""
+    text = entry("x = f32[4] parameter(0)", "ROOT p = f32[4] exponential(x)")
+    module, x = hloopt.parse(text), drawn(4)
+    own = hloopt.evaluate(module, [x])[0]
+    unit = unit_roundoff(dtype("f32")) * np.abs(own)
+    judge = Judge.of(module, [[x]], [[own]])
+    low, high = (np.asarray(own + 7 * sign * unit, F32) for sign in (-1, 1))
+    assert judge.compare((0, 0), high, low).passed
+    assert not judge.compare((0, 0), np.asarray(own + 14 * unit, F32), own).passed
+
+
+def test_participants_have_bounds_of_their_own() -> None:
+    """What they exchange is not bounded, all else is."""
+    text = entry(
+        "x = f32[4] parameter(0)",
+        "p = f32[4] multiply(x, x)",
+        "s = f32[4] all-reduce(p), replica_groups={}, to_apply=add",
+        "ROOT t = (f32[4], f32[4], f32[4]) tuple(x, p, s)",
+        regions=ADDED,
+    ).replace("HloModule m", "HloModule m, replica_count=2")
+    inputs = [[drawn(4)], [drawn(4, seed=1)]]
+    for copied, product, total in evaluate_bounds(hloopt.parse(text), inputs):
+        assert copied is None
+        assert product is not None
+        assert np.isfinite(product).all()
+        assert total is not None
+        assert np.isinf(total).all()
+    assert evaluate_participants(hloopt.parse(text), inputs)
