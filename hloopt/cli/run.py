@@ -198,8 +198,9 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
 
     The module as given is evaluated by the reference interpreter and executed on the device; the optimised
     one is executed on the device and compared with the interpreter (and with --expect). An element may be off
-    by what rounding explains: by a few units of its own last place, or by what it moves when the interpreter
-    rounds every op otherwise. Exits with 1 when results differ, and when no result has a finite number, which
+    by what rounding explains: by a bound on its error, which the interpreter computes beside its value; where
+    that is wide, by a few units of its own last place, or by what it moves when every op is rounded
+    otherwise. Exits with 1 when results differ, and when no result has a finite number, which
     verifies nothing; with 0 where the interpreter is left out by an option: the verdict is then "not verified".
 
     The table says of each program how long a run takes, and two figures of memory: the peak that was measured

@@ -311,7 +311,7 @@ def test_run_compares_and_times() -> None:
     assert result.exit_code == 0
     rows = [line.split("  ")[0] for line in result.stdout.splitlines()]
     assert {"interpreter", "given, cpu", "O2, cpu"} <= set(rows)
-    assert "ok 1 result: worst error 0.12 of what rounding allows" in result.stdout
+    assert "ok 1 result: worst error 0.2 of what rounding allows" in result.stdout
 
 
 def test_run_json_has_the_figures() -> None:
