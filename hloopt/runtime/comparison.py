@@ -133,17 +133,17 @@ class Allowance:
 
     spread  how far each has moved where all was rounded otherwise
     bound   how far each can be off at most; infinite where that is not known
+    alone   the bound alone allows: no other roundings were tried
     """
 
     spread: Array | None = None
     bound: Array | None = None
+    alone: bool = False
 
     def part(self, place: slice) -> Allowance:
         """Of some elements."""
-        spread, bound = self.spread, self.bound
-        return Allowance(
-            None if spread is None else spread[place], None if bound is None else bound[place]
-        )
+        spread = None if self.spread is None else self.spread[place]
+        return Allowance(spread, None if self.bound is None else self.bound[place], self.alone)
 
 
 def compared(
@@ -265,6 +265,8 @@ class _Found:
             if given.ulp is not None:
                 return np.full(scale.shape, float(given.ulp))
             return np.asarray((given.atol or 0.0) + (given.rtol or 0.0) * scale)
+        if allowance.alone and allowance.bound is not None:
+            return allowance.bound
         own = np.zeros(scale.shape) if self.exact else own_margin(scale, self.kind)
         if allowance.spread is not None:
             own = np.maximum(own, sampled_margin(allowance.spread, self.kind))
@@ -277,7 +279,8 @@ class _Found:
         if allowance.bound is not None:
             if not allowance.bound.any():
                 return "nothing here is rounded"
-            if self._allowed(scale, Allowance(allowance.spread)) > allowance.bound:
+            loose = self._allowed(scale, Allowance(allowance.spread))
+            if allowance.alone or loose > allowance.bound:
                 return "the bound on its error"
         if allowance.spread is not None and self._allowed(scale, Allowance()) < sampled_margin(
             allowance.spread, self.kind

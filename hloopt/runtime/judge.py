@@ -265,6 +265,8 @@ class Judge:
             known = [bound for bound in bounds if bound is not None]
             bound = np.add.reduce(known) if len(known) == len(sides) else None
             found, still = compared(got, want, self.tolerance, Allowance(bound=bound))
+            if found.mismatches and not still:
+                return compared(got, want, self.tolerance, Allowance(bound=bound, alone=True))[0]
             for count in _ROUNDS:
                 if not still or (count > _ENOUGH and _is_plain(found, sides)):
                     break
