@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.backends.numpy.plan import Classes, Dims, Line, Step
+from hloopt.backends.numpy.plan import Dims, Line, Step
+from hloopt.graphs import UnionFind
 from hloopt.types import Array
 
 __all__ = ["Arena", "ScratchMemory", "place_arrays", "scratch"]
@@ -97,30 +98,30 @@ def _is_made(step: Step, at: int) -> bool:
     return (step.ufunc or step.fills) and step.code is None and step.into < 0
 
 
-class _Groups(Classes):
+class _Groups(UnionFind[int]):
     """Slots whose arrays may share memory, and the step that reads each group last."""
 
     def __init__(self, line: Line) -> None:
-        super().__init__(range(len(line.dims)))
+        super().__init__()
         for step in line.steps:
-            self.join(step.linked())
+            self.join(*step.linked())
             for at in step.own:
-                self.join((step.ins[at], step.outs[at]))
+                self.join(step.ins[at], step.outs[at])
             if step.into >= 0:
-                self.join((step.into, step.outs[0]))
+                self.join(step.into, step.outs[0])
         self._last: dict[int, int] = {}
         for number, step in enumerate(line.steps):
             # What the host, or another participant, is given stays with them.
             end = _NEVER if step.keep else number
             for slot in (*step.ins, *step.outs, *step.taken()):
-                group = self.of(slot)
+                group = self.find(slot)
                 self._last[group] = max(self._last.get(group, 0), end)
         for slot in line.results:
-            self._last[self.of(slot)] = _NEVER
+            self._last[self.find(slot)] = _NEVER
 
     def last(self, slot: int) -> int:
         """The number of the step that reads the slot's group last."""
-        return self._last[self.of(slot)]
+        return self._last[self.find(slot)]
 
 
 class ScratchMemory(local):

@@ -21,6 +21,7 @@ from hloopt.backends.numpy.block_forms import BlockFold, Map, fold_of, map_of
 from hloopt.backends.numpy.block_limits import BlockLimits
 from hloopt.backends.numpy.plan import Dims, Line, Step
 from hloopt.dataclass import dataclass
+from hloopt.graphs import UnionFind
 from hloopt.interpret.context import Context
 
 __all__ = ["BlockRegion", "RegionMember", "SpaceAxes", "find_regions"]
@@ -85,7 +86,7 @@ class _Search:
     def __init__(self, line: Line, context: Context, limits: BlockLimits) -> None:
         self.line, self.context, self.limits = line, context, limits
         self.regions: list[BlockRegion | None] = []
-        self._merged: list[int] = []
+        self._merged = UnionFind[int]()
         self._made: dict[int, int] = {}
         self._after: dict[int, int] = {}
         self._readers: dict[int, int] = {}
@@ -115,26 +116,21 @@ class _Search:
 
     # ---- dependencies -------------------------------------------------------------------------------
 
-    def _find(self, number: int) -> int:
-        while self._merged[number] != number:
-            number = self._merged[number]
-        return number
-
     def _region_of(self, slot: int) -> BlockRegion | None:
         number = self._made.get(slot)
-        return self.regions[self._find(number)] if number is not None else None
+        return self.regions[self._merged.find(number)] if number is not None else None
 
     def _needed(self, slot: int) -> int:
         """Bits of the regions that have to be run before a slot is there."""
         number = self._made.get(slot)
-        return self._after.get(slot, 0) if number is None else 1 << self._find(number)
+        return self._after.get(slot, 0) if number is None else 1 << self._merged.find(number)
 
     def _behind(self, mask: int) -> int:
         """Bits of all regions that these depend on, transitively."""
         seen, pending = 0, [mask]
         while pending:
             for number in _bits(pending.pop()):
-                found = self._find(number)
+                found = self._merged.find(number)
                 if not seen >> found & 1:
                     seen |= 1 << found
                     region = self.regions[found]
@@ -160,14 +156,14 @@ class _Search:
         """Whether an outside step both uses the first region and is used by the other."""
         direct = sum(
             1 << number
-            for number in {self._find(number) for number in _bits(then.direct)}
+            for number in {self._merged.find(number) for number in _bits(then.direct)}
             if number not in (first.number, then.number)
         )
         return bool(self._behind(then.outside | direct) >> first.number & 1)
 
     def _merge(self, one: BlockRegion, other: BlockRegion) -> BlockRegion:
         """The other becomes part of the first."""
-        self._merged[other.number] = one.number
+        self._merged.join(one.number, other.number)
         self.regions[other.number] = None
         one.last = min(one.last, other.last)
         one.members += other.members
@@ -198,7 +194,7 @@ class _Search:
             return sorted(found, key=lambda region: prod(region.space), reverse=True)
         for slot in ins:
             reader = self._readers.get(slot)
-            region = self.regions[self._find(reader)] if reader is not None else None
+            region = self.regions[self._merged.find(reader)] if reader is not None else None
             if region is not None and region.space == space:
                 return [region]
         return []
@@ -306,7 +302,6 @@ class _Search:
     def _new(self, space: Dims) -> BlockRegion:
         region = BlockRegion(len(self.regions), space, len(space) - 1)
         self.regions.append(region)
-        self._merged.append(region.number)
         return region
 
     def _add(self, region: BlockRegion, member: RegionMember) -> None:
@@ -317,8 +312,8 @@ class _Search:
                 region.outside |= self._after.get(slot, 0)
                 if prod(self.line.dims[slot]) >= self.limits.least:
                     self._readers[slot] = region.number
-            elif self._find(maker) != region.number:
-                region.direct |= 1 << self._find(maker)
+            elif self._merged.find(maker) != region.number:
+                region.direct |= 1 << self._merged.find(maker)
         region.members.append(member)
         if member.partial:
             self._after[out] = 1 << region.number

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.backends.numpy.plan import SCALARS, Classes, Code, Line, Step
+from hloopt.backends.numpy.plan import SCALARS, Code, Line, Step
 from hloopt.backends.numpy.scalars import scalar_code
 from hloopt.dataclass import dataclass
+from hloopt.graphs import UnionFind
 from hloopt.types import Array
 
 __all__ = ["by_elements"]
@@ -130,7 +131,7 @@ def _worth_while(line: Line, plans: dict[int, _Plan]) -> set[int]:
     parts: dict[int, int] = {}
     read: set[tuple[int, int]] = set()
     for number, plan in plans.items():
-        step, group = line.steps[number], groups.of(number)
+        step, group = line.steps[number], groups.find(number)
         (out,) = step.outs
         whole[group] = whole.get(group, 0) + _as_array(line, step)
         operator = _FLOAT if line.kinds[out].kind == "f" else _INTEGER
@@ -145,7 +146,7 @@ def _worth_while(line: Line, plans: dict[int, _Plan]) -> set[int]:
                 cost += _ELEMENT
         parts[group] = parts.get(group, 0) + cost
     worth = {group for group in whole if parts[group] < whole[group] * _PART}
-    return {number for number in plans if groups.of(number) in worth}
+    return {number for number in plans if groups.find(number) in worth}
 
 
 def _as_array(line: Line, step: Step) -> int:
@@ -165,19 +166,19 @@ def _as_scalar(code: Code | None, operator: int) -> int:
     return operator if code.buffer is None else _BUFFERED
 
 
-class _Groups(Classes):
+class _Groups(UnionFind[int]):
     """Steps that share small arrays, made by one of them or given to several."""
 
     def __init__(self, line: Line, plans: dict[int, _Plan]) -> None:
         self.makers = {line.steps[number].outs[0]: number for number in plans}
-        super().__init__(plans)
+        super().__init__()
         first: dict[int, int] = {}
         for number in plans:
             step = line.steps[number]
             for slot in step.ins if step.moves else step.operands:
                 if slot not in line.constants and line.dims[slot]:
                     other = self.makers.get(slot, first.setdefault(slot, number))
-                    self.join((other, number))
+                    self.join(other, number)
 
 
 class _Rewritten:

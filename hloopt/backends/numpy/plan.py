@@ -11,7 +11,7 @@ gave away, ``Line.owned``) and none is read later.  What is free may be overwrit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
@@ -24,7 +24,6 @@ from hloopt.types import Dims, Shape, TupleShape
 __all__ = [
     "SCALARS",
     "Cases",
-    "Classes",
     "Code",
     "Dims",
     "Function",
@@ -52,26 +51,6 @@ SCALARS: Final = frozenset(
 )
 
 _COMPARED: Final = 64  # bytes up to which arrays that code refers to are compared by their elements
-
-
-class Classes:
-    """A union-find structure over numbers; a class is named by one of its members."""
-
-    def __init__(self, members: Iterable[int]) -> None:
-        self._above = {member: member for member in members}
-
-    def of(self, member: int) -> int:
-        """The class of a member."""
-        above = self._above
-        while above[member] != member:
-            above[member] = above[above[member]]
-            member = above[member]
-        return member
-
-    def join(self, members: Sequence[int]) -> None:
-        """Unite the classes of these members."""
-        for member in members[1:]:
-            self._above[self.of(member)] = self.of(members[0])
 
 
 @dataclass(frozen=True, slots=True)

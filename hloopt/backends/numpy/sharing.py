@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.backends.numpy.plan import Classes, Code, Dims, Line, Step
+from hloopt.backends.numpy.plan import Code, Dims, Line, Step
+from hloopt.graphs import UnionFind
 
 __all__ = [
     "choose_memory",
@@ -33,13 +34,13 @@ def uncopy(line: Line) -> None:
     if not steps:
         return
     sharing = _Sharing(line, ())
-    written = {sharing.of(step.ins[at]) for step in line.steps for at in step.writes}
+    written = {sharing.find(step.ins[at]) for step in line.steps for at in step.writes}
     for step in steps:
         both = (step.ins[0], step.outs[0])
         # Classes that nothing writes into stay so when two of them become one.
-        if not written.intersection(map(sharing.of, both)):
+        if not written.intersection(map(sharing.find, both)):
             step.code, step.view = step.uncopied, True
-            sharing.join(both)
+            sharing.join(*both)
 
 
 def written_inputs(line: Line) -> frozenset[int]:
@@ -70,7 +71,7 @@ def give_away(line: Line, owned: frozenset[int]) -> None:
 def own_results(line: Line) -> tuple[bool, ...]:
     """Which results are arrays, or views of arrays, that the line made and that nothing else refers to."""
     sharing = _Sharing(line, ())
-    kinds = [sharing.of(slot) for slot in line.results]
+    kinds = [sharing.find(slot) for slot in line.results]
     counts = Counter(kinds)
     return tuple(counts[kind] == 1 and sharing.is_made_here(kind) for kind in kinds)
 
@@ -120,29 +121,29 @@ def deaths(line: Line) -> list[list[int]]:
     return dead[::-1]
 
 
-class _Sharing(Classes):
+class _Sharing(UnionFind[int]):
     """Alias classes of slots, and where the live range of each ends."""
 
     def __init__(self, line: Line, owned: Iterable[int]) -> None:
         self._line = line
         self._known = range(len(line.dims))
-        super().__init__(self._known)
+        super().__init__()
         self._inputs = frozenset(line.inputs)
         self._own = set(owned)
         foreign = {*line.inputs, *line.constants}
         for step in line.steps:
             self._own.update(step.fresh())
-            self.join(step.linked())
+            self.join(*step.linked())
             if step.view and (step.several or not step.ins):
                 # A called computation may return its own constants.
                 foreign.update(step.outs)
-        self._foreign = {self.of(slot) for slot in foreign - self._own}
+        self._foreign = {self.find(slot) for slot in foreign - self._own}
         self._last: dict[int, int] = {}
         for number, step in enumerate(line.steps):
             for slot in (*step.ins, *step.outs):
-                self._last[self.of(slot)] = number
+                self._last[self.find(slot)] = number
         for slot in line.results:
-            self._last[self.of(slot)] = _NEVER
+            self._last[self.find(slot)] = _NEVER
 
     def free_writes(self, number: int, step: Step) -> frozenset[int]:
         """Of the positions a step writes into, those whose arrays are free there."""
@@ -178,14 +179,14 @@ class _Sharing(Classes):
         found = {}
         for slot in (*step.ins, *step.outs):
             if slot in self._own and slot not in self._inputs and self._is_free(slot, number):
-                found[self.of(slot)] = slot
+                found[self.find(slot)] = slot
         return list(found.items())
 
     def lives(self) -> Iterator[tuple[int, int, int]]:
         """The live range of each slot of a new array: the step that makes it, the last that reads its class."""
         for number, step in enumerate(self._line.steps):
             for slot in step.fresh():
-                yield slot, number, self._last[self.of(slot)]
+                yield slot, number, self._last[self.find(slot)]
 
     def is_made_here(self, kind: int) -> bool:
         """Whether nothing in a class came from outside of the line."""
@@ -195,16 +196,16 @@ class _Sharing(Classes):
         """Whether a result is a separate array, which no other result shares."""
         # What was added to the line since (copies of other results) shares memory with nothing.
         known = (other for other in self._line.results if other in self._known)
-        same = [other for other in known if self.of(other) == self.of(slot)]
-        return slot in self._own and self.of(slot) not in self._foreign and len(same) == 1
+        same = [other for other in known if self.find(other) == self.find(slot)]
+        return slot in self._own and self.find(slot) not in self._foreign and len(same) == 1
 
     def _is_free(self, slot: int, number: int) -> bool:
-        found = self.of(slot)
+        found = self.find(slot)
         return slot in self._own and found not in self._foreign and self._last[found] <= number
 
     def _is_alone(self, at: int, step: Step) -> bool:
-        found = self.of(step.ins[at])
-        return sum(self.of(slot) == found for slot in step.ins) == 1
+        found = self.find(step.ins[at])
+        return sum(self.find(slot) == found for slot in step.ins) == 1
 
 
 class _Left:
@@ -230,7 +231,7 @@ class _Left:
 
     def use(self, slot: int) -> None:
         """The memory of a slot is another one's from now on."""
-        self._used.add(self._sharing.of(slot))
+        self._used.add(self._sharing.find(slot))
 
     def add(self, number: int, step: Step) -> None:
         """Keep what a step reads last."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hloopt.graphs import UnionFind
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import BODIES
@@ -44,7 +45,7 @@ class Signatures:
     def __init__(self, module: Module, *, logical: bool) -> None:
         self.logical = logical
         self._fixed: set[Computation] = {module.entry}
-        self._above: dict[_Slot, _Slot] = {}
+        self._same = UnionFind[_Slot]()
         calls = [entry for entry in module.instructions() if entry.opcode in BODIES]
         for instruction in module.instructions():
             if instruction.opcode not in BODIES or not instruction.is_understood:
@@ -55,7 +56,8 @@ class Signatures:
                     self._fixed.update(called_computations(instruction))
         self._fix_partners(calls)
         for call in calls:
-            self._join(call)
+            for slots in _groups(call):
+                self._same.join(*slots)
 
     def is_fixed(self, computation: Computation) -> bool:
         """Whether the layouts of parameters and result stay as the text has them."""
@@ -74,7 +76,7 @@ class Signatures:
         return self._orders((computation, _RESULT))
 
     def _orders(self, slot: _Slot) -> Orders:
-        computation, number = self._find(slot)
+        computation, number = self._same.find(slot)
         shape: Shape = (
             computation.root.shape if number == _RESULT else computation.parameters[number].shape
         )
@@ -104,22 +106,6 @@ class Signatures:
                     if called not in self._fixed:
                         self._fixed.add(called)
                         pending.append(called)
-
-    def _join(self, call: Instruction) -> None:
-        for first, *others in _groups(call):
-            for other in others:
-                above, below = self._find(first), self._find(other)
-                if above != below:
-                    self._above[below] = above
-
-    def _find(self, slot: _Slot) -> _Slot:
-        path = []
-        while slot in self._above:
-            path.append(slot)
-            slot = self._above[slot]
-        for entry in path:
-            self._above[entry] = slot
-        return slot
 
 
 def _groups(call: Instruction) -> Iterator[list[_Slot]]:
