@@ -6,12 +6,25 @@ positions in step on both sides.  Costs are proportional to what changes, never 
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
+from hloopt.ir.links import (
+    add_parameter,
+    attach,
+    computations_in,
+    drop_call,
+    drop_use,
+    edges_without,
+    home_of,
+    link,
+    operands_with,
+    register,
+    renumber_without,
+    unlink,
+)
 from hloopt.ir.module import Module
 from hloopt.types import Shape
 
@@ -47,27 +60,25 @@ __all__ = [
     "take_over",
 ]
 
-_MANY: Final = 32
-
 
 def append(computation: Computation, instruction: Instruction) -> Instruction:
     """Put a new instruction at the end of a computation and register all its links."""
-    _attach(computation, instruction, computation._last, None)
+    attach(computation, instruction, computation._last, None)
     return instruction
 
 
 def append_unnamed(computation: Computation, instruction: Instruction) -> Instruction:
     """As ``append``, into a temporary computation: the name may be taken, and is not registered."""
     instruction.computation = computation
-    _link(computation, instruction, computation._last, None)
-    _register(computation, instruction)
+    link(computation, instruction, computation._last, None)
+    register(computation, instruction)
     return instruction
 
 
 def insert_before(position: Instruction, instruction: Instruction) -> Instruction:
     """Put a new instruction right before ``position`` and register all its links."""
-    computation = _home(position)
-    _attach(computation, instruction, position._previous, position)
+    computation = home_of(position)
+    attach(computation, instruction, position._previous, position)
     return instruction
 
 
@@ -75,18 +86,18 @@ def move_before(position: Instruction, instruction: Instruction) -> None:
     """Move an instruction of the same computation to right before ``position``."""
     if position is instruction:
         return
-    computation = _home(position)
-    _unlink(computation, instruction)
-    _link(computation, instruction, position._previous, position)
+    computation = home_of(position)
+    unlink(computation, instruction)
+    link(computation, instruction, position._previous, position)
 
 
 def move_after(position: Instruction, instruction: Instruction) -> None:
     """Move an instruction of the same computation to right after ``position``."""
     if position is instruction or position._next is instruction:
         return
-    computation = _home(position)
-    _unlink(computation, instruction)
-    _link(computation, instruction, position, position._next)
+    computation = home_of(position)
+    unlink(computation, instruction)
+    link(computation, instruction, position, position._next)
 
 
 def put_in_order(computation: Computation, order: Sequence[Instruction]) -> None:
@@ -110,16 +121,16 @@ def put_in_order(computation: Computation, order: Sequence[Instruction]) -> None
 
 def take_over(computation: Computation, instruction: Instruction) -> None:
     """Move an instruction of another computation to the end of this one; its operands follow."""
-    home = _home(instruction)
-    _unlink(home, instruction)
+    home = home_of(instruction)
+    unlink(home, instruction)
     del home.by_name[instruction.name]
     if instruction.opcode == "parameter":
         home.parameters.remove(instruction)
-        _add_parameter(computation, instruction)
+        add_parameter(computation, instruction)
     instruction.name = computation.fresh_name(instruction.name)
     computation.by_name[instruction.name] = instruction
     instruction.computation = computation
-    _link(computation, instruction, computation._last, None)
+    link(computation, instruction, computation._last, None)
 
 
 def splice(
@@ -130,7 +141,7 @@ def splice(
     What has moved has the names, users and places among callers that a copy would have.  ``source``, which is
     to be removed, keeps parameters that nothing reads; nothing in it may have control edges.
     """
-    home, moved, entry = _home(position), [], source._first
+    home, moved, entry = home_of(position), [], source._first
     while entry is not None:
         if entry.opcode != "parameter":
             moved.append(entry)
@@ -151,7 +162,7 @@ def splice(
             operand.users[entry] = operand.users.get(entry, 0) + 1
         for value in entry.attributes.values():
             if type(value) is tuple or type(value) is Computation:
-                for called in _computations(value):
+                for called in computations_in(value):
                     called.callers[entry] = called.callers.pop(entry)
     position._previous = previous
     if previous is not None:
@@ -161,7 +172,7 @@ def splice(
     source._count = 0
     for parameter in source.parameters:
         parameter.users.clear()
-        _link(source, parameter, source._last, None)
+        link(source, parameter, source._last, None)
     return moved
 
 
@@ -188,10 +199,10 @@ def replace_uses(old: Instruction, new: Instruction) -> None:
     for user, count in list(old.users.items()):
         if user is new:
             continue
-        user.operands = _replaced(user, old, new, count)
+        user.operands = operands_with(user, old, new, count)
         new.users[user] = new.users.get(user, 0) + count
         del old.users[user]
-    computation = _home(old)
+    computation = home_of(old)
     if computation.root is old:
         computation.root = new
 
@@ -207,7 +218,7 @@ def replace_many(mapping: Mapping[Instruction, Instruction]) -> None:
     for user in users:
         set_operands(user, tuple(mapping.get(operand, operand) for operand in user.operands))
     for old, new in mapping.items():
-        computation = _home(old)
+        computation = home_of(old)
         if computation.root is old:
             computation.root = new
 
@@ -224,7 +235,7 @@ def replace_instruction(old: Instruction, new: Instruction) -> None:
     if new.metadata is None and new.offset < 0:
         new.metadata = old.metadata
     name, known = old.name, old.offset >= 0 and new.offset < 0
-    computation = _home(old)
+    computation = home_of(old)
     if old.users:
         return
     removable = old.opcode != "parameter"
@@ -250,7 +261,7 @@ def replace_operand(instruction: Instruction, old: Instruction, new: Instruction
 def set_operands(instruction: Instruction, operands: tuple[Instruction, ...]) -> None:
     """Replace the operand list."""
     for operand in instruction.operands:
-        _drop_use(operand, instruction)
+        drop_use(operand, instruction)
     instruction.operands = operands
     for operand in operands:
         operand.users[instruction] = operand.users.get(instruction, 0) + 1
@@ -267,19 +278,19 @@ def remove_operands(instruction: Instruction, gone: Collection[Instruction]) -> 
     """Remove every operand that is one of ``gone``."""
     for operand in instruction.operands:
         if operand in gone:
-            _drop_use(operand, instruction)
+            drop_use(operand, instruction)
     instruction.operands = tuple([entry for entry in instruction.operands if entry not in gone])
 
 
 def set_attribute(instruction: Instruction, name: str, value: Any) -> None:
     """Set an attribute, or remove it when ``value`` is None; callers of computations follow."""
-    for computation in _computations(instruction.attributes.get(name)):
-        _drop_call(computation, instruction)
+    for computation in computations_in(instruction.attributes.get(name)):
+        drop_call(computation, instruction)
     if value is None:
         instruction.attributes.pop(name, None)
     else:
         instruction.attributes[name] = value
-    for computation in _computations(value):
+    for computation in computations_in(value):
         computation.callers[instruction] = computation.callers.get(instruction, 0) + 1
 
 
@@ -311,7 +322,7 @@ def set_root(computation: Computation, root: Instruction) -> None:
 
 def rename(instruction: Instruction, name: str) -> None:
     """Give an instruction a name; it is made unique in its computation."""
-    computation = _home(instruction)
+    computation = home_of(instruction)
     if instruction.name == name:
         return
     del computation.by_name[instruction.name]
@@ -338,11 +349,11 @@ def add_control_edge(before: Instruction, after: Instruction) -> None:
 def take_control_edges(source: Instruction, target: Instruction) -> None:
     """Move all control edges of ``source`` to ``target``; an edge between the two is dropped."""
     for before in source.control_predecessors:
-        before.control_successors = _without(before.control_successors, source)
+        before.control_successors = edges_without(before.control_successors, source)
         if before is not target:
             add_control_edge(before, target)
     for after in source.control_successors:
-        after.control_predecessors = _without(after.control_predecessors, source)
+        after.control_predecessors = edges_without(after.control_predecessors, source)
         if after is not target:
             add_control_edge(target, after)
     source.control_predecessors = ()
@@ -354,25 +365,25 @@ def remove(instruction: Instruction) -> None:
 
     Its control predecessors become those of its control successors, so that order survives.
     """
-    computation = _home(instruction)
+    computation = home_of(instruction)
     if instruction.users or computation.root is instruction:
         raise ValueError(f"{instruction.name} is still used")
     for after in instruction.control_successors:
         for before in instruction.control_predecessors:
             add_control_edge(before, after)
-        after.control_predecessors = _without(after.control_predecessors, instruction)
+        after.control_predecessors = edges_without(after.control_predecessors, instruction)
     for before in instruction.control_predecessors:
-        before.control_successors = _without(before.control_successors, instruction)
+        before.control_successors = edges_without(before.control_successors, instruction)
     instruction.control_predecessors = instruction.control_successors = ()
     for operand in instruction.operands:
-        _drop_use(operand, instruction)
+        drop_use(operand, instruction)
     for value in instruction.attributes.values():
-        for called in _computations(value):
-            _drop_call(called, instruction)
-    _unlink(computation, instruction)
+        for called in computations_in(value):
+            drop_call(called, instruction)
+    unlink(computation, instruction)
     del computation.by_name[instruction.name]
     if instruction.opcode == "parameter":
-        _renumber_without(computation, instruction)
+        renumber_without(computation, instruction)
     instruction.operands = ()
     instruction.computation = None
 
@@ -411,8 +422,8 @@ def drop_calls(computation: Computation) -> None:
     """Unregister the calls made by a computation that is no longer used."""
     for instruction in computation:
         for value in instruction.attributes.values():
-            for called in _computations(value):
-                _drop_call(called, instruction)
+            for called in computations_in(value):
+                drop_call(called, instruction)
 
 
 def dissolve(computation: Computation) -> None:
@@ -423,137 +434,3 @@ def dissolve(computation: Computation) -> None:
         instruction._next = instruction._previous = instruction.computation = None
     computation._first = computation._last = None
     computation.parameters.clear()
-
-
-def _home(instruction: Instruction) -> Computation:
-    if instruction.computation is None:
-        raise ValueError(f"{instruction.name} is in no computation")
-    return instruction.computation
-
-
-def _attach(
-    computation: Computation,
-    instruction: Instruction,
-    previous: Instruction | None,
-    following: Instruction | None,
-) -> None:
-    if instruction.computation is not None:
-        raise ValueError(f"{instruction.name} is already in {instruction.computation.name}")
-    instruction.name = computation.fresh_name(instruction.name)
-    computation.by_name[instruction.name] = instruction
-    instruction.computation = computation
-    _link(computation, instruction, previous, following)
-    _register(computation, instruction)
-
-
-def _register(computation: Computation, instruction: Instruction) -> None:
-    """Register an instruction with its operands and callees."""
-    for operand in instruction.operands:
-        operand.users[instruction] = operand.users.get(instruction, 0) + 1
-    for value in instruction.attributes.values():
-        if type(value) is tuple or type(value) is Computation:
-            for called in _computations(value):
-                called.callers[instruction] = called.callers.get(instruction, 0) + 1
-    if instruction.opcode == "parameter":
-        _add_parameter(computation, instruction)
-
-
-def _link(
-    computation: Computation,
-    instruction: Instruction,
-    previous: Instruction | None,
-    following: Instruction | None,
-) -> None:
-    instruction._previous, instruction._next = previous, following
-    if previous is None:
-        computation._first = instruction
-    else:
-        previous._next = instruction
-    if following is None:
-        computation._last = instruction
-    else:
-        following._previous = instruction
-    computation._count += 1
-
-
-def _unlink(computation: Computation, instruction: Instruction) -> None:
-    previous, following = instruction._previous, instruction._next
-    if previous is None:
-        computation._first = following
-    else:
-        previous._next = following
-    if following is None:
-        computation._last = previous
-    else:
-        following._previous = previous
-    instruction._previous = instruction._next = None
-    computation._count -= 1
-
-
-def _add_parameter(computation: Computation, parameter: Instruction) -> None:
-    """Keep ``parameters`` in the order of their numbers; a text may define them in any order."""
-    known = computation.parameters
-    if known and known[-1].parameter_number > parameter.parameter_number:
-        insort(known, parameter, key=_number)
-    else:
-        known.append(parameter)
-
-
-def _number(parameter: Instruction) -> int:
-    return parameter.parameter_number
-
-
-def _renumber_without(computation: Computation, parameter: Instruction) -> None:
-    index = computation.parameters.index(parameter)
-    del computation.parameters[index]
-    for number in range(index, len(computation.parameters)):
-        computation.parameters[number].attributes["parameter_number"] = number
-
-
-def _replaced(
-    user: Instruction, old: Instruction, new: Instruction, count: int
-) -> tuple[Instruction, ...]:
-    """The operands of ``user`` with ``new`` for ``old``, which is there ``count`` times.
-
-    Where there are many operands, a table says where each is, so that replacing them one by one does not
-    scan the others.
-    """
-    operands = user.operands
-    if count > 1 or len(operands) < _MANY:
-        return tuple([new if operand is old else operand for operand in operands])
-    if user._places is None or user._places[0] is not operands:
-        user._places = operands, {operand: place for place, operand in enumerate(operands)}
-    places = user._places[1]
-    place = places.pop(old)
-    operands = (*operands[:place], new, *operands[place + 1 :])
-    places[new] = place
-    user._places = operands, places
-    return operands
-
-
-def _drop_use(operand: Instruction, user: Instruction) -> None:
-    count = operand.users.get(user, 0)
-    if count > 1:
-        operand.users[user] = count - 1
-    else:
-        operand.users.pop(user, None)
-
-
-def _drop_call(computation: Computation, caller: Instruction) -> None:
-    count = computation.callers.get(caller, 0)
-    if count > 1:
-        computation.callers[caller] = count - 1
-    else:
-        computation.callers.pop(caller, None)
-
-
-def _computations(value: Any) -> tuple[Computation, ...]:
-    if isinstance(value, Computation):
-        return (value,)
-    if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-        return value
-    return ()
-
-
-def _without(edges: tuple[Instruction, ...], gone: Instruction) -> tuple[Instruction, ...]:
-    return tuple(edge for edge in edges if edge is not gone)
