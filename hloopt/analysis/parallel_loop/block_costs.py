@@ -7,7 +7,6 @@ ratio matters here, for decisions that are far apart; times are left to the cost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from hloopt.analysis.parallel_loop.edges import LoopValue
@@ -15,7 +14,6 @@ from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.trip_count import iteration_bounds
 from hloopt.ops.traits import TRANSCENDENTAL, VIEWS
-from hloopt.types import DType
 
 __all__ = ["StepCosts"]
 
@@ -83,8 +81,10 @@ class StepCosts:
         once = self._share(self.flow.elements(value)) * self.of(value)
         return once + _BARRIER + self._share(wanted) * _LOAD
 
-    def fold(self, value: LoopValue, wanted: float, kinds: Sequence[DType]) -> tuple[int, float]:
+    def fold(self, value: LoopValue, wanted: float) -> tuple[int, float]:
         """The best number of threads for each result of a reduce or dot (0: all of them), and its steps."""
+        fold = value.instruction
+        results = 1 if fold.opcode == "dot" else len(fold.fold_inputs)
         elements = self.flow.elements(value)
         reads = [read for read in self.flow.reads(value) if read.count > 1]
         if not reads or not elements:
@@ -95,17 +95,15 @@ class StepCosts:
         lanes = 2
         while lanes <= WARP_SIZE:
             rounds = self._share(elements * lanes)
-            steps = rounds * (
-                -(-length // lanes) * each + lanes.bit_length() * _SHUFFLE * len(kinds)
-            )
+            steps = rounds * (-(-length // lanes) * each + lanes.bit_length() * _SHUFFLE * results)
             steps += _BARRIER + self._share(wanted) * _LOAD
             if steps < cost:
                 best, cost = lanes, steps
             lanes *= 2
         if elements == 1 and length > WARP_SIZE and self.threads > WARP_SIZE:
             warps = self.threads // WARP_SIZE
-            steps = self._share(length) * each + 5 * _SHUFFLE * len(kinds) + _BARRIER
-            steps += min(warps * 2, 5 * _SHUFFLE) * len(kinds)
+            steps = self._share(length) * each + 5 * _SHUFFLE * results + _BARRIER
+            steps += min(warps * 2, 5 * _SHUFFLE) * results
             if steps < cost:
                 best, cost = 0, steps
         return best, cost

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.parallel_loop.block_code import written_often
 from hloopt.analysis.parallel_loop.block_costs import StepCosts
 from hloopt.analysis.parallel_loop.block_stages import (
@@ -31,7 +30,6 @@ from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
 from hloopt.ops.traits import REDUCING, SOURCES
-from hloopt.types import DType
 
 __all__ = ["block_plan"]
 
@@ -244,7 +242,7 @@ class _Planner:
             return Item("sort", leaves)
         again = self.costs.again(value, wanted)
         if opcode in ("reduce", "dot"):
-            lanes, cost = self.costs.fold(value, wanted, accumulators(value.instruction))
+            lanes, cost = self.costs.fold(value, wanted)
             if lanes != 1 and cost < again and cost < self.costs.stored(value, wanted):
                 return Item("fold", leaves, lanes=lanes)
         if self.costs.stored(value, wanted) < again:
@@ -451,10 +449,3 @@ _ITERATIONS_INSIDE: Final = 8
 
 _SEVERAL = REDUCING | {"conditional", "scatter", "while"}
 """Ops that compute all their results at once, or none that is worth storing alone."""
-
-
-def accumulators(instruction: Instruction) -> tuple[DType, ...]:
-    """The types in which a fold adds up, one a result."""
-    if instruction.opcode == "dot":
-        return (accumulator(instruction.array.dtype),)
-    return tuple(operand.array.dtype for operand in instruction.fold_inputs)

@@ -8,7 +8,6 @@ from dataclasses import field, replace
 from math import prod
 
 from hloopt.analysis.index import Index, Indices, Symbol, delinearize, symbols_of
-from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes, Carried, local_dims, parallel_loop
 from hloopt.analysis.parallel_loop.block_stages import (
     BlockPlan,
@@ -23,13 +22,12 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.calls import call_frame
 from hloopt.codegen.elemental.control import branch_frame, branch_tests
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Emission, EmissionFrame, ValuePlace
+from hloopt.codegen.emission import EmissionFrame, ValuePlace
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import IterationCounting
-from hloopt.codegen.loops.places import KeptPlace, Outside, full_index, place_state
+from hloopt.codegen.loops.places import KeptPlace, KnownPlace, Outside, full_index, place_state
 from hloopt.codegen.loops.sharing import SharedPlace, Threads
-from hloopt.codegen.scalars import literal
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
@@ -201,7 +199,7 @@ class BlockLoop:
         running = self.running[(), self.plan.parallel.loop]
         affine = running.counting.variables.get(carried.number)
         if affine is not None:
-            return _last(running.counting, carried.number, affine)
+            return running.counting.last(carried.number, affine)
         register = running.registers.get(carried.number)
         if register is not None:
             return register[slot]
@@ -273,7 +271,7 @@ class BlockLoop:
             known(number, place, place)
         if iteration.path:
             for number, affine in counting.variables.items():
-                e.places[around, loop, number] = _Known(_last(counting, number, affine))
+                e.places[around, loop, number] = KnownPlace(counting.last(number, affine))
 
     # ---- an iteration --------------------------------------------------------------------------------
 
@@ -448,21 +446,3 @@ class BlockLoop:
                 index = self.index(state.value, local)
                 with self.inside(running.frame):
                     self.e.remember(body, index, state.number, registers[slot])
-
-
-def _last(counting: IterationCounting, number: int, affine: Affine) -> Expr:
-    """An induction variable's value after the last iteration."""
-    after = affine.at(counting.loop.iterations.count or 0)
-    return literal(after, counting.loop.carried[number].shape.dtype)
-
-
-@dataclass(frozen=True)
-class _Known(ValuePlace):
-    """A place whose value is a known number."""
-
-    value: Expr
-
-    def element(self, e: Elements, index: Indices) -> Emission:
-        """The number."""
-        yield from ()
-        return self.value

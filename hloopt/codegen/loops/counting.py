@@ -11,6 +11,7 @@ from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import EmissionFrame
 from hloopt.codegen.loops.places import Counted, Turning, place_state
+from hloopt.codegen.scalars import literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Select, Var, as_expr
@@ -59,6 +60,11 @@ class IterationCounting:
             _holds(number.inner, end) and _holds(number.dtype, end) and abs(end) < 1 << self.bits
             for end in ends
         )
+
+    def last(self, number: int, affine: Affine) -> Expr:
+        """An induction variable's value after the last iteration."""
+        after = affine.at(self.loop.iterations.count or 0)
+        return literal(after, self.loop.carried[number].shape.dtype)
 
     def iterations(self, e: Elements, count: int) -> tuple[Scope, Index]:
         """Begin a loop that counts by the first number that goes up by one: its block, and the iteration."""

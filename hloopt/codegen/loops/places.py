@@ -29,6 +29,7 @@ __all__ = [
     "CHOSEN",
     "Counted",
     "KeptPlace",
+    "KnownPlace",
     "LoopResults",
     "Outside",
     "Turning",
@@ -139,6 +140,18 @@ def kept_in(name: str, kind: Type, shape: ArrayShape, axes: Axes) -> KeptPlace:
     count = prod(local_dims(shape, axes))
     memory = Var(name, kind) if count == 1 else Array(name, kind, (count,), "local")
     return KeptPlace(memory, shape, axes)
+
+
+@dataclass(frozen=True)
+class KnownPlace(ValuePlace):
+    """A place whose value is a known number."""
+
+    value: Expr
+
+    def element(self, e: Elements, index: Indices) -> Emission:
+        """The number."""
+        yield from ()
+        return self.value
 
 
 @dataclass(frozen=True)
