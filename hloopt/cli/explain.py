@@ -70,7 +70,7 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
     "--all",
     "every",
     is_flag=True,
-    help="Also the kernels for other opcodes.",
+    help="List kernels for other opcodes, too.",
 )
 @json_option
 @click.pass_context
@@ -86,7 +86,7 @@ def command(
     Two instructions: whether they are in one kernel, what keeps them apart, what that costs, which option,
     rule or line of a lock file would change it. One: its kernel, what joined that, why its neighbours did not;
     and which kernels could run it, which limit ruled out the others, what each is estimated to cost. None: the
-    ten refusals that cost most time, the arrays that stay in memory between kernels with the codes of the
+    ten refusals that cost the most time, the arrays that stay in memory between kernels with the codes of the
     refusals that keep them there, and a summary by kernel and reason.
 
     An INSTRUCTION is a name of the file as it is given, or after optimisation; a glob, /regex/, op:OPCODE or

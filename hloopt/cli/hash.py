@@ -32,7 +32,7 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     not.  Literals that are left out of the text ({...}) count as equal.
 
     XLA's protocol buffers do not hold all that a text's header says (replica_count,
-    allow_spmd_sharding_propagation_to_output ...): the digests of the two can differ by that.
+    allow_spmd_sharding_propagation_to_output ...): the digests of the two can differ for that reason.
 
     \b
     Example:

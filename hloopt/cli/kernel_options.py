@@ -22,7 +22,7 @@ KERNELS = OptionGroup(
         multiple=True,
         metavar="PATTERN=NAME[{KEY=N}]",
         shell_complete=complete_kernel,
-        help="Run some instructions by this kernel: a name, a glob, /regex/, op:OPCODE (of a "
+        help="Run some instructions with this kernel: a name, a glob, /regex/, op:OPCODE (of a "
         "fusion's hero, too) or op_name:GLOB (may be repeated; the last that matches counts).",
     ),
     option(

@@ -24,7 +24,7 @@ __all__ = ["command"]
 
 @click.command("ls")
 @folders_argument
-@click.option("--stages", is_flag=True, help="A line for every stage, as for a single module.")
+@click.option("--stages", is_flag=True, help="List every stage, as for a single module.")
 @click.option(
     "--counts/--no-counts",
     default=True,

@@ -26,7 +26,7 @@ __all__ = ["command"]
     type=click.Choice(["gpu", "native"]),
     help="List instead which kernels each has, for which element types, and why others have none.",
 )
-@click.option("--target", default="h200", show_default=True, help="With --device gpu: which one.")
+@click.option("--target", default="h200", show_default=True, help="The GPU of --device gpu.")
 @json_option
 def command(unsupported: bool, device: str | None, target: str, as_json: bool) -> None:
     """List the opcodes of HLO: family, operands, attributes, and whether they can be evaluated.

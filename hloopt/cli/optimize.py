@@ -61,8 +61,8 @@ def command(
 ) -> None:
     """Run passes over modules and print them as HLO.
 
-    HLO goes to stdout (or OUT; a directory for several modules), everything else to stderr.  Of several
-    modules on stdout each begins with a comment that names its file.
+    HLO goes to stdout (or OUT; a directory for several modules), everything else to stderr.  Where several
+    modules go to stdout, each begins with a comment that names its file.
 
     \b
     Example:

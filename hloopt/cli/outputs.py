@@ -37,7 +37,7 @@ PRINT = OptionGroup(
         "--no-layouts",
         is_flag=True,
         help="Leave out the layouts of shapes, of the entry and of custom calls' operands; a reader takes "
-        "the usual ones, which matters to bitcasts.",
+        "the usual ones, which matters for bitcasts.",
     ),
     option(
         "--no-metadata",

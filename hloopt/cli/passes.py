@@ -57,7 +57,7 @@ _LONGEST = 400  # characters of a pipeline that are worth reading in one piece
 @click.option(
     "--xla-rules",
     is_flag=True,
-    help="List what XLA's algebraic simplifier does, and what does it here or why nothing does.",
+    help="List what XLA's algebraic simplifier does, and which rule or pass does it here, or why none does.",
 )
 @click.option("--diff", "as_diff", is_flag=True, help="Show examples as a diff.")
 @PASSES.only("pass_file")
@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """List passes and pipelines, or explain one with its options and a worked example.
 
-    A rule of simplify is explained by its equation.
+    A rule of simplify is named by its equation.
 
     \b
     Example:
