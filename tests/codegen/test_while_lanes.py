@@ -158,13 +158,13 @@ def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
     code = check(drawing(40, 24), 8, everywhere=False, fast=False)
     assert code.heads() == [
         "for group: int from 0 to 24 += 8",
-        "for trip: int from group to group + 8 unroll 1",
+        "for iter: int from group to group + 8 unroll 1",
     ]
-    loop = code.loop("trip")
+    loop = code.loop("iter")
     assert code.loop("group").body[-1] is loop
     iterations = KernelCode.of_body(loop.body)
     groups = KernelCode.of_body(code.loop("group").body[:-1])
-    assert code.read_at("rows_0") == groups.read_at("rows_0") == ["own * 40 + unit"]
+    assert code.read_at("rows_0") == groups.read_at("rows_0") == ["own * 40 + item"]
     assert len(code.calls("shuffle_index")) == len(iterations.calls("shuffle_index")) == 3
     assert shifts(code) == shifts(groups) == 8
     # One of the eight lanes writes.
@@ -180,7 +180,7 @@ def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
     """A warp computes the keys of 32 trips at once; what differs from work item to work item is drawn in its trip."""
     code = check(drawing(64, 40), 1, everywhere=False, fast=False)
     assert code.heads()[0] == "for group: int from 0 to 40 += 32"
-    iterations = KernelCode.of_body(code.loop("trip").body)
+    iterations = KernelCode.of_body(code.loop("iter").body)
     assert len(iterations.calls("shuffle_index")) == 1
     assert shifts(iterations) == 4
 
@@ -190,7 +190,7 @@ def test_a_loop_without_free_values_is_as_it_was() -> None:
     text = program({"x": "f32[40]"}, "  x1 = f32[40] cosine(x)", "x1", iterations=5)
     assert LaneValues(mapping_of(text).parallel).exchangeable(8) == frozenset()
     code = check(text, 1, everywhere=False)
-    assert code.heads() == ["for trip: int from 0 to 5"]
+    assert code.heads() == ["for iter: int from 0 to 5"]
     assert code.statements(Return)
 
 

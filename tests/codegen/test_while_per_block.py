@@ -116,7 +116,7 @@ def test_a_stencil_is_right_whatever_the_sizes(elements: int, iterations: int) -
 def test_a_stencil_has_one_barrier_a_trip() -> None:
     """The state lies in shared memory twice, so that nobody waits before writing."""
     code = check(heat(64, 5))
-    assert KernelCode.of_body(code.loop("trip").body).statements(Barrier) == [Barrier()]
+    assert KernelCode.of_body(code.loop("iter").body).statements(Barrier) == [Barrier()]
     # And one before it, when the state was read.
     assert code.statements(Barrier) == [Barrier()] * 2
 
@@ -467,7 +467,7 @@ def test_ops_with_kernels_of_their_own_are_refused() -> None:
 def test_a_missing_barrier_is_found() -> None:
     """The checks would tell a race: without the barrier that ends a trip the emulator stops."""
     parsed, plan, kernels = planned(fused(heat(64, 5)), "while-per-block")
-    function, loop = kernels.parts[0].function, KernelCode.of(kernels).loop("trip")
+    function, loop = kernels.parts[0].function, KernelCode.of(kernels).loop("iter")
     assert function is not None
     assert loop.body[-1] == Barrier()
     short = replace(loop, body=loop.body[:-1])

@@ -39,12 +39,12 @@ PENDULUM = """\
   let param_1: float = v_0[i]
   var state_2: float = param_1
   let param_2: float = g_0[i]
-  for trip: int from 0 to 7
+  for iter: int from 0 to 7
     let sin_1: float = sinf(state_1)
     let less: float = sin_1 * 0.5f
     let v1: float = param_2 - state_2
     let x1: float = less + v1
-    store result_2[trip * 300 + i] = x1
+    store result_2[iter * 300 + i] = x1
     set state_1 = x1
     set state_2 = v1
   store result_0[i] = state_1
@@ -174,9 +174,9 @@ def test_reduces_over_units_are_collected_and_added_up_once(elements: int) -> No
     assert not code.calls("atomic*")
     assert not code.calls("add_to_*")
     warps = -(-elements // 32)
-    part = f"trip * {warps} + (i / 32)" if warps > 1 else "trip"
+    part = f"iter * {warps} + (i / 32)" if warps > 1 else "iter"
     assert first.written_at("scratch_0") == [part]
-    assert second.written_at("result_1") == ["trip"]
+    assert second.written_at("result_1") == ["iter"]
     assert second.calls("shuffle_down")
 
 
@@ -213,9 +213,9 @@ def test_what_trips_read_is_read_two_trips_before() -> None:
         "x1, rows, scales",
         iterations=9,
     )
-    loop = check(text, tile={"lanes": 1}).loop("trip")
+    loop = check(text, tile={"lanes": 1}).loop("iter")
     assert loop.unroll == 2
-    forwards, backwards = "later * 33 + unit", "-later * 33 + unit + 264"
+    forwards, backwards = "later * 33 + item", "-later * 33 + item + 264"
     assert KernelCode.of_body(loop.body).read_at("rows_0") == [forwards, backwards]
     for iterations in (1, 2, 3):
         few = text.replace("constant(9)", f"constant({iterations})")
@@ -331,7 +331,7 @@ def test_indices_are_wide_where_results_are() -> None:
     text = pendulum(1_000_003, 10_000)
     code = KernelCode.of(planned(fused(text), KERNEL)[2])
     assert code.types("i") == {LONG}
-    assert code.heads() == [f"for trip: {LONG} from 0 to 10000"]
+    assert code.heads() == [f"for iter: {LONG} from 0 to 10000"]
 
 
 def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:

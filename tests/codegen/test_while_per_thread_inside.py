@@ -139,8 +139,8 @@ def test_loops_inside_run_inside() -> None:
         more=INNER,
     )
     code = check(text, everywhere=False)
-    assert code.heads() == ["for trip: int from 0 to 4", "for trip_1: int from 0 to 3"]
-    assert code.loop("trip_1") in code.loop("trip").body
+    assert code.heads() == ["for iter: int from 0 to 4", "for iter_1: int from 0 to 3"]
+    assert code.loop("iter_1") in code.loop("iter").body
 
 
 @pytest.mark.parametrize("hidden", [5, 24])

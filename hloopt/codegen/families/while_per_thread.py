@@ -50,12 +50,12 @@ def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
     lanes = lanes_of(f.tile)
     thread = f.global_thread("i")
     work_items = loop.parallel.work_items
-    own = f.elements.symbol(thread // lanes, "unit", 0, thread.high // lanes)
+    own = f.elements.symbol(thread // lanes, "item", 0, thread.high // lanes)
     tests = [] if lanes == 1 else [eq(thread % lanes, 0)]
     if outside := below(own, work_items):
         tests += outside
         own = f.elements.symbol(
-            Select.of(outside[0], own, work_items - 1), "unit", 0, work_items - 1
+            Select.of(outside[0], own, work_items - 1), "item", 0, work_items - 1
         )
     ThreadUnit(f, loop, own, thread, tests, _lanes(f, loop, lanes, own)).write()
 
@@ -77,7 +77,7 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     count = loop.parallel.iterations.count
     assert count is not None
     thread = f.global_thread("i")
-    iteration = bounded(f, e.symbol(thread // WARP, "trip", 0, (thread // WARP).high), count)
+    iteration = bounded(f, e.symbol(thread // WARP, "iter", 0, (thread // WARP).high), count)
     work_item = ThreadUnit(f, loop, Index(0))
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
     folds = add_up(f, work_item.running, iteration, lane)

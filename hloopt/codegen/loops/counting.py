@@ -68,7 +68,7 @@ class IterationCounting:
 
     def iterations(self, e: Elements, count: int) -> tuple[Scope, Index]:
         """Begin a loop that counts by the first number that goes up by one: its block, and the iteration."""
-        block, counter, first = self._loop(e, count, "trip")
+        block, counter, first = self._loop(e, count, "iter")
         return block, Symbol(counter.name, first, first + count - 1).index - first
 
     def groups(self, e: Elements, count: int, width: int) -> IterationGroups:
@@ -134,7 +134,7 @@ class IterationGroups:
 
     def iterations(self, e: Elements, behind: Expr) -> tuple[Scope, Index]:
         """Begin a loop over the iterations of the group: its block, and the iteration."""
-        block, counter = e.scope.loop(self.group, behind, "trip", self.group.type)
+        block, counter = e.scope.loop(self.group, behind, "iter", self.group.type)
         return block, Symbol(counter.name, self.first, self.end - 1).index - self.first
 
     def turn(self, iteration: Index) -> Expr:

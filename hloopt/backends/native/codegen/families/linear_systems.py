@@ -120,7 +120,7 @@ def _emitter(header: str, call: _Routine) -> EmitFunction:
         each, columns = f.tile["matrices"], f.tile.get("columns", routine.columns)
         parts = -(-routine.columns // columns) if routine.system is not None else 1
         wide = struct("hloopt::Pair") if f.region.operands[0].dtype.is_complex else DOUBLE
-        with tasks(f, "unit", each, prod(batch) * parts) as unit:
+        with tasks(f, "item", each, prod(batch) * parts) as unit:
             place = unit // each * room_of(routine, columns)
             room = ArrayValue(f.scratch(0).memory).cast(pointer(wide)) + place
             stack = _Stack(f, routine, batch, unit // parts, wide, room)

@@ -50,7 +50,7 @@ def _emit(f: FunctionWriter) -> None:
     elif name.endswith("_sum"):
         sweep.sum_of_parts()
     else:
-        with tasks(f, "unit", layout.each, layout.units) as unit:
+        with tasks(f, "item", layout.each, layout.units) as unit:
             sweep.store(sweep.taken(unit), unit)
 
 
@@ -123,7 +123,7 @@ class _Sweep:
     def _units(self) -> AbstractContextManager[Index]:
         """A loop over all groups of results."""
         units = self.layout.units
-        return counter(self.f, Index(0), Index(units), units, "unit")
+        return counter(self.f, Index(0), Index(units), units, "item")
 
     def parts(self) -> None:
         """The first launch: each task leaves its partial accumulators of every group of results."""

@@ -52,7 +52,7 @@ def _blocks(f: FunctionWriter, loop: ThreadLoop) -> None:
             left = work_items - first
             some = Select.of(left < size, left.cast(INT), size)
             width = body.declare(INT, some, "width")
-        number = names.fresh("unit")
+        number = names.fresh("item")
         work_item = Scope(names)
         with f.elements.within(work_item):
             at = Symbol(number, 0, work_items - 1).index if work_items > 1 else Index(0)
@@ -118,7 +118,7 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     count = loop.parallel.iterations.count
     assert count is not None
     kind = f.loads.index_type
-    last = e.scope.declare(kind, least(END * FINISH_ITERATIONS, count), "trip_end")
+    last = e.scope.declare(kind, least(END * FINISH_ITERATIONS, count), "iter_end")
     block, counter = e.scope.loop(BEGIN * FINISH_ITERATIONS, last, "iteration", kind)
     with e.within(block):
         iteration = Symbol(counter.name, 0, count - 1).index
