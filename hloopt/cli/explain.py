@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.cli.explain_fusion import Questions
-from hloopt.cli.explain_ways import Trials
+from hloopt.cli.explain_trials import Trials
 from hloopt.cli.explain_xla import explain_xla, xla_option
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand

@@ -26,7 +26,7 @@ from hloopt.rewrite.spec import did_you_mean
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hloopt.cli.explain_ways import Trials
+    from hloopt.cli.explain_trials import Trials
     from hloopt.cost_models.model import CostModel
     from hloopt.fusion.provenance import FusionNode, GivenInstruction, Provenance, TracedRewrite
     from hloopt.ir import Instruction, Module
