@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels campaign-random campaign-mutations campaign-pipelines baseline bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove campaign-random campaign-mutations campaign-pipelines baseline bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the e
 
 mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable
 	$(BIN)/python -m tests.corpus.mutate_kernels --jobs $(JOBS)
+
+prove: $(VENV)/.installed-dev  ## every rule of simplify proved by z3, with more steps than the tests have: minutes
+	HLOOPT_SLOW=1 $(PYTEST) -q tests/prover/test_rules_proved.py --timeout 900
 
 campaign-random campaign-mutations campaign-pipelines: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.campaigns.campaign $(@:campaign-%=%) --jobs $(JOBS)

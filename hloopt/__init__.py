@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hloopt.interpret import Host
     from hloopt.ir import Module
     from hloopt.pipelines import Given
+    from hloopt.prover.equivalence import Equivalence
     from hloopt.report.run import RunReport
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
     from hloopt.runtime.program import Program
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DeviceError",
+    "Equivalence",
     "EvaluationError",
     "Fix",
     "HlooptError",
@@ -54,6 +56,7 @@ __all__ = [
     "UsageError",
     "VerifyError",
     "compile",
+    "equivalent",
     "evaluate",
     "evaluate_participants",
     "optimize",
@@ -220,6 +223,22 @@ def run(
     return run_module(module, pipeline, inputs, expected, options, changes)
 
 
+def equivalent(before: Module, after: Module, *, solver_steps: int | None = None) -> Equivalence:
+    """Whether two modules give the same results for all inputs: what ``hloopt check --equivalent`` says.
+
+    The record's ``verdict`` is ``proved``, ``refuted`` or ``not known``, ``how`` and ``reason`` say why, and
+    ``counterexample`` has the inputs, the element and both values of modules that differ.  Bits count, but for
+    which NaN a NaN is, and for the order of additions that HLO leaves open.  ``solver_steps`` is how much z3
+    may do, by its own count.
+
+    Raises ``UsageError`` where parameters or results are not alike, ``DeviceError`` where only z3 can decide
+    and it is not installed.
+    """
+    from hloopt.prover.equivalence import STEPS, decide
+
+    return decide(before, after, steps=STEPS if solver_steps is None else solver_steps)
+
+
 def __getattr__(name: str) -> Any:
     # NumPy is loaded with the graph; a command that only prints its help must not wait for that.
     if name in _HOMES:
@@ -228,6 +247,7 @@ def __getattr__(name: str) -> Any:
 
 
 _HOMES = {
+    "Equivalence": "prover.equivalence",
     "Fix": "rewrite",
     "Host": "interpret",
     "Module": "ir",

@@ -24,6 +24,7 @@ __all__ = [
     "ABOUT",
     "PASSES",
     "PIPELINES",
+    "SIMPLIFICATION",
     "Given",
     "all_names",
     "find_pass",
@@ -133,7 +134,7 @@ _QUICK = (
     "fix(call-inliner,tuple-simplifier,while-constant-sinking,while-loop-simplifier,simplify,"
     "constant-folding,cse,dce)"
 )
-_SIMPLIFICATION = (
+SIMPLIFICATION: Final = (
     "fix(call-inliner,map-inliner,tuple-simplifier,conditional-simplifier{ops=0},while-constant-sinking,"
     "while-loop-simplifier,while-invariant-motion,zero-sized,simplify,transpose-folding,reshape-mover,"
     "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"
@@ -176,8 +177,8 @@ _NATIVE = (
 _TEXTS: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
-    "O2": f"{_SIMPLIFICATION},{_FUSION}",
-    "O3": f"rng-expander,{_SIMPLIFICATION},"
+    "O2": f"{SIMPLIFICATION},{_FUSION}",
+    "O3": f"rng-expander,{SIMPLIFICATION},"
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,{_FUSION}",

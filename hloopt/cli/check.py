@@ -12,7 +12,7 @@ from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import each_error, error_json, show_errors
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.waiting import patience, progress
-from hloopt.errors import HlooptError, ParseError
+from hloopt.errors import HlooptError, ParseError, UsageError
 from hloopt.verifier import RULES, violations
 
 __all__ = ["command"]
@@ -28,18 +28,58 @@ _MOST_ERRORS = 20
     is_flag=True,
     help="List the constraints that errors name in brackets, and exit.",
 )
+@click.option(
+    "--equivalent",
+    is_flag=True,
+    help="Prove that two modules, A and B, give the same results for all inputs, or find inputs for which "
+    "they do not.",
+)
+@click.option(
+    "--save-inputs",
+    metavar="OUT",
+    help="With --equivalent: write the inputs for which the modules differ to an .npz file, as run --inputs "
+    "reads it.",
+)
+@click.option(
+    "--solver-steps",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --equivalent: how much z3 may do, by its own count, 20 million by default (some seconds).",
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], rules: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    rules: bool,
+    equivalent: bool,
+    save_inputs: str | None,
+    solver_steps: int | None,
+    as_json: bool,
+) -> None:
     """Parse and verify modules: one line per file, and every error with its place.
 
     Exits with 3 when a module cannot be read or is not valid.
+
+    With --equivalent: whether A and B are equal, bit for bit but for which NaN a NaN is. They are where their
+    canonical forms are, where exact rewrites make them the same, or where each element of their results is
+    proved to be (by z3, which the extra 'prove' installs). The order in which reduce, dot and convolution add
+    floats is open in HLO and does not count. Exits with 0 when they are proved equal, 1 when inputs were found
+    for which they differ, and 4 when neither is known.
 
     \b
     Example:
       hloopt check dump --module jit_train
       hloopt check --rules
+      hloopt check --equivalent before.hlo after.hlo --save-inputs differ.npz
     """
+    if equivalent:
+        from hloopt.cli.check_equivalent import check_equivalent
+
+        check_equivalent(ctx, files, steps=solver_steps, save=save_inputs, as_json=as_json)
+    elif save_inputs is not None or solver_steps is not None:
+        option = "--solver-steps" if save_inputs is None else "--save-inputs"
+        raise UsageError(f"{option} is for --equivalent")
     if rules:
         _list_rules(as_json=as_json)
         return

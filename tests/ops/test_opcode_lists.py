@@ -17,6 +17,8 @@ from hloopt.ops import OPS
 from hloopt.ops.traits import ALL, TABLES
 
 PACKAGE = Path(hloopt.__file__).parent
+OPTIONAL = ("z3",)
+"""Packages that an extra installs, and that the modules which stand on them import at their top."""
 MOST = 3
 """So many opcodes may stand beside each other in code; more of them are a property that the table lacks."""
 
@@ -132,7 +134,11 @@ def tables() -> dict[str, int]:
     """The names of all declared tables, with their places in ``TABLES``."""
     for module in walk_packages(hloopt.__path__, "hloopt."):
         if not module.name.endswith("__main__"):
-            import_module(module.name)
+            try:
+                import_module(module.name)
+            except ModuleNotFoundError as error:
+                if error.name not in OPTIONAL:
+                    raise
     places = {id(rows): at for at, (rows, _, _) in enumerate(TABLES)}
     return {
         f"{module}.{name}": places[id(value)]
