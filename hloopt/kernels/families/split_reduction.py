@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -15,6 +16,7 @@ from hloopt.analysis.emitters.reductions import vector_size
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.column_reduction import column_sweep, small_column_sweep
+from hloopt.kernels.families.reduction_groups import ReductionGroup
 from hloopt.kernels.families.reductions import (
     Reductions,
     accumulator_types,
@@ -146,6 +148,26 @@ def _checked(name: str, site: Site, tile: Tile) -> tuple[Reductions, Sweep]:
     return reductions, sweep
 
 
+def _folding(
+    site: Site,
+    sweep: Sweep,
+    group: ReductionGroup,
+    folded: Iterable[Argument],
+    function: str,
+    at: int,
+) -> Launch:
+    """The launch in which every block folds its part of a group, and writes the results beside it."""
+    sides = [site.region.results[leaf].instruction for leaf in group.sides]
+    read = operands_of(site.region, [*group.inputs, *sides])
+    return Launch(
+        function,
+        (sweep.blocks, sweep.parts, 1),
+        (sweep.block, 1, 1),
+        (*read, *written(group.sides), *folded),
+        part=at,
+    )
+
+
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     reductions, sweep = _checked("split-reduction", site, tile)
     region = site.region
@@ -164,20 +186,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
             for hero in group.heroes
             for kind in accumulator_types(hero)
         )
-        sides = [region.results[leaf].instruction for leaf in group.sides]
-        steps.append(
-            Launch(
-                f"_parts{suffix}",
-                (sweep.blocks, sweep.parts, 1),
-                (sweep.block, 1, 1),
-                (
-                    *operands_of(region, [*group.inputs, *sides]),
-                    *written(group.sides),
-                    *(Argument(place, "out") for place in places),
-                ),
-                part=at,
-            )
-        )
+        partial = [Argument(place, "out") for place in places]
+        steps.append(_folding(site, sweep, group, partial, f"_parts{suffix}", at))
         if not group.heroes:
             continue
         second = combine_sweep(reductions.kept, sweep.parts)
@@ -231,7 +241,6 @@ def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
     steps: list[KernelPart] = []
     for at, group in enumerate(reductions.groups):
         suffix = f"_{at}" if len(reductions.groups) > 1 else ""
-        sides = [region.results[leaf].instruction for leaf in group.sides]
         if group.heroes:
             threads = min(_BLOCK, -(-reductions.kept // WARP) * WARP)
             begun = written(group.roots)
@@ -244,19 +253,8 @@ def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
                     part=at,
                 )
             )
-        steps.append(
-            Launch(
-                f"_parts{suffix}",
-                (sweep.blocks, sweep.parts, 1),
-                (sweep.block, 1, 1),
-                (
-                    *operands_of(region, [*group.inputs, *sides]),
-                    *written(group.sides),
-                    *written(group.roots, "update"),
-                ),
-                part=at,
-            )
-        )
+        updated = written(group.roots, "update")
+        steps.append(_folding(site, sweep, group, updated, f"_parts{suffix}", at))
     is_atomic = not all(_is_exact(hero) for hero in reductions.heroes)
     return KernelSpec("atomic-reduction", tile, tuple(steps), is_atomic=is_atomic)
 
