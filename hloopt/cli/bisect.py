@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from hloopt.cli.json_out import write_json
+from hloopt.cli.bisect_file import bisect_file
+from hloopt.cli.json_out import end
 from hloopt.cli.messages import error_json, show_error
 from hloopt.cli.options import PICK, json_option, pick_options
+from hloopt.cli.pipeline_options import PASSES
 from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
 from hloopt.cli.trial_options import EXECUTOR, TRIALS, executor, trial_options
 from hloopt.cli.waiting import patience
@@ -17,7 +20,9 @@ from hloopt.dumps import DumpModule, matching_stages, pick, read_dump
 from hloopt.errors import HlooptError, UsageError
 from hloopt.interpret.plugins import load
 from hloopt.prover.bisection import Bisection
+from hloopt.prover.checks import CommandCheck
 from hloopt.prover.dump_bisect import DumpBisect
+from hloopt.prover.stage_check import StageCheck
 from hloopt.prover.stages import stages_of
 from hloopt.report.bisect import show_bisection
 from hloopt.report.console import product
@@ -35,6 +40,19 @@ __all__ = ["command"]
 @TRIALS
 @EXECUTOR
 @TOLERANCE
+@PASSES
+@click.option(
+    "--check",
+    metavar="CMD",
+    help="Ask this command instead of comparing results, as git bisect run does: {} is the path of a module's "
+    "text (or follows the command); 0 is good, 125 cannot be told, 1 to 127 is bad, more ends the search.",
+)
+@click.option(
+    "--check-seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="With --check: a command that takes longer is stopped, and the module is bad.",
+)
 @click.option(
     "--custom-call",
     "custom_calls",
@@ -51,34 +69,70 @@ def command(
     every: bool,
     show_all: bool,
     custom_calls: tuple[str, ...],
+    check: str | None,
+    check_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Find the pass that changes the results of a module.
+    """Find the pass that changes the results of a module, and its rewrite.
 
-    PATH is a dump directory, of XLA (--xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*
+    PATH is a module or a dump directory. The passes that the options select (-O2 by default) are run over a
+    module; its results are compared after each run, and the rewrite is found by fuel: its rule, the
+    instructions before and after it, and the option that leaves it out, which is tried. A pass that fails and
+    a module that is not valid any more are found as well.
+
+    Of a dump directory, of XLA (--xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*
     --xla_dump_large_constants) or of hloopt (optimize --dump-dir): every stage is run on the same inputs, and
     the first that changes results by more than the class of its pass allows is named. Passes that only move,
     share or fuse what is computed may change no bit; others what rounding allows. Exits with 1 when a stage is
     found, with 0 when all agree.
 
+    With --check a command of yours decides, whatever it looks for, in either.
+
     \b
     Example:
+      hloopt bisect model.hlo --passes 'simplify,my-pass' --pass-file my_pass.py
+      hloopt bisect model.hlo -O3 --fast-math --check 'my_compiler {} && ! grep NaN log'
       hloopt bisect dump
       hloopt bisect dump --module jit_step --inputs inputs.npz
       hloopt bisect dump --trials 8 --every
     """
-    if not Path(path).is_dir():
-        raise UsageError(f"{path}: {'not a' if Path(path).exists() else 'no such'} directory")
     for call in custom_calls:
         load(call)
+    if check is None and check_seconds is not None:
+        raise UsageError("--check-seconds is for --check")
+    command_check = None if check is None else CommandCheck(check, check_seconds)
+    if not Path(path).is_dir():
+        if every:
+            raise UsageError("--every is for a dump directory: of passes the first is found")
+        rows, code = bisect_file(path, command_check, as_json=as_json, show_all=show_all)
+        end(ctx, rows, code)
+    _check_dump_options(ctx)
+    rows, code = _bisect_dump(ctx, path, command_check, every, show_all=show_all, as_json=as_json)
+    end(ctx, rows, code)
+
+
+def _bisect_dump(
+    ctx: click.Context,
+    path: str,
+    command_check: CommandCheck | None,
+    every: bool,
+    *,
+    show_all: bool,
+    as_json: bool,
+) -> tuple[list[dict[str, Any]], int]:
+    """Search the stages of each module of a dump: a row for each, and the exit code."""
     rows: list[dict[str, Any]] = []
     code = 0
     for module in _modules(ctx, path):
         wanted = ctx.meta.get(PICK, {}).get("stage", ())
         stages = stages_of(module, matching_stages(module, wanted) if wanted else None)
-        search = DumpBisect(
-            module.label, path, stages, trial_options(), executor(), given_tolerance(), every
-        )
+        search: DumpBisect | StageCheck
+        if command_check is not None:
+            search = StageCheck(module.label, path, stages, command_check)
+        else:
+            search = DumpBisect(
+                module.label, path, stages, trial_options(), executor(), given_tolerance(), every
+            )
         try:
             found = _run(search)
         except HlooptError as error:
@@ -86,18 +140,24 @@ def command(
             rows.append({"module": module.label, "error": error_json(error)})
             code = max(code, error.exit_code)
             continue
-        for unread in search.unreadable:
+        for unread in getattr(search, "unreadable", ()):
             show_error(unread)
         rows.append(found.to_json())
         code = max(code, found.exit_code)
         if not as_json:
             show_bisection(found, product(), every=show_all)
-    if as_json:
-        write_json("bisect", {"modules": rows})
-    ctx.exit(code)
+    return rows, code
 
 
-def _run(search: DumpBisect) -> Bisection:
+def _check_dump_options(ctx: click.Context) -> None:
+    """Raise ``UsageError`` for options about passes: those of a dump have run."""
+    for name in PASSES.names:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "-O" if name == "level" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is for a module: the passes of a dump directory have run")
+
+
+def _run(search: DumpBisect | StageCheck) -> Bisection:
     with patience("bisecting", search.name, lambda: search.status):
         return search.run()
 

@@ -26,10 +26,20 @@ __all__ = [
 ]
 
 SearchOutcome: TypeAlias = Literal[
-    "first", "same", "equal", "within", "differs", "not run", "unreadable", "skipped"
+    "first",
+    "same",
+    "equal",
+    "within",
+    "differs",
+    "not run",
+    "unreadable",
+    "skipped",
+    "passes",
+    "fails",
 ]
 """Of something examined, beside what was run before it: the first one; the same module; equal results; results
-within what its class allows; other results; what cannot be run; what cannot be read; what was left out."""
+within what its class allows; other results; what cannot be run; what cannot be read; what was left out.  By
+itself: it passes a check, or fails."""
 
 NamedComparison: TypeAlias = tuple[str, OutputComparison]
 ChangedSide: TypeAlias = Literal["before", "after"]
@@ -139,7 +149,8 @@ class Culprit:
 class Bisection:
     """A search for what changes the results of a module.
 
-    kind      what was searched: ``stages`` of a dump, a ``pipeline``, ``kernels``, ``code generation``
+    kind      what was searched: ``stages`` of a dump, by results or by a ``check``; a ``pipeline``,
+              ``kernels``, ``code generation``
     module    the module's name; ``file`` where it is from
     inputs    what the inputs are, a text for each trial
     examined  what was examined, in order

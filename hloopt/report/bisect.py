@@ -22,8 +22,11 @@ _WORDS: Final = {
     "not run": "cannot be run",
     "unreadable": "cannot be read",
     "skipped": "not compared",
+    "passes": "right",
+    "fails": "wrong",
 }
-_QUIET: Final = frozenset({"first", "same", "equal"})
+_QUIET: Final = frozenset({"first", "same", "equal", "passes"})
+_EXAMINED: Final = {"pipeline": "run", "kernels": "device"}
 _MOST: Final = 12
 
 
@@ -32,7 +35,8 @@ def show_bisection(found: Bisection, console: Console, *, every: bool = False) -
     say(console, (found.module, "bold"), f"  {found.file}")
     if found.inputs:
         say(console, f"inputs: {', '.join(found.inputs[:_MOST])}{_more(found.inputs)}")
-    _show_examined(found.examined, console, every=every)
+    what = _EXAMINED.get(found.kind, "stage")
+    _show_examined(found.examined, console, what, every=every)
     for culprit in found.culprits:
         _show_culprit(culprit, console)
     for note in found.notes:
@@ -45,10 +49,12 @@ def _more(items: Sequence[str]) -> str:
     return f" and {len(items) - _MOST} more" if len(items) > _MOST else ""
 
 
-def _show_examined(examined: Sequence[Examined], console: Console, *, every: bool) -> None:
+def _show_examined(
+    examined: Sequence[Examined], console: Console, what: str, *, every: bool
+) -> None:
     shown = [one for one in examined if every or one.outcome not in _QUIET]
     quiet = len(examined) - len(shown)
-    made = table("stage", "results", "why", left=3, below="why")
+    made = table(what, "results", "why", left=3, below="why")
     for (outcome, note), group in groupby(shown, key=lambda one: (one.outcome, one.note)):
         first, *rest = group
         line = first.place.partition(f"{first.name}.")[2].partition(":")[2]
@@ -59,8 +65,14 @@ def _show_examined(examined: Sequence[Examined], console: Console, *, every: boo
     if shown:
         console.print(made)
     if quiet:
-        count = f"{quiet} {'more ' if shown else ''}stage{'s' * (quiet > 1)}"
-        say(console, f"{count} give{'s' * (quiet == 1)} equal results")
+        count = f"{quiet} {'more ' if shown else ''}{what}{'s' * (quiet > 1)}"
+        passed = any(one.outcome == "passes" for one in examined)
+        verb = "is right" if quiet == 1 else "are right"
+        say(console, f"{count} {verb if passed else _gives(quiet)}")
+
+
+def _gives(count: int) -> str:
+    return f"give{'s' * (count == 1)} equal results"
 
 
 def _show_culprit(culprit: Culprit, console: Console) -> None:
