@@ -10,6 +10,7 @@ import pytest
 import hloopt
 from hloopt.errors import DeviceError, UsageError
 from hloopt.ir import Module
+from hloopt.prover.equivalence import by_elements
 
 SUM = "add { a = $T[] parameter(0) b = $T[] parameter(1) ROOT c = $T[] add(a, b) }\n"
 MAX = "max { a = $T[] parameter(0) b = $T[] parameter(1) ROOT c = $T[] maximum(a, b) }\n"
@@ -161,6 +162,47 @@ def test_a_sum_that_differs_is_never_proved() -> None:
     answer = hloopt.equivalent(*of("f32", text("0"), text("-0.0")))
     assert answer.verdict == "not known"
     assert answer.reason == "of a function or a sum of floats more would have to be known"
+
+
+LOOP = """
+cond { p = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(9) ROOT r = pred[] compare(i, n), direction=LT }
+body { p = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(p), index=0
+ v = f32[4] get-tuple-element(p), index=1 o = s32[] constant(1) j = s32[] add(i, o)
+ w = f32[4] BODY ROOT r = (s32[], f32[4]) tuple(j, w) }
+"""
+
+
+def loop(body: str) -> Module:
+    """A while of an unknown number of iterations."""
+    return read(
+        "k = s32[] parameter(0)\nx = f32[4] parameter(1)\nt = (s32[], f32[4]) tuple(k, x)\n"
+        "w = (s32[], f32[4]) while(t), condition=cond, body=body\n"
+        "ROOT r = f32[4] get-tuple-element(w), index=1",
+        regions=LOOP.replace("BODY", body),
+    )
+
+
+def test_a_loop_is_what_an_iteration_does() -> None:
+    """Where nobody knows how many there are; bodies that are the same elements make the same loop."""
+    left = loop("add(v, v)\n q = f32[2,2] reshape(w)\n u = f32[4] reshape(q)")
+    right = loop("add(v, v)")
+    assert by_elements(left, right).verdict == "proved"
+    assert hloopt.equivalent(right, loop("multiply(v, v)")).verdict == "refuted"
+
+
+def test_an_unknown_op_in_a_region_is_one_for_each_element() -> None:
+    """A loop inside of the region of a map differs from element to element."""
+    region = LOOP.replace("f32[4]", "f32[]").replace("BODY", "add(v, v)") + (
+        "f { k = s32[] parameter(0) x = f32[] parameter(1) t = (s32[], f32[]) tuple(k, x)"
+        " w = (s32[], f32[]) while(t), condition=cond, body=body"
+        " ROOT r = f32[] get-tuple-element(w), index=1 }\n"
+    )
+    head = "k = s32[4] parameter(0)\nx = f32[4] parameter(1)\n"
+    mapped = "m = f32[4] map(k, x), dimensions={0}, to_apply=f\n"
+    first = read(f"{head}{mapped}ROOT r = f32[1] slice(m), slice={{[0:1]}}", regions=region)
+    last = read(f"{head}{mapped}ROOT r = f32[1] slice(m), slice={{[3:4]}}", regions=region)
+    assert by_elements(first, first).verdict == "proved"
+    assert hloopt.equivalent(first, last).verdict == "refuted"
 
 
 def test_what_is_not_known_says_why() -> None:

@@ -30,6 +30,7 @@ from hloopt.ir.canonical import fingerprint
 from hloopt.pipelines import SIMPLIFICATION, parse_pipeline
 from hloopt.prover.comparing import check_alike, compare_runs
 from hloopt.prover.equivalence.combining import COMBINING
+from hloopt.prover.equivalence.control import CONTROL
 from hloopt.prover.equivalence.indexing import AT_INDICES
 from hloopt.prover.equivalence.symbolic import DRAWN, Symbolic
 from hloopt.prover.equivalence.terms import ElementTerms, TooManyTermsError
@@ -38,14 +39,22 @@ from hloopt.prover.trials import TrialInputs, TrialOptions, made
 from hloopt.runtime.inputs import positions
 from hloopt.types import Array, of_numpy
 
-__all__ = ["STEPS", "Counterexample", "Equivalence", "by_elements", "decide", "differing"]
+__all__ = [
+    "HANDLERS",
+    "STEPS",
+    "Counterexample",
+    "Equivalence",
+    "by_elements",
+    "decide",
+    "differing",
+]
 
 STEPS: Final = 20_000_000
 """z3's own count of steps; some seconds."""
 
 Verdict: TypeAlias = Literal["proved", "refuted", "not known"]
 
-_HANDLERS: Final = {**COMBINING, **AT_INDICES}
+HANDLERS: Final = {**COMBINING, **AT_INDICES, **CONTROL}
 _TRIALS: Final = 12
 _SECONDS: Final = 10.0
 
@@ -244,7 +253,7 @@ class _Sides:
         unknown: dict[int, tuple[Module, Instruction]] = {}
         try:
             for module in (before, after):
-                symbolic = Symbolic(module, terms, _HANDLERS)
+                symbolic = Symbolic(module, terms, HANDLERS)
                 found.append(symbolic.result())
                 for number, instruction in symbolic.unknown.items():
                     unknown.setdefault(number, (module, instruction))

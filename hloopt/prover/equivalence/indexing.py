@@ -52,7 +52,8 @@ def _chosen(
         start, most = starts[number], highest[number]
         if symbolic.terms.are_constant(start):
             values = symbolic.terms.values(start, kinds[number])
-            return rest([*known, np.clip(values.astype(object), 0, most).astype(np.int64)])
+            inside = [min(max(int(value), 0), most) for value in values.reshape(-1)]
+            return rest([*known, np.array(inside, np.int64).reshape(values.shape)])
         if not most:
             return rest([*known, np.array(0)])
         found = rest([*known, np.array(most)])
@@ -74,7 +75,8 @@ def _starts(
 ) -> tuple[list[Array], list[DType]]:
     rank = instruction.operands[0].array.rank
     starts = start_indices(values[first:], rank)
-    return starts, [instruction.operands[first].array.dtype] * len(starts)
+    kinds = [operand.array.dtype for operand in instruction.operands[first:]]
+    return starts, kinds if len(kinds) == len(starts) else kinds * len(starts)
 
 
 def _dynamic_slice(

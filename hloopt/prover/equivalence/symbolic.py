@@ -8,7 +8,7 @@ operands, of which nothing is known but that equal operands give equal results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count
 from math import prod
@@ -24,7 +24,6 @@ from hloopt.interpret.context import (
     leaf_arrays,
     map_arrays,
 )
-from hloopt.interpret.control import branch_number, branches
 from hloopt.interpret.families import EVALUATORS
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.regions import LIFTED, liftable
@@ -38,6 +37,7 @@ from hloopt.ops.traits import (
     DEVICE_NUMBERS,
     JOINING,
     RANDOM,
+    SEQUENTIAL,
     TRANSFERS,
     TUPLES,
     VIEWS,
@@ -62,7 +62,6 @@ Handler = Callable[["Symbolic", Instruction, tuple[Value, ...]], "Value | None"]
 """What an op gives; None where its operands are such that nothing is known of the result."""
 
 _MOST_ELEMENTS: Final = 1 << 17
-_MOST_ITERATIONS: Final = 4096
 # The interpreter's evaluators of these look at no element.
 _PASSED: Final = (VIEWS | JOINING | TUPLES | CONSTRAINTS | WRAPPING) - {"bitcast"} | {"call", "map"}
 _COPIES: Final = frozenset({"copy-done", "copy-start"})
@@ -90,6 +89,7 @@ class Symbolic(Context):
         self._handlers = handlers
         self._concrete = Interpreter(module, EVALUATORS)
         self._digests: dict[Computation, str] = {}
+        self._lifted = False
         self.unknown: dict[int, Instruction] = {}
         # Tokens, and context words of asynchronous ops, which nothing reads.
         self._nothing = terms.make("nothing", None)
@@ -97,11 +97,13 @@ class Symbolic(Context):
 
     def result(self) -> list[tuple[ArrayShape, Array]]:
         """The arrays of the entry's result."""
-        parameters, places = [], count()
-        for parameter in self._module.entry.parameters:
+        entry = self._module.entry
+        for parameter in entry.parameters:
             self._check_size(parameter)
-            parameters.append(self._parameter(parameter.shape, places))
-        value = self.call(self._module.entry, parameters)
+        # Of all parameters one tuple: their arrays are numbered as inputs are.
+        parameters = self.fresh(TupleShape(entry.parameter_shapes), "parameter")
+        assert isinstance(parameters, tuple)
+        value = self.call(entry, parameters)
         shapes = leaves(self._module.entry.root.shape)
         return [
             (shape, leaf)
@@ -109,26 +111,33 @@ class Symbolic(Context):
             if isinstance(shape, ArrayShape) and shape.dtype.is_array
         ]
 
-    def _parameter(self, shape: Shape, places: Iterator[int]) -> Value:
-        def elements(part: ArrayShape) -> Array:
-            place = next(places)
-            found = [self._element(part.dtype, place, at) for at in range(part.elements)]
-            return np.array(found, np.int64).reshape(part.dims)
-
-        return self._filled(shape, elements)
-
-    def _element(self, kind: DType, place: int, at: int) -> int:
+    def _element(self, kind: DType, name: str, place: int, at: int) -> int:
         if not kind.is_complex:
-            return self.terms.make("parameter", kind, (), (place, at, ""))
+            return self.terms.make(name, kind, (), (place, at, ""))
         parts = [
-            self.terms.make("parameter", part_of(kind), (), (place, at, part))
-            for part in ("real", "imag")
+            self.terms.make(name, part_of(kind), (), (place, at, part)) for part in ("real", "imag")
         ]
         return self.terms.make("complex", kind, parts)
 
     def call(self, computation: Computation, args: Sequence[Value]) -> Value:
         """The result of a computation."""
         return self._run(computation, args, lifted=False)
+
+    @property
+    def run(self) -> Callable[[Computation, Sequence[Value]], Value]:
+        """How the computations of the instruction run: on its values, or at each place of a region's."""
+        return self.apply if self._lifted else self.call
+
+    def fresh(self, shape: Shape, name: str) -> Value:
+        """A value that may be anything."""
+        places = count()
+
+        def elements(part: ArrayShape) -> Array:
+            place = next(places)
+            found = [self._element(part.dtype, name, place, at) for at in range(part.elements)]
+            return np.array(found, np.int64).reshape(part.dims)
+
+        return self._filled(shape, elements)
 
     def apply(self, computation: Computation, arrays: Sequence[Value]) -> Value:
         """A region of scalars on arrays that broadcast against each other."""
@@ -162,6 +171,13 @@ class Symbolic(Context):
         return self._module.unsupported(instruction, message)
 
     def _run(self, computation: Computation, args: Sequence[Value], *, lifted: bool) -> Value:
+        outer, self._lifted = self._lifted, lifted
+        try:
+            return self._values(computation, args)
+        finally:
+            self._lifted = outer
+
+    def _values(self, computation: Computation, args: Sequence[Value]) -> Value:
         values: dict[Instruction, Value] = dict(zip(computation.parameters, args, strict=True))
         needed = set(post_order(computation, (computation.root,)))
         for instruction in execution_order(computation):
@@ -172,7 +188,7 @@ class Symbolic(Context):
                 continue
             self._check_size(instruction)
             operands = tuple(values[operand] for operand in instruction.operands)
-            values[instruction] = self._evaluate(instruction, operands, lifted=lifted)
+            values[instruction] = self._evaluate(instruction, operands)
         return values[computation.root]
 
     def _check_size(self, instruction: Instruction) -> None:
@@ -187,19 +203,17 @@ class Symbolic(Context):
                     f"has {prod(shape.dims):,} elements, of which {_MOST_ELEMENTS:,} are the limit",
                 )
 
-    def _evaluate(
-        self, instruction: Instruction, operands: tuple[Value, ...], *, lifted: bool
-    ) -> Value:
+    def _evaluate(self, instruction: Instruction, operands: tuple[Value, ...]) -> Value:
         opcode = instruction.opcode
         if opcode == "constant":
             literal = instruction.literal
             assert literal is not None
             return self._literal(literal, instruction)
-        if opcode == "while":
-            return self._while(instruction, operands, lifted=lifted)
-        if opcode == "conditional":
-            return self._conditional(instruction, operands, lifted=lifted)
-        if lifted and opcode in LIFTED and opcode not in _OF_ELEMENTS:
+        handler = self._handlers.get(opcode)
+        if opcode in SEQUENTIAL and handler is not None:
+            found = handler(self, instruction, operands)
+            return self._unknown(instruction, operands) if found is None else found
+        if self._lifted and opcode in LIFTED and opcode not in _OF_ELEMENTS:
             return LIFTED[opcode](instruction, operands, self)
         if opcode in _PASSED or opcode in _COPIES or (instruction.is_tuple and opcode == "copy"):
             return EVALUATORS[opcode](instruction, operands, self)
@@ -207,7 +221,6 @@ class Symbolic(Context):
             return self._elementwise(instruction, operands)
         if self._is_constant(instruction, operands):
             return self._computed(instruction, operands)
-        handler = self._handlers.get(opcode)
         found = None if handler is None else handler(self, instruction, operands)
         return self._unknown(instruction, operands) if found is None else found
 
@@ -283,31 +296,6 @@ class Symbolic(Context):
 
         return self._filled(shape, one)
 
-    def _conditional(
-        self, instruction: Instruction, operands: tuple[Value, ...], *, lifted: bool
-    ) -> Value:
-        """The branch of a constant; else all of them, and of each element the one that counts."""
-        run = self.apply if lifted else self.call
-        computations = branches(instruction)
-        selector, kind = array_of(operands[0]), instruction.operands[0].array.dtype
-        if self.terms.are_constant(selector) and selector.size == 1:
-            known = self.terms.values(selector, kind).reshape(())
-            number = branch_number(known, len(computations))
-            return run(computations[number], [operands[number + 1]])
-        results = [
-            run(computation, [argument])
-            for computation, argument in zip(computations, operands[1:], strict=True)
-        ]
-        chosen = results[-1]
-        for number in reversed(range(len(results) - 1)):
-            chosen = self.choose(
-                self.equals(selector, kind, number),
-                results[number],
-                chosen,
-                instruction.shape,
-            )
-        return chosen
-
     def equals(self, array: Array, kind: DType, value: int, direction: str = "EQ") -> Array:
         """Whether each element compares so with a value: ``EQ``, or ``LE``."""
         pred = dtype("pred")
@@ -327,46 +315,47 @@ class Symbolic(Context):
 
         return self.terms.each(one, array)
 
-    def _while(
-        self, instruction: Instruction, operands: tuple[Value, ...], *, lifted: bool
+    def function_of(
+        self, instruction: Instruction, operands: tuple[Value, ...], does: Hashable
     ) -> Value:
-        """The iterations of a loop whose condition is constant in each."""
-        run = self.apply if lifted else self.call
-        state = operands[0]
-        for _ in range(_MOST_ITERATIONS):
-            goes_on = array_of(run(instruction.attributes["condition"], [state]))
-            values = {int(number) for number in np.unique(goes_on)}
-            known = [self.terms.value(number) for number in values]
-            if len(known) != 1 or known[0] is None:
-                break
-            if not known[0]:
-                return state
-            state = run(instruction.attributes["body"], [state])
-        return self._unknown(instruction, operands)
+        """A function of all elements of the operands, of which only what it ``does`` is known.
 
-    def _unknown(self, instruction: Instruction, operands: tuple[Value, ...]) -> Value:
-        """A function of all elements of the operands, by the op and its attributes."""
-        args = [
-            number
-            for leaf in leaf_arrays(operands)
-            for number in leaf.reshape(-1).tolist()
-        ]  # fmt: skip
-        callees = "".join(map(self.digest, called_computations(instruction)))
+        In a region it is one of the elements at each place.
+        """
         shapes = tuple(str(without_layout(operand.shape)) for operand in instruction.operands)
-        data = (instruction.opcode, _attributes(instruction), callees, shapes)
-        whole = self.terms.make("array", None, args, data)
-        self.unknown.setdefault(whole, instruction)
+        data = (instruction.opcode, _attributes(instruction), does, shapes)
+        arrays = list(leaf_arrays(operands))
         places = count()
+
+        def whole(args: Sequence[int]) -> int:
+            number = self.terms.make("array", None, args, data)
+            self.unknown.setdefault(number, instruction)
+            return number
+
+        def each_place(shape: ArrayShape) -> Array:
+            data = next(places), 0
+            make = self.terms.make
+            return self.terms.each(
+                lambda *args: make("element", shape.dtype, (whole(args),), data), *arrays
+            )
+
+        if self._lifted and arrays:
+            return self._filled(instruction.shape, each_place)
+        number = whole([int(one) for array in arrays for one in array.reshape(-1)])
 
         def elements(shape: ArrayShape) -> Array:
             leaf = next(places)
             found = [
-                self.terms.make("element", shape.dtype, (whole,), (leaf, at))
+                self.terms.make("element", shape.dtype, (number,), (leaf, at))
                 for at in range(shape.elements)
             ]
             return np.array(found, np.int64).reshape(shape.dims)
 
         return self._filled(instruction.shape, elements)
+
+    def _unknown(self, instruction: Instruction, operands: tuple[Value, ...]) -> Value:
+        does = "".join(map(self.digest, called_computations(instruction)))
+        return self.function_of(instruction, operands, does)
 
     def digest(self, computation: Computation) -> str:
         """A text that only equal computations have, in whatever order they are written."""

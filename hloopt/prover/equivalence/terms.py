@@ -122,7 +122,7 @@ class ElementTerms:
         found = np.empty(len(unique), kind.numpy)
         for place, number in enumerate(unique):
             found[place] = self._values[int(number)]
-        return found[inverse].reshape(numbers.shape)
+        return np.asarray(found[inverse]).reshape(numbers.shape)
 
     def constants(self, array: Array, kind: DType) -> Array:
         """The terms of a concrete array's elements."""
@@ -134,7 +134,7 @@ class ElementTerms:
         bits = flat.view(f"u{flat.dtype.itemsize}")
         _, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
         numbers = np.array([self._constant(flat[at], kind) for at in first], np.int64)
-        return numbers[inverse].reshape(array.shape)
+        return np.asarray(numbers[inverse]).reshape(array.shape)
 
     def constant(self, value: object, kind: DType) -> int:
         """The term of one value."""
@@ -158,7 +158,7 @@ class ElementTerms:
         found = np.fromiter(
             (function(*row) for row in unique.T.tolist()), np.int64, unique.shape[1]
         )
-        return found[inverse].reshape(dims)
+        return np.asarray(found[inverse]).reshape(dims)
 
     def make(
         self, op: str, kind: DType | None, args: Sequence[int] = (), data: Hashable = None
