@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hloopt.interpret import Host
     from hloopt.ir import Module
     from hloopt.pipelines import Given
+    from hloopt.prover.compare import ModulesCompared
     from hloopt.prover.equivalence import Equivalence
     from hloopt.report.run import RunReport
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
@@ -55,6 +56,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "VerifyError",
+    "compare",
     "compile",
     "equivalent",
     "evaluate",
@@ -237,6 +239,39 @@ def equivalent(before: Module, after: Module, *, solver_steps: int | None = None
     from hloopt.prover.equivalence import STEPS, decide
 
     return decide(before, after, steps=STEPS if solver_steps is None else solver_steps)
+
+
+def compare(
+    before: Module | str | Path,
+    after: Module | str | Path,
+    device: str = "interpreter",
+    *,
+    seed: int | None = None,
+    trials: int | None = None,
+    special: Sequence[str] = (),
+    inputs: str | Path | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    ulp: int | None = None,
+    bitwise: bool = False,
+) -> ModulesCompared:
+    """What ``hloopt compare`` does: run two modules on the same inputs, and find the first value that differs.
+
+    ``before`` and ``after`` are modules, or paths of texts, protocol buffers or snapshots.  Other arguments are
+    the options of their names; ``device`` runs both, ``inputs`` is the path of a file or folder of arrays.
+
+    The record has ``equal`` and ``verdict``; ``trials`` with the comparison of each result; ``first``, the
+    first value that differs, with both instructions, the operands and the cause; ``given``, the inputs of the
+    last trial, which shows the difference; and ``to_json()``, the JSON that the command prints.
+
+    Raises ``UsageError`` for modules that take other inputs or give other results, and what ``run`` raises.
+    """
+    from hloopt.driver.compare import compare_given
+
+    path = None if inputs is None else str(inputs)
+    return compare_given(
+        before, after, device, (path, seed, trials, tuple(special)), (rtol, atol, ulp, bitwise)
+    )
 
 
 def __getattr__(name: str) -> Any:

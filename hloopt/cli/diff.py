@@ -11,7 +11,7 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.json_out import write_json
-from hloopt.cli.options import PICK, json_option, pick_options, strict_option
+from hloopt.cli.options import json_option, pick_options, stages_of_sides, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.recompiling import why_recompile
 from hloopt.dumps.content import is_fusion_log
@@ -30,7 +30,6 @@ __all__ = ["command"]
 
 _DIFFERENT = 1
 _GATE_FAILED = 6
-_SIDES = 2
 
 
 def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Gate, ...]:
@@ -97,7 +96,7 @@ def command(
       hloopt diff --why-recompile monday tuesday --module jit_step
       hloopt diff old.priority_fusion_dump.txt new.priority_fusion_dump.txt
     """
-    stages = _stages_of_sides(ctx)
+    stages = stages_of_sides(ctx)
     if why:
         if gates or target is not None or every:
             raise UsageError("--gate, --target and --all are about kernels, not --why-recompile")
@@ -174,14 +173,6 @@ def _compared(
     verdicts = _verdicts(gates, *dumps.sums)
     document, show = partial(dump_json, dumps, verdicts), partial(show_dumps, dumps, verdicts)
     return dumps.equal, verdicts, document, show
-
-
-def _stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:
-    """The stages of either side: one ``--stage`` is for both, the second of two for AFTER."""
-    stages: Sequence[str] = ctx.meta.get(PICK, {}).get("stage", ())
-    if len(stages) > _SIDES:
-        raise UsageError("--stage may be given twice: for BEFORE, and for AFTER")
-    return stages[:1], stages[-1:]
 
 
 def _verdicts(

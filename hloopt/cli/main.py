@@ -24,6 +24,10 @@ COMMANDS = {
     "bisect": ("bisect", "Find the pass that changes the results of a module."),
     "cache": ("cache", "Show where compiled programs are kept, or remove them."),
     "check": ("check", "Parse and verify modules."),
+    "compare": (
+        "compare",
+        "Run two modules on the same inputs, and find the first value that differs.",
+    ),
     "completion": ("completion", "Print the completion script of a shell."),
     "defuse": ("defuse", "Expand the fusions of modules again."),
     "diff": (

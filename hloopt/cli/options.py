@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
+
+from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
     from hloopt.dumps import Dump
@@ -22,6 +24,7 @@ __all__ = [
     "json_option",
     "option",
     "pick_options",
+    "stages_of_sides",
     "strict_option",
 ]
 
@@ -145,6 +148,14 @@ def folders_argument(function: Function) -> Function:
 def pick_options(function: Function) -> Function:
     """``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
     return _module_option(_stage_option(function))
+
+
+def stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:
+    """The stages of two sides: one ``--stage`` is for both, the second of two for the latter."""
+    stages: Sequence[str] = ctx.meta.get(PICK, {}).get("stage", ())
+    if len(stages) > 2:
+        raise UsageError("--stage may be given twice: for BEFORE, and for AFTER")
+    return stages[:1], stages[-1:]
 
 
 def files_argument(function: Function) -> Function:

@@ -66,7 +66,9 @@ GPU = OptionGroup(
             "reference_seconds",
             "no_reference",
             "outfeed",
+            "against",
             "save_snapshot",
+            "save_outputs",
             "as_json",
         ),
     },
@@ -110,6 +112,17 @@ GPU = OptionGroup(
     "--expect",
     metavar="PATH",
     help="Results to compare with as well: out_0, out_1, ... (or out_0.3).",
+)
+@click.option(
+    "--against",
+    metavar="FILE",
+    help="Compare with the interpreter's results of this module on the same inputs as well; hloopt compare "
+    "says where the two begin to differ.",
+)
+@click.option(
+    "--save-outputs",
+    metavar="FILE.npz",
+    help="Write the results of the optimised module, as --expect reads them.",
 )
 @click.option(
     "--save-snapshot",
@@ -256,7 +269,9 @@ def _texts(files: tuple[str, ...], options: RunOptions) -> list[InputText]:
     """The texts to run.  Raises ``UsageError`` for several modules where an option belongs to one."""
     texts = open_texts(files)
     if options.names_arrays:
-        belonging = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"
+        belonging = (
+            "--inputs, --expect, --against, --save-snapshot, --save-outputs, --infeed and --outfeed"
+        )
         one_text(texts, f"{belonging} belong")
     if options.profiling.trace is not None:
         one_text(texts, "--trace belongs")

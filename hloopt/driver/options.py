@@ -85,7 +85,9 @@ class RunOptions:
     inputs: str | None = None
     seed: int | None = None
     expect: str | None = None
+    against: str | None = None
     save_snapshot: str | None = None
+    save_outputs: str | None = None
     infeed: str | None = None
     outfeed: str | None = None
     rtol: float | None = None
@@ -113,7 +115,8 @@ class RunOptions:
     @property
     def names_arrays(self) -> bool:
         """Whether files of arrays, which are those of one module, are read or written."""
-        return any((self.inputs, self.expect, self.save_snapshot, self.infeed, self.outfeed))
+        read = (self.inputs, self.expect, self.against, self.infeed)
+        return any((*read, self.save_snapshot, self.save_outputs, self.outfeed))
 
     @property
     def interpreter_seconds(self) -> float | None:
@@ -142,7 +145,12 @@ class RunOptions:
             raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
         if self.exact and self.device != "cpu":
             raise UsageError(f"--exact is for --device cpu; {self.device} has its own functions")
-        for option, path in (("--save-snapshot", self.save_snapshot), ("--outfeed", self.outfeed)):
+        written = {
+            "--save-snapshot": self.save_snapshot,
+            "--save-outputs": self.save_outputs,
+            "--outfeed": self.outfeed,
+        }
+        for option, path in written.items():
             if path is not None and (path in {"", "-"} or is_folder(path)):
                 raise UsageError(f"{option} needs a file, not '{path}'")
         if self.save_snapshot is not None and self.interpreter_seconds is not None:
@@ -150,5 +158,9 @@ class RunOptions:
                 "--save-snapshot writes the interpreter's results: it goes with neither --no-reference nor "
                 "--reference-seconds"
             )
-        if self.outfeed is not None and not self.outfeed.endswith(".npz"):
-            raise UsageError(f"--outfeed writes arrays: {self.outfeed} has to end in .npz")
+        for option in ("--save-outputs", "--outfeed"):
+            path = written[option]
+            if path is not None and not path.endswith(".npz"):
+                raise UsageError(f"{option} writes arrays: {path} has to end in .npz")
+        if self.against is not None and self.expect is not None:
+            raise UsageError("--against and --expect are both what results are compared with")

@@ -35,7 +35,14 @@ from hloopt.proto import is_proto, read_proto, read_snapshot, write_snapshot
 from hloopt.report.run import RunReport, RunRow
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
 from hloopt.runtime.blas import blas_threads
-from hloopt.runtime.inputs import generate_all, load_all_expected, load_all_inputs, load_host, npz
+from hloopt.runtime.inputs import (
+    generate_all,
+    load_all_expected,
+    load_all_inputs,
+    load_host,
+    named_arrays,
+    npz,
+)
 from hloopt.runtime.program import NumpyOptions
 from hloopt.runtime.timing import measure_in_turn
 from hloopt.spelling import first_of
@@ -52,7 +59,7 @@ if TYPE_CHECKING:
     from hloopt.rewrite import Watcher
     from hloopt.runtime.program import Program
 
-__all__ = ["Activity", "Runner", "Task", "run_module"]
+__all__ = ["Activity", "Runner", "Task", "read_task", "run_module"]
 
 _INTERPRETER_SECONDS = 1.0  # it defines the results; how long it takes matters less
 _REPEAT = 5
@@ -154,7 +161,7 @@ class Runner:
         arrays, origin = self._inputs(task, counts)
         # Each run begins at the start of the same streams.
         host = load_host(Path(options.infeed) if options.infeed else None, options.seed or 0)
-        wanted, against = self._expected(task, counts)
+        wanted, against = self._expected(task, counts, arrays, host)
         reference = Reference(module, arrays, host, options, counts, self.stage.enter)
         first = self._interpreted(reference, arrays)
         report = RunReport(
@@ -185,6 +192,9 @@ class Runner:
             *on_selection(best.program),
             *on_host(best.program),
         ]
+        if options.save_outputs is not None:
+            content = npz(named_arrays("out", report.outputs))
+            write_bytes(options.save_outputs, content, task.name)
         _close(given.program, best.program)
         if options.device == "gpu":
             self._profile(report, best.program, arrays)
@@ -258,7 +268,9 @@ class Runner:
             )
         return [list(task.snapshot.inputs)], "snapshot"
 
-    def _expected(self, task: Task, counts: tuple[int, int]) -> tuple[Outputs | None, str]:
+    def _expected(
+        self, task: Task, counts: tuple[int, int], arrays: Outputs, host: Host
+    ) -> tuple[Outputs | None, str]:
         """The results of each participant to compare with, if any, and what they are called.
 
         Those of a snapshot belong to its own inputs.
@@ -266,6 +278,16 @@ class Runner:
         options, snapshot = self.options, task.snapshot
         if options.expect:
             return load_all_expected(Path(options.expect), task.module, prod(counts)), "expected"
+        if options.against:
+            from hloopt.driver.compare import results_of
+
+            self.stage.enter(options.against)
+            excess = options.excess_precision
+            given = (arrays, counts, host)
+            found = results_of(
+                options.against, task.module, task.name, given, excess_precision=excess
+            )
+            return found, options.against
         if task.expected is not None:
             return [list(task.expected) for _ in range(prod(counts))], "expected"
         others = options.inputs or task.inputs is not None or options.seed is not None
@@ -364,7 +386,7 @@ def run_module(
     elif pipeline is not None:
         options = replace(options, passes=replace(options.passes, level=None, passes=pipeline))
     options.check()
-    task = Task(source, source.name) if isinstance(source, Module) else _read(Path(source))
+    task = read_task(source)
     with ExitStack() as stack:
         runner = Runner.of(options, stack.enter_context)
         report = runner.run(replace(task, inputs=inputs, expected=expected))
@@ -373,14 +395,16 @@ def run_module(
     return report
 
 
-def _read(path: Path) -> Task:
-    """The module in a file: HLO text, a protocol buffer, or a snapshot with the arrays of one run.
+def read_task(source: Module | str | Path) -> Task:
+    """A module, or that in a file: HLO text, a protocol buffer, or a snapshot with the arrays of one run.
 
     Raises ``UsageError`` where it cannot be read, ``ParseError`` and ``VerifyError`` for what it is not.
     """
-    name = str(path)
+    if isinstance(source, Module):
+        return Task(source, source.name)
+    name = str(source)
     try:
-        content = read_bytes(path)
+        content = read_bytes(Path(source))
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}") from error
     except ValueError as error:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import dynamic
-from hloopt.interpret.context import Context, Evaluator, Value
+from hloopt.interpret.context import Context, Evaluator, Observer, Value
 from hloopt.interpret.families import CHECKS, COLLECTIVES, EVALUATORS
 from hloopt.interpret.host import Host
 from hloopt.interpret.interpreter import Interpreter
@@ -37,6 +37,7 @@ __all__ = [
     "Context",
     "Evaluator",
     "Host",
+    "Observer",
     "Value",
     "check_inputs",
     "evaluate_bounds",
@@ -90,13 +91,15 @@ def evaluate_participants(
     host: Host | None = None,
     progress: Progress | None = None,
     rounding: int | None = None,
+    observers: Sequence[Observer] | None = None,
 ) -> list[list[Array]]:
     """Evaluate the entry once for each participant, in lock step; the results of each.
 
     Participant ``replica * partitions + partition`` gets ``inputs[number]`` and ``host.of(number)``.  Where
     counts are not given they are the module's.  Collectives exchange what the participants have.
     ``progress`` says, to another thread, how far the participant that runs has come.  ``rounding`` is the
-    number of another way to round (``rounding.Rounding``); None is the definition.
+    number of another way to round (``rounding.Rounding``); None is the definition.  ``observers``, one for each
+    participant, see the values.
 
     Raises as ``evaluate_module``, and ``EvaluationError`` when participants wait for each other without
     end.
@@ -108,7 +111,10 @@ def evaluate_participants(
     def evaluate(participant: Participant) -> list[Array]:
         given = inputs[participant.number]
         own = hosts.of(participant.number)
-        return _evaluate(module, given, own, participant, excess_precision, progress, rounding)
+        observer = None if observers is None else observers[participant.number]
+        return _evaluate(
+            module, given, own, participant, excess_precision, progress, rounding, observer
+        )
 
     check_inputs(inputs, replicas, partitions)
     return _each(evaluate, replicas, partitions)
@@ -169,8 +175,10 @@ def _evaluate(
     excess_precision: bool,
     progress: Progress | None = None,
     rounding: int | None = None,
+    observer: Observer | None = None,
 ) -> list[Array]:
     interpreter = _interpreter(module, host, participant, excess_precision=excess_precision)
+    interpreter.observer = observer
     if rounding is not None:
         from hloopt.interpret.rounding import Rounding
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ __all__ = [
     "Check",
     "Context",
     "Evaluator",
+    "Observer",
     "Value",
     "array_of",
     "arrays_of",
@@ -55,7 +56,8 @@ class Context(ABC):
     are computed in f64 and rounded once, as an executor need not do.  ``participant`` is the one
     that evaluates: the only one, or one of several; ``host`` is what it exchanges data with.  ``rounding``
     is another way to round than the definition's, for the judge; ``bounds`` has how far each array may be off,
-    where that is wanted; ``progress`` counts the iterations of loops.
+    where that is wanted; ``progress`` counts the iterations of loops, ``observer`` sees what
+    instructions give.
     """
 
     exact = True
@@ -68,6 +70,7 @@ class Context(ABC):
         self.rounding: Rounding | None = None
         self.bounds: Bounds | None = None
         self.progress: Progress | None = None
+        self.observer: Observer | None = None
         self._wholes: dict[int, tuple[weakref.ref[Array], Array]] = {}
 
     @abstractmethod
@@ -178,6 +181,14 @@ def arrays_of(values: Sequence[Value]) -> list[Array]:
 
 
 Evaluator: TypeAlias = Callable[[Instruction, tuple[Value, ...], Context], Value]
+
+
+class Observer(Protocol):
+    """Sees values as they are computed."""
+
+    def observing(self, instruction: Instruction, run: Evaluator) -> Evaluator:
+        """What evaluates an instruction as ``run`` does, and is seen: ``run`` itself where nothing is."""
+
 
 Check: TypeAlias = Callable[[Instruction], str | None]
 """Why an instruction of an opcode that has an evaluator cannot be evaluated, or None: a family

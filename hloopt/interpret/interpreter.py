@@ -61,6 +61,8 @@ class _Plan:
                 from hloopt.interpret.bounds import bounded
 
                 run = bounded(instruction, run, context.bounds)
+            if context.observer is not None:
+                run = context.observer.observing(instruction, run)
             pending.append((run, instruction, operands, slot))
         self.size = len(slots)
         self.root = slots[computation.root]

@@ -10,7 +10,7 @@ Of several participants ``in_0`` is what all of them have, ``in_0.3`` what numbe
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -37,6 +37,7 @@ __all__ = [
     "load_expected",
     "load_host",
     "load_inputs",
+    "named_arrays",
     "npz",
     "positions",
     "stored",
@@ -259,6 +260,17 @@ def load_host(path: Path | None, seed: int = 0) -> Host:
     except UsageError as error:
         at = "" if error.message.startswith(str(path)) else f"{path}: "
         raise UsageError(f"{at}{error.message}") from error
+
+
+def named_arrays(prefix: str, arrays: Iterable[Iterable[Array]]) -> dict[str, Array]:
+    """Arrays of each participant by the names that files have: ``in_0``, of several participants ``in_0.3``."""
+    listed = [list(own) for own in arrays]
+    alone = len(listed) == 1
+    return {
+        f"{prefix}_{number}" if alone else f"{prefix}_{number}.{participant}": array
+        for participant, own in enumerate(listed)
+        for number, array in enumerate(own)
+    }
 
 
 def npz(arrays: Mapping[str, Array]) -> bytes:

@@ -39,7 +39,8 @@ INVALID = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[5] 
 
 
 READING = (
-    "check", "defuse", "diff", "explain", "hash", "kernels", "optimize", "run", "stats", "study",
+    "check", "compare", "defuse", "diff", "explain", "hash", "kernels", "optimize", "run", "stats",
+    "study",
 )  # fmt: skip
 
 
@@ -64,7 +65,8 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
 def test_every_command_speaks_json(name: str, softmax: Path, tmp_path: Path) -> None:
     """One object with the schema number and the command's name."""
     reads = name in READING
-    given = {"diff": [str(softmax), "-"], "bisect": [str(tmp_path / "stages")]}
+    both = [str(softmax), "-"]
+    given = {"diff": both, "compare": both, "bisect": [str(tmp_path / "stages")]}
     words = given.get(name, [])
     if name == "bisect":
         assert invoke("optimize", str(softmax), "--dump-dir", words[0]).exit_code == 0

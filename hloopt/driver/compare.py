@@ -1,0 +1,59 @@
+"""What ``hloopt.compare`` does, and the results of one module beside those of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hloopt.driver.run import read_task
+from hloopt.interpret import Host
+from hloopt.ir import Module
+from hloopt.prover.compare import ModulesCompared, compare_modules
+from hloopt.prover.comparing import check_alike
+from hloopt.prover.executor import Executor
+from hloopt.prover.trials import TrialInputs, TrialOptions
+from hloopt.runtime.tolerance import Tolerance
+from hloopt.types import Array
+
+__all__ = ["compare_given", "results_of"]
+
+
+def compare_given(
+    before: Module | str | Path,
+    after: Module | str | Path,
+    device: str,
+    trials: tuple[Any, ...],
+    allowed: tuple[Any, ...],
+) -> ModulesCompared:
+    """As ``hloopt.compare``; ``trials`` and ``allowed`` are fields of ``TrialOptions`` and ``Tolerance``."""
+    one, other = read_task(before), read_task(after)
+    tolerance = Tolerance(*allowed)
+    tolerance.check()
+    return compare_modules(
+        one.module,
+        other.module,
+        (one.name, other.name),
+        trials=TrialOptions(*trials),
+        executor=Executor(device),
+        tolerance=tolerance,
+        snapshot=one.snapshot or other.snapshot,
+    )
+
+
+def results_of(
+    path: str,
+    module: Module,
+    name: str,
+    given: tuple[list[list[Array]], tuple[int, int], Host],
+    *,
+    excess_precision: bool,
+) -> list[list[Array]]:
+    """What the interpreter gives for the module in a file, on the inputs of another module.
+
+    ``given`` are its inputs for each participant, replicas and partitions, and the host.
+    Raises ``UsageError`` where the two take other inputs or give other results, and as ``read_task``.
+    """
+    other = read_task(path)
+    check_alike(other.module, module, (path, name))
+    executor = Executor(excess_precision=excess_precision)
+    return executor.run(other.module, TrialInputs(*given), path).results
