@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from hloopt.driver.bisecting import BisectOptions
     from hloopt.driver.options import RunOptions
     from hloopt.fusion.user_rules import FusionRule
     from hloopt.interpret import Host
     from hloopt.ir import Module
     from hloopt.pipelines import Given
+    from hloopt.prover.bisection import Bisection
     from hloopt.prover.compare import ModulesCompared
     from hloopt.prover.equivalence import Equivalence
     from hloopt.report.run import RunReport
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BisectOptions",
+    "Bisection",
     "DeviceError",
     "Equivalence",
     "EvaluationError",
@@ -56,6 +60,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "VerifyError",
+    "bisect",
     "compare",
     "compile",
     "equivalent",
@@ -241,6 +246,31 @@ def equivalent(before: Module, after: Module, *, solver_steps: int | None = None
     return decide(before, after, steps=STEPS if solver_steps is None else solver_steps)
 
 
+def bisect(
+    module: Module | str | Path,
+    device: str = "interpreter",
+    *,
+    pipeline: Given | None = None,
+    options: BisectOptions | None = None,
+    **changes: Any,
+) -> Bisection:
+    """What ``hloopt bisect FILE`` does: find the pass, the rewrite or the kernel that makes a module wrong.
+
+    ``module`` is a module, or the path of one.  ``pipeline`` is as ``optimize`` takes it; O2 by default.  After
+    each run that changed the module its results are compared with the given module's, by the interpreter;
+    where all are right and ``device`` has kernels, these are.  ``changes`` are fields of ``BisectOptions``
+    (``check``, ``tolerance`` ...); ``options`` has those that are not given.
+
+    The record has ``culprits``, none where all is right, ``summary`` and ``to_json()``.
+
+    Raises ``UsageError`` for options that cannot be and for a module that fails as given, ``DeviceError`` for a
+    device that is not there, ``UnsupportedError`` for what cannot be run.
+    """
+    from hloopt.driver.bisecting import bisect_module
+
+    return bisect_module(module, pipeline, device, options, changes)
+
+
 def compare(
     before: Module | str | Path,
     after: Module | str | Path,
@@ -282,6 +312,8 @@ def __getattr__(name: str) -> Any:
 
 
 _HOMES = {
+    "BisectOptions": "driver.bisecting",
+    "Bisection": "prover.bisection",
     "Equivalence": "prover.equivalence",
     "Fix": "rewrite",
     "Host": "interpret",

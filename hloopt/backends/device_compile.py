@@ -28,6 +28,7 @@ __all__ = [
     "lock_entries",
     "lower",
     "notes_of",
+    "open_device",
     "prepare",
 ]
 
@@ -130,15 +131,17 @@ def compile_for_device(
     ``UnsupportedError`` and ``UsageError`` as ``prepare``.
     """
     options = options or DeviceOptions()
-    if device == "emulator":
-        opened: Device = _emulator(options)
-    else:
-        opened = _gpu(options)
+    opened = open_device(device, options)
     try:
         return CompiledProgram(prepare(module, options), opened)
     except BaseException:
         opened.close()
         raise
+
+
+def open_device(device: str, options: DeviceOptions) -> Device:
+    """The device ``emulator`` or ``gpu``.  Raises ``DeviceError`` where it or a compiler is missing."""
+    return _emulator(options) if device == "emulator" else _gpu(options)
 
 
 def _emulator(options: DeviceOptions) -> Device:

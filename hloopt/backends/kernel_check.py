@@ -5,7 +5,8 @@ Final results may diverge where a program is chaotic, or agree by luck; single k
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,13 +16,22 @@ from hloopt.interpret import EVALUATORS, Host
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.rounding import Rounding
 from hloopt.ir import Instruction
-from hloopt.kernels.plan import KernelStep
+from hloopt.kernels.plan import HostStep, KernelStep, PlanBuffer
 from hloopt.runtime import library_numpy
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.judge import Judge, OutputComparison
 from hloopt.types import Array, TupleShape
 
-__all__ = ["CheckedProgram", "WrongResult"]
+__all__ = [
+    "CheckedProgram",
+    "CheckedStep",
+    "WrongResult",
+    "operands_of",
+    "results_of",
+    "wrong_results",
+]
+
+CheckedStep: TypeAlias = KernelStep | HostStep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,25 +43,72 @@ class WrongResult:
     """
 
     launch: int
-    step: KernelStep
+    step: CheckedStep
     result: int
     comparison: OutputComparison
     operands: tuple[Array, ...]
     got: Array
     want: Array
 
+    @property
+    def kernel(self) -> str:
+        """The kernel's name; ``NumPy`` where the executor of that name runs the instruction."""
+        return self.step.spec.kernel if isinstance(self.step, KernelStep) else "NumPy"
+
     def __str__(self) -> str:
-        where = f"%{self.step.instruction.name} ({self.step.spec.kernel}), result {self.result}"
+        where = f"%{self.step.instruction.name} ({self.kernel}), result {self.result}"
         return f"kernel {self.launch}, {where}: {self.comparison}"
+
+
+def operands_of(step: CheckedStep, read: Callable[[PlanBuffer], Array]) -> list[Array]:
+    """What a step is about to be given; ``read`` gives what a buffer holds."""
+    region = region_of(step.instruction)
+    operands = []
+    for number, buffer in enumerate(step.operands):
+        if not buffer.shape.dtype.is_array:
+            continue
+        value = region.inlined(number)
+        first = step.operands[region.canonical(number)]
+        operands.append(read(first) if value is None else np.full(buffer.shape.dims, value))
+    return operands
+
+
+def wrong_results(
+    launch: int,
+    step: CheckedStep,
+    operands: Sequence[Array],
+    want: Sequence[Array],
+    got: Callable[[int], Array],
+) -> list[WrongResult]:
+    """The results of a step, by their numbers, that differ from what the interpreter made of its operands."""
+    judge = _judge(step.instruction, operands, want)
+    found = []
+    for number, array in enumerate(want):
+        if _is_read(step.instruction, number):
+            mine = got(number)
+            compared = judge.compare(number, mine, array)
+            if not compared.passed:
+                found.append(
+                    WrongResult(launch, step, number, compared, tuple(operands), mine, array)
+                )
+    return found
+
+
+def results_of(step: CheckedStep, read: Callable[[PlanBuffer], Array]) -> Callable[[int], Array]:
+    """What gives the result of a number, once the step has run."""
+    results = [buffer for buffer in step.results if buffer.shape.dtype.is_array]
+    return lambda number: read(results[number])
 
 
 class CheckedProgram(DeviceProgram):
     """Runs as its base does, and compares each kernel's results; ``findings`` are those of the last run.
 
     ``most`` kernel executions are checked (a loop repeats some), all of them where it is None.
+    ``running`` is the step that ran last.
     """
 
     most: int | None = None
+    running: KernelStep | None = None
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """As the base's; begins a new list of findings."""
@@ -63,33 +120,16 @@ class CheckedProgram(DeviceProgram):
         return False
 
     def _kernel(self, step: KernelStep) -> None:
+        self.running = step
         if self.most is not None and self.compared >= self.most:
             super()._kernel(step)
             return
-        region = region_of(step.instruction)
-        operands = []
-        for number, buffer in enumerate(step.operands):
-            if not buffer.shape.dtype.is_array:
-                continue
-            value = region.inlined(number)
-            first = step.operands[region.canonical(number)]
-            operands.append(
-                self._download(first) if value is None else np.full(buffer.shape.dims, value)
-            )
+        operands = operands_of(step, self._download)
         super()._kernel(step)
         self.compared += 1
         want = library_numpy.call(step.instruction, operands)
-        judge = _judge(step.instruction, operands, want)
-        results = [b for b in step.results if b.shape.dtype.is_array]
-        for number, (buffer, array) in enumerate(zip(results, want, strict=True)):
-            if not _is_read(step.instruction, number):
-                continue
-            got = self._download(buffer)
-            found = judge.compare(number, got, array)
-            if not found.passed:
-                self.findings.append(
-                    WrongResult(self.compared - 1, step, number, found, tuple(operands), got, array)
-                )
+        got = results_of(step, self._download)
+        self.findings += wrong_results(self.compared - 1, step, operands, want, got)
 
 
 def _judge(instruction: Instruction, operands: Sequence[Array], want: Sequence[Array]) -> Judge:

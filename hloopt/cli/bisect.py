@@ -8,14 +8,16 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hloopt.cli.bisect_file import bisect_file
+from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.json_out import end
+from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.messages import error_json, show_error
 from hloopt.cli.options import PICK, json_option, pick_options
-from hloopt.cli.pipeline_options import PASSES
+from hloopt.cli.pipeline_options import PASSES, pass_options
 from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
 from hloopt.cli.trial_options import EXECUTOR, TRIALS, executor, trial_options
 from hloopt.cli.waiting import patience
+from hloopt.driver.bisecting import Bisecting, BisectOptions
 from hloopt.dumps import DumpModule, matching_stages, pick, read_dump
 from hloopt.errors import HlooptError, UsageError
 from hloopt.interpret.plugins import load
@@ -41,6 +43,7 @@ __all__ = ["command"]
 @EXECUTOR
 @TOLERANCE
 @PASSES
+@KERNELS.only("target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen")
 @click.option(
     "--check",
     metavar="CMD",
@@ -73,12 +76,14 @@ def command(
     check_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Find the pass that changes the results of a module, and its rewrite.
+    """Find the pass, rewrite or kernel that changes the results of a module.
 
     PATH is a module or a dump directory. The passes that the options select (-O2 by default) are run over a
     module; its results are compared after each run, and the rewrite is found by fuel: its rule, the
     instructions before and after it, and the option that leaves it out, which is tried. A pass that fails and
-    a module that is not valid any more are found as well.
+    a module that is not valid any more are found as well. With --device cpu, native, gpu or emulator the
+    kernels come next: each is compared with the interpreter on the operands it had in the run, and another
+    kernel is tried in the place of the wrong one.
 
     Of a dump directory, of XLA (--xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*
     --xla_dump_large_constants) or of hloopt (optimize --dump-dir): every stage is run on the same inputs, and
@@ -91,6 +96,7 @@ def command(
     \b
     Example:
       hloopt bisect model.hlo --passes 'simplify,my-pass' --pass-file my_pass.py
+      hloopt bisect model.hlo --device native --special all
       hloopt bisect model.hlo -O3 --fast-math --check 'my_compiler {} && ! grep NaN log'
       hloopt bisect dump
       hloopt bisect dump --module jit_step --inputs inputs.npz
@@ -104,11 +110,35 @@ def command(
     if not Path(path).is_dir():
         if every:
             raise UsageError("--every is for a dump directory: of passes the first is found")
-        rows, code = bisect_file(path, command_check, as_json=as_json, show_all=show_all)
+        rows, code = _bisect_file(ctx, path, check, check_seconds, show_all=show_all)
         end(ctx, rows, code)
     _check_dump_options(ctx)
     rows, code = _bisect_dump(ctx, path, command_check, every, show_all=show_all, as_json=as_json)
     end(ctx, rows, code)
+
+
+def _bisect_file(
+    ctx: click.Context, path: str, check: str | None, seconds: float | None, *, show_all: bool
+) -> tuple[list[dict[str, Any]], int]:
+    """Search the passes of each module in a file: a row for each, and the exit code.
+
+    Raises ``UsageError`` for options that cannot be, before anything is read.
+    """
+    selected = (pass_options(), kernel_options(), trial_options(), executor(), given_tolerance())
+    bisecting = Bisecting.of(BisectOptions(*selected, check, seconds), ctx.with_resource)
+    codes = [0]
+
+    def step(found: Input) -> dict[str, Any]:
+        bisecting.at = None
+        with patience("bisecting", found.name, lambda: bisecting.stage):
+            record = bisecting.run(found.module, found.name, found.snapshot)
+        codes.append(record.exit_code)
+        if not ctx.params["as_json"]:
+            show_bisection(record, product(), every=show_all)
+        return record.to_json()
+
+    rows, code = each_input(open_texts((path,)), step)
+    return rows, max(code, *codes)
 
 
 def _bisect_dump(
@@ -151,7 +181,7 @@ def _bisect_dump(
 
 def _check_dump_options(ctx: click.Context) -> None:
     """Raise ``UsageError`` for options about passes: those of a dump have run."""
-    for name in PASSES.names:
+    for name in (*PASSES.names, *KERNELS.names):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = "-O" if name == "level" else f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} is for a module: the passes of a dump directory have run")

@@ -21,7 +21,7 @@ __all__ = ["cli", "main"]
 
 # Loaded when used: ``hloopt --help`` must not wait for NumPy.  Name -> (module, one line).
 COMMANDS = {
-    "bisect": ("bisect", "Find the pass that changes the results of a module."),
+    "bisect": ("bisect", "Find the pass, rewrite or kernel that changes the results of a module."),
     "cache": ("cache", "Show where compiled programs are kept, or remove them."),
     "check": ("check", "Parse and verify modules."),
     "compare": (

@@ -26,7 +26,7 @@ _WORDS: Final = {
     "fails": "wrong",
 }
 _QUIET: Final = frozenset({"first", "same", "equal", "passes"})
-_EXAMINED: Final = {"pipeline": "run", "kernels": "device"}
+_EXAMINED: Final = {"pipeline": "run", "kernels": "run"}
 _MOST: Final = 12
 
 
@@ -91,6 +91,8 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
             say(console, f"    {one.text}{_place(one)}")
     if culprit.remedy:
         say(console, f"  without it: {culprit.remedy}  ({culprit.remedy_note})")
+    elif culprit.remedy_note:
+        say(console, f"  {culprit.remedy_note}")
     for note in culprit.notes:
         say(console, f"  {note}")
 

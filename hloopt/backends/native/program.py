@@ -23,7 +23,7 @@ from hloopt.interpret import Host
 from hloopt.interpret.control import check_progress
 from hloopt.interpret.progress import Progress
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.plan import Plan
+from hloopt.kernels.plan import HostStep, KernelStep, Plan
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.planned_program import PlannedProgram
 from hloopt.types import Array
@@ -99,9 +99,7 @@ class NativeProgram(PlannedProgram):
         self._memory = PlanMemory(module, plan)
         self._placed: Placed = []
         self._numpy = SingleInstructions(module)
-        self._calls = _objects(
-            self._called(call_of(step, self._memory, self._numpy)) for step in called_steps(plan)
-        )
+        self._calls = _objects(self._called(self._call_of(step)) for step in called_steps(plan))
         self._stuck = _objects(self._checked(step.instruction) for step in loops(plan))
         self._host = _Host(
             *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON),
@@ -138,6 +136,9 @@ class NativeProgram(PlannedProgram):
             self._placed = []
 
     # ---- what the driver calls ----------------------------------------------------------------------
+
+    def _call_of(self, step: KernelStep | HostStep) -> NumpyCall:
+        return call_of(step, self._memory, self._numpy)
 
     def _called(self, call: NumpyCall) -> Callable[[], None]:
         return lambda: call(self._placed)

@@ -1,0 +1,184 @@
+"""A bisection from options to the record: the passes of a module, then the kernels of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from hloopt.dataclass import dataclass
+from hloopt.driver.options import KernelOptions, PassOptions
+from hloopt.driver.passes import Chosen, choose_passes
+from hloopt.driver.run import read_task
+from hloopt.ir import Module
+from hloopt.ir.build import clone_module
+from hloopt.pipelines import Given, parse_pipeline
+from hloopt.prover.bisection import Bisection
+from hloopt.prover.checks import CommandCheck, ModuleCheck, ResultCheck
+from hloopt.prover.executor import Executor
+from hloopt.prover.pipeline_bisect import PipelineSearch
+from hloopt.prover.trials import TrialInputs, TrialOptions
+from hloopt.rewrite import Pipeline
+from hloopt.runtime.tolerance import FREE, Tolerance
+
+if TYPE_CHECKING:
+    from hloopt.kernels.selection import KernelSelection
+    from hloopt.proto.snapshot import Snapshot
+    from hloopt.prover.kernel_bisect import KernelSearch
+
+__all__ = ["BisectOptions", "Bisecting", "bisect_module"]
+
+_WITH_KERNELS = ("native", "gpu", "emulator")
+
+
+@dataclass(frozen=True)
+class BisectOptions:
+    """What a bisection of a module is to do.
+
+    ``executor`` has the device whose kernels are searched where passes are right.  ``check`` is a command that
+    decides in the place of results, ``check_seconds`` how long it may take.
+    """
+
+    passes: PassOptions = PassOptions()
+    kernels: KernelOptions = KernelOptions()
+    trials: TrialOptions = TrialOptions()
+    executor: Executor = Executor()
+    tolerance: Tolerance = FREE
+    check: str | None = None
+    check_seconds: float | None = None
+
+
+@dataclass
+class Bisecting:
+    """Bisects modules, one after the other; ``at`` is the search that runs, for its ``stage``."""
+
+    options: BisectOptions
+    chosen: Chosen
+    selection: KernelSelection | None
+    at: PipelineSearch | KernelSearch | None = None
+
+    @classmethod
+    def of(
+        cls, options: BisectOptions, enter: Callable[[AbstractContextManager[None]], object]
+    ) -> Bisecting:
+        """``enter`` enters a context that lasts as long as this is used.
+
+        Raises ``UsageError`` and ``DeviceError`` for options that cannot be.
+        """
+        runs, kernels, selection = options.executor, options.kernels, None
+        runs.check()
+        is_native = runs.device == "native"
+        if runs.device in _WITH_KERNELS and options.check is None:
+            # A device's kernels are loaded where they are searched.
+            from hloopt.driver.selecting import selecting
+
+            own: dict[str, Any] = {"device": "native", "target": "host"} if is_native else {}
+            selection = selecting(kernels, enter, **own).instance
+        chosen = choose_passes(options.passes, kernels, "host" if is_native else None)
+        return cls(options, chosen, selection)
+
+    @property
+    def stage(self) -> str:
+        """What it is at; for another thread."""
+        return "the module as given" if self.at is None else self.at.stage
+
+    def run(self, module: Module, name: str, snapshot: Snapshot | None = None) -> Bisection:
+        """Search the passes, and then the kernels where these are right.
+
+        ``name`` is the file's.  Raises ``UsageError`` where the given module fails already, what running it
+        raises, ``UnsupportedError`` for what the device cannot run.
+        """
+        options, inputs = self.options, list[TrialInputs]()
+        check: ModuleCheck
+        if options.check is not None:
+            check = CommandCheck(options.check, options.check_seconds)
+        else:
+            inputs += options.trials.all(module, snapshot)
+            check = ResultCheck(module, self._stages, inputs, options.tolerance)
+        controls = self.chosen.controls
+        search = PipelineSearch(module, self._pipeline, check, controls, self._typed_passes())
+        self.at = search
+        record = search.run(name, tuple(one.origin for one in inputs))
+        is_over = options.check is not None or self._stages is options.executor
+        return record if record.culprits or is_over else self._kernels(module, inputs, record)
+
+    @property
+    def _stages(self) -> Executor:
+        """What runs the module after each pass: the interpreter, unless XLA is asked for."""
+        runs = self.options.executor
+        return (
+            runs
+            if runs.device in ("interpreter", "xla-cpu")
+            else replace(runs, device="interpreter")
+        )
+
+    @property
+    def _pipeline(self) -> Pipeline:
+        """The passes that are chosen, and those of the device."""
+        own = self.chosen.pipeline.entries
+        if self.selection is None:
+            return Pipeline(own)
+        entries = parse_pipeline(f"device-{self.options.executor.device}").entries[:-1]
+        return Pipeline((*own, *entries, self.selection))
+
+    def _kernels(
+        self, module: Module, inputs: Sequence[TrialInputs], passes: Bisection
+    ) -> Bisection:
+        # A device's back end, loaded where its kernels are searched.
+        from hloopt.prover.kernel_bisect import KernelSearch
+
+        optimised = clone_module(module)
+        self.chosen.run(optimised)
+        search = KernelSearch(
+            module,
+            optimised,
+            self.options.executor.device,
+            inputs,
+            self.selection,
+            self.options.tolerance,
+            self.chosen.text,
+        )
+        self.at = search
+        record = search.run(passes.file)
+        return replace(record, examined=(*passes.examined, *record.examined))
+
+    def _typed_passes(self) -> str:
+        """The options that select the pipeline, as they are typed."""
+        given = self.options.passes
+        words = [f"-O{given.level}"] if given.level is not None else []
+        passes = None if given.passes is None else str(given.passes)
+        if self.selection is not None:
+            device = f"device-{self.options.executor.device}"
+            words, passes = [], f"{passes or 'O' + (given.level or '2')},{device}"
+        named = {
+            "passes": () if passes is None else (passes,),
+            "pass-file": given.pass_file,
+            "fusion-rule": given.fusion_rule,
+            "only": given.only,
+            "disable": given.disable,
+        }
+        words += [f"--{name} {quote(one)}" for name, values in named.items() for one in values]
+        return " ".join(words + ["--fast-math"] * given.fast_math)
+
+
+def bisect_module(
+    source: Module | str | Path,
+    pipeline: Given | None,
+    device: str,
+    options: BisectOptions | None,
+    changes: dict[str, Any],
+) -> Bisection:
+    """The whole of a bisection, from options to the record; see ``hloopt.bisect``."""
+    options = replace(options or BisectOptions(), **changes)
+    if pipeline is not None:
+        passes = replace(options.passes, level=None, passes=pipeline)
+        options = replace(options, passes=passes)
+    if device != "interpreter":
+        options = replace(options, executor=replace(options.executor, device=device))
+    task = read_task(source)
+    with ExitStack() as stack:
+        bisecting = Bisecting.of(options, stack.enter_context)
+        return bisecting.run(task.module, task.name, task.snapshot)
