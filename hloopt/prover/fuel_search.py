@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError
 from hloopt.ir import Instruction, Module
-from hloopt.ir.build import clone_module, no_collection
+from hloopt.ir.build import no_collection
 from hloopt.prover.bisection import ChangedInstruction
 from hloopt.prover.checks import CheckedModule, ModuleCheck
 from hloopt.rewrite import Pass, PassLog
@@ -94,12 +94,13 @@ class FoundRewrite:
 
 @dataclass
 class RewriteSearch:
-    """A search over the rewrites of one run of a pass; ``before`` is the module that the run was given.
+    """A search over the rewrites of one run of a pass; ``before`` makes the module that the run was given.
 
+    That is made anew each time: a copy may have its computations, and so its rewrites, in another order.
     ``advice`` is what the pass gets with its log; ``tell`` is called with the fuel that is tried.
     """
 
-    before: Module
+    before: Callable[[], Module]
     instance: Pass
     check: ModuleCheck
     advice: object | None
@@ -132,8 +133,8 @@ class RewriteSearch:
         return self.answers[fuel]
 
     def _fuelled(self, fuel: int) -> tuple[Module, PassLog, CheckedModule]:
-        """The pass over a copy of the module with so much fuel."""
-        module, kinds = clone_module(self.before), frozenset[Any](("passed",))
+        """The pass over the module with so much fuel."""
+        module, kinds = self.before(), frozenset[Any](("passed",))
         log = PassLog(kinds=kinds, fuel=fuel, advice=self.advice)
 
         def change() -> None:

@@ -270,7 +270,9 @@ class PipelineSearch:
         def tell(fuel: int) -> None:
             self.stage = f"{fuel} rewrites of {bad.title}"
 
-        before = self._module_after(bad.number - 1)
+        def before() -> Module:
+            return self._module_after(bad.number - 1)
+
         search = RewriteSearch(before, bad.instance, self.check, self.controls.advice, tell)
         found = search.run(bad.made, failed=bool(bad.failure))
         if isinstance(found, str):
