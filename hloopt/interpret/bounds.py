@@ -314,6 +314,18 @@ def _sort(one: _Bounding) -> Value:
     )
 
 
+def _topk(one: _Bounding) -> Value:
+    """The largest are as far off as any of their line; where they are is known of exact ones alone."""
+    result = one.run()
+    (array,), (bound,) = one.arrays()
+    if bound is None:
+        return one.close(result, _all(result, known=True))
+    values, indices = leaf_arrays(result)
+    most = np.max(bound, axis=array.ndim - 1, keepdims=True, initial=0.0)
+    found = [np.broadcast_to(most, values.shape), np.broadcast_to(np.inf, indices.shape)]
+    return one.close(result, found)
+
+
 def _compares(instruction: Instruction) -> bool:
     """Whether a sort's comparator is one comparison of its two elements."""
     root = instruction.to_apply.root
@@ -338,6 +350,7 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
         "reduce-window": _fold,
         "scatter": _scatter,
         "sort": _sort,
+        "topk": _topk,
         "while": _while,
     },
     ALL,

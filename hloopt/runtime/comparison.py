@@ -96,12 +96,17 @@ class OutputComparison:
     @property
     def _excess(self) -> str:
         if self.tolerance.is_given:
-            return f"are not within the tolerance given ({self.tolerance})"
+            return f"{self._are} not within the tolerance given ({self.tolerance})"
         if self.undecided:
-            return "are off by more than a few units of rounding, and no time was left to find the limit"
+            limit = "and no time was left to find the limit"
+            return f"{self._are} off by more than a few units of rounding, {limit}"
         if not self.allowed or not isfinite(self.share):
-            return "differ"
-        return f"are off by up to {self.share:.3g} times what rounding allows"
+            return "differs" if self.mismatches == 1 else "differ"
+        return f"{self._are} off by up to {self.share:.3g} times what rounding allows"
+
+    @property
+    def _are(self) -> str:
+        return "is" if self.mismatches == 1 else "are"
 
     @property
     def _error(self) -> str:
@@ -269,7 +274,8 @@ class _Found:
             return allowance.bound
         own = np.zeros(scale.shape) if self.exact else own_margin(scale, self.kind)
         if allowance.spread is not None:
-            own = np.maximum(own, sampled_margin(allowance.spread, self.kind))
+            seen = sampled_margin(allowance.spread, self.kind, allowance.bound)
+            own = np.maximum(own, seen)
         return own if allowance.bound is None else np.minimum(own, allowance.bound)
 
     def _named(self, scale: Array, allowance: Allowance) -> str:
@@ -279,12 +285,9 @@ class _Found:
         if allowance.bound is not None:
             if not allowance.bound.any():
                 return "nothing here is rounded"
-            loose = self._allowed(scale, Allowance(allowance.spread))
-            if allowance.alone or loose > allowance.bound:
+            if self._allowed(scale, allowance) == allowance.bound:
                 return "the bound on its error"
-        if allowance.spread is not None and self._allowed(scale, Allowance()) < sampled_margin(
-            allowance.spread, self.kind
-        ):
+        if self._allowed(scale, allowance) > self._allowed(scale, Allowance()):
             return "what other roundings move it by"
         return "" if self.exact else "its own rounding"
 

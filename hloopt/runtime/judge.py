@@ -8,7 +8,8 @@ the smaller one of two:
    0 for what is only moved, and infinite where nothing is proved;
 ** what roundings seen explain: a few units of the element's own magnitude (``tolerance.MARGINS``), or eight
    times what it moves where the module is evaluated with every rounding moved (four times in floats of 16 bits
-   or fewer; ``interpret.rounding``).  Bounds grow without end in long recurrences; errors do not.
+   or fewer; ``interpret.rounding``), and an eighth of the bound where that is near what it moved.  Bounds grow
+   without end in long recurrences; errors do not.
 
 Other elements of the array do not matter.  Nothing is evaluated where results are equal bit by bit; bounds are
 where they are not, and roundings moved only while an element is within its bound and off by more than its
@@ -181,8 +182,8 @@ class Judge:
     """Compares with what one evaluation gave, or is to give.
 
     ``own`` are the definition's results, ``sample`` gives those of the evaluation that rounds in the way of a
-    number, None where it does not end as the first one did.  Without them an element's own magnitude decides.
-    A ``tolerance`` that is given takes the place of all this.
+    number, None where it does not end as the first one did, ``bounds`` how far each element may be off at most.
+    Without them an element's own magnitude decides.  A ``tolerance`` that is given takes the place of all this.
     """
 
     def __init__(
@@ -190,9 +191,10 @@ class Judge:
         own: Results | None = None,
         sample: Sample | None = None,
         *,
+        bounds: Callable[[], Bounds] | None = None,
         tolerance: Tolerance = FREE,
     ) -> None:
-        self._sides = [_Side(own or {}, sample)]
+        self._sides = [_Side(own or {}, sample, bounds)]
         self.tolerance = tolerance
 
     @staticmethod
@@ -215,9 +217,8 @@ class Judge:
         With ``excess_precision`` every other one rounds each op: how long f32 is kept is a device's choice.
         """
         way = _Evaluation(module, inputs, counts, host, excess_precision, begin)
-        judge = Judge(tolerance=tolerance)
-        judge._sides = [_Side(named(results, written or {}), way.sample, way.bounds)]
-        return judge
+        own = named(results, written or {})
+        return Judge(own, way.sample, bounds=way.bounds, tolerance=tolerance)
 
     @staticmethod
     def between(

@@ -28,6 +28,11 @@ step of a draw is off by a whole unit in the last place, twice what rounding can
 """
 
 
+_PART: Final = 8
+_NEAR: Final = 512
+"""An eighth of a bound is allowed where it is no more than 512 times the largest difference seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """What a user allows in place of what rounding allows; where nothing is given, the judge decides.
@@ -87,7 +92,14 @@ def own_margin(scale: Array, kind: DType) -> Array:
     return np.asarray(float(facts.eps) / 2 * margin * scale + float(least))
 
 
-def sampled_margin(spread: Array, kind: DType) -> Array:
-    """What is allowed where an element has moved by ``spread`` when all was rounded otherwise."""
+def sampled_margin(spread: Array, kind: DType, bound: Array | None = None) -> Array:
+    """What is allowed where an element has moved by ``spread`` when all was rounded otherwise.
+
+    A part of the ``bound`` on its error is allowed in any case, where what was seen comes near it: the draws of
+    two functions that have the same value are the same, and what they are off by may cancel.
+    """
     times = _TIMES_NARROW if kind.is_float and kind.bits <= 16 else _TIMES
-    return times * spread
+    if bound is None:
+        return times * spread
+    part = np.where(bound <= _NEAR * spread, bound / _PART, 0.0)
+    return np.asarray(np.maximum(times * spread, part))

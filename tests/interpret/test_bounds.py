@@ -328,6 +328,49 @@ def test_recorded_results_may_be_off_on_the_other_side() -> None:
     assert not judge.compare((0, 0), np.asarray(own + 14 * unit, F32), own).passed
 
 
+def test_the_message_names_the_bound_that_is_broken() -> None:
+    """With the worst element, its error, what it is allowed, and by what."""
+    text = entry("x = f32[3] parameter(0)", "ROOT p = f32[3] multiply(x, x)")
+    module, x = hloopt.parse(text), np.array([1.5, 3.0, 1.1], F32)
+    want = hloopt.evaluate(module, [x])
+    got = [want[0] + np.array([0, 0, 1e-3], F32)]
+    assert judged(module, [x], got, want)[0].reason == (
+        "1 of 3 elements of f32 is off by up to 6.93e+03 times what rounding allows; worst at [2]: got 1.2110001, "
+        "want 1.21, error 0.001, allowed 1.44e-07 (the bound on its error)"
+    )
+    got = [want[0] + np.array([1e-6, 0, 0], F32)]
+    assert judged(module, [x], got, want)[0].reason == (
+        "1 of 3 elements of f32 differs; worst at [0]: got 2.250001, want 2.25 (nothing here is rounded)"
+    )
+
+
+@pytest.mark.parametrize("opcode", ["sort", "topk"])
+def test_sorted_elements_are_off_by_no_more_than_their_line(opcode: str) -> None:
+    """Of exact ones nothing, positions included."""
+    text = {
+        "sort": entry(
+            "x = f32[2,5] parameter(0)",
+            "y = f32[2,5] multiply(x, x)",
+            "ROOT s = f32[2,5] sort(y), dimensions={1}, to_apply=less",
+            regions="less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n "
+            "ROOT l = pred[] compare(a, b), direction=LT }",
+        ),
+        "topk": entry(
+            "x = f32[2,5] parameter(0)",
+            "y = f32[2,5] multiply(x, x)",
+            "ROOT s = (f32[2,3], s32[2,3]) topk(y), k=3, largest=true",
+        ),
+    }[opcode]
+    x = drawn(2, 5)
+    found = bounds_of(text, x)
+    most = 2.01 * U * (x * x).max(axis=1, keepdims=True)
+    assert found[0] is not None
+    assert (found[0] > 0).all()
+    assert (found[0] <= most).all()
+    exact = text.replace("multiply(x, x)", "copy(x)")
+    assert bounds_of(exact, x) == [None] * len(found)
+
+
 def test_participants_have_bounds_of_their_own() -> None:
     """What they exchange is not bounded, all else is."""
     text = entry(
