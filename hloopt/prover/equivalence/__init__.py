@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from time import monotonic
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -34,7 +35,7 @@ from hloopt.prover.equivalence.control import CONTROL
 from hloopt.prover.equivalence.indexing import AT_INDICES
 from hloopt.prover.equivalence.symbolic import DRAWN, Symbolic
 from hloopt.prover.equivalence.terms import ElementTerms, TooManyTermsError
-from hloopt.prover.executor import Executor, Run
+from hloopt.prover.executor import Executor
 from hloopt.prover.trials import TrialInputs, TrialOptions, made
 from hloopt.runtime.inputs import positions
 from hloopt.types import Array, of_numpy
@@ -57,6 +58,7 @@ Verdict: TypeAlias = Literal["proved", "refuted", "not known"]
 HANDLERS: Final = {**COMBINING, **AT_INDICES, **CONTROL}
 _TRIALS: Final = 12
 _SECONDS: Final = 10.0
+_PATIENCE: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Counterexample:
     """An element that two modules give different values for the same inputs.
 
     output    the number of the result
-    index     of the element
+    index     of the element: the one that is furthest off, where rounding does not explain them all
     values    that of the first module and of the second
     rounding  the judge allows all differences on these inputs: they may come from rounding
     inputs    what both were given
@@ -172,14 +174,17 @@ def by_elements(before: Module, after: Module, steps: int = STEPS) -> Equivalenc
 
 
 def differing(before: Module, after: Module, trials: int) -> Counterexample | None:
-    """The first counterexample on inputs of so many trials, the special classes among them.
+    """The first counterexample on inputs of so many trials, the special classes among them, in half a minute.
 
     Raises ``UnsupportedError`` and ``EvaluationError`` where the interpreter cannot run the modules.
     """
+    end = monotonic() + _PATIENCE
     for trial in TrialOptions(trials=trials).plan(before):
         found = _differs(before, after, made(before, trial))
         if found is not None:
             return found
+        if monotonic() > end:
+            break
     return None
 
 
@@ -305,21 +310,28 @@ class _Sides:
 
 
 def _differs(before: Module, after: Module, inputs: TrialInputs) -> Counterexample | None:
+    """The element that is furthest off, or the first of those that rounding may explain; None of equal ones."""
     executor = Executor(seconds=_SECONDS)
     runs = [executor.run(module, inputs) for module in (before, after)]
-    for own, other in zip(runs[0].results, runs[1].results, strict=True):
-        for output, (left, right) in enumerate(zip(own, other, strict=True)):
-            wrong = ~_same(left, right)
-            if wrong.any():
-                index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-                at = tuple(int(place) for place in index)
-                values = left[at], right[at]
-                return Counterexample(output, at, values, _within_rounding(runs, inputs), inputs)
-    return None
-
-
-def _within_rounding(runs: Sequence[Run], inputs: TrialInputs) -> bool:
-    return compare_runs(runs[0], runs[1], inputs).equal
+    pairs = [
+        (output, left, right)
+        for own, other in zip(runs[0].results, runs[1].results, strict=True)
+        for output, (left, right) in enumerate(zip(own, other, strict=True))
+    ]
+    wrong = [~_same(left, right) for _, left, right in pairs]
+    if not any(one.any() for one in wrong):
+        return None
+    judged = compare_runs(runs[0], runs[1], inputs)
+    rounding = all(found.passed for found in judged.results)
+    if rounding:
+        number = next(number for number, one in enumerate(wrong) if one.any())
+        first = int(np.argmax(wrong[number]))
+        where = tuple(int(at) for at in np.unravel_index(first, wrong[number].shape))
+    else:
+        number = max(range(len(pairs)), key=lambda number: judged.results[number].share)
+        where = judged.results[number].where
+    output, left, right = pairs[number]
+    return Counterexample(output, where, (left[where], right[where]), rounding, inputs)
 
 
 def _same(left: Array, right: Array) -> Array:

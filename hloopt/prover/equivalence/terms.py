@@ -22,7 +22,7 @@ from hloopt.types import Array, DType, dtype
 
 __all__ = ["ElementTerm", "ElementTerms", "TooManyTermsError", "part_of"]
 
-_MOST_TERMS: Final = 1 << 19
+_MOST_TERMS: Final = 1 << 18
 _MOST_FLAT: Final = 64
 """Operands that a chain of one associative op is written with."""
 
