@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove tolerance campaign-random campaign-mutations campaign-pipelines baseline bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove tolerance first-difference campaign-random campaign-mutations campaign-pipelines baseline bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated k
 
 prove: $(VENV)/.installed-dev  ## every rule of simplify proved by z3, with more steps than the tests have: minutes
 	HLOOPT_SLOW=1 $(PYTEST) -q tests/prover/test_rules_proved.py --timeout 900
+
+first-difference: $(VENV)/.installed-dev  ## how often compare names the value that was made wrong, in the corpus
+	$(BIN)/python -m tests.prover.measure_first_difference $(HLOOPT_CORPUS)/jax
 
 campaign-random campaign-mutations campaign-pipelines: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.campaigns.campaign $(@:campaign-%=%) --jobs $(JOBS)

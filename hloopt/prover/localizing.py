@@ -38,6 +38,9 @@ _STATES: Final = 32
 _OTHER_SEED: Final = 987_654
 """Of the inputs on which values must agree, too."""
 
+_LIKE: Final = 2.0
+"""What has to speak for two values belonging together: the same op, place in the program, or most operands."""
+
 _DEPTH: Final = 16
 """Runs in which loops are looked into, at most."""
 
@@ -378,8 +381,10 @@ class _Search:
             own = [one for _, one in sides.before.operands(other.place)]
             shared = sum(one in read for one in own) / max(len(own), len(read), 1)
             score = _likeness(leaf.place.instruction, other.place.instruction, self._pairing)
-            score += 3 * shared + is_end + 3 * ((at, other) == start)
-            score += 3 * (_iterations(leaf) == _iterations(other))
+            score += 3 * shared + 3 * ((at, other) == start)
+            if score < _LIKE:
+                continue
+            score += is_end + 3 * (_iterations(leaf) == _iterations(other))
             best = max(best, (score, other), key=lambda entry: entry[0])
         return best
 

@@ -72,6 +72,23 @@ def judge(found: Located, gone: tuple[str, str], wrong: Values, right: Values) -
     )
 
 
+def reads(found: Located, gone: tuple[str, str], wrong: Values) -> bool:
+    """Whether a named instruction reads the value that was made wrong, or the one it should be."""
+    sides = found.sides
+    named = [leaf for leaf in (found.before, *found.missing, *found.lost[:2]) if leaf is not None]
+    theirs = [
+        one.place.instruction for leaf in named for _, one in sides.before.operands(leaf.place)
+    ]
+    if any((one.name, one.home.name) == gone for one in theirs):
+        return True
+    ours = [
+        one for leaf in (found.after, *found.alone) for _, one in sides.after.operands(leaf.place)
+    ]
+    return any(
+        one in sides.after.seen and _among(sides.after.seen[one].flat, wrong) for one in ours
+    )
+
+
 def once(path: Path, kind: str, seed: int, level: str) -> str:
     chooser = random.Random(f"{path.name} {kind} {seed}")
     before = hloopt.parse(path.read_text(), path.name)
@@ -101,6 +118,8 @@ def once(path: Path, kind: str, seed: int, level: str) -> str:
     right = _values(observe(before, inputs)[0], *gone)
     if judge(found, gone, wrong, right):
         return "right"
+    if reads(found, gone, wrong):
+        return "beside it: an instruction that reads it is named"
     names = [
         None if leaf is None else leaf.place.instruction for leaf in (found.before, found.after)
     ]
@@ -120,7 +139,9 @@ def main() -> None:
     paths = sorted(options.folder.glob("*.before.hlo"))
     counts: Counter[str] = Counter()
     index, kinds = options.first, list(KINDS)
-    while counts["right"] + counts["WRONG"] + counts["nothing found"] < options.count:
+    while (
+        sum(counts[name] for name in ("right", "beside", "WRONG", "nothing found")) < options.count
+    ):
         chooser = random.Random(index)
         path, kind = chooser.choice(paths), kinds[index % len(kinds)]
         start = time.perf_counter()

@@ -1,0 +1,100 @@
+"""``hloopt compare``, and what ``run`` compares with other modules: files, exit codes, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.support import invoke
+
+TEXT = """HloModule m
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  ROOT r = f32[8] add(x, y)
+}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    one, other = tmp_path / "one.hlo", tmp_path / "other.hlo"
+    one.write_text(TEXT)
+    other.write_text(TEXT.replace("add(x, y)", "maximum(x, y)"))
+    return str(one), str(other)
+
+
+def test_the_inputs_that_show_a_difference_are_read_again(
+    files: tuple[str, str], tmp_path: Path
+) -> None:
+    saved = tmp_path / "bad.npz"
+    found = invoke(
+        "compare", *files, "--special", "infinite", "--save-inputs", str(saved), "--json"
+    )
+    assert found.exit_code == 1
+    assert np.isinf(np.load(saved)["in_0"]).any()
+    again = invoke("compare", *files, "--inputs", str(saved), "--json")
+    first, second = (json.loads(one.stdout)["first_difference"] for one in (found, again))
+    assert first == second
+    assert invoke("run", files[0], "--inputs", str(saved)).exit_code == 0
+
+
+def test_nothing_is_saved_where_nothing_differs(files: tuple[str, str], tmp_path: Path) -> None:
+    saved = tmp_path / "bad.npz"
+    found = invoke("compare", files[0], files[0], "--save-inputs", str(saved))
+    assert found.exit_code == 0
+    assert "nothing differs" in found.stderr
+    assert not saved.exists()
+
+
+def test_results_of_one_module_are_those_expected_of_another(
+    files: tuple[str, str], tmp_path: Path
+) -> None:
+    saved = tmp_path / "out.npz"
+    assert invoke("run", files[0], "--save-outputs", str(saved)).exit_code == 0
+    assert np.load(saved)["out_0"].shape == (8,)
+    assert invoke("run", files[0], "--expect", str(saved)).exit_code == 0
+    assert invoke("run", files[1], "--expect", str(saved)).exit_code == 1
+    assert invoke("run", files[0], "--against", files[0]).exit_code == 0
+    assert invoke("run", files[1], "--against", files[0]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--special", "infinit"), "did you mean 'infinite'?"),
+        (("--special", "stray"), "no input of m can be stray"),
+        (("--inputs", "a.npz", "--trials", "2"), "--inputs is one trial"),
+        (("--device", "nativ"), "did you mean 'native'?"),
+        (("--save-inputs", "-"), "not standard output"),
+        (("--ulp", "1", "--bitwise"), "exclude each other"),
+    ],
+)
+def test_options_that_cannot_be(
+    files: tuple[str, str], options: tuple[str, ...], message: str
+) -> None:
+    found = invoke("compare", *files, *options)
+    assert found.exit_code == 2
+    assert message in found.stderr
+
+
+def test_run_takes_one_kind_of_expected_results(files: tuple[str, str]) -> None:
+    found = invoke("run", files[0], "--against", files[1], "--expect", "a.npz")
+    assert found.exit_code == 2
+    assert "--against and --expect" in found.stderr
+    found = invoke("run", files[0], "--save-outputs", "out.txt")
+    assert found.exit_code == 2
+    assert "has to end in .npz" in found.stderr
+
+
+def test_a_module_that_cannot_run_is_placed(tmp_path: Path) -> None:
+    path = tmp_path / "call.hlo"
+    path.write_text(
+        'HloModule m\nENTRY e {\n  ROOT c = f32[4] custom-call(), custom_call_target="foo"\n}\n'
+    )
+    found = invoke("compare", str(path), str(path))
+    assert found.exit_code == 4
+    assert f"{path}:3:8: error: c: custom call to foo" in found.stderr
