@@ -45,6 +45,7 @@ COMMANDS = {
     "ops": ("ops", "List the opcodes of HLO and what hloopt can do with each."),
     "optimize": ("optimize", "Run passes over modules and print them as HLO."),
     "passes": ("passes", "List passes and pipelines, or explain one."),
+    "reduce": ("reduce", "Find the smallest module that still fails, with its inputs."),
     "run": ("run", "Run a module as given and optimised, compare and time."),
     "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
     "study": ("study", "Compare pipelines: what each pass buys, with every result verified."),

@@ -36,6 +36,7 @@ __all__ = [
     "append_unnamed",
     "dissolve",
     "drop_calls",
+    "drop_control_edges",
     "exchange_bodies",
     "insert_before",
     "move_after",
@@ -344,6 +345,13 @@ def add_control_edge(before: Instruction, after: Instruction) -> None:
     if before not in after.control_predecessors:
         after.control_predecessors += (before,)
         before.control_successors += (after,)
+
+
+def drop_control_edges(instruction: Instruction) -> None:
+    """Let an instruction run whenever its operands are there."""
+    for before in instruction.control_predecessors:
+        before.control_successors = edges_without(before.control_successors, instruction)
+    instruction.control_predecessors = ()
 
 
 def take_control_edges(source: Instruction, target: Instruction) -> None:

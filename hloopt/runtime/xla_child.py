@@ -3,6 +3,8 @@
     python xla_child.py MODULE.hlo IN.npz OUT.npz REPEAT
 
 Writes ``out_0``, ... and prints a line of JSON: ``seconds`` of each run after a first one, and ``version``.
+Without arguments it serves: each line of stdin is a JSON list of a number and these arguments, and answered by
+a line with the ``number``, and the ``error`` where there was one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def stored(array: Any) -> Any:
     return array if plain else array.view(f"u{array.dtype.itemsize}")
 
 
-def run(path: str, inputs: str, outputs: str, repeat: int) -> None:
+def run(path: str, inputs: str, outputs: str, repeat: int) -> dict[str, Any]:
     """Compile, run, time."""
     import jax
     import jaxlib
@@ -59,8 +61,22 @@ def run(path: str, inputs: str, outputs: str, repeat: int) -> None:
         seconds.append(time.perf_counter() - start)
     arrays = {f"out_{index}": stored(np.asarray(value)) for index, value in enumerate(results)}
     np.savez(outputs, **arrays)
-    print(json.dumps({"seconds": seconds[1:], "version": jaxlib.__version__}))
+    return {"seconds": seconds[1:], "version": jaxlib.__version__}
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    for line in sys.stdin:
+        number, *arguments = json.loads(line)
+        try:
+            reply = run(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever XLA raises is the answer
+            reply = {"error": str(error) or type(error).__name__}
+        print(json.dumps({"number": number, **reply}), flush=True)
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    if len(sys.argv) == 1:
+        serve()
+    else:
+        print(json.dumps(run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))))

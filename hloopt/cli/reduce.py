@@ -1,0 +1,206 @@
+"""``hloopt reduce``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from hloopt.cli.files import Input, one_text, open_texts, read_input
+from hloopt.cli.help import GroupedCommand
+from hloopt.cli.json_out import write_json
+from hloopt.cli.messages import show_warnings
+from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.pipeline_options import PASSES, pass_options
+from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
+from hloopt.cli.trial_options import EXECUTOR, TRIALS
+from hloopt.cli.waiting import patience
+from hloopt.driver.options import PassOptions
+from hloopt.driver.reducing import (
+    ReduceOptions,
+    Reducing,
+    check_output,
+    inputs_path,
+    shown_again,
+    write_case,
+)
+from hloopt.errors import UsageError
+from hloopt.prover.reduction.case import Case
+from hloopt.prover.reduction.search import SearchLimits
+from hloopt.verifier import verify_module
+
+__all__ = ["command"]
+
+_INPUTS = ("inputs", "seed", "replicas", "partitions")
+_RUNS = ("device", "excess_precision")
+
+
+@click.command(
+    "reduce",
+    cls=GroupedCommand,
+    groups={
+        "What fails": ("differs", "check", "oracle", "against", *_RUNS, *TOLERANCE.names),
+        "Passes": PASSES.names,
+        "Input": ("module", "stage", "strict", *_INPUTS),
+        "Search": ("tests", "seconds", "test_seconds", "jobs"),
+        "Output": ("output", "as_json"),
+    },
+)
+@files_argument
+@strict_option()
+@click.option(
+    "--differs",
+    is_flag=True,
+    help="The failure is that results differ from the interpreter's by more than rounding explains, or that "
+    "passes or the device fail: after the passes, -O2 if none are named, or on --device.",
+)
+@click.option(
+    "--check",
+    metavar="CMD",
+    help="The failure is that CMD exits with 0. {} in it is the file of a smaller module, {inputs} its inputs "
+    "(.npz); a command without either gets the module at its end.",
+)
+@click.option(
+    "--oracle",
+    type=click.Choice(["xla-cpu"]),
+    help="Compare the interpreter with XLA's CPU compiler (needs jaxlib), as --device xla-cpu.",
+)
+@click.option(
+    "--against",
+    metavar="TEXT",
+    help="Take the module after this pipeline for the right one, instead of the module as given.",
+)
+@PASSES
+@TRIALS.only(*_INPUTS)
+@EXECUTOR.only(*_RUNS)
+@TOLERANCE
+@click.option("--tests", type=click.IntRange(0), metavar="N", help="Run at most N smaller modules.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="End the search after this time, with the smallest module so far.",
+)
+@click.option(
+    "--test-seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Stop a module that runs longer; by default, ten times as long as the last that failed, 2 s at least.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Modules that are run at once, by default one for each core, 4 at most; the result "
+    "does not depend on it.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    help="Write the smallest module so far whenever there is one, and its inputs beside it (OUT, less its "
+    "suffix, .npz).",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    files: tuple[str, ...],
+    differs: bool,
+    check: str | None,
+    oracle: str | None,
+    against: str | None,
+    tests: int | None,
+    seconds: float | None,
+    test_seconds: float | None,
+    jobs: int | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Find the smallest module that still fails, with its inputs.
+
+    Values become parameters (with what they were in the run), operands or constants; results, calls, loops,
+    elements of tuples, attributes and dimensions go. Every module that is run is valid. A smaller module has to
+    fail in the same way: a crash does not take the place of a wrong result, nor NaN that of a number.
+
+    The module goes to stdout, or to OUT with its inputs beside it. Ctrl-C ends the search: the smallest module
+    so far is kept, and the exit code is 130. To go on, reduce OUT with --inputs. A module that does not fail
+    is an error (2). --check takes 0 for a module that is still interesting, as other reducers do; for bisect
+    --check, 0 is good.
+
+    \b
+    Example:
+      hloopt reduce dump.txt --differs -O2 -o small.hlo
+      hloopt reduce dump.txt --differs --device native --inputs inputs.npz -o small.hlo
+      hloopt reduce dump.txt --oracle xla-cpu -o small.hlo
+      hloopt reduce dump.txt --check 'my_tool {} 2>&1 | grep -q "Check failed"'
+    """
+    text = one_text(open_texts(files), "a reduction belongs")
+    if output is not None:
+        check_output(output)
+    given = {**TRIALS.given(), **EXECUTOR.given()}
+    plain = ctx.get_parameter_source("device") is ParameterSource.DEFAULT
+    device = oracle or (None if plain else given.pop("device"))
+    given.pop("device", None)
+    if check is None and not (differs or oracle or against or device):
+        raise UsageError("say what fails: --differs, --oracle xla-cpu, or --check CMD")
+    passes = pass_options()
+    options = ReduceOptions(
+        None if passes == PassOptions() else passes,
+        against,
+        device,
+        check,
+        tolerance=given_tolerance(),
+        limits=SearchLimits(tests, seconds, test_seconds),
+        jobs=jobs,
+        **given,
+    )
+    if check is not None and (differs or device or against or options.passes):
+        raise UsageError(
+            "--check decides by itself: give neither passes nor --differs, --device, --against"
+        )
+    _reduce(ctx, read_input(text), options, output, as_json=as_json)
+
+
+def _reduce(
+    ctx: click.Context, found: Input, options: ReduceOptions, output: str | None, *, as_json: bool
+) -> None:
+    show_warnings(found.module, found.name)
+    verify_module(found.module)
+    inputs = None
+    if found.snapshot is not None and options.inputs is None and options.seed is None:
+        inputs = list(found.snapshot.inputs)
+
+    def keep(case: Case) -> None:
+        if output is not None:
+            write_case(case, output)
+
+    running = Reducing(found.module, found.name, options, inputs=inputs, on_better=keep)
+    with patience("reducing", found.name, running.status):
+        reduction = running.run()
+    end = (
+        ""
+        if reduction.complete
+        else ": interrupted"
+        if reduction.interrupted
+        else ": a limit is reached"
+    )
+    click.echo(f"{found.name}: {reduction.summary}{end}", err=True)
+    if reduction.outcome.text:
+        click.echo(f"as given: {reduction.outcome.text}", err=True)
+    rows: dict[str, Any] = reduction.to_json()
+    if output is not None:
+        keep(reduction.case)
+        rows |= {"output": output, "inputs": inputs_path(output)}
+        click.echo(f"{output} and {inputs_path(output)} show it:", err=True)
+        click.echo(f"  {shown_again(options, output)}", err=True)
+    elif reduction.inputs:
+        click.echo("note: its inputs are not written without -o OUT", err=True)
+    if as_json:
+        write_json("reduce", rows)
+    elif output is None:
+        sys.stdout.write(reduction.text)
+    ctx.exit(130 if reduction.interrupted else 0)
