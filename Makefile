@@ -65,6 +65,9 @@ tolerance: $(VENV)/.installed-dev  ## would the judge notice?  modules changed w
 mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable
 	$(BIN)/python -m tests.corpus.mutate_kernels --jobs $(JOBS)
 
+reductions: $(VENV)/.installed-dev  ## how small failing programs of the corpus become, and how soon
+	$(BIN)/python -m tests.prover.reductions --jobs $(JOBS)
+
 prove: $(VENV)/.installed-dev  ## every rule of simplify proved by z3, with more steps than the tests have: minutes
 	HLOOPT_SLOW=1 $(PYTEST) -q tests/prover/test_rules_proved.py --timeout 900
 

@@ -203,12 +203,19 @@ class Reducing:
         question = Asked(interesting) if interesting is not None else options.question()
         jobs = options.jobs or min(os.cpu_count() or 1, _MOST_JOBS)
         limits = replace(options.limits, jobs=jobs)
+        self._begun: CaseOutcome | None = None
         self._search = Search(question, limits, on_better or _nothing_more, self.first)
 
     def status(self) -> str:
         """What is being tried, and how far it has come."""
         found = self._search
         return f"{summary(self.first, found.best, found.tests)}, {found.doing}"
+
+    def begin(self, seconds: float | None = None) -> CaseOutcome:
+        """What comes of the module as given, which may take so many seconds; it is run once."""
+        if self._begun is None:
+            self._begun = self._search.begin(seconds)
+        return self._begun
 
     def run(self) -> Reduction:
         """Reduce.
@@ -218,7 +225,7 @@ class Reducing:
         """
         search = self._search
         try:
-            outcome = search.begin()
+            outcome = self.begin()
             best = search.run() if outcome.is_failure else self.first
         finally:
             search.question.close()

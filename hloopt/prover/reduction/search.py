@@ -71,14 +71,14 @@ class Search:
     complete: bool = False
     interrupted: bool = False
 
-    def begin(self) -> CaseOutcome:
-        """Ask the first case: what came of it is what smaller ones have to show as well."""
+    def begin(self, seconds: float | None = None) -> CaseOutcome:
+        """Ask the first case: what comes of it is what smaller ones have to show as well."""
         self._start = monotonic()
         self._seen: set[bytes] = set()
         self._case = self.best
         self.doing = "the module as given"
         begin = monotonic()
-        (self.outcome,) = asked(self.question, [self.best], self.limits.test_seconds)
+        (self.outcome,) = asked(self.question, [self.best], seconds or self.limits.test_seconds)
         self._took = monotonic() - begin
         return self.outcome
 

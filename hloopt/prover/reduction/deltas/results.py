@@ -96,5 +96,5 @@ def _root_is_operand(draft: CaseDraft, sites: Sequence[Site], _: ValueRecorder) 
 
 
 BACK: Final = Delta("end of the entry", _back_sites, _cut_back, "prefix", grows=True)
-RESULTS: Final = Delta("results", _result_sites, _drop_results)
+RESULTS: Final = Delta("results", _result_sites, _drop_results, grows=True)
 ROOT: Final = Delta("root", _root_sites, _root_is_operand, "each")

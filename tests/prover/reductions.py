@@ -1,0 +1,159 @@
+"""How small failing programs become: passes broken on purpose, after real programs of 200 to 5,000 instructions.
+
+    python -m tests.prover.reductions [--cases 50] [--jobs N] [--only TEXT] [--json FILE]
+
+``HLOOPT_CORPUS`` names the folder of the programs.  Each kind of ``broken_rewrites`` takes its turn with the programs in
+which it changes a result, and each of them is reduced by the kinds that do, so that kinds and programs are as mixed as
+can be.  Every result is read again from its text, verified, and has to fail in the same way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from time import monotonic
+from typing import Any
+
+import hloopt
+from hloopt.driver.options import KernelOptions, PassOptions
+from hloopt.driver.passes import choose_passes
+from hloopt.driver.reducing import ReduceOptions, Reducing
+from hloopt.errors import HlooptError, UsageError
+from hloopt.ir import Module, build
+from hloopt.prover.reduction.search import SearchLimits
+from tests.prover.broken_rewrites import KINDS
+
+BROKEN = Path(__file__).with_name("broken_rewrites.py")
+FEWEST, MOST = 200, 5000
+SECONDS = 180.0
+_SLOWEST = 20.0  # seconds that a program's first run may take: it is a measurement of reducing, not of programs
+
+
+def programs(folder: Path) -> list[Path]:
+    """Programs before optimisation, in an order that mixes their subjects."""
+    found = [*folder.glob("jax/*.before.hlo"), *folder.glob("models/*.hlo")]
+    return sorted(found, key=lambda path: (hash_of(path.name), path.name))
+
+
+def hash_of(name: str) -> int:
+    """The same in each run, and in no order."""
+    return sum(ord(letter) * 31**at for at, letter in enumerate(name)) % 9973
+
+
+def options(kind: str, jobs: int) -> ReduceOptions:
+    """After the usual cleaning up, one wrong pass."""
+    passes = PassOptions(passes=f"simplify,cse,dce,broken{{kind={kind}}}", pass_file=(str(BROKEN),))
+    return ReduceOptions(passes, jobs=jobs, limits=SearchLimits(seconds=SECONDS))
+
+
+def read(path: Path) -> Module | None:
+    """A program of the size that is wanted, which can be read."""
+    try:
+        module = hloopt.parse(path.read_text(), str(path))
+        hloopt.verify(module)
+    except (HlooptError, UnicodeDecodeError):
+        return None
+    return module if FEWEST <= module.instruction_count() <= MOST else None
+
+
+def reduced(path: Path, module: Module, kind: str, jobs: int) -> dict[str, Any] | None:
+    """One row; None where the program does not fail."""
+    running = Reducing(module, path.name, options(kind, jobs))
+    try:
+        first = running.begin(_SLOWEST)
+        if not first.is_failure or first.kind == "timeout":
+            return None
+        begin = monotonic()
+        found = running.run()
+    except (UsageError, HlooptError):
+        return None
+    seconds = monotonic() - begin
+    again = hloopt.parse(found.text, path.name)
+    hloopt.verify(again)
+    outcome = Reducing(again, path.name, options(kind, 1), inputs=found.inputs).begin()
+    return {
+        "program": path.name,
+        "kind": kind,
+        "what": found.outcome.kind,
+        "before": found.first.module.instruction_count(),
+        "after": found.module.instruction_count(),
+        "tests": found.tests,
+        "seconds": round(seconds, 1),
+        "complete": found.complete,
+        "fails": outcome.alike(found.outcome),
+    }
+
+
+def fits(module: Module, kind: str) -> bool:
+    """Whether the kind finds anything to break, as far as its pass tells."""
+    passes = choose_passes(options(kind, 1).pipeline, KernelOptions())
+    try:
+        return bool(passes.run(build.clone_module(module)).hits()["broken"])
+    except (HlooptError, KeyError):
+        return True
+
+
+def pairs(folder: Path, only: str) -> Iterator[tuple[Path, Module, str]]:
+    """Programs and kinds: the kind that has had the fewest turns first."""
+    turns: Counter[str] = Counter()
+    for path in programs(folder):
+        if only and only not in path.name:
+            continue
+        module = read(path)
+        if module is None:
+            continue
+        fitting = (
+            kind
+            for kind in sorted(KINDS, key=lambda name: (turns[name], name))
+            if fits(module, kind)
+        )
+        for kind in islice(fitting, 3):
+            turns[kind] += 1
+            yield path, module, kind
+
+
+def main() -> None:
+    """Measure, print the table, fail where a figure is not met."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--cases", type=int, default=50)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    folder = os.environ.get("HLOOPT_CORPUS")
+    if not folder:
+        raise SystemExit("HLOOPT_CORPUS names no folder of programs")
+    rows: list[dict[str, Any]] = []
+    for path, module, kind in pairs(Path(folder), given.only):
+        row = reduced(path, module, kind, given.jobs)
+        if row is None:
+            continue
+        rows.append(row)
+        print(
+            f"{row['program'][:36]:36} {kind:11} {row['what']:10} {row['before']:5} -> {row['after']:3} "
+            f"{row['tests']:5} tests {row['seconds']:6.1f} s{'' if row['fails'] else '  NO LONGER FAILS'}",
+            flush=True,
+        )
+        if given.json:
+            given.json.write_text(json.dumps(rows, indent=1))
+        if len(rows) == given.cases:
+            break
+    after = [row["after"] for row in rows]
+    slowest = max(row["seconds"] for row in rows)
+    kinds = len({row["kind"] for row in rows})
+    print(
+        f"{len(rows)} programs, {kinds} kinds: median {median(after):g} instructions, at most {max(after)}; "
+        f"slowest {slowest:.0f} s; complete {sum(row['complete'] for row in rows)}"
+    )
+    if median(after) > 12 or slowest > SECONDS + 30 or not all(row["fails"] for row in rows):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
