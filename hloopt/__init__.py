@@ -5,7 +5,7 @@ Everything public is here; all other modules are private.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hloopt.driver.bisecting import BisectOptions
     from hloopt.driver.options import RunOptions
-    from hloopt.driver.reducing import ReduceOptions, Reduction
+    from hloopt.driver.reducing import ReduceOptions, Reduction, reduce
     from hloopt.fusion.user_rules import FusionRule
     from hloopt.interpret import Host
     from hloopt.ir import Module
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hloopt.prover.bisection import Bisection
     from hloopt.prover.compare import ModulesCompared
     from hloopt.prover.equivalence import Equivalence
+    from hloopt.prover.reduction.search import SearchLimits
     from hloopt.report.run import RunReport
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
     from hloopt.runtime.program import Program
@@ -55,8 +56,11 @@ __all__ = [
     "Pass",
     "PassLog",
     "Pipeline",
+    "ReduceOptions",
+    "Reduction",
     "RunOptions",
     "RunReport",
+    "SearchLimits",
     "ShapeError",
     "UnsupportedError",
     "UsageError",
@@ -306,41 +310,6 @@ def compare(
     )
 
 
-def reduce(
-    module: Module,
-    interesting: Callable[[Module, list[np.ndarray[Any, Any]]], bool] | None = None,
-    *,
-    pipeline: Given | None = None,
-    device: str | None = None,
-    inputs: Sequence[np.ndarray[Any, Any]] | None = None,
-    options: ReduceOptions | None = None,
-    **changes: Any,
-) -> Reduction:
-    """What ``hloopt reduce`` does: find the smallest module that still fails, with its inputs.
-
-    ``interesting`` gets a smaller module and its inputs, in the order of parameters, and says whether they
-    still fail.  Without it a failure is that results differ from the interpreter's by more than rounding
-    explains, or that passes or the device fail: after the passes of ``pipeline`` (as ``optimize`` takes it; O2
-    by default), or on ``device``: ``cpu``, ``native``, ``gpu``, ``emulator``, or ``xla-cpu``, which needs
-    jaxlib. ``inputs`` are arrays in parameter order, made from a seed where there are none.
-
-    ``changes`` are fields of ``ReduceOptions``, each the option of its name: ``check``, ``seed``, ``against``,
-    ``jobs``, ``limits`` ...; ``options`` has those that are not given.
-
-    The record has ``module`` and ``inputs``, ``outcome``, ``tests`` and ``complete``; ``save(path)`` writes
-    both, and ``to_json()`` is what the command prints.  An interrupt ends the search with the smallest module
-    so far.
-
-    Raises ``UsageError`` for a module that does not fail, ``UnsupportedError`` and ``EvaluationError`` for one
-    that cannot be run as it is, ``DeviceError`` for a device that is not there.
-    """
-    from hloopt.driver.reducing import reduce_module
-
-    if device is not None:
-        changes["device"] = device
-    return reduce_module(module, interesting, pipeline, inputs, options, changes)
-
-
 def __getattr__(name: str) -> Any:
     # NumPy is loaded with the graph; a command that only prints its help must not wait for that.
     if name in _HOMES:
@@ -358,6 +327,10 @@ _HOMES = {
     "Pass": "rewrite",
     "PassLog": "rewrite",
     "Pipeline": "rewrite",
+    "ReduceOptions": "driver.reducing",
+    "Reduction": "driver.reducing",
     "RunOptions": "driver.options",
     "RunReport": "report.run",
+    "SearchLimits": "prover.reduction.search",
+    "reduce": "driver.reducing",
 }

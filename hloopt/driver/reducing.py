@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from math import prod
@@ -37,7 +37,7 @@ from hloopt.types import Array
 if TYPE_CHECKING:
     from hloopt.pipelines import Given
 
-__all__ = ["ReduceOptions", "Reducing", "Reduction", "reduce_module"]
+__all__ = ["ReduceOptions", "Reducing", "Reduction", "reduce"]
 
 _MOST_JOBS: Final = 4
 _LEVEL_0: Final = PassOptions(level="0")
@@ -269,22 +269,42 @@ def _inputs(module: Module, options: ReduceOptions, given: Sequence[Array] | Non
     return found
 
 
-def reduce_module(
+def reduce(
     module: Module,
-    interesting: Callable[[Module, list[Array]], bool] | None,
-    pipeline: Given | None,
-    inputs: Sequence[Array] | None,
-    options: ReduceOptions | None,
-    changes: Mapping[str, Any],
+    interesting: Callable[[Module, list[Array]], bool] | None = None,
+    *,
+    pipeline: Given | None = None,
+    device: str | None = None,
+    inputs: Sequence[Array] | None = None,
+    options: ReduceOptions | None = None,
+    **changes: Any,
 ) -> Reduction:
-    """The whole of a reduction, from options to the record; see ``hloopt.reduce``."""
+    """What ``hloopt reduce`` does: find the smallest module that still fails, with its inputs.
+
+    ``interesting`` gets a smaller module and its inputs, in the order of parameters, and says whether they
+    still fail.  Without it a failure is that results differ from the interpreter's by more than rounding
+    explains, or that passes or the device fail: after the passes of ``pipeline`` (as ``optimize`` takes it; O2
+    by default), or on ``device``: ``cpu``, ``native``, ``gpu``, ``emulator``, or ``xla-cpu``, which needs
+    jaxlib. ``inputs`` are arrays in parameter order, made from a seed where there are none.
+
+    ``changes`` are fields of ``ReduceOptions``, each the option of its name: ``check``, ``seed``, ``against``,
+    ``jobs``, ``limits`` ...; ``options`` has those that are not given.
+
+    The record has ``module`` and ``inputs``, ``outcome``, ``tests`` and ``complete``; ``save(path)`` writes
+    both, and ``to_json()`` is what the command prints.  An interrupt ends the search with the smallest module
+    so far.
+
+    Raises ``UsageError`` for a module that does not fail, ``UnsupportedError`` and ``EvaluationError`` for one
+    that cannot be run as it is, ``DeviceError`` for a device that is not there.
+    """
     options = replace(options or ReduceOptions(), **changes)
+    if device is not None:
+        options = replace(options, device=device)
     if isinstance(pipeline, str) and pipeline in ("O0", "O1", "O2", "O3"):
         options = replace(options, passes=PassOptions(level=pipeline[1:]))
     elif pipeline is not None:
         options = replace(options, passes=PassOptions(passes=pipeline))
-    running = Reducing(module, module.name, options, interesting=interesting, inputs=inputs)
-    return running.run()
+    return Reducing(module, module.name, options, interesting=interesting, inputs=inputs).run()
 
 
 def write_case(case: Case, output: str) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.cli.main import cli
-from hloopt.driver.reducing import ReduceOptions, reduce_module
+from hloopt.driver.reducing import ReduceOptions
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 from hloopt.prover.reduction.case import Case, CaseDraft
@@ -336,11 +336,11 @@ def broken(kind: str) -> ReduceOptions:
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_wrong_pass_is_reduced_to_the_same_for_any_number_of_jobs(jobs: int) -> None:
-    found = reduce_module(hloopt.parse(LOOP), None, None, None, broken("in_loops"), {"jobs": jobs})
+    found = hloopt.reduce(hloopt.parse(LOOP), options=broken("in_loops"), jobs=jobs)
     assert found.outcome.kind == "differs"
     assert found.module.instruction_count() <= 16
     assert "while" in [one.opcode for one in found.module.entry]
-    again = reduce_module(found.module, None, None, found.inputs, broken("in_loops"), {"jobs": 1})
+    again = hloopt.reduce(found.module, inputs=found.inputs, options=broken("in_loops"), jobs=1)
     assert again.text == found.text
 
 
