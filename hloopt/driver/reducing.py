@@ -22,7 +22,7 @@ from hloopt.prover.reduction.case import Case
 from hloopt.prover.reduction.questions import (
     Asked,
     CaseOutcome,
-    CommandCheck,
+    CommandQuestion,
     Differs,
     Question,
     arrays_by_name,
@@ -81,7 +81,7 @@ class ReduceOptions:
     def question(self) -> Question:
         """What is asked of every case.  Raises ``UsageError`` for options that cannot be."""
         if self.check is not None:
-            question = CommandCheck(self.check)
+            question = CommandQuestion(self.check)
             question.check()
             return question
         executor = self.executor()
@@ -328,7 +328,7 @@ def shown_again(options: ReduceOptions, output: str) -> str:
     """The command that shows the failure on the case in ``output``."""
     words = ["hloopt", "run", output, "--inputs", inputs_path(output), *options.words()]
     if options.check is not None:
-        return CommandCheck(options.check).filled(output, inputs_path(output))
+        return CommandQuestion(options.check).filled(output, inputs_path(output))
     if options.against is not None or options.device in (None, "interpreter", "xla-cpu"):
         words = ["hloopt", "reduce", output, "--inputs", inputs_path(output), "--differs"]
         words += [*options.words(), "--tests", "0"]

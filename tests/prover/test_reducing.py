@@ -29,7 +29,7 @@ from hloopt.prover.reduction.deltas import (
     values,
     whole,
 )
-from hloopt.prover.reduction.questions import CaseOutcome, CommandCheck, Differs
+from hloopt.prover.reduction.questions import CaseOutcome, CommandQuestion, Differs
 from hloopt.prover.reduction.recording import Delta, ValueRecorder
 from hloopt.prover.reduction.search import Search, SearchLimits
 from hloopt.prover.trials import Trial, made
@@ -437,7 +437,7 @@ def test_a_command_decides() -> None:
         ("test -s {inputs} && cmp {inputs} $HLOOPT_REDUCE_INPUTS", "yes"),
         ("no-such-command-here", "refused"),
     ):
-        assert CommandCheck(command).ask(case, None).kind == kind, command
+        assert CommandQuestion(command).ask(case, None).kind == kind, command
 
 
 def test_dead_code_that_matters_stays() -> None:

@@ -28,7 +28,7 @@ from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.runtime.xla import XlaServer
 from hloopt.types import Array
 
-__all__ = ["Asked", "CaseOutcome", "CommandCheck", "Differs", "Question", "arrays_by_name"]
+__all__ = ["Asked", "CaseOutcome", "CommandQuestion", "Differs", "Question", "arrays_by_name"]
 
 MARGIN: Final = 8.0
 """So many times what rounding allows is the worst element of a smaller case off, or as that of the first."""
@@ -221,7 +221,7 @@ def _finite(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class CommandCheck(Question):
+class CommandQuestion(Question):
     """A command that exits with 0 where a case is still interesting, as for ``llvm-reduce`` and C-Reduce.
 
     ``{}`` in it is the file of the module, ``{inputs}`` the ``.npz`` file of its inputs; where the command
