@@ -7,27 +7,24 @@ stages come first.  A loop inside is an item of a stage of the loop around it, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from hloopt.analysis.parallel_loop.block_code import written_often
 from hloopt.analysis.parallel_loop.block_costs import StepCosts
+from hloopt.analysis.parallel_loop.block_schedule import Reached, schedule
 from hloopt.analysis.parallel_loop.block_stages import (
-    MOST_SLOTS,
     BlockPlan,
     Item,
     StagedIteration,
     StagedState,
     barriers_in,
-    has_followers,
-    is_array,
     shared_sizes,
 )
 from hloopt.analysis.parallel_loop.edges import BODY, CONDITION, CallPath, LoopValue, leaf_count
 from hloopt.analysis.parallel_loop.flow import Flow
 from hloopt.analysis.parallel_loop.model import ParallelLoop
-from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
 from hloopt.ops.traits import REDUCING, SOURCES
 
@@ -75,9 +72,7 @@ class _Planner:
         self._states(iteration)
         order = self._order(iteration)
         self._store(iteration, order)
-        reached = self._reached(order)
-        self._stages(iteration, order, reached)
-        self._places(iteration, reached)
+        schedule(iteration, self.flow, self.threads, self.stored, self._reached(order))
         self.iterations[path, loop] = iteration
         return iteration
 
@@ -93,8 +88,9 @@ class _Planner:
             state = StagedState(number, value, flow.resolve(inner, body.root, number))
             update = self.streamed.get(number) if not iteration.path else None
             if update is not None:
-                state.kind = "streamed"
+                state.kind, state.update = "streamed", update
                 state.next = flow.resolve(inner, update.operands[1])
+                state.starts = tuple(flow.resolve(inner, one) for one in update.operands[2:])
             elif flow.elements(value) == 1:
                 state.kind = "scalar"
             iteration.states.append(state)
@@ -104,14 +100,7 @@ class _Planner:
         yield iteration.condition
         for state in iteration.states:
             yield state.next
-            if state.kind == "streamed":
-                yield from self._starts(state)
-
-    def _starts(self, state: StagedState) -> Iterator[LoopValue]:
-        update = self.streamed[state.number]
-        assert update is not None
-        for operand in update.operands[2:]:
-            yield self.flow.resolve(state.value.path, operand)
+            yield from state.starts
 
     # ---- values, operands first ---------------------------------------------------------------------
 
@@ -269,13 +258,10 @@ class _Planner:
             if leaf not in fixed
         )
 
-    # ---- stages -------------------------------------------------------------------------------------
-
-    def _reached(self, order: list[LoopValue]) -> dict[LoopValue, dict[LoopValue, bool]]:
-        """The stored values, and states, that a value is computed from; whether only at its own index."""
-        flow, found = self.flow, dict[LoopValue, dict[LoopValue, bool]]()
+    def _reached(self, order: list[LoopValue]) -> dict[LoopValue, Reached]:
+        flow, found = self.flow, dict[LoopValue, Reached]()
         for value in order:
-            reached: dict[LoopValue, bool] = {}
+            reached: Reached = {}
             if self._is_inside(value):
                 reads = [(source, False) for source in self._sources(value)]
             else:
@@ -289,159 +275,6 @@ class _Planner:
                         reached[far] = reached.get(far, True) and near and same
             found[value] = reached
         return found
-
-    def _stages(
-        self,
-        iteration: StagedIteration,
-        order: list[LoopValue],
-        reached: dict[LoopValue, dict[LoopValue, bool]],
-    ) -> None:
-        mine = {item: self._item_reads(item, reached) for item in iteration.items}
-        for item in iteration.items:
-            self._guard(item, mine[item])
-        depth = len(iteration.path)
-        for item in iteration.items:
-            if item.values[0].path[depth][1] == CONDITION:
-                item.stage = self._behind(mine[item], 0)
-        decided = self._reads_of(iteration.condition, reached)
-        iteration.decides = self._behind(decided, 0)
-        for item in iteration.items:
-            if item.values[0].path[depth][1] == BODY:
-                item.stage = self._behind(mine[item], iteration.decides)
-        iteration.items.sort(key=lambda item: item.stage)
-
-    def _guard(self, item: Item, reads: dict[LoopValue, bool]) -> None:
-        if not self.flow.guards(item.values[0]):
-            return
-        item.guarded = item.kind == "loop" or any(
-            self.stored[value].guarded for value in reads if value in self.stored
-        )
-        if item.guarded and item.kind == "fold" and not item.lanes:
-            item.lanes = WARP_SIZE  # all threads would have the result, or none
-
-    def _item_reads(
-        self, item: Item, reached: dict[LoopValue, dict[LoopValue, bool]]
-    ) -> dict[LoopValue, bool]:
-        found: dict[LoopValue, bool] = {}
-        for value in item.values:
-            for source, same in reached.get(value, {}).items():
-                found[source] = found.get(source, True) and same and item.kind == "map"
-        for guard, _, _ in self.flow.guards(item.values[0]):
-            found.update(dict.fromkeys(self._reads_of(guard, reached), False))
-        return found
-
-    def _reads_of(
-        self, value: LoopValue, reached: dict[LoopValue, dict[LoopValue, bool]]
-    ) -> dict[LoopValue, bool]:
-        """What computing a value here and now reads."""
-        if value in self.stored or self.flow.is_state(value):
-            return {value: True}
-        return reached.get(value, {})
-
-    def _behind(self, reads: Iterable[LoopValue], least: int) -> int:
-        """The first stage at which everything read is there."""
-        return max([least, *(self.stored[one].stage + 1 for one in reads if one in self.stored)])
-
-    # ---- places -------------------------------------------------------------------------------------
-
-    def _places(
-        self, iteration: StagedIteration, reached: dict[LoopValue, dict[LoopValue, bool]]
-    ) -> None:
-        """Where each element of the state is kept.  The next ones are computed in the last stage."""
-        last = max([iteration.decides, *(item.stage for item in iteration.items)])
-        reads = {state: self._next_reads(state, reached) for state in iteration.states}
-        for found in reads.values():
-            last = max(last, self._behind(found, iteration.decides))
-        readers: dict[LoopValue, list[tuple[int, bool]]] = {}
-
-        def reader(stage: int, found: dict[LoopValue, bool]) -> None:
-            for value, same in found.items():
-                readers.setdefault(value, []).append((stage, same))
-
-        for item in iteration.items:
-            reader(item.stage, self._item_reads(item, reached))
-        for found in reads.values():
-            reader(last, found)
-        decided = dict.fromkeys(self._reads_of(iteration.condition, reached), False)
-        reader(iteration.decides, decided)
-        iteration.stages = last + 1
-        for state in iteration.states:
-            state.stage = last
-            if state.kind not in ("scalar", "streamed"):
-                self._place(iteration, state, readers.get(state.value, []))
-        iteration.closes = self._closes(iteration, readers)
-
-    def _next_reads(
-        self, state: StagedState, reached: dict[LoopValue, dict[LoopValue, bool]]
-    ) -> dict[LoopValue, bool]:
-        """What the next element of the state is computed from; the same index is that of this state."""
-        flow = self.flow
-        found = dict(self._reads_of(state.next, reached))
-        if state.kind == "streamed":
-            for start in self._starts(state):
-                found.update(dict.fromkeys(self._reads_of(start, reached), False))
-        elif state.kind == "scalar" or flow.local(state.next) != flow.local(state.value):
-            # A scalar is computed by every thread.
-            found = dict.fromkeys(found, False)
-        return found
-
-    def _place(
-        self, iteration: StagedIteration, state: StagedState, reads: list[tuple[int, bool]]
-    ) -> None:
-        flow = self.flow
-        slots = -(-flow.elements(state.value) // self.threads)
-        if all(same for _, same in reads) and slots <= MOST_SLOTS and not iteration.path:
-            state.kind = "registers"
-            return
-        late = [same for stage, same in reads if stage == state.stage]
-        if all(late) and not (late and has_followers(flow.elements(state.value), self.threads)):
-            state.kind = "single"
-            return
-        kept = self.stored.get(state.next)
-        is_alone = sum(1 for other in iteration.states if other.next == state.next) == 1
-        state.alias = (
-            is_alone
-            and kept in iteration.items
-            and kept is not None
-            and kept.kind == "map"
-            and flow.local(state.next) == flow.local(state.value)
-        )
-        if state.alias and kept is not None:
-            state.stage = kept.stage
-
-    def _closes(
-        self, iteration: StagedIteration, readers: dict[LoopValue, list[tuple[int, bool]]]
-    ) -> bool:
-        """Whether the last stage and the first one of the next iteration touch the same shared memory."""
-        last = iteration.stages - 1
-        written: list[tuple[int, LoopValue, bool]] = []
-        for item in iteration.items:
-            if item.kind == "loop":
-                return True
-            # The thread that writes what threads fold or sort together is not the one that reads at that index.
-            written += [
-                (item.stage, value, item.kind == "map")
-                for value in item.values
-                if is_array(self.flow, item, value)
-            ]
-        for state in iteration.states:
-            if state.kind == "streamed" and not self._writes_are_aligned(state):
-                return True
-            if state.kind in ("single", "double"):
-                written.append((state.stage, state.value, True))
-        for stage, value, by_index in written:
-            by_index = by_index and not has_followers(self.flow.elements(value), self.threads)
-            far = {at for at, same in readers.get(value, []) if not (same and by_index)}
-            if (stage == last and 0 in far) or (stage == 0 and last in far):
-                return True
-        return False
-
-    def _writes_are_aligned(self, state: StagedState) -> bool:
-        """Whether each iteration writes the same places as another one, element by element, or none of them."""
-        update = self.streamed[state.number]
-        assert update is not None
-        whole, part = update.array.dims, update.operands[1].array.dims
-        return all(size in (1, of) for size, of in zip(part, whole, strict=True))
 
 
 _ITERATIONS_INSIDE: Final = 8

@@ -1,6 +1,6 @@
 """What the threads of one block do in an iteration of a loop: items in stages, and where the state is kept.
 
-``block_plan`` decides all of it.
+``block_plan`` decides what is stored, ``block_schedule`` when and where.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class StagedState:
             written to the other; streamed: written to the result only
     stage   in which the next one is computed
     alias   that the next one is stored by the item that computes it
+    update  of a streamed one: the dynamic-update-slice; ``starts`` are its indices
     """
 
     number: int
@@ -81,6 +82,8 @@ class StagedState:
     kind: Kind = "double"
     stage: int = 0
     alias: bool = False
+    update: Instruction | None = None
+    starts: tuple[LoopValue, ...] = ()
 
 
 @dataclass(eq=False)
