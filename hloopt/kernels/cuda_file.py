@@ -46,16 +46,15 @@ from hloopt.errors import HlooptError, SourceError, UsageError
 from hloopt.ir import Module
 from hloopt.ir.canonical import fingerprint
 from hloopt.kernels.arithmetic import evaluate
-from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.kernel import Site
 from hloopt.kernels.standalone import body_module, plain
-from hloopt.kernels.user import of_object
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.source import Source, read_source
 from hloopt.text.parser import parse_module
 from hloopt.toml_text import parse_toml
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["read_cuda_file"]
+__all__ = ["CudaFile", "read_cuda_file"]
 
 _HEADER = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
 _SIZE = re.compile(r"\$(?:(\w+)|\{([^{}]*)\})")
@@ -95,8 +94,8 @@ class _Pattern:
         return self.known[key]
 
 
-def read_cuda_file(path: str) -> Kernel:
-    """The kernel of a file.  Raises ``UsageError`` naming what is missing or invalid."""
+def read_cuda_file(path: str) -> CudaFile:
+    """The kernel in a file.  Raises ``UsageError`` naming what is missing or invalid."""
     text = read_source(path).text
     match = _HEADER.match(text)
     if match is None:
@@ -109,7 +108,7 @@ def read_cuda_file(path: str) -> Kernel:
         )
     # Blanks in front of it, so that its places are those of the file.
     header = _header(path, re.sub(r"\S", " ", text[: match.start(1)]) + match[1])
-    kernel = _CudaFile(
+    kernel = CudaFile(
         str(header.get("name", Path(path).stem)),
         str(header.get("summary", f"the kernel in {Path(path).name}")),
         path,
@@ -118,7 +117,7 @@ def read_cuda_file(path: str) -> Kernel:
         *(tuple(header.get(key, ())) for key in ("grid", "block", "scalars")),
     )
     kernel.check(header)
-    return of_object(kernel, path)
+    return kernel
 
 
 def _header(path: str, text: str) -> dict[str, Any]:
@@ -198,8 +197,8 @@ def _opcodes(module: Module) -> Counter[str]:
 
 
 @dataclass(frozen=True)
-class _CudaFile:
-    """The object behind the row of such a kernel."""
+class CudaFile:
+    """What a file says of its kernel, as the object of a user-defined one."""
 
     name: str
     summary: str

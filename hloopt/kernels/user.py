@@ -119,7 +119,7 @@ def load_kernels(path: str) -> tuple[Kernel, ...]:
     if path.endswith(".cu"):
         from hloopt.kernels.cuda_file import read_cuda_file
 
-        return (read_cuda_file(path),)
+        return (of_object(read_cuda_file(path), path),)
     if not path.endswith(".py"):
         raise UsageError(f"{path}: neither a Python file (.py) nor CUDA C (.cu)")
     found = [

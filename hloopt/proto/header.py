@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hloopt.ir import Module
@@ -27,8 +28,13 @@ _SEEN = frozenset(
 )
 
 
-def read_header(proto: Any, module: Module, reading: Reading) -> None:
-    """Fill in ``module.attributes`` and ``module.stack_tables``; raises ``Problem``."""
+def read_header(
+    proto: Any, module: Module, reading: Reading, read_module: Callable[[bytes, str], Module]
+) -> None:
+    """Fill in ``module.attributes`` and ``module.stack_tables``; raises ``Problem``.
+
+    ``read_module`` is the reader of modules, for those inside the header.
+    """
     attributes = module.attributes
     if proto.HasField("schedule"):
         attributes["is_scheduled"] = True
@@ -55,7 +61,9 @@ def read_header(proto: Any, module: Module, reading: Reading) -> None:
     if frontend is not None:
         attributes["frontend_attributes"] = frontend
     if proto.original_value_recovery_table.entries:
-        attributes["origin_recovery_table"] = _recovery(proto.original_value_recovery_table)
+        attributes["origin_recovery_table"] = _recovery(
+            proto.original_value_recovery_table, read_module
+        )
     _stack_tables(proto.stack_frame_index, module)
     for field, value in proto.ListFields():
         if field.name not in _SEEN and value:
@@ -71,9 +79,8 @@ def _layout(data: bytes, reading: Reading) -> tuple[tuple[Shape, ...], Shape]:
         return parameters, reading.shapes.read(proto.result)
 
 
-def _recovery(proto: Any) -> Verbatim:
+def _recovery(proto: Any, read_module: Callable[[bytes, str], Module]) -> Verbatim:
     """Pairs of arrays, and the module that makes the first of the second where they differ."""
-    from hloopt.proto.reader import read_module
     from hloopt.text.printer import print_module
 
     found = tuple(

@@ -84,7 +84,7 @@ class _ModuleReader:
             edit.add_computation(module, computation)
             self.computations[number] = computation
         module.entry = self.computations[entry]
-        header.read_header(proto, module, self.reading)
+        header.read_header(proto, module, self.reading, read_module)
         module.warnings += [(-1, warning) for warning in self.reading.warnings]
         return module
 

@@ -50,12 +50,5 @@ def shape_of(text: str, at: int = 0) -> Shape:
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """A terminal's regular expression; of one that is a sequence of others, with a group for each part."""
-    parser = _parser()
-    expression = parser.sequences.get(name)
-    for terminal in parser.terminals if expression is None else ():
-        # One that a file imports has that file's name in front.
-        if terminal.name.rpartition("__")[2] == name:
-            expression = terminal.expression
-    assert expression is not None, "a terminal of a rule, or a sequence"
-    return re.compile(expression)
+    """A terminal's regular expression, made once: ``Parser.pattern``."""
+    return _parser().pattern(name)

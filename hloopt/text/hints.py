@@ -6,7 +6,6 @@ import re
 import unicodedata
 from contextlib import suppress
 
-from hloopt.text.grammar import pattern
 from hloopt.text.lalr import END, Parser, Unexpected
 from hloopt.text.problem import Expected, Problem, shortened
 
@@ -100,7 +99,8 @@ def explain(error: Unexpected, text: str, start: str, parser: Parser) -> Problem
     """A ``Problem`` for what the parser met while it read ``text`` as ``start``."""
     names = _acceptable(error.states, parser, start)
     at = _skip_blanks(text, len(text) if error.is_end else error.position)
-    problem = _broken(text, at) or _row(text, at, names) or _missing(text, at, start, names)
+    problem = _broken(text, at) or _row(text, at, names, parser)
+    problem = problem or _missing(text, at, start, names, parser)
     if problem is None and start in _THING_AFTER_COMMA:
         problem = _after_comma(text, at, start)
     if problem is None and at == len(text) and start not in ("module", "body", "single"):
@@ -122,9 +122,9 @@ def explain(error: Unexpected, text: str, start: str, parser: Parser) -> Problem
     return Expected(min(at, len(text.rstrip())), words, found, width=width)
 
 
-def _row(text: str, at: int, names: set[str]) -> Problem | None:
+def _row(text: str, at: int, names: set[str], parser: Parser) -> Problem | None:
     """A row of one of the tables before the first computation: where it goes wrong."""
-    number = pattern("INT").match(text, at)
+    number = parser.pattern("INT").match(text, at)
     if number is None:
         return None
     if "NAME_ROW" in names:
@@ -205,9 +205,9 @@ def _broken(text: str, at: int) -> Problem | None:
     return odd_character(text, at)
 
 
-def _missing(text: str, at: int, start: str, names: set[str]) -> Problem | None:
+def _missing(text: str, at: int, start: str, names: set[str], parser: Parser) -> Problem | None:
     """``name=`` where none can stand, or a name without ``=``: what was forgotten before it."""
-    if "KEY" in names and (word := pattern("WORD").match(text, at)):
+    if "KEY" in names and (word := parser.pattern("WORD").match(text, at)):
         return Problem(at, f"expected '=' after {word[0]!r}", word[0])
     if text.startswith("=", at) and "_CLOSE" in names:
         begin = max(0, at - _LONGEST_WORD)
@@ -220,7 +220,7 @@ def _missing(text: str, at: int, start: str, names: set[str]) -> Problem | None:
         if name is not None:
             message = f"instruction {name[1]!r} stands outside of a computation"
             return Problem(at - len(name[0]), message, name[0].rstrip())
-    key = pattern("KEY").match(text, at)
+    key = parser.pattern("KEY").match(text, at)
     if key is None or ("LINES" not in names and (start != "module" or "COMMA" not in names)):
         return None
     if start == "module" or text[text.rfind("\n", 0, at) + 1 : at].strip():

@@ -54,6 +54,16 @@ class Parser:
         self._starts = tables.starts
         self._lexers = _Lexers(tables)
 
+    def pattern(self, name: str) -> re.Pattern[str]:
+        """A terminal's regular expression; of one that is a sequence of others, with a group for each part."""
+        expression = self.sequences.get(name)
+        for terminal in self.terminals if expression is None else ():
+            # One that a file imports has that file's name in front.
+            if terminal.name.rpartition("__")[2] == name:
+                expression = terminal.expression
+        assert expression is not None, "a terminal of a rule, or a sequence"
+        return re.compile(expression)
+
     def parse(self, text: str, start: str) -> Any:
         """The value of the rule ``start``.  Raises ``Unexpected``."""
         states: list[int] = [self._starts[start]]
