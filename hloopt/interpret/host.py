@@ -48,7 +48,7 @@ class Host:
 
     def __init__(self, given: Mapping[str, Array] | None = None, *, seed: int = 0) -> None:
         if seed < 0:
-            raise UsageError(f"a seed is not negative: {seed}")
+            raise UsageError(f"a seed must be non-negative, got {seed}")
         self.seed = seed
         self.number = 0
         self.states: dict[Any, int] = {}

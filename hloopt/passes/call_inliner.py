@@ -67,7 +67,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.largest < 0:
-            raise UsageError(f"{self.name}: largest counts instructions and is not negative")
+            raise UsageError(f"{self.name}: largest must be non-negative, got {self.largest}")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inline callees first, so that each body is copied once it is final."""

@@ -71,9 +71,9 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.limit < 1 or self.work < 1:
-            raise UsageError(f"{self.name}: limit and work count elements and are at least 1")
+            raise UsageError(f"{self.name}: limit and work must be at least 1")
         if not self.seconds > 0 or self.trips < 0:
-            raise UsageError(f"{self.name}: seconds is positive, and trips is not negative")
+            raise UsageError(f"{self.name}: seconds must be positive, and trips non-negative")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """One pass over each computation, callers first: what is folded is a constant for what follows."""

@@ -51,7 +51,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.largest < 1:
-            raise UsageError(f"{self.name}: largest counts instructions and is at least 1")
+            raise UsageError(f"{self.name}: largest must be at least 1, got {self.largest}")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """One walk over the computations that were there, callers before what they call."""

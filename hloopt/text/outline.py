@@ -22,7 +22,7 @@ from hloopt.text.parts import (
     ComputationOutline,
     Outline,
     Piece,
-    Suspect,
+    TentativeProblem,
     left_out,
     skip,
 )
@@ -78,7 +78,7 @@ class _Outliner:
         self.ordinary = pattern("LINE").match
         self.last = len(text.rstrip())
         self.headings: list[int] | None = None
-        self.suspect: Suspect | None = None
+        self.tentative: TentativeProblem | None = None
 
     # ---- the module ----
 
@@ -237,7 +237,7 @@ class _Outliner:
         """The instructions from ``at`` to the brace that ends the body; where to go on."""
         text, pieces = self.text, part.pieces
         length = len(text)
-        self.suspect = None
+        self.tentative = None
         while True:
             at = skip(text, at)
             if at >= length:
@@ -284,7 +284,7 @@ class _Outliner:
     def unended(self, part: ComputationOutline, at: int) -> None:
         notes = (f"computation {part.name!r} begins on line {self.source.line(part.start)}",)
         message = f"computation {part.name!r} is not closed: expected '}}' before this"
-        self.found.problems.append(self.suspect or Problem(at, message, notes=notes))
+        self.found.problems.append(self.tentative or Problem(at, message, notes=notes))
 
     def cut(self, part: ComputationOutline) -> None:
         """The text ends within a body."""
@@ -298,7 +298,7 @@ class _Outliner:
         message = f"the text ends within computation {part.name!r}: expected '}}'"
         if part.headless:
             message, notes = "the text ends within a computation: expected '}'", (CUT_OFF,)
-        self.found.problems.append(self.suspect or Problem(self.last, message, notes=notes))
+        self.found.problems.append(self.tentative or Problem(self.last, message, notes=notes))
 
     # ---- an instruction ----
 
@@ -372,7 +372,7 @@ class _Outliner:
             kind, opened, body = brackets.pop()
             if piece == "}" and not body and self.text[start - 1 : start] == "\n":
                 # It looks like the end of the computation; whether it is one shows at the end.
-                self.suspect = self.suspect or Suspect(opened, kind, first, start)
+                self.tentative = self.tentative or TentativeProblem(opened, kind, first, start)
             return False, None
         if piece == "}" and not any(one[0] == "{" for one in brackets):
             if not self.alone(start) and (brackets or not _AFTER_BODY.match(self.text, start + 1)):

@@ -17,7 +17,7 @@ __all__ = [
     "ComputationOutline",
     "Outline",
     "Piece",
-    "Suspect",
+    "TentativeProblem",
     "left_out",
     "skip",
 ]
@@ -42,7 +42,7 @@ class Piece:
     cut: bool = False
 
 
-class Suspect(Problem):
+class TentativeProblem(Problem):
     """A bracket opened at ``start`` of an instruction that seems to end with the body, at ``end``."""
 
     def __init__(self, opened: int, kind: str, start: int, end: int) -> None:

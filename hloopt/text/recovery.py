@@ -21,7 +21,7 @@ from hloopt.text.hints import PLAIN, Odd, first_unclosed, found_at
 from hloopt.text.module import ModuleReader
 from hloopt.text.names import ComputationNames
 from hloopt.text.outline import HEADER, OPENING, outline
-from hloopt.text.parts import CUT_OFF, ComputationOutline, Piece, Suspect, left_out, skip
+from hloopt.text.parts import CUT_OFF, ComputationOutline, Piece, TentativeProblem, left_out, skip
 from hloopt.text.problem import Expected, Problem, Undefined
 from hloopt.text.records import AttributeText, InstructionText, ModuleText, OperandText
 from hloopt.text.scope import Head, TailPlaces, TextScope
@@ -104,7 +104,7 @@ class _Recovery(BodyReader):
 
     def is_sure(self, problem: Problem) -> bool:
         """A suspicion is a mistake where nothing else is wrong."""
-        return not isinstance(problem, Suspect) or not any(
+        return not isinstance(problem, TentativeProblem) or not any(
             problem.start <= other.offset < problem.end for other in self.found
         )
 

@@ -96,7 +96,7 @@ def test_the_outermost_long_loop_asks_whether_to_end(
         inner.set(x, x + 1)
         unit.set(Q[at], x)
 
-    assert len(of_lanes(fill).calls("hloopt::tired")) == asks
+    assert len(of_lanes(fill).calls("hloopt::should_stop")) == asks
     if asks:
         found = written(fill)
         before = found.index("var turns: unsigned = 0")
@@ -105,7 +105,7 @@ def test_the_outermost_long_loop_asks_whether_to_end(
         end = next(at for at in range(before + 2, len(found)) if found[at][0] != " ")
         assert found[end - 3 : end] == [
             "  set turns += 1",
-            "  if turns % 256 == 0 && hloopt::tired()",
+            "  if turns % 256 == 0 && hloopt::should_stop()",
             "    return",
         ]
 
@@ -144,7 +144,7 @@ def test_lanes_leave_one_by_one() -> None:
         "    if alive[lane_4]",
         "      store x[lane_4] = y",
         "  set turns += 1",
-        "  if turns % 256 == 0 && hloopt::tired()",
+        "  if turns % 256 == 0 && hloopt::should_stop()",
         "    return",
         "for lane_5: int from 0 to 8 simd",
         "  store q[first + lane_5] = x[lane_5]",

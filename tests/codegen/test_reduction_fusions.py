@@ -139,7 +139,7 @@ def test_order_matters() -> None:
             """x: f32[64,64]
             zero = f32[] constant(0)
             ROOT s = f32[64] reduce(x, zero), dimensions={0}, to_apply=add_f32""",
-            "what is reduced are columns, not rows",
+            "it reduces columns, not rows",
         ),
         (
             "column-reduction",

@@ -75,7 +75,7 @@ ENTRY e {{ x = f32[4] parameter(0)
 
 def test_a_limit_is_not_negative() -> None:
     """Sizes count instructions."""
-    with pytest.raises(UsageError, match="largest counts instructions and is not negative"):
+    with pytest.raises(UsageError, match="largest must be non-negative, got"):
         CallInliner(largest=-1)
 
 

@@ -286,7 +286,7 @@ def test_random_rollout_has_neither_concatenate_nor_rng_in_its_loop(
 
 def test_pieces_is_at_least_two() -> None:
     """One piece is no cut."""
-    with pytest.raises(UsageError, match="pieces is at least 2"):
+    with pytest.raises(UsageError, match="pieces must be at least 2, got"):
         ConcatRemoval(pieces=1)
 
 
@@ -399,5 +399,5 @@ def test_growth_keeps_a_ring_in_one_piece(growth: int, whole: bool) -> None:
 
 def test_growth_is_positive() -> None:
     """A bound that forbids everything is a mistake."""
-    with pytest.raises(UsageError, match="growth is at least 1"):
+    with pytest.raises(UsageError, match="growth must be at least 1, got"):
         ConcatRemoval(growth=0)

@@ -191,7 +191,7 @@ def test_side_effects_and_random_bits_are_not_selected() -> None:
 
 def test_limits_are_not_negative() -> None:
     """A limit counts."""
-    with pytest.raises(UsageError, match="ops and elements are not negative"):
+    with pytest.raises(UsageError, match="ops and elements must be non-negative"):
         ConditionalSimplifier(ops=-1)
 
 

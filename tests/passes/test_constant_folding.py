@@ -126,7 +126,7 @@ def test_time_is_counted_in_work(work: int, folds: int) -> None:
 @pytest.mark.parametrize("options", [{"seconds": 0}, {"trips": -1}])
 def test_limits_that_make_no_sense(options: dict[str, int]) -> None:
     """Seconds are positive, trips count."""
-    with pytest.raises(UsageError, match="seconds is positive, and trips is not negative"):
+    with pytest.raises(UsageError, match="seconds must be positive, and trips non-negative"):
         ConstantFolding(**options)
 
 

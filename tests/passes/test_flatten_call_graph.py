@@ -67,7 +67,7 @@ ENTRY e { x = f32[4] parameter(0)
 
 def test_the_limit_counts() -> None:
     """No module has less than an instruction."""
-    with pytest.raises(UsageError, match="largest counts instructions and is at least 1"):
+    with pytest.raises(UsageError, match="largest must be at least 1, got"):
         FlattenCallGraph(largest=0)
 
 

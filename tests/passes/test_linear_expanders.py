@@ -196,7 +196,7 @@ def test_a_block_has_a_row(
     expander: type[CholeskyExpander | TriangularSolveExpander],
 ) -> None:
     """A block of nothing is refused with the option's value."""
-    with pytest.raises(UsageError, match="block=0 counts rows and is at least 1"):
+    with pytest.raises(UsageError, match="block must be at least 1, got 0"):
         expander(block=0)
 
 

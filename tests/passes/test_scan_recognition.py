@@ -206,7 +206,7 @@ def test_control_edges_stay() -> None:
 
 def test_lengths_that_make_no_sense() -> None:
     """The shortest is no longer than the longest."""
-    with pytest.raises(UsageError, match="shortest is at least 2, and longest no less"):
+    with pytest.raises(UsageError, match="shortest must be at least 2, and longest no less"):
         ScanRecognition(shortest=9, longest=8)
 
 

@@ -202,7 +202,7 @@ def test_other_scatters_stay(indices: str, to: str) -> None:
 
 def test_wrong_options() -> None:
     """Counts below one are refused."""
-    with pytest.raises(UsageError, match="limit is a count"):
+    with pytest.raises(UsageError, match="limit must be at least 1, got"):
         ScatterToSlice(limit=0)
 
 

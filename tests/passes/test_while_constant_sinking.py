@@ -112,7 +112,7 @@ def test_options_bound_what_is_written_twice() -> None:
     reasons = missed(text(entry=entry), WhileConstantSinking(scalar=True))
     assert reasons == ["element 2: 4 elements, and scalar=true"]
     check(text(entry=entry), PASS)
-    with pytest.raises(UsageError, match="limit counts elements and is at least 1"):
+    with pytest.raises(UsageError, match="limit must be at least 1, got"):
         WhileConstantSinking(limit=0)
 
 

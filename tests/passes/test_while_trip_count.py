@@ -79,5 +79,5 @@ def test_reasons() -> None:
     long = loop_text(state, condition=condition, body=COUNT.replace("s32", "u64"), following=["i1"],
                      entry="w = u64[] constant(0)")  # fmt: skip
     assert missed(long, TripCount()) == ["18446744073709551615 iterations do not fit into 63 bits"]
-    with pytest.raises(UsageError, match="limit counts iterations and is not -1"):
+    with pytest.raises(UsageError, match="limit must be non-negative, got -1"):
         TripCount(limit=-1)

@@ -368,7 +368,7 @@ def test_names_that_make_no_streams_are_refused(names, message):
 
 def test_a_negative_seed_is_refused():
     """Where the host is made, not where it first draws."""
-    with pytest.raises(UsageError, match="a seed is not negative: -1"):
+    with pytest.raises(UsageError, match="a seed must be non-negative, got -1"):
         hloopt.Host(seed=-1)
 
 

@@ -38,7 +38,7 @@ def thread_count(requested: int | None = None) -> int:
             raise UsageError(f"{VARIABLE} is '{text}', not a number of threads")
         return int(text)
     if requested < 1:
-        raise UsageError(f"the number of threads is at least 1, not {requested}")
+        raise UsageError(f"the number of threads must be at least 1, got {requested}")
     return requested
 
 

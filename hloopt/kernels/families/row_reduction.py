@@ -47,7 +47,7 @@ def fits_form(site: Site, is_row: bool, sweep: Callable[[Site], Sweep]) -> Verdi
     reductions = reductions_of(site.region)
     if reductions.form.is_row != is_row:
         kinds = ("columns", "rows") if is_row else ("rows", "columns")
-        return NO(f"what is reduced are {kinds[0]}, not {kinds[1]}")
+        return NO(f"it reduces {kinds[0]}, not {kinds[1]}")
     problem = unfit_sweep(site, reductions, sweep(site))
     return NO(problem) if problem else YES(f"{len(reductions.heroes)} reductions in one form")
 

@@ -59,9 +59,9 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.pieces < 2:
-            raise UsageError(f"{self.name}: pieces is at least 2")
+            raise UsageError(f"{self.name}: pieces must be at least 2, got {self.pieces}")
         if self.growth < 1:
-            raise UsageError(f"{self.name}: growth is at least 1")
+            raise UsageError(f"{self.name}: growth must be at least 1, got {self.growth}")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Rewrite regions until none saves anything; each round lowers the bytes that are moved."""

@@ -79,7 +79,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.ops < 0 or self.elements < 0:
-            raise UsageError(f"{self.name}: ops and elements are not negative")
+            raise UsageError(f"{self.name}: ops and elements must be non-negative")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Rounds until nothing changes; each makes branches smaller."""

@@ -60,7 +60,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.max_bytes < 0:
-            raise UsageError(f"{self.name}: max_bytes is not negative")
+            raise UsageError(f"{self.name}: max_bytes must be non-negative, got {self.max_bytes}")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Group the dots of each computation in one walk, then merge group by group."""

@@ -49,7 +49,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.max_work < 0:
-            raise UsageError(f"{self.name}: max_work is not negative")
+            raise UsageError(f"{self.name}: max_work must be non-negative, got {self.max_work}")
 
     def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
         """Replace one dot that is small and exact enough."""

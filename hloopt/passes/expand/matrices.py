@@ -36,7 +36,7 @@ _S32 = dtype("s32")
 def check_block(name: str, block: int) -> None:
     """Raise ``UsageError`` unless a block has a row."""
     if block < 1:
-        raise UsageError(f"{name}: block={block} counts rows and is at least 1")
+        raise UsageError(f"{name}: block must be at least 1, got {block}")
 
 
 def kept(name: str, result: ArrayShape, size: int, above: int) -> str | None:

@@ -56,7 +56,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.pieces < 1 or self.limit < 1:
-            raise UsageError(f"{self.name}: pieces and limit are counts and at least 1")
+            raise UsageError(f"{self.name}: pieces and limit must be at least 1")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each gather once."""

@@ -63,7 +63,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.limit < 1:
-            raise UsageError(f"{self.name}: limit is a count and at least 1")
+            raise UsageError(f"{self.name}: limit must be at least 1, got {self.limit}")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each scatter once."""

@@ -54,7 +54,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if self.limit < 0:
-            raise UsageError(f"{self.name}: limit counts iterations and is not {self.limit}")
+            raise UsageError(f"{self.name}: limit must be non-negative, got {self.limit}")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each loop once."""

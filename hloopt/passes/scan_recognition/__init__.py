@@ -76,7 +76,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         if not 2 <= self.shortest <= self.longest:
-            raise UsageError(f"{self.name}: shortest is at least 2, and longest no less")
+            raise UsageError(f"{self.name}: shortest must be at least 2, and longest no less")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """One walk over each computation, and ladders from the last one back."""

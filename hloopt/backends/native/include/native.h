@@ -68,7 +68,7 @@ __attribute__((noinline)) inline int stopped(Host* host) {
 }
 
 // What a long loop within a kernel calls now and then.  Only the thread that has begun the run has Python's state.
-__attribute__((noinline, cold)) inline bool tired() {
+__attribute__((noinline, cold)) inline bool should_stop() {
   Host* host = helped;
   return host->runner == &helped ? stopped(host) != 0 : __atomic_load_n(&host->ends, __ATOMIC_RELAXED) != 0;
 }

@@ -251,8 +251,8 @@ class _Writer:
         if not (asks and level.outermost and isinstance(made, For | While)):
             return [made]
         turns = Var(self.fresh.fresh("turns"), UINT)
-        tired = Call("hloopt::tired", (), BOOL)
-        test = both([eq(turns % _ITERATIONS, 0), tired])
+        should_stop = Call("hloopt::should_stop", (), BOOL)
+        test = both([eq(turns % _ITERATIONS, 0), should_stop])
         body = (*made.body, Set(turns, as_expr(1), "+"), If(test, (Return(),)))
         return [Declare(turns, (as_expr(0),)), replace(made, body=body)]
 
