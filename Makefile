@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove tolerance first-difference campaign-random campaign-mutations campaign-pipelines baseline bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,12 @@ campaign-random campaign-mutations campaign-pipelines: $(VENV)/.installed-dev
 campaign-random:  ## random modules in random spelling by every executor, resumable; writes tests/campaigns.json
 campaign-mutations:  ## changed texts and protocol buffers: refused with a place, or the same results everywhere
 campaign-pipelines:  ## random pipelines of passes with random options: valid after each, the same results
+
+wrong-stages: $(VENV)/.installed-dev  ## would bisect notice?  single wrong rewrites in dumps of the corpus, resumable
+	$(BIN)/python -m tests.prover.wrong_stages --jobs $(JOBS)
+
+stage-alarms: $(VENV)/.installed-dev  ## bisect XLA's own dumps of the corpus (HLOOPT_XLA_PYTHON): no stage may be blamed
+	$(BIN)/python -m tests.prover.stage_alarms --jobs $(JOBS)
 
 baseline: $(VENV)/.installed-dev  ## what the product gives, recorded, or held against what was; BASELINE="--part samples"
 	$(BIN)/python -m tests.baseline.baseline check --jobs $(JOBS) $(BASELINE)

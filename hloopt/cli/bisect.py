@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from hloopt.cli.bisect_xla import XLA, bisect_by_xla
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, kernel_options
@@ -25,7 +26,7 @@ from hloopt.prover.bisection import Bisection
 from hloopt.prover.checks import CommandCheck
 from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.stage_check import StageCheck
-from hloopt.prover.stages import stages_of
+from hloopt.prover.stages import snapshot_of, stages_of
 from hloopt.report.bisect import show_bisection
 from hloopt.report.console import product
 
@@ -42,6 +43,7 @@ __all__ = ["command"]
 @TRIALS
 @EXECUTOR
 @TOLERANCE
+@XLA
 @PASSES
 @KERNELS.only("target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen")
 @click.option(
@@ -89,7 +91,9 @@ def command(
     --xla_dump_large_constants) or of hloopt (optimize --dump-dir): every stage is run on the same inputs, and
     the first that changes results by more than the class of its pass allows is named. Passes that only move,
     share or fuse what is computed may change no bit; others what rounding allows. Exits with 1 when a stage is
-    found, with 0 when all agree.
+    found, with 0 when all agree. What disables the pass is tried where HLOOPT_XLA_PYTHON names a Python with
+    jaxlib. Where all stages agree, and the compiled program gave other results (--expect, a snapshot in the
+    dump, --xla), code generation is to blame, and jaxlib shows the first value that is wrong.
 
     With --check a command of yours decides, whatever it looks for, in either.
 
@@ -101,12 +105,20 @@ def command(
       hloopt bisect dump
       hloopt bisect dump --module jit_step --inputs inputs.npz
       hloopt bisect dump --trials 8 --every
+      hloopt bisect model.hlo --xla --special largest
     """
     for call in custom_calls:
         load(call)
     if check is None and check_seconds is not None:
         raise UsageError("--check-seconds is for --check")
     command_check = None if check is None else CommandCheck(check, check_seconds)
+    if XLA.given()["xla"]:
+        if command_check is not None:
+            raise UsageError(
+                "--check and --xla exclude each other: bisect a dump of XLA's with --check"
+            )
+        rows, code = bisect_by_xla(path, every=every, as_json=as_json, show_all=show_all)
+        end(ctx, rows, code)
     if not Path(path).is_dir():
         if every:
             raise UsageError("--every is for a dump directory: of passes the first is found")
@@ -161,7 +173,16 @@ def _bisect_dump(
             search = StageCheck(module.label, path, stages, command_check)
         else:
             search = DumpBisect(
-                module.label, path, stages, trial_options(), executor(), given_tolerance(), every
+                module.label,
+                path,
+                stages,
+                trial_options(),
+                executor(),
+                given_tolerance(),
+                every,
+                snapshot_of(module),
+                flags=XLA.given()["xla_flags"],
+                expect=None if XLA.given()["expect"] is None else Path(XLA.given()["expect"]),
             )
         try:
             found = _run(search)

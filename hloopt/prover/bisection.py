@@ -75,9 +75,10 @@ class Examined:
 class ChangedInstruction:
     """An instruction that a rewrite took away, made or changed; ``side`` is where it is.
 
-    text   the instruction as HLO, cut where it is long
-    place  ``file:line`` of the text it was read from; empty without one
-    user   the line of the user's program that it comes from; empty where that is not known
+    text      the instruction as HLO, cut where it is long
+    place     ``file:line`` of the text it was read from; empty without one
+    user      the line of the user's program that it comes from; empty where that is not known
+    is_first  whether it is known to belong to the rewrite that gives the first value that differs
     """
 
     side: ChangedSide
@@ -85,14 +86,18 @@ class ChangedInstruction:
     text: str
     place: str = ""
     user: str = ""
+    is_first: bool = False
 
     @classmethod
-    def of(cls, entry: Instruction, side: ChangedSide) -> ChangedInstruction:
+    def of(
+        cls, entry: Instruction, side: ChangedSide, *, is_first: bool = False
+    ) -> ChangedInstruction:
         """What is to be said of an instruction."""
         computation = entry.computation
         module = computation.module if computation is not None else None
         user = module.user_line(entry.metadata) if module is not None else ""
-        return cls(side, entry.name, instruction_line(entry), instruction_place(entry), user)
+        place = instruction_place(entry)
+        return cls(side, entry.name, instruction_line(entry), place, user, is_first)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -102,6 +107,7 @@ class ChangedInstruction:
             "text": self.text,
             "place": self.place or None,
             "user": self.user or None,
+            "first": self.is_first,
         }
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from hashlib import blake2b
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import numpy as np
@@ -30,13 +31,19 @@ from hloopt.errors import (
 from hloopt.ir import Module
 from hloopt.ir.normal import normal_attributes, normal_shape
 from hloopt.ops import traits
+from hloopt.proto import is_proto, read_proto, read_snapshot
+from hloopt.proto.snapshot import Snapshot
 from hloopt.prover.bisection import Examined, SearchOutcome
 from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
 from hloopt.prover.executor import Executor, Run
 from hloopt.prover.pass_classes import Compiler, PassClass, classes, pass_class
 from hloopt.prover.trials import TrialInputs
+from hloopt.runtime.comparison import unlike
 from hloopt.runtime.tolerance import FREE, Tolerance
-from hloopt.types import Array
+from hloopt.text.encoding import decode
+from hloopt.text.parser import parse_module
+from hloopt.types import Array, of_numpy
+from hloopt.verifier import verify_module
 
 __all__ = [
     "DumpStage",
@@ -51,6 +58,9 @@ __all__ = [
 _PASS: Final = re.compile(r"\d+\.(?P<pipeline>[^.]+)\.after_(?P<name>.+)\.before_.+")
 _STEP: Final = re.compile(r"\d+\.(?P<name>[^.]+)\.(?P<step>.+)")
 _START: Final = "pipeline-start"
+_TIMES: Final = 20
+_SHORTEST: Final = 20.0
+"""How much longer than the first stage a stage may run, and the seconds that each may."""
 # What differs in the text of modules that are run alike: metadata, tables of stack frames.
 _METADATA: Final = re.compile(rb', metadata=\{[^{}"]*(?:"(?:\\.|[^"\\])*"[^{}"]*)*\}')
 _TABLES: Final = re.compile(
@@ -82,7 +92,8 @@ class DumpStage:
 class StagePair:
     """Two stages that were run one after the other, the later of which gives other results.
 
-    between  stages between them, which could not be read or run
+    tolerance  how far the results were allowed to differ
+    between    stages between them, which could not be read or run
     """
 
     before: DumpStage
@@ -91,6 +102,7 @@ class StagePair:
     inputs: TrialInputs
     runs: tuple[Run, Run]
     compared: RunsCompared
+    tolerance: Tolerance
     between: tuple[DumpStage, ...] = ()
 
 
@@ -101,6 +113,15 @@ def stages_of(module: DumpModule, picked: Sequence[Stage] | None = None) -> list
     """
     stages = module.stages if picked is None else picked
     return [_stage_of(stage) for stage in stages if stage.kind in ("before", "pass", "after")]
+
+
+def snapshot_of(module: DumpModule) -> Snapshot | None:
+    """The first snapshot of a module's runs in its dump.  Raises ``ParseError`` for one that is damaged."""
+    for stage in module.stages:
+        file = stage.file("snapshot")
+        if file is not None:
+            return read_snapshot(_content(file.path), str(file.path))
+    return None
 
 
 def _stage_of(stage: Stage) -> DumpStage:
@@ -150,11 +171,6 @@ def _content(path: Path) -> bytes:
 
 
 def _parsed(path: Path, content: bytes) -> Module:
-    from hloopt.proto import is_proto, read_proto
-    from hloopt.text.encoding import decode
-    from hloopt.text.parser import parse_module
-    from hloopt.verifier import verify_module
-
     if not content.lstrip().startswith(b"HloModule") and is_proto(content) is not None:
         module = read_proto(content, str(path))
     else:
@@ -178,6 +194,7 @@ class StageSearch:
     tolerance  what a user allows of every pass in place of what its class does
     every      find all stages that change results, not only the first
     status     where the search is, for a progress line
+    last       the last stage that was run
     """
 
     stages: Sequence[DumpStage]
@@ -190,18 +207,18 @@ class StageSearch:
     found: list[StagePair] = field(default_factory=list)
     failures: list[HlooptError] = field(default_factory=list)
     status: str = ""
+    last: StageRuns | None = None
 
     def run(self) -> None:
         """Examine the stages; ``examined``, ``found`` and ``failures`` say what came of it."""
         self._compiler = compiler_of(self.stages)
-        last: _Ran | None = None
         skipped: list[DumpStage] = []
         for number, stage in enumerate(self.stages):
             self.status = (
                 f"stage {number + 1} of {len(self.stages)}, {stage.pass_name or stage.label}"
             )
             try:
-                ran = self._ran(stage, last)
+                ran = self._ran(stage, self.last)
             except (
                 ParseError,
                 UsageError,
@@ -212,13 +229,13 @@ class StageSearch:
                 self._fail(stage, error)
                 skipped.append(stage)
                 continue
+            last, self.last = self.last, ran
             if last is None:
                 self._note(stage, "first")
             elif ran.runs is last.runs:
                 self._note(stage, "same")
             else:
                 self._judge(last, ran, tuple(skipped))
-            last = ran
             skipped.clear()
             if self.found and not self.every:
                 return
@@ -233,25 +250,45 @@ class StageSearch:
         self.examined.append(Examined(stage.label, outcome, reason, place))
         self.failures.append(error)
 
+    def _endless(
+        self, last: StageRuns, stage: DumpStage, skipped: tuple[DumpStage, ...], error: HlooptError
+    ) -> None:
+        """A stage that runs far longer than the one before it: a loop that does not end."""
+        before, inputs = last.runs[0], self.trials[0]
+        problem = f"there is none: {error.message}"
+        results = tuple(
+            unlike(of_numpy(array.dtype), array.size, problem)
+            for arrays in before.results
+            for array in arrays
+        )
+        runs = before, Run(read_stage(stage), before.results)
+        allowed = self._allowed(stage, skipped)
+        compared = RunsCompared(results)
+        self.found.append(
+            StagePair(last.stage, stage, allowed, inputs, runs, compared, self.tolerance, skipped)
+        )
+        self._note(stage, "differs", "it does not end")
+
     def _note(self, stage: DumpStage, outcome: SearchOutcome, note: str = "") -> None:
         self.examined.append(Examined(stage.label, outcome, note))
 
-    def _ran(self, stage: DumpStage, last: _Ran | None) -> _Ran:
+    def _ran(self, stage: DumpStage, last: StageRuns | None) -> StageRuns:
         """A stage's runs, those of the last one where it is the same module."""
         content = _content(stage.file)
         digest = _digest(content)
         if last is not None and last.digest == digest:
-            return _Ran(stage, digest, last.runs)
+            return StageRuns(stage, digest, last.runs)
         module = read_stage(stage)
+        start = monotonic()
         if last is not None:
             check_alike(last.runs[0].module, module, (last.stage.label, stage.label))
-        return _Ran(
-            stage,
-            digest,
-            tuple(self.executor.run(module, inputs, str(stage.file)) for inputs in self.trials),
-        )
+        runs = tuple(self.executor.run(module, inputs, str(stage.file)) for inputs in self.trials)
+        if last is None and self.executor.seconds is None:
+            taken = monotonic() - start
+            self.executor = replace(self.executor, seconds=max(_SHORTEST, _TIMES * taken))
+        return StageRuns(stage, digest, runs)
 
-    def _judge(self, last: _Ran, ran: _Ran, skipped: tuple[DumpStage, ...]) -> None:
+    def _judge(self, last: StageRuns, ran: StageRuns, skipped: tuple[DumpStage, ...]) -> None:
         allowed = self._allowed(ran.stage, skipped)
         if allowed.kind == "open":
             self._note(ran.stage, "skipped", allowed.reason)
@@ -271,7 +308,9 @@ class StageSearch:
             if not compared.equal:
                 runs = (before, after)
                 self.found.append(
-                    StagePair(last.stage, ran.stage, allowed, inputs, runs, compared, skipped)
+                    StagePair(
+                        last.stage, ran.stage, allowed, inputs, runs, compared, tolerance, skipped
+                    )
                 )
                 self._note(ran.stage, "differs", allowed.kind)
                 return
@@ -300,7 +339,7 @@ class StageSearch:
 
 
 @dataclass(frozen=True)
-class _Ran:
+class StageRuns:
     """A stage, the digest of its text, and its run on each trial."""
 
     stage: DumpStage

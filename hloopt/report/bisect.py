@@ -83,10 +83,11 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
         say(console, f"  {name}: {compared.reason}")
     for line in culprit.first:
         say(console, f"  {line}")
-    for side, heading in (("before", "before it"), ("after", "after it")):
+    sides = {one.side for one in culprit.rewritten}
+    for side in ("before", "after"):
         entries = [one for one in culprit.rewritten if one.side == side]
         if entries:
-            say(console, f"  {heading}:")
+            say(console, f"  {side} it:" if len(sides) > 1 else "  instructions:")
         for one in entries:
             say(console, f"    {one.text}{_place(one)}")
     if culprit.remedy:
