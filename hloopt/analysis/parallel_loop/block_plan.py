@@ -13,7 +13,7 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop.block_code import written_often
 from hloopt.analysis.parallel_loop.block_costs import StepCosts
-from hloopt.analysis.parallel_loop.block_schedule import Reached, schedule
+from hloopt.analysis.parallel_loop.block_schedule import ReachedValues, schedule
 from hloopt.analysis.parallel_loop.block_stages import (
     BlockPlan,
     Item,
@@ -258,10 +258,10 @@ class _Planner:
             if leaf not in fixed
         )
 
-    def _reached(self, order: list[LoopValue]) -> dict[LoopValue, Reached]:
-        flow, found = self.flow, dict[LoopValue, Reached]()
+    def _reached(self, order: list[LoopValue]) -> dict[LoopValue, ReachedValues]:
+        flow, found = self.flow, dict[LoopValue, ReachedValues]()
         for value in order:
-            reached: Reached = {}
+            reached: ReachedValues = {}
             if self._is_inside(value):
                 reads = [(source, False) for source in self._sources(value)]
             else:

@@ -19,9 +19,9 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
-__all__ = ["Reached", "schedule"]
+__all__ = ["ReachedValues", "schedule"]
 
-Reached: TypeAlias = dict[LoopValue, bool]
+ReachedValues: TypeAlias = dict[LoopValue, bool]
 """The stored values, and states, that a value is computed from; whether only at its own index."""
 
 
@@ -30,7 +30,7 @@ def schedule(
     flow: Flow,
     threads: int,
     stored: Mapping[LoopValue, Item],
-    reached: Mapping[LoopValue, Reached],
+    reached: Mapping[LoopValue, ReachedValues],
 ) -> None:
     """Fill in the stages of an iteration's items, when its condition is known, and the kinds of its states.
 
@@ -47,7 +47,7 @@ class _Scheduler:
     flow: Flow
     threads: int
     stored: Mapping[LoopValue, Item]
-    reached: Mapping[LoopValue, Reached]
+    reached: Mapping[LoopValue, ReachedValues]
 
     # ---- stages -------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class _Scheduler:
                 item.stage = self._behind(mine[item], iteration.decides)
         iteration.items.sort(key=lambda item: item.stage)
 
-    def _guard(self, item: Item, reads: Reached) -> None:
+    def _guard(self, item: Item, reads: ReachedValues) -> None:
         if not self.flow.guards(item.values[0]):
             return
         item.guarded = item.kind == "loop" or any(
@@ -75,8 +75,8 @@ class _Scheduler:
         if item.guarded and item.kind == "fold" and not item.lanes:
             item.lanes = WARP_SIZE  # all threads would have the result, or none
 
-    def _item_reads(self, item: Item) -> Reached:
-        found: Reached = {}
+    def _item_reads(self, item: Item) -> ReachedValues:
+        found: ReachedValues = {}
         for value in item.values:
             for source, same in self.reached.get(value, {}).items():
                 found[source] = found.get(source, True) and same and item.kind == "map"
@@ -84,7 +84,7 @@ class _Scheduler:
             found.update(dict.fromkeys(self._reads_of(guard), False))
         return found
 
-    def _reads_of(self, value: LoopValue) -> Reached:
+    def _reads_of(self, value: LoopValue) -> ReachedValues:
         """What computing a value here and now reads."""
         if value in self.stored or self.flow.is_state(value):
             return {value: True}
@@ -104,7 +104,7 @@ class _Scheduler:
             last = max(last, self._behind(found, iteration.decides))
         readers: dict[LoopValue, list[tuple[int, bool]]] = {}
 
-        def reader(stage: int, found: Reached) -> None:
+        def reader(stage: int, found: ReachedValues) -> None:
             for value, same in found.items():
                 readers.setdefault(value, []).append((stage, same))
 
@@ -121,7 +121,7 @@ class _Scheduler:
                 self._place(iteration, state, readers.get(state.value, []))
         iteration.closes = self._closes(iteration, readers)
 
-    def _next_reads(self, state: StagedState) -> Reached:
+    def _next_reads(self, state: StagedState) -> ReachedValues:
         """What the next element of the state is computed from; the same index is that of this state."""
         flow = self.flow
         found = dict(self._reads_of(state.next))
