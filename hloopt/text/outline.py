@@ -26,40 +26,27 @@ from hloopt.text.parts import (
     left_out,
     skip,
 )
+from hloopt.text.pieces import (
+    AFTER_BODY,
+    INSTRUCTION,
+    LINE_OF_HEADING,
+    SCAN,
+    PieceScan,
+    boundary,
+    module_or_heading,
+)
 from hloopt.text.problem import Expected, Problem
-from hloopt.types import DTYPES
 
 __all__ = ["HEADER", "OPENING", "outline"]
 
-_BEGINS = rf"ROOT[ \t]++{NAME}[ \t]|{NAME}[ \t]++(?:=[ \t]|(?:{'|'.join(DTYPES)})\[)"
-_INSTRUCTION = re.compile(rf"\n[ \t]*+(?:{_BEGINS})")
 _HEADING = re.compile(rf"(?:(ENTRY)\b{SKIP})?+(?:({NAME}){SKIP}(?=[({{]))?+")
-_LINE_OF_HEADING = re.compile(
-    rf"^(?:ENTRY[ \t]++{NAME}|{NAME}[ \t]*+"
-    rf"(?:\{{[ \t]*+(?:\r?+$|{_BEGINS})|\([^\n]*(?:->[^\n]*|\{{[ \t\r]*+)$))",
-    re.MULTILINE,
-)
-_BODY = re.compile(rf"{SKIP}(?:ROOT[ \t\r\n]|{NAME}[ \t\r\n]++=[ \t\r\n]|\}})")
-_SCAN = re.compile(
-    r"(?P<comment>/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)"
-    r"""|(?P<string>"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
-    r"""|(?P<open>/\*|["'])"""
-    r"|(?P<line>\n)"
-    r"|(?P<bracket>[(){}\[\]])",
-    re.DOTALL,
-)
 OPENING = re.compile(rf"{SKIP}HloModule\b")
 HEADER = re.compile(rf"{SKIP}HloModule{SKIP}{NAME}{SKIP}:?+")
 _TABLES = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames)\b")
 _CONTINUED = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+=|[,{(\[=]")
 _ATTRIBUTES = re.compile(rf"{SKIP},[^\n]*+")
-_AFTER_BODY = re.compile(
-    rf"[ \t]*+(?:\r?$|,[ \t]*+{NAME}=|//|/\*|\}}|ENTRY\b|{NAME}[ \t]*+(?:\{{|\([^\n]*->))",
-    re.MULTILINE,
-)
 _BRACES = re.compile(r"[} \t]++")
 _LAYOUT = re.compile(r"[ \t\r\n]*+[0-9:]")
-_PAIRS = {")": "(", "}": "{", "]": "["}
 
 
 def outline(source: Source, text: str, enough: int) -> Outline:
@@ -189,7 +176,7 @@ class _Outliner:
     def heading_after(self, at: int) -> int:
         """Where the next line begins that looks like that of a computation."""
         if self.headings is None:
-            self.headings = [match.start() for match in _LINE_OF_HEADING.finditer(self.text)]
+            self.headings = [match.start() for match in LINE_OF_HEADING.finditer(self.text)]
         index = bisect_left(self.headings, at)
         return self.headings[index] if index < len(self.headings) else len(self.text)
 
@@ -219,7 +206,7 @@ class _Outliner:
         """The brace that opens a body after a heading; or there is none, and where the body begins."""
         text = self.text
         layout = False
-        for match in _SCAN.finditer(text, at):
+        for match in SCAN.finditer(text, at):
             piece, start = match[0], match.start()
             if piece == "{":
                 layout = _LAYOUT.match(text, match.end()) is not None
@@ -229,7 +216,7 @@ class _Outliner:
                 if not layout:
                     return False, start
                 layout = False
-            elif piece == "\n" and self.boundary(start):
+            elif piece == "\n" and boundary(text, start):
                 return False, start + 1
         return False, len(text)
 
@@ -246,7 +233,7 @@ class _Outliner:
             if text[at] == "}":
                 part.close = at
                 return self.after(at + 1, part)
-            if self.module_or_heading(at):
+            if module_or_heading(text, at):
                 self.unended(part, at)
                 return at
             line = self.ordinary(text, at)
@@ -254,23 +241,20 @@ class _Outliner:
                 pieces.append(at)
                 at = line.end()
                 continue
-            piece = self.piece(at)
+            scan = PieceScan(self.source, text, at)
+            piece = scan.run()
+            self.tentative = self.tentative or scan.tentative
             pieces.append(piece)
             at = piece.end
-
-    def module_or_heading(self, at: int) -> bool:
-        if at and self.text[at - 1] != "\n":
-            return False
-        return bool(_LINE_OF_HEADING.match(self.text, at) or self.text.startswith("HloModule ", at))
 
     def whole(self, at: int, end: int) -> bool:
         """Whether what was matched as a line from ``at`` to ``end`` is an instruction and no more."""
         text = self.text
-        if _INSTRUCTION.search(text, at, end) or text.find("\n}", at, end) >= 0:
+        if INSTRUCTION.search(text, at, end) or text.find("\n}", at, end) >= 0:
             return False
         following = skip(text, end)
         if following < len(text) and text[following] == "}":
-            return _AFTER_BODY.match(text, following + 1) is not None
+            return AFTER_BODY.match(text, following + 1) is not None
         if following >= len(text) or self.instruction_at(following):
             return True
         return "\n" in text[end:following] and not _CONTINUED.match(text, following)
@@ -299,101 +283,3 @@ class _Outliner:
         if part.headless:
             message, notes = "the text ends within a computation: expected '}'", (CUT_OFF,)
         self.found.problems.append(self.tentative or Problem(self.last, message, notes=notes))
-
-    # ---- an instruction ----
-
-    def piece(self, at: int) -> Piece:
-        """From ``at`` to where the next instruction begins, or the body ends."""
-        text = self.text
-        brackets: list[tuple[str, int, bool]] = []
-        unclosed: Problem | None = None
-        position = at
-        while True:
-            match = _SCAN.search(text, position)
-            if match is None:
-                if brackets and unclosed is None:
-                    kind, start, _ = brackets[0]
-                    unclosed = self.ends_within("brackets", f"the {kind!r}", start)
-                    return Piece(at, len(text), unclosed, start, cut=True)
-                return _piece(at, len(text), unclosed)
-            position = match.end()
-            piece, start = match[0], match.start()
-            if match.lastgroup == "bracket":
-                if piece in "([{":
-                    body = piece == "{" and _BODY.match(text, position) is not None
-                    brackets.append((piece, start, body))
-                    continue
-                ends, loose = self.closed(brackets, piece, start, at)
-                if ends and unclosed is not None and not self.alone(start):
-                    continue
-                unclosed = unclosed or loose
-                if ends:
-                    return _piece(at, start, unclosed)
-            elif match.lastgroup == "line":
-                if self.boundary(start):
-                    open_ones = [one for one in brackets if not one[2]]
-                    if open_ones:
-                        unclosed = unclosed or _not_closed(*open_ones[0][:2])
-                    if open_ones or not brackets or self.module_or_heading(start + 1):
-                        return _piece(at, start + 1, unclosed)
-            elif match.lastgroup == "open" or (
-                match.lastgroup == "string" and _INSTRUCTION.search(text, start, position)
-            ):
-                if piece == "/*":
-                    unclosed = Problem(start, "the comment is not closed", width=2)
-                    return Piece(at, len(text), unclosed, start, cut=True)
-                line_end = text.find("\n", start)
-                if line_end < 0:
-                    problem = self.ends_within("a string", "the string", start)
-                    return Piece(at, len(text), problem, start, cut=True)
-                unclosed = unclosed or Problem(start, "the string is not closed")
-                position = line_end
-                # What is in brackets on this line cannot be distinguished from the string.
-                brackets.clear()
-
-    def alone(self, at: int) -> bool:
-        """Whether an offset is the beginning of its line."""
-        return not self.text[self.text.rfind("\n", 0, at) + 1 : at].strip()
-
-    def boundary(self, newline: int) -> bool:
-        """Whether an instruction or a computation begins on the line after ``newline``."""
-        return _INSTRUCTION.match(self.text, newline) is not None or self.module_or_heading(
-            newline + 1
-        )
-
-    def closed(
-        self, brackets: list[tuple[str, int, bool]], piece: str, start: int, first: int
-    ) -> tuple[bool, Problem | None]:
-        """Take a closing bracket of the instruction that begins at ``first``: whether it ends the body, and
-        which bracket it shows to be open.
-        """
-        wanted = _PAIRS[piece]
-        if brackets and brackets[-1][0] == wanted:
-            kind, opened, body = brackets.pop()
-            if piece == "}" and not body and self.text[start - 1 : start] == "\n":
-                # It looks like the end of the computation; whether it is one shows at the end.
-                self.tentative = self.tentative or TentativeProblem(opened, kind, first, start)
-            return False, None
-        if piece == "}" and not any(one[0] == "{" for one in brackets):
-            if not self.alone(start) and (brackets or not _AFTER_BODY.match(self.text, start + 1)):
-                return False, Problem(start, "this '}' closes nothing")
-            return True, _not_closed(*brackets[0][:2]) if brackets else None
-        if any(one[0] == wanted for one in brackets):
-            loose = brackets[-1]
-            while brackets.pop()[0] != wanted:
-                pass
-            return False, _not_closed(*loose[:2])
-        return False, Problem(start, f"this {piece!r} closes nothing")
-
-    def ends_within(self, what: str, opened: str, start: int) -> Problem:
-        column = start - self.text.rfind("\n", 0, start)
-        place = f"{opened} begins on line {self.source.line(start)}, column {column}"
-        return Problem(self.last, f"the text ends within {what}", notes=(place, CUT_OFF))
-
-
-def _piece(start: int, end: int, unclosed: Problem | None) -> Piece:
-    return Piece(start, end, unclosed, unclosed.offset if unclosed else -1)
-
-
-def _not_closed(kind: str, start: int) -> Problem:
-    return Problem(start, f"this {kind!r} is not closed")
