@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from hloopt import graphs
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
 from hloopt.ops import OPS
-from hloopt.ops.traits import CONTROL_FLOW, WRAPPING
+from hloopt.ops.traits import COLLECTIVE, CONTROL_FLOW, WRAPPING
 from hloopt.types import TupleShape
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "callers_first",
     "calls_by_attribute",
     "custom_call_targets",
+    "exchanges",
     "execution_order",
     "has_side_effect",
     "open_computations",
@@ -85,6 +87,12 @@ def _has_own_effect(instruction: Instruction) -> bool:
         or bool(instruction.attributes.get("custom_call_has_side_effect"))
         or not instruction.is_understood
     )
+
+
+def exchanges(instruction: Instruction) -> bool:
+    """Whether the result depends on what other participants have: of collectives, and of what calls them."""
+    called = graphs.reached(called_computations(instruction), callees)
+    return any(one.opcode in COLLECTIVE for one in chain((instruction,), *called))
 
 
 def custom_call_targets(module: Module) -> set[str]:

@@ -251,3 +251,44 @@ def test_zeros_have_signs_and_nan_have_not() -> None:
     assert answer.counterexample is not None
     assert answer.counterexample.rounding
     assert np.signbit(answer.counterexample.values[1])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = c64[2] parameter(0)\ny = c128[2] convert(x)\nROOT r = f64[2] imag(y)",
+         "x = c64[2] parameter(0)\nz = f64[] constant(0)\nROOT r = f64[2] broadcast(z), dimensions={}"),
+        *(
+            (f"x = {narrow}[2] parameter(0)\ny = {wide}[2] convert(x)\nROOT r = f32[2] convert(y)",
+             f"x = {narrow}[2] parameter(0)\nROOT r = f32[2] convert(x)")
+            for narrow, wide in (("f8e5m2", "f8e5m2fnuz"), ("f8e4m3", "f8e4m3fn"), ("f4e2m1fn", "f8e4m3fnuz"))
+        ),
+        (("x = f32[2] parameter(0)\nn = f32[2] negate(x)\na = s32[2] bitcast-convert(x)\n"
+          "b = s32[2] bitcast-convert(n)\nROOT r = pred[2] compare(a, b), direction=EQ"),
+         "x = f32[2] parameter(0)\nROOT r = pred[2] compare(x, x), direction=NE"),
+        ("a = f32[2] parameter(0)\nROOT r = f32[] dot(a, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+         ("a = f32[2] parameter(0)\nROOT r = f32[] dot(a, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}, "
+          "algorithm=dot_bf16_bf16_f32")),
+    ],
+)  # fmt: skip
+def test_what_only_seems_to_be_the_same_is_not_proved(before: str, after: str) -> None:
+    """Imaginary parts, zeros and infinities that a type lacks, the sign of a NaN, how a dot rounds."""
+    pytest.importorskip("z3")
+    assert by_elements(read(before), read(after)).verdict != "proved"
+
+
+def test_a_collective_depends_on_other_participants() -> None:
+    """Where this one's operand is the same, another's may not be."""
+    pytest.importorskip("z3")
+    head = (
+        "x = f32[] parameter(0)\ni = u32[] partition-id()\nz = u32[] constant(0)\n"
+        "p = pred[] compare(i, z), direction=EQ\nf = f32[] constant(0)\n"
+    )
+    chosen = "s = f32[] select(p, x, f)\n"
+    bodies = [
+        f"{head}{first}g = f32[] all-reduce({operand}), replica_groups={{{{0,1}}}}, channel_id=1, "
+        "use_global_device_ids=true, to_apply=add\nROOT r = f32[] select(p, g, f)"
+        for first, operand in (("", "x"), (chosen, "s"))
+    ]
+    modules = [read(body, "m, num_partitions=2", SUM.replace("$T", "f32")) for body in bodies]
+    assert by_elements(*modules).verdict == "not known"

@@ -24,7 +24,7 @@ pytest.importorskip("z3")
 EXAMPLES = rule_examples()
 NOT_PROVED = tomllib.loads((Path(__file__).parent / "rules_not_proved.toml").read_text())
 SLOW = bool(os.environ.get("HLOOPT_SLOW"))
-ENOUGH = 50_000_000 if SLOW else 8_000_000
+ENOUGH = 50_000_000 if SLOW else 16_000_000
 """Steps in which what is not listed is proved, with as much to spare: they change with what z3 did before."""
 FEW = 2_000_000
 """Steps in which what is listed is not proved."""

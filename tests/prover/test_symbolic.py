@@ -25,7 +25,7 @@ from hloopt.types import rounded
 from tests.campaigns.campaign_modules import OPCODES, campaign_module
 from tests.passes.proof import identical, inputs
 
-UNKNOWN = ("array", "element", "nothing", "sum", "sum-of-products", "state")
+UNKNOWN = ("array", "element", "exchange", "nothing", "sum", "sum-of-products", "state")
 CASES = [(opcode, seed) for seed, opcode in enumerate(OPCODES) if opcode not in COLLECTIVE]
 
 

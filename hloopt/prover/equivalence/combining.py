@@ -145,7 +145,8 @@ def _products(
     symbolic: Symbolic, instruction: Instruction, pairs: Iterable[Pairs], kind: DType
 ) -> Array:
     """The sum of products that each element of the result is, in row-major order."""
-    found = [_sum_of_products(symbolic, list(each), kind) for each in pairs]
+    algorithm = instruction.attributes.get("algorithm")
+    found = [_sum_of_products(symbolic, list(each), kind, algorithm) for each in pairs]
     result, make = instruction.array.dtype, symbolic.terms.make
     sums = np.array(found, np.int64)
     return symbolic.terms.each(lambda x: make("convert", result, (x,)), sums)
@@ -204,11 +205,15 @@ def _convolution(
     return result
 
 
-def _sum_of_products(symbolic: Symbolic, factors: Sequence[tuple[int, int]], kind: DType) -> int:
+def _sum_of_products(
+    symbolic: Symbolic, factors: Sequence[tuple[int, int]], kind: DType, algorithm: object
+) -> int:
     terms = symbolic.terms
     if kind.is_float or kind.is_complex:
         pairs = sorted((min(pair), max(pair)) for pair in factors)
-        return terms.make("sum-of-products", kind, [number for pair in pairs for number in pair])
+        data = None if algorithm is None else str(algorithm)
+        args = [number for pair in pairs for number in pair]
+        return terms.make("sum-of-products", kind, args, data)
     total = terms.constant(0, kind)
     for one in sorted(terms.make("multiply", kind, pair) for pair in factors):
         total = one if terms.value(total) is not None else terms.make("add", kind, (total, one))

@@ -255,7 +255,7 @@ def _saturated(x: Any, kind: DType) -> Any:
 
 
 def _same_bits(kind: DType, kinds: Sequence[DType], data: Any, args: Sequence[Any]) -> Any:
-    """Elements of one width seen as another type.  Which NaN it is plays no part."""
+    """Elements of one width seen as another type.  A NaN has any bits, which differ from those of another."""
     source, x = kinds[0], args[0]
     if not _known([kind, source]):
         return None
@@ -265,7 +265,7 @@ def _same_bits(kind: DType, kinds: Sequence[DType], data: Any, args: Sequence[An
         return z3.fpBVToFP(x, sort_of(kind))
     if not (kind.is_integer and source.is_float):
         return None
-    nan = z3.BitVec(f"NaN of {source.name}", kind.bits)
+    nan = z3.FreshConst(z3.BitVecSort(kind.bits), f"NaN of {source.name}")
     return z3.If(z3.fpIsNaN(x), nan, z3.fpToIEEEBV(x))
 
 

@@ -121,7 +121,8 @@ class Solver:
             found = meaning(kind, kinds, term.data, args)
             if found is not None:
                 return found
-        if not args or len(args) > _MOST_ARGS:
+        # Operands that are equal here may differ on other participants.
+        if not args or len(args) > _MOST_ARGS or term.op == "exchange":
             return z3.Const(f"{term.op} {number}", sort_of(kind))
         sorts = [arg.sort() for arg in args]
         function = z3.Function(f"{term.op} {term.data} {kind} {sorts}", *sorts, sort_of(kind))

@@ -30,7 +30,13 @@ from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.encode import encoded, rows
 from hloopt.ir.normal import normal_attributes
-from hloopt.ir.walk import called_computations, execution_order, has_side_effect, post_order
+from hloopt.ir.walk import (
+    called_computations,
+    exchanges,
+    execution_order,
+    has_side_effect,
+    post_order,
+)
 from hloopt.ops.traits import (
     COLLECTIVE,
     CONSTRAINTS,
@@ -327,8 +333,10 @@ class Symbolic(Context):
         arrays = list(leaf_arrays(operands))
         places = count()
 
+        op = "exchange" if exchanges(instruction) else "array"
+
         def whole(args: Sequence[int]) -> int:
-            number = self.terms.make("array", None, args, data)
+            number = self.terms.make(op, None, args, data)
             self.unknown.setdefault(number, instruction)
             return number
 

@@ -65,7 +65,18 @@ def _holds(wide: DType, narrow: DType, target: DType) -> bool:
         outer.nmant >= inner.nmant
         and outer.maxexp >= inner.maxexp
         and outer.minexp - outer.nmant <= inner.minexp - inner.nmant
+        and _has_specials(wide, narrow)
     )
+
+
+def _has_specials(wide: DType, narrow: DType) -> bool:
+    """Whether a type has the zeros, infinities and NaN that another one has; not all of 8 bits do."""
+    specials = np.array([0.0, -0.0, np.inf, -np.inf, np.nan])
+    with np.errstate(invalid="ignore"):
+        own = specials.astype(narrow.numpy)
+        before, after = (x.astype(np.float64) for x in (own, own.astype(wide.numpy)))
+    signs = np.isnan(before) | (np.signbit(before) == np.signbit(after))
+    return bool(signs.all()) and np.array_equal(before, after, equal_nan=True)
 
 
 class TooManyTermsError(Exception):
@@ -78,7 +89,7 @@ class ElementTerm:
 
     op    an elementwise opcode; ``constant``, ``parameter``, or what no solver looks into: ``sum`` and
           ``sum-of-products`` of floats, whose order of additions HLO leaves open, ``array`` (an op on whole
-          arrays) and ``element`` of one
+          arrays), ``exchange`` (an op that also reads what other participants have) and ``element`` of one
     kind  its element type; None of an ``array``
     args  numbers of terms
     data  what else makes it: attributes, the place of a parameter's element
@@ -205,9 +216,12 @@ class ElementTerms:
         if op == "imag" and first.kind is kind:
             return self.constant(0, kind)
         if op == "convert" and kind.is_complex:
-            part = part_of(kind)
-            real = self.make("convert", part, (self.make("real", _real(first.kind), args),))
-            return self.make("complex", kind, (real, self.constant(0, part)))
+            part, source = part_of(kind), _real(first.kind)
+            has_imag = first.kind is not None and first.kind.is_complex
+            real = self.make("convert", part, (self.make("real", source, args),))
+            imag = self.make("imag", source, args)
+            other = self.make("convert", part, (imag,)) if has_imag else self.constant(0, part)
+            return self.make("complex", kind, (real, other))
         if op == "power":
             return self._power(kind, args)
         if op == "reduce-precision":
