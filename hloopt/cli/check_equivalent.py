@@ -34,7 +34,7 @@ def check_equivalent(
 ) -> None:
     """Decide whether two modules are equal, print it, and exit with 0, 1 or 4."""
     if len(files) != _SIDES:
-        raise UsageError(f"--equivalent compares two modules, but {len(files)} are given")
+        raise UsageError(f"--equivalent compares two modules, not {len(files)}")
     stages = ctx.meta.get(PICK, {}).get("stage", ())
     sides = open_each(files, (stages[:1], stages[-1:]))
     for name, texts in zip(files, sides, strict=True):
