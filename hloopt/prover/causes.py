@@ -87,6 +87,8 @@ def cause_of(given: Evidence) -> Cause | None:
     """The first rule that explains a difference; None where none that is known does."""
     if given.want.dtype != given.got.dtype or given.want.shape != given.got.shape:
         return None
+    if not given.differ.any():
+        return None
     with np.errstate(all="ignore"):
         for name, sentence, check in _RULES:
             evidence = check(given)

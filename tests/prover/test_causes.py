@@ -104,3 +104,14 @@ def test_operands_are_those_of_the_element() -> None:
     assert found.first is not None
     assert found.first.operands[0].want.startswith("8 elements, sum ")
     assert found.first.operands[0].agree
+
+
+def test_results_in_the_other_order_are_not_the_sign_of_zero() -> None:
+    first, second = (
+        XY
+        + f"a = f32[64] add(x, y); m = f32[64] multiply(x, y); ROOT r = (f32[64], f32[64]) tuple({order})"
+        for order in ("a, m", "m, a")
+    )
+    found = compared(first, second)
+    assert found.verdict == "differ"
+    assert found.first is None or found.first.cause is None
