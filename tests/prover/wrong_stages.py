@@ -123,7 +123,7 @@ def judge(index: int) -> dict[str, Any]:
                 continue
             row = {"index": index, "program": path.name, "kind": kind, "run": number}
             row |= {"instruction": fault.wrong.instruction, "computation": fault.wrong.computation}
-            return row | _bisected(Path(folder), fault)
+            return row | _bisected(path, Path(folder), fault)
     return {"index": index, "kind": kind, "outcome": "no place"}
 
 
@@ -143,12 +143,13 @@ def limited(index: int) -> dict[str, Any]:
         signal.alarm(0)
 
 
-def _bisected(folder: Path, fault: Fault) -> dict[str, Any]:
+def _bisected(program: Path, folder: Path, fault: Fault) -> dict[str, Any]:
     assert fault.right is not None
     assert fault.left is not None
     executor = Executor(seconds=20)
     try:
-        inputs = made(fault.right, Trial())
+        # What random inputs are like follows from the module: those of the first stage count.
+        inputs = made(parse_module(program.read_text(), program.name), Trial())
         right = executor.run(fault.right, inputs)
         changes = not same_results(right, executor.run(fault.left, inputs))
     except HlooptError as error:
