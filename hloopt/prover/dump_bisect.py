@@ -8,11 +8,11 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hloopt.analysis.differences import differences
+from hloopt.analysis.differences import Difference, differences
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.ir.walk import called_computations
+from hloopt.ir.walk import called_computations, calls_by_attribute
 from hloopt.prover.bisection import (
     Bisection,
     ChangedInstruction,
@@ -259,7 +259,8 @@ def _first_value(located: Located) -> tuple[str, ...]:
 def _rewritten(pair: StagePair, located: Located | None) -> tuple[ChangedInstruction, ...]:
     """The rewrite that gives the first value that differs; where that is not known, what differs first."""
     modules = pair.runs[0].module, pair.runs[1].module
-    changed = [(one.before, one.after) for one in differences(*modules)]
+    listed = differences(*modules)
+    changed = [(one.before, one.after) for one in listed]
     found: dict[Instruction, ChangedInstruction] = {}
 
     def add(entry: Instruction | None, side: ChangedSide) -> None:
@@ -275,12 +276,25 @@ def _rewritten(pair: StagePair, located: Located | None) -> tuple[ChangedInstruc
         for leaf in located.missing:
             if leaf.place.instruction.opcode != "parameter":
                 add(leaf.place.instruction, "before")
-        changed = sorted((*_renamed(near, modules[0]), *changed), key=lambda one: near.steps(*one))
-        changed = [one for one in changed if near.steps(*one) <= _STEPS]
+        own = [(one.before, one.after) for one in listed if _is_own(one)]
+        changed = sorted(
+            (*_renamed(near, modules[0]), *changed),
+            key=lambda one: (one not in own, near.steps(*one)),
+        )
+        is_only = len(own) == 1
+        changed = [one for one in changed if near.steps(*one) <= _STEPS or (is_only and one in own)]
     for before, after in changed:
         add(before, "before")
         add(after, "after")
     return tuple(found.values())
+
+
+def _is_own(difference: Difference) -> bool:
+    """Whether an instruction of both modules itself computes otherwise, and not only what it reads or runs."""
+    before, after = difference.before, difference.after
+    if before is None or after is None or difference.what.startswith(("operand", "result")):
+        return False
+    return difference.what not in calls_by_attribute(before)
 
 
 def _renamed(near: _Near, before: Module) -> Iterator[tuple[Instruction, Instruction]]:
