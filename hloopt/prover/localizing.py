@@ -14,23 +14,22 @@ then by the values of that iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from hloopt.analysis.pairing import Pairing, pair_modules
 from hloopt.dataclass import dataclass
-from hloopt.errors import EvaluationError
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Module
 from hloopt.ops.traits import COLLECTIVE
-from hloopt.prover.matching import Matcher, Spreads
-from hloopt.prover.observing import HEAD, Leaf, Place, Seen, Trace, TraceScope, observe
+from hloopt.prover.matching import Matcher, Reruns, Sides, Spreads, alike, likeness
+from hloopt.prover.observing import HEAD, Leaf, Place, Trace, TraceScope, observe
 from hloopt.prover.trials import Trial, TrialInputs, made
 from hloopt.runtime.inputs import positions
 from hloopt.runtime.tolerance import FREE, Tolerance
 
-__all__ = ["Located", "Sides", "locate"]
+__all__ = ["Located", "locate"]
 
 _STATES: Final = 32
 """Iterations whose states are kept in one run, when the first that differs is searched for."""
@@ -51,31 +50,6 @@ _Pair: TypeAlias = "tuple[_Node, _Node]"
 """Values of both modules that ought to agree, and do not."""
 
 _At: TypeAlias = "tuple[int, ...]"
-
-
-class Sides(NamedTuple):
-    """What one participant computed in either module, and which values agree.
-
-    counterparts  finds the value of ``before`` that agrees with one of ``after``
-    reverse       the other way round
-    """
-
-    before: Trace
-    after: Trace
-    counterparts: Matcher
-    reverse: Matcher
-
-    def trace(self, side: int) -> Trace:
-        """Of the first module (0) or the second (1)."""
-        return self.after if side else self.before
-
-    def agrees(self, side: int, leaf: Leaf) -> bool:
-        """Whether a value of a side agrees with one of the other; also where a loop was entered unseen."""
-        seen = self.trace(side).seen.get(leaf)
-        if seen is None:
-            return leaf.place.instruction.opcode == "parameter"
-        matcher = self.counterparts if side else self.reverse
-        return not seen.size or matcher.counterpart(leaf) is not None
 
 
 @dataclass(frozen=True)
@@ -160,7 +134,7 @@ class _Search:
 
     def _traced(self) -> list[Sides]:
         """Both runs, of each participant."""
-        again = [_Again(partial(self._run, side)) for side in range(2)]
+        again = [Reruns(partial(self._run, side)) for side in range(2)]
         found = []
         for number, (before, after) in enumerate(zip(self._run(0), self._run(1), strict=True)):
             others = (
@@ -376,11 +350,11 @@ class _Search:
         best: tuple[float, Leaf | None] = (0.0, None)
         for (at, other), is_end in others.items():
             theirs = sides.before.seen.get(other)
-            if at != number or (seen and theirs and not _alike(seen, theirs)):
+            if at != number or (seen and theirs and not alike(seen, theirs)):
                 continue
             own = [one for _, one in sides.before.operands(other.place)]
             shared = sum(one in read for one in own) / max(len(own), len(read), 1)
-            score = _likeness(leaf.place.instruction, other.place.instruction, self._pairing)
+            score = likeness(leaf.place.instruction, other.place.instruction, self._pairing)
             score += 3 * shared + 3 * ((at, other) == start)
             if score < _LIKE:
                 continue
@@ -479,47 +453,6 @@ class _Search:
             high = min(wrong, default=high)
             low = max((iteration for iteration in tried if iteration < high), default=low)
         return high if high < count else None
-
-
-class _Again:
-    """Runs that round otherwise, each made once for all participants."""
-
-    def __init__(self, run: Callable[[int], list[Trace]]) -> None:
-        self._run = run
-        self._traces: dict[int, list[Trace] | None] = {}
-
-    def trace(self, number: int, way: int) -> Trace | None:
-        """Of a participant; None where the run fails, as it may where rounding decides what is run."""
-        if way not in self._traces:
-            try:
-                self._traces[way] = self._run(way)
-            except EvaluationError:
-                self._traces[way] = None
-        traces = self._traces[way]
-        return None if traces is None else traces[number]
-
-    def on_others(self, number: int, own: Trace) -> Trace:
-        """Of a participant on other inputs; ``own`` where that run fails."""
-        return self.trace(number, -1) or own
-
-
-def _likeness(one: Instruction, other: Instruction, pairing: Pairing) -> float:
-    """How much speaks for two instructions being the same one."""
-    names = [
-        "" if entry.metadata is None else entry.metadata.fields.get("op_name", "")
-        for entry in (one, other)
-    ]
-    return (
-        3.0 * (pairing.before.get(one) is other)
-        + 2.0 * (one.opcode == other.opcode)
-        + 2.0 * (names[0] == names[1] != "")
-        + 1.0 * (one.name == other.name)
-    )
-
-
-def _alike(one: Seen, other: Seen) -> bool:
-    """Whether two arrays can be compared."""
-    return one.size == other.size and one.flat.dtype == other.flat.dtype
 
 
 def _iterations(leaf: Leaf) -> list[int]:

@@ -15,18 +15,20 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from hloopt.analysis.pairing import Pairing
 from hloopt.dataclass import dataclass
+from hloopt.errors import EvaluationError
 from hloopt.ir import Instruction
 from hloopt.prover.observing import HEAD, Leaf, Place, Seen, Trace
 from hloopt.runtime.comparison import Allowance, OutputComparison, compared, widen
 from hloopt.runtime.tolerance import Tolerance, own_margin, sampled_margin
 from hloopt.types import Array, of_numpy
 
-__all__ = ["Matcher", "Spreads"]
+__all__ = ["Matcher", "Reruns", "Sides", "Spreads", "alike", "likeness"]
 
 _WAYS: Final = 4
 _FEW: Final = 2
@@ -296,3 +298,69 @@ def _close(one: Seen, other: Seen) -> bool:
         near = np.abs(left - right) <= _NEAR * np.maximum(np.abs(left), np.abs(right))
         same = near | (left == right) | (np.isnan(left) & np.isnan(right))
     return bool(np.mean(same) >= _MOST)
+
+
+class Sides(NamedTuple):
+    """What one participant computed in either module, and which values agree.
+
+    counterparts  finds the value of ``before`` that agrees with one of ``after``
+    reverse       the other way round
+    """
+
+    before: Trace
+    after: Trace
+    counterparts: Matcher
+    reverse: Matcher
+
+    def trace(self, side: int) -> Trace:
+        """Of the first module (0) or the second (1)."""
+        return self.after if side else self.before
+
+    def agrees(self, side: int, leaf: Leaf) -> bool:
+        """Whether a value of a side agrees with one of the other; also where a loop was entered unseen."""
+        seen = self.trace(side).seen.get(leaf)
+        if seen is None:
+            return leaf.place.instruction.opcode == "parameter"
+        matcher = self.counterparts if side else self.reverse
+        return not seen.size or matcher.counterpart(leaf) is not None
+
+
+class Reruns:
+    """Runs that round otherwise, each made once for all participants."""
+
+    def __init__(self, run: Callable[[int], list[Trace]]) -> None:
+        self._run = run
+        self._traces: dict[int, list[Trace] | None] = {}
+
+    def trace(self, number: int, way: int) -> Trace | None:
+        """Of a participant; None where the run fails, as it may where rounding decides what is run."""
+        if way not in self._traces:
+            try:
+                self._traces[way] = self._run(way)
+            except EvaluationError:
+                self._traces[way] = None
+        traces = self._traces[way]
+        return None if traces is None else traces[number]
+
+    def on_others(self, number: int, own: Trace) -> Trace:
+        """Of a participant on other inputs; ``own`` where that run fails."""
+        return self.trace(number, -1) or own
+
+
+def likeness(one: Instruction, other: Instruction, pairing: Pairing) -> float:
+    """How much speaks for two instructions being the same one."""
+    names = [
+        "" if entry.metadata is None else entry.metadata.fields.get("op_name", "")
+        for entry in (one, other)
+    ]
+    return (
+        3.0 * (pairing.before.get(one) is other)
+        + 2.0 * (one.opcode == other.opcode)
+        + 2.0 * (names[0] == names[1] != "")
+        + 1.0 * (one.name == other.name)
+    )
+
+
+def alike(one: Seen, other: Seen) -> bool:
+    """Whether two arrays can be compared."""
+    return one.size == other.size and one.flat.dtype == other.flat.dtype
