@@ -102,6 +102,7 @@ class Bisecting:
         search = PipelineSearch(module, self._pipeline, check, controls, self._typed_passes())
         self.at = search
         record = search.run(name, tuple(one.origin for one in inputs))
+        record = replace(record, notes=(*self.chosen.notes, *record.notes))
         is_over = options.check is not None or self._stages is options.executor
         return record if record.culprits or is_over else self._kernels(module, inputs, record)
 

@@ -18,6 +18,7 @@ from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.entries import aimed, select, with_options
 from hloopt.rewrite.runner import check_names
 from hloopt.rewrite.spec import did_you_mean, value_text
+from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.driver.options import KernelOptions, PassOptions
@@ -63,7 +64,8 @@ def choose_passes(options: PassOptions, kernels: KernelOptions, aim: str | None 
     ``aim`` is the device that fusions are for where ``--target`` names none.  Raises ``UsageError`` for several
     pipelines at once, and for unknown names.
     """
-    pipeline, label = _named(options)
+    extra = pass_files(options.pass_file)
+    pipeline, label = _named(options, extra)
     changes = []
     if options.fast_math and options.level != "0":  # which has no passes, and says so
         entries = with_options(pipeline.entries, "the pipeline", (("fast_math", "true"),))
@@ -95,17 +97,19 @@ def choose_passes(options: PassOptions, kernels: KernelOptions, aim: str | None 
         watcher = LockWatcher(advice.histories) if kernels.write_lock is not None else None
     elif options.fusion_rule or decisions:
         notes = (_unused_note(options.fusion_rule, decisions, kernels.frozen),)
+    unused = extra.keys() - {one.name for one in shown.passes()}
+    if unused:
+        notes += (_not_run_note(options.pass_file, sorted(unused), label),)
     controls = Controls(fuel=options.fuel, stop_after=options.stop_after, advice=advice)
     controls.check(shown.entries)
     return Chosen(pipeline, controls, label, text, watcher, notes)
 
 
-def _named(options: PassOptions) -> tuple[Pipeline, str]:
+def _named(options: PassOptions, extra: Mapping[str, type[Pass]]) -> tuple[Pipeline, str]:
     """The pipeline that is named, and its level; empty for one that is spelt out."""
     level, given = options.level, options.passes
     if level is not None and given is not None:
         raise UsageError(f"--passes and -O{level} each name a pipeline: give one of them")
-    extra = pass_files(options.pass_file)
     if given is None:
         label = f"O{level or '2'}"
         return parse_pipeline(label), label
@@ -118,6 +122,15 @@ def _named(options: PassOptions) -> tuple[Pipeline, str]:
 def _is_long(typed: str) -> bool:
     """Whether the text of a pipeline is a file's name, or has lines and comments."""
     return typed.endswith(".toml") or bool({"#", "\n"} & set(typed))
+
+
+def _not_run_note(paths: Sequence[str], names: Sequence[str], label: str) -> str:
+    """The note on passes of files that the pipeline does not name."""
+    start = label if label.isalnum() else "O2"
+    return (
+        f"--pass-file {paths[-1]}: {first_of(names, 3)} is not in the pipeline; "
+        f"--passes '{start},{names[0]}' runs it"
+    )
 
 
 def _unused_note(rules: Sequence[str], decisions: Decisions | None, frozen: bool) -> str:

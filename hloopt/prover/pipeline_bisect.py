@@ -121,8 +121,8 @@ class PipelineSearch:
         record = Bisection("pipeline", self.module.name, file, inputs, examined)
         if bad is None:
             told = "passes the check" if self.asks_command else "gives the same results"
-            after = f"after each of the {count} runs that changed it"
-            after = "after the only run that changed it" if count == 1 else after
+            after = f"after each of the {count} runs of hloopt's passes that changed it"
+            after = "after the only run of hloopt's passes that changed it" if count == 1 else after
             if not count:
                 return replace(record, summary="no pass changed the module: nothing to search")
             after = "at the end" if self.asks_command else after

@@ -27,9 +27,9 @@ _MOST = 20
 
 def show_compared(found: ModulesCompared, console: Console) -> None:
     """Print the results of the trial that differs, or how many are equal; and where modules begin to differ."""
-    say(
-        console, (found.names[0], "bold"), " and ", (found.names[1], "bold"), f"  on {found.device}"
-    )
+    for word, name in zip(("before", "after "), found.names, strict=True):
+        say(console, f"{word}  ", (name, "bold"))
+    say(console, f"on {found.device}")
     *quiet, last = found.trials
     if quiet or last.verdict != "differ":
         shown = found.trials if last.verdict != "differ" else quiet
@@ -55,7 +55,7 @@ def _show_results(trial: TrialCompared, participants: int, console: Console) -> 
     made = table("result", "type", "differ", "of", "worst at", "before", "after", "allowed", left=2)
     count = len(trial.results) // participants
     rows = [
-        (f"{at % count}" + (f" of {at // count}" if participants > 1 else ""), one)
+        (f"{at % count}" + (f", participant {at // count}" if participants > 1 else ""), one)
         for at, one in enumerate(trial.results)
     ]
     rows += [(name, one) for name, one in trial.written]

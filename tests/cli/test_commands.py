@@ -66,7 +66,12 @@ def test_every_command_speaks_json(name: str, softmax: Path, tmp_path: Path) -> 
     """One object with the schema number and the command's name."""
     reads = name in READING
     both = [str(softmax), "-"]
-    given = {"diff": both, "compare": both, "bisect": [str(tmp_path / "stages")]}
+    given = {
+        "diff": both,
+        "compare": both,
+        "bisect": [str(tmp_path / "stages")],
+        "reduce": [str(softmax), "--check", "true", "--tests", "3"],
+    }
     words = given.get(name, [])
     if name == "bisect":
         assert invoke("optimize", str(softmax), "--dump-dir", words[0]).exit_code == 0
