@@ -47,7 +47,7 @@ from hloopt.ops.traits import (
     SOURCES,
     op_table,
 )
-from hloopt.types import Array
+from hloopt.types import Array, ArrayShape, leaves
 
 __all__ = ["RULES", "Bounds", "bounded"]
 
@@ -102,6 +102,8 @@ class Bounds:
 def bounded(instruction: Instruction, run: Evaluator, bounds: Bounds) -> Evaluator:
     """What evaluates an instruction, and the bounds of its result."""
     rule = RULES.get(instruction.opcode, _unknown)
+    if rule in _BY_ELEMENT and any(map(_has_open_sizes, (instruction, *instruction.operands))):
+        rule = _unknown
 
     def evaluate(one: Instruction, values: tuple[Value, ...], context: Context) -> Value:
         if not bounds.active or bounds.left <= 0:
@@ -110,6 +112,13 @@ def bounded(instruction: Instruction, run: Evaluator, bounds: Bounds) -> Evaluat
         return rule(_Bounding(one, values, context, run, bounds))
 
     return evaluate
+
+
+def _has_open_sizes(instruction: Instruction) -> bool:
+    """Whether arrays may have fewer elements than their shape, so that operands are cut to each other."""
+    return any(
+        isinstance(leaf, ArrayShape) and any(leaf.dynamic) for leaf in leaves(instruction.shape)
+    )
 
 
 class _Bounding:
@@ -356,3 +365,15 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
     ALL,
     "no bound is known: factors of matrices, library calls, draws, what participants exchange",
 )
+
+_BY_ELEMENT: Final = (
+    _elementwise,
+    _moved,
+    _product,
+    _fold,
+    _transform,
+    _scatter,
+    _sort,
+    _topk,
+)
+"""Rules that take operands to have the sizes of their shapes."""

@@ -211,7 +211,11 @@ def _named(
         off = fold("add", *_bounds_of(operands, bounds))
         evaluated = unit_roundoff(kind) < 2.0**-50
         terms = fold("add", *nonzero) - 1
-        return _total(result, kind, off, added, np.maximum(terms, 0), evaluated=evaluated)
+        # Written with a conversion back, each step rounds to the narrow type where it is taken at its word.
+        stepwise = any(entry.opcode == "convert" for entry in region)
+        return _total(
+            result, kind, off, added, np.maximum(terms, 0), stepwise=stepwise, evaluated=evaluated
+        )
     if kind.is_complex or name == "multiply":
         return _multiplied(fold, operands, bounds, result, kind)
     if clean or name in ("first", "second"):

@@ -388,3 +388,40 @@ def test_participants_have_bounds_of_their_own() -> None:
         assert total is not None
         assert np.isinf(total).all()
     assert evaluate_participants(hloopt.parse(text), inputs)
+
+
+def test_narrow_sums_that_are_converted_back_may_round_at_each_step() -> None:
+    """Through f32 and back to f16 in the region: what is added may be rounded to f16 every time."""
+    lines = """
+        wide { a = f16[] parameter(0)
+          b = f16[] parameter(1)
+          c = f32[] convert(a)
+          d = f32[] convert(b)
+          s = f32[] add(c, d)
+          ROOT r = f16[] convert(s) }
+        plain { a = f16[] parameter(0)
+          b = f16[] parameter(1)
+          ROOT r = f16[] add(a, b) }
+        ENTRY e { x = f16[64] parameter(0)
+          zero = f16[] constant(0)
+          ROOT r = f16[] reduce(x, zero), dimensions={0}, to_apply=REGION }
+        """
+    x = (1 + np.arange(64) / 64).astype(np.float16)
+    texts = [f"HloModule m\n{lines.replace('REGION', name)}" for name in ("plain", "wide")]
+    plain, wide = (bounds_of(text, x)[0] for text in texts)
+    assert plain is not None
+    assert wide is not None
+    assert plain < 0.2 < wide < 20
+
+
+def test_arrays_of_fewer_elements_than_their_bound_have_none() -> None:
+    """Operands are cut to each other's sizes: nothing is proved, and nothing fails."""
+    text = """
+        HloModule m
+        ENTRY e { x = f32[<=8] parameter(0)
+          y = f32[<=8] multiply(x, x)
+          ROOT r = f32[<=8] add(y, x) }
+        """
+    (found,) = bounds_of(text, drawn(3))
+    assert found is not None
+    assert np.isinf(found).all()
