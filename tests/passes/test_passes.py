@@ -187,7 +187,7 @@ def test_folding_never_reads_more_than_it_may() -> None:
 
 def test_limits_must_make_sense() -> None:
     """A limit below one element is a mistake of the caller."""
-    with pytest.raises(UsageError, match="count elements"):
+    with pytest.raises(UsageError, match="must be at least 1"):
         ConstantFolding(limit=0)
 
 

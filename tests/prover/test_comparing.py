@@ -90,7 +90,9 @@ def test_a_run_that_takes_too_long_stops() -> None:
 
 
 @pytest.mark.xla
-@pytest.mark.skipif("HLOOPT_XLA_PYTHON" not in os.environ, reason="no Python with jaxlib is named")
+@pytest.mark.skipif(
+    not os.environ.get("HLOOPT_XLA_PYTHON"), reason="no Python with jaxlib is named"
+)
 def test_xla_gives_the_same() -> None:
     module = line("add")
     inputs = made(module, Trial())

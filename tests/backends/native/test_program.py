@@ -394,7 +394,7 @@ ENTRY e {
 
 def test_thread_count() -> None:
     """As on the CPU; a target is for GPUs."""
-    with pytest.raises(UsageError, match="at least 1, not 0"):
+    with pytest.raises(UsageError, match="at least 1, got 0"):
         hloopt.compile(hloopt.parse(LARGE), device="native", threads=0)
     with pytest.raises(UsageError, match="it takes no target"):
         hloopt.compile(hloopt.parse(LARGE), device="native", target="a100")

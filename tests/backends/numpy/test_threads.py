@@ -35,7 +35,7 @@ def test_a_variable_that_is_no_number_of_threads(
 
 
 def test_fewer_threads_than_one() -> None:
-    with pytest.raises(UsageError, match="at least 1, not 0"):
+    with pytest.raises(UsageError, match="at least 1, got 0"):
         thread_count(0)
 
 
