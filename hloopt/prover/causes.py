@@ -98,7 +98,7 @@ def cause_of(given: Evidence) -> Cause | None:
 
 
 def _same(left: Array, right: Array) -> Array:
-    """Where two arrays are the same, signs of zeros told apart and all NaN one value."""
+    """Where two arrays are the same, zeros of different sign being different and all NaN one value."""
     kind = of_numpy(left.dtype)
     equal = np.asarray(left == right)
     if kind.is_complex:

@@ -76,7 +76,7 @@ def attempted(change: Callable[[], object], module: Module, check: ModuleCheck) 
 class FoundRewrite:
     """The rewrite, ``number`` of those of its run, with which the module is bad: ``found`` says how.
 
-    untold       how many rewrites right before it could not be told
+    unknown      how many rewrites right before it could not be checked
     rule         its equation or step, ``instruction`` what it is about; empty where the pass does not say
     otherwise    options of the pass that keep it from the rewrite
     changed      the instructions that it took away, made and changed; ``hidden`` counts those left out
@@ -84,7 +84,7 @@ class FoundRewrite:
 
     number: int
     found: CheckedModule
-    untold: int = 0
+    unknown: int = 0
     rule: str = ""
     instruction: str = ""
     otherwise: tuple[str, ...] = ()

@@ -120,13 +120,13 @@ class PipelineSearch:
         examined = tuple(one for _, one in sorted(self.examined.items()))
         record = Bisection("pipeline", self.module.name, file, inputs, examined)
         if bad is None:
-            told = "passes the check" if self.asks_command else "gives the same results"
+            verdict = "passes the check" if self.asks_command else "gives the same results"
             after = f"after each of the {count} runs of hloopt's passes that changed it"
             after = "after the only run of hloopt's passes that changed it" if count == 1 else after
             if not count:
                 return replace(record, summary="no pass changed the module: nothing to search")
             after = "at the end" if self.asks_command else after
-            return replace(record, summary=f"the module {told} {after}: nothing was found")
+            return replace(record, summary=f"the module {verdict} {after}: nothing was found")
         culprit = self._culprit(good, bad, found)
         return replace(
             record,
@@ -137,7 +137,7 @@ class PipelineSearch:
     # ---- which run ----------------------------------------------------------------------------------
 
     def _by_results(self) -> tuple[list[_Stage], _Stage | None, CheckedModule, int]:
-        """Check after each run; the stages that are good or not told before the bad one, and that."""
+        """Check after each run; the stages before the bad one that are good or could not be checked, and that."""
         before: list[_Stage] = []
         bad: list[tuple[_Stage, CheckedModule]] = []
 
@@ -219,11 +219,11 @@ class PipelineSearch:
     def _culprit(self, before: list[_Stage], bad: _Stage, found: CheckedModule) -> Culprit:
         notes: list[str] = []
         good = [stage.number for stage in before if not self._is_skipped(stage)]
-        untold = [stage.title for stage in before if self._is_skipped(stage)]
+        unknown = [stage.title for stage in before if self._is_skipped(stage)]
         name, where, rewrite = pass_text(bad.instance), bad.title, None
-        if untold:
+        if unknown:
             notes.append(
-                f"could not be told after {'; '.join(untold)}: one of those may have done it"
+                f"could not be checked after {'; '.join(unknown)}: one of those may have done it"
             )
         else:
             rewrite = self._rewrite(bad, notes)
@@ -231,9 +231,9 @@ class PipelineSearch:
             found = rewrite.found
             made = f" of {bad.made}" if bad.made else ""
             where += f", rewrite {rewrite.number}{made}"
-            if rewrite.untold:
+            if rewrite.unknown:
                 notes.append(
-                    f"the {rewrite.untold} rewrites before it could not be told: it may be one of those"
+                    f"the {rewrite.unknown} rewrites before it could not be checked: it may be one of those"
                 )
             if rewrite.rule:
                 name = f"{bad.instance.name}: {rewrite.rule}"
@@ -246,7 +246,7 @@ class PipelineSearch:
             fuel, given = bad.earlier + rewrite.number, self.options and f" {self.options}"
             notes.append(
                 f"to see it: hloopt optimize {self.file}{given} --stop-after {bad.number} "
-                f"--fuel {bad.instance.name}={fuel}; with {fuel - rewrite.untold - 1} it is right"
+                f"--fuel {bad.instance.name}={fuel}; with {fuel - rewrite.unknown - 1} it is right"
             )
         notes += self._aftermath(bad, good[0] if good else 0)
         remedy, remedy_note = self._remedy(bad.instance, rewrite.rule if rewrite else "")
@@ -282,20 +282,20 @@ class PipelineSearch:
 
     # ---- what else is known -------------------------------------------------------------------------
 
-    def _aftermath(self, bad: _Stage, told: int) -> list[str]:
+    def _aftermath(self, bad: _Stage, good: int) -> list[str]:
         """Whether the runs after the bad one hide it."""
         if self.asks_command:
-            return self._again(bad, told)
+            return self._again(bad, good)
         self.stage = "the module after all passes"
         if bad.failure or self._tried(self.pipeline).outcome != "good":
             return []
         return ["after the whole pipeline the results are right again: a later run hides it"]
 
-    def _again(self, bad: _Stage, told: int) -> list[str]:
+    def _again(self, bad: _Stage, good: int) -> list[str]:
         """Whether the command says the same of the same two modules again."""
         assert isinstance(self.check, CommandCheck)
         self.stage = "the check once more"
-        for number, wanted in ((told, "good"), (bad.number, "bad")):
+        for number, wanted in ((good, "good"), (bad.number, "bad")):
             if number == bad.number and bad.failure:
                 continue
             text = self._module_after(number).to_text()
@@ -316,8 +316,8 @@ class PipelineSearch:
             self.stage = f"the pipeline with {way}"
             found = self._tried(self._without(instance.name, off))
             if found.outcome == "good":
-                told = "passes the check" if self.asks_command else "gives the right results"
-                return way, f"tried: the module {told} then"
+                verdict = "passes the check" if self.asks_command else "gives the right results"
+                return way, f"tried: the module {verdict} then"
         return ways[0][0], f"tried: that does not suffice: {found.reason}"
 
     def _without(self, name: str, rule: str) -> Pipeline:

@@ -51,8 +51,8 @@ class StageCheck:
             return self._record((), f"the last stage ({self.stages[last].label}) passes the check")
         good, bad = narrowed(0, last, self._ask)
         stage = self.stages[bad]
-        untold = [one.label for one in self.stages[good + 1 : bad]]
-        notes = [f"{label} is between, and could not be told" for label in untold]
+        unknown = [one.label for one in self.stages[good + 1 : bad]]
+        notes = [f"{label} is between, and could not be checked" for label in unknown]
         notes += self._again(good, bad)
         notes.append(f"hloopt diff {self.stages[good].file} {stage.file} shows what was rewritten")
         name = stage.pass_name or stage.label

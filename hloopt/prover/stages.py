@@ -374,7 +374,7 @@ def _sums(module: Module) -> Counter[str]:
 
 
 def same_results(before: Run, after: Run) -> bool:
-    """Whether two runs gave the same values: any NaN being one, zeros told apart."""
+    """Whether two runs gave the same values: all NaN being one value, and zeros of different sign different."""
     pairs = [
         *zip(
             (array for arrays in before.results for array in arrays),

@@ -141,7 +141,7 @@ def test_what_cannot_be_run_is_left_out_and_said() -> None:
     assert culprit.where == "run 3: unsupported{away=true}"
     assert [entry.outcome for entry in found.examined] == ["skipped", "skipped", "fails"]
     assert culprit.notes[0].startswith(
-        "could not be told after run 1: unsupported; run 2: drops-term{at=0}: "
+        "could not be checked after run 1: unsupported; run 2: drops-term{at=0}: "
     )
 
 
@@ -198,7 +198,7 @@ class TestCommands:
         found = search(Unsupported(), DropsTerm(at=1), Unsupported(away=True), check=check)
         (culprit,) = found.culprits
         assert culprit.where.startswith("run 3: unsupported{away=true}")
-        assert culprit.notes[0].startswith("could not be told after run 1")
+        assert culprit.notes[0].startswith("could not be checked after run 1")
 
     @pytest.mark.parametrize(
         ("command", "said"),

@@ -53,7 +53,7 @@ _NONE: Final = {"devices": "1", "sharding": "left open", "donation": "kept"}
 """What the header means by saying nothing."""
 _TYPES: Final = frozenset(("parameters", "dtype", "shape", "dynamic"))
 """Reasons about parameters that change what is computed from them."""
-_TOLD_BY_HEADER: Final = {
+_IMPLIED_FLAGS: Final = {
     "devices": ("num_partitions", "num_replicas", "replica_device_ids", "_count", "spmd"),
     "sharding": ("spmd",),
 }
@@ -142,11 +142,11 @@ def recompilation(before: Compilation, after: Compilation) -> Recompilation:
         found, others = _module_reasons(rest, {one.kind for one in reasons})
         reasons += found
     kinds = {one.kind for one in reasons}
-    told = [word for kind in kinds for word in _TOLD_BY_HEADER.get(kind, ())]
+    implied = [word for kind in kinds for word in _IMPLIED_FLAGS.get(kind, ())]
     reasons += (
         one
         for one in flag_reasons(before.beside, after.beside)
-        if not any(word in one.subject for word in told)
+        if not any(word in one.subject for word in implied)
     )
     elided = _elided(after.module)
     written = frontend_reason(before.beside, after.beside) if not reasons else None
@@ -193,12 +193,12 @@ def _is_of_parameters(one: Difference, pairs: Sequence[ParameterPair]) -> bool:
     return entry.opcode == "parameter" and module is not None and entry.computation is module.entry
 
 
-def _module_reasons(found: Sequence[Difference], told: set[str]) -> tuple[list[Reason], int]:
+def _module_reasons(found: Sequence[Difference], known: set[str]) -> tuple[list[Reason], int]:
     """The reasons among the differences that are not of parameters, and how many are left.
 
-    ``told`` are the kinds of reasons about parameters.
+    ``known`` are the kinds of the reasons found in parameters.
     """
-    follows = bool(told & _TYPES)
+    follows = bool(known & _TYPES)
     reasons: list[Reason] = []
     program: list[Difference] = []
     left = 0
@@ -209,7 +209,7 @@ def _module_reasons(found: Sequence[Difference], told: set[str]) -> tuple[list[R
             left += 1
         elif kind == "program":
             program.append(one)
-        elif kind not in told & {"sharding", "donation"}:
+        elif kind not in known & {"sharding", "donation"}:
             subject = one.what if entry is None else f"%{entry.name}"
             old, new = one.old or _NONE.get(kind, ""), one.new or _NONE.get(kind, "")
             line = user_line_near(entry) if entry is not None else ""
@@ -218,7 +218,7 @@ def _module_reasons(found: Sequence[Difference], told: set[str]) -> tuple[list[R
     if program:
         reasons.append(_program_reason(program, follows))
         left += len(program) - 1
-    if not reasons and not told and left:
+    if not reasons and not known and left:
         reasons += (Reason("result", "result", one.old, one.new) for one in found)
         left = 0
     return reasons, left

@@ -26,16 +26,16 @@ _LONGEST: Final = 100
 def flag_reasons(before: Beside, after: Beside) -> Iterator[Reason]:
     """The flags and options whose values differ, of the kinds of files that both compilations have.
 
-    A flag that occurs in several files is told once, with what the first of them says.
+    A flag that occurs in several files is reported once, with its value in the first of them.
     """
-    told: set[str] = set()
+    reported: set[str] = set()
     for file in before.flags.keys() & after.flags.keys():
         first, second = before.flags[file], after.flags[file]
         for path in sorted(first.keys() | second.keys()):
             name = path.rpartition(".")[2]
-            if first.get(path) == second.get(path) or name in told:
+            if first.get(path) == second.get(path) or name in reported:
                 continue
-            told.add(name)
+            reported.add(name)
             known = first.get(path, before.flag(name)), second.get(path, after.flag(name))
             if known[0] != known[1]:
                 old, new = (_brief(value) or "the default" for value in known)

@@ -22,7 +22,7 @@ _SDY: Final = "xla.sdy.sharding"
 
 
 def pair_parameters(before: Module, after: Module) -> list[ParameterPair]:
-    """The parameters of both entries: by the arguments' names where those are told apart, else by number."""
+    """The parameters of both entries: by the arguments' names where these are distinct, else by number."""
     sides = before.entry.parameters, after.entry.parameters
     names = [Counter(map(argument_name, side)) for side in sides]
     second = {argument_name(one): one for one in sides[1]}

@@ -30,13 +30,13 @@ REMEDIES: Final = {
     "length): keep it, or make it an array",
     "header": "compile it with the same settings",
     "result": "keep the layouts of results, or leave their choice to the compiler",
-    "frontend": "pass scalars as arrays of one type: the frontend told apart what is the same HLO, such as a "
+    "frontend": "pass scalars as arrays of one type: the frontend traced two programs that are the same HLO, such as for a "
     "number of the host language and an array of one element",
     "values": "dump again with --xla_dump_hlo_as_proto, which keeps the values, and compare those",
     "metadata": "source lines and names change no program: JAX's cache on disk leaves them out, its cache in "
     "memory goes by the function object, so make that once, not in a loop or a call",
 }
-"""What to do about each kind of reason; in this order they are told."""
+"""What to do about each kind of reason; reasons are listed in this order."""
 
 _WEIGHTS: Final = {kind: weight for weight, kind in enumerate(REMEDIES)}
 _FAR: Final = 32

@@ -263,7 +263,7 @@ class _Sides:
                 for number, instruction in symbolic.unknown.items():
                     unknown.setdefault(number, (module, instruction))
         except TooManyTermsError:
-            return "the modules have more different elements than are told apart"
+            return "the modules have more distinct terms than the limit"
         except HlooptError as error:
             return _first_line(error)
         pairs: dict[tuple[int, int], None] = {}

@@ -80,7 +80,7 @@ def _has_specials(wide: DType, narrow: DType) -> bool:
 
 
 class TooManyTermsError(Exception):
-    """The module has more different elements than are told apart."""
+    """The module has more distinct terms than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
