@@ -5,7 +5,7 @@ Everything public is here; all other modules are private.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,7 @@ __all__ = [
     "optimize",
     "parse",
     "parse_pipeline",
+    "read",
     "reduce",
     "run",
     "verify",
@@ -89,6 +90,32 @@ def parse(text: str, name: str = "<text>", *, strict: bool = False) -> Module:
     from hloopt.text.parser import parse_module
 
     return parse_module(text, name, strict=strict)
+
+
+def read(
+    source: str | Path | bytes,
+    *,
+    name: str | None = None,
+    shapes: Mapping[str, str] | None = None,
+    module: str | None = None,
+    stage: str | None = None,
+    strict: bool = False,
+) -> Module:
+    """Read a module of any form: HLO text, a protocol buffer, a snapshot, StableHLO (text, bytecode, portable
+    artifact, a file of ``jax.export``), each perhaps gzipped; or one of a dump directory.
+
+    ``source`` is a path, or the content itself: bytes, or a string of several lines.  ``name`` is what messages
+    call it.  ``shapes`` has shapes for arguments of StableHLO whose sizes are open, by name or number:
+    ``{"x": "f32[8,16]"}``.  Of a dump directory ``module`` and ``stage`` pick, as ``--module`` and ``--stage``
+    do.  ``strict`` is as for ``parse``.
+
+    The module is not verified.  StableHLO is converted by jaxlib in another process, and the result is kept in
+    the cache.  Raises ``ParseError`` with the place of a mistake, ``DeviceError`` for StableHLO where no jaxlib
+    is installed, ``UsageError`` for a path that is not there and for shapes that do not fit.
+    """
+    from hloopt.reading import read as read_module
+
+    return read_module(source, name=name, shapes=shapes, module=module, stage=stage, strict=strict)
 
 
 def verify(module: Module) -> None:

@@ -4,6 +4,7 @@
     ├── UsageError                  2   a wrong option, pass name or argument
     ├── SourceError                 3   something is wrong at a place in a text
     │   ├── FileError               2   the text is not a module: a pipeline, a lock, a device, a study, a log
+    │   ├── MissingReaderError      5   what reads files of this form is not installed; a DeviceError, too
     │   ├── ParseError                  the text is not HLO
     │   └── VerifyError                 the text is HLO, the module is not valid
     ├── ShapeError                  3   operands and attributes have no result shape
@@ -24,6 +25,7 @@ __all__ = [
     "EvaluationError",
     "FileError",
     "HlooptError",
+    "MissingReaderError",
     "ParseError",
     "ShapeError",
     "SourceError",
@@ -126,6 +128,12 @@ class FileError(SourceError):
     """A file that is not a module, such as a pipeline or a device's description, makes no sense at a place."""
 
     exit_code = 2
+
+
+class MissingReaderError(SourceError, DeviceError):
+    """A file is of a form whose reader is not installed; the message has the command that installs it."""
+
+    exit_code = 5
 
 
 class ParseError(SourceError):

@@ -1,13 +1,20 @@
-"""How to install the optional parts of this hloopt.
+"""How to install the optional parts of this hloopt, and which Python has jaxlib.
 
-By its own files: the name alone would be looked up in a package registry, where it may be another's.
+Extras are installed by hloopt's own files: the name alone would be looked up in a package registry, where it
+may be another's.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from typing import Final
 
-__all__ = ["install_command"]
+__all__ = ["XLA_PYTHON", "install_command", "jaxlib_python"]
+
+XLA_PYTHON: Final = "HLOOPT_XLA_PYTHON"
+"""The variable that names a Python with jaxlib."""
 
 
 def install_command(extra: str) -> str:
@@ -18,3 +25,16 @@ def install_command(extra: str) -> str:
     from importlib.metadata import version
 
     return f"pip install 'hloopt-{version('hloopt')}-py3-none-any.whl[{extra}]'"
+
+
+def jaxlib_python() -> str | None:
+    """The Python that ``HLOOPT_XLA_PYTHON`` names, else this one if it has jaxlib, else None.
+
+    What the variable names is not tried here: who runs it reports what it lacks.
+    """
+    named = os.environ.get(XLA_PYTHON)
+    if named:
+        return named
+    import importlib.util
+
+    return sys.executable if importlib.util.find_spec("jaxlib") else None

@@ -82,6 +82,11 @@ class Source:
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
+    def offset(self, line: int, column: int) -> int:
+        """The character offset of a 1-based line and column, within the text whatever these are."""
+        start = self._line_starts[min(max(line, 1), len(self._line_starts)) - 1]
+        return min(start + max(column, 1) - 1, len(self.text))
+
     def line(self, offset: int) -> int:
         """The 1-based line of a character offset."""
         return self.line_column(offset)[0]

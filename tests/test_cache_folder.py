@@ -13,7 +13,7 @@ import pytest
 
 from hloopt import cache_folder as module
 from hloopt.cache_folder import cache_folder, own_folder
-from hloopt.runtime.compiled_cache import CompiledCache
+from hloopt.compiled_cache import CompiledCache
 from hloopt.text import tables
 from tests.helpers.support import invoke
 

@@ -88,7 +88,7 @@ def test_check_loads_what_reads_and_verifies() -> None:
     """What explains mistakes is for texts that have some."""
     names = loaded(COMMAND, "check", str(SAMPLE))
     ground = {"cache_folder", "dataclass", "errors", "graphs", "source", "spelling"}
-    assert rooms(names) == {*ground, "cli", "ir", "ops", "text", "types", "verifier"}
+    assert rooms(names) == {*ground, "cli", "ir", "ops", "reading", "text", "types", "verifier"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])
     assert missing(names, ["numpy.random", "gzip", "difflib", "tempfile", "platformdirs"])

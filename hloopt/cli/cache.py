@@ -23,6 +23,7 @@ _KINDS = {
     "native": "programs for this processor",
     "emulator": "CUDA C compiled for this processor",
     "nvrtc": "machine code for GPUs",
+    "stablehlo": "modules converted from StableHLO",
     "grammar": "tables of the parser",
     "expression": "regular expressions of the parser",
 }

@@ -1,7 +1,6 @@
 """Where modules come from: files, dump directories, ``-`` or nothing for standard input.
 
-The content of a file decides what it is, not its name: HLO text, a protocol buffer, a snapshot, each of them
-perhaps gzipped.
+The content of a file decides what it is, not its name (``hloopt.reading``).
 """
 
 from __future__ import annotations
@@ -16,19 +15,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.cli.messages import error_json, show_error, show_warnings
-from hloopt.cli.options import PICK, STRICT
+from hloopt.cli.options import PICK, SIZES, STRICT
 from hloopt.cli.waiting import patience, progress
 from hloopt.dataclass import dataclass
-from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
+from hloopt.errors import HlooptError, UnsupportedError, UsageError
 from hloopt.ir import Module
+from hloopt.reading import ELIDED, Input, bytes_of, decompressed, form_of, read_content
 from hloopt.source import STDIN
 from hloopt.text.encoding import decode
-from hloopt.text.parser import parse_module
 from hloopt.verifier import verify_module
 
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule, Stage
-    from hloopt.proto.snapshot import Snapshot
     from hloopt.text.logs import JoinedModule
 
 __all__ = [
@@ -43,8 +41,6 @@ __all__ = [
     "read_input",
 ]
 
-_GZIP = b"\x1f\x8b"
-_ELIDED = b"{...}"
 _MOST_LISTED = 12
 
 
@@ -76,28 +72,11 @@ class InputText:
         """
         if self.part is not None:
             return self.part.placed().encode()
-        try:
-            content = self.content
-            if content is None:
-                content = sys.stdin.buffer.read() if self.path is None else self.path.read_bytes()
-            if not content.startswith(_GZIP):
-                return content
-            from hloopt.dumps import gunzip
-
-            return gunzip(content)
-        except ValueError as error:
-            raise ParseError(str(error), name=self.name) from error
-        except OSError as error:
-            raise UsageError(f"{self.name}: {error.strerror or error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A module and the name of what it was read from; ``snapshot`` where that holds arrays as well."""
-
-    name: str
-    module: Module
-    snapshot: Snapshot | None = None
+        if self.content is not None:
+            return decompressed(self.content, self.name)
+        if self.path is not None:
+            return bytes_of(self.path)
+        return decompressed(sys.stdin.buffer.read(), self.name)
 
 
 def open_texts(arguments: Sequence[str]) -> list[InputText]:
@@ -156,7 +135,7 @@ def modules_of(text: InputText) -> list[InputText]:
             text = replace(text, content=text.read())
     try:
         content = text.read()
-        if content.count(b"HloModule") < 2 or _may_be_proto(text, content):
+        if content.count(b"HloModule") < 2 or form_of(content, text.name) != "text":
             return [text]
         from hloopt.text.logs import split_modules
 
@@ -206,11 +185,8 @@ def _say_which(found: Sequence[tuple[DumpModule, Stage]]) -> None:
 
 def _stage_text(stage: Stage) -> InputText:
     """The text of a stage, unless it is empty; with what else holds the module."""
-    text, other = stage.file("text"), stage.file("proto") or stage.file("snapshot")
-    if text is not None and (text.size or other is None):
-        return InputText(str(text.path), text.path, other.path if other else None)
-    assert other is not None, "a stage has a file"
-    return InputText(str(other.path), other.path)
+    path, twin = stage.paths()
+    return InputText(str(path), path, twin)
 
 
 def one_text(texts: Sequence[InputText], what: str) -> InputText:
@@ -233,7 +209,7 @@ def read_input(text: InputText) -> Input:
     stderr says so.
     """
     content = text.read()
-    if _ELIDED in content:
+    if ELIDED in content:
         if text.twin is not None:
             click.echo(
                 f"note: {text.name} leaves out values; {text.twin} is read instead", err=True
@@ -242,12 +218,14 @@ def read_input(text: InputText) -> Input:
             content = text.read()
         elif text.path is not None:
             _hint_at_twin(text.path)
-    strict = click.get_current_context().meta.get(STRICT, False)
-    if _may_be_proto(text, content):
-        return _read_proto(text.name, content, strict)
-    decoded = decode(text.place, content, strict=strict)
-    del content
-    return Input(text.name, parse_module(decoded, text.place, strict=strict))
+    meta = click.get_current_context().meta
+    return read_content(
+        content,
+        text.name,
+        place=text.place,
+        strict=meta.get(STRICT, False),
+        sizes=meta.get(SIZES),
+    )
 
 
 def _hint_at_twin(path: Path) -> None:
@@ -257,40 +235,6 @@ def _hint_at_twin(path: Path) -> None:
         if twin.is_file():
             click.echo(f"note: {path} leaves out values, {twin.name} beside it has them", err=True)
             return
-
-
-def _may_be_proto(text: InputText, content: bytes) -> bool:
-    """Whether to read a protocol buffer: texts begin with a letter, a blank or a comment."""
-    if not content.strip():
-        return False
-    if text.path is not None and text.path.name.endswith((".pb", ".pb.gz")):
-        return not content.startswith(b"HloModule")
-    if b" " <= content[:1] < b"\x7f":
-        return False
-    from hloopt.proto import is_proto
-
-    return is_proto(content) is not None
-
-
-def _read_proto(name: str, content: bytes, strict: bool) -> Input:
-    from hloopt.proto import is_proto, read_proto, read_snapshot
-
-    if is_proto(content) == "snapshot":
-        snapshot = read_snapshot(content, name)
-        found = Input(name, snapshot.module, snapshot)
-    else:
-        found = Input(name, read_proto(content, name))
-    if strict and found.module.warnings:
-        _refuse_unknown(found)
-    return found
-
-
-def _refuse_unknown(found: Input) -> None:
-    """Raise ``ParseError`` for an opcode that XLA does not have; what has no text form is not an error."""
-    for instruction in found.module.instructions():
-        if instruction.op.family == "unknown":
-            message = f"%{instruction.name}: unknown opcode '{instruction.opcode}'"
-            raise ParseError(message, name=found.name)
 
 
 def each_module(

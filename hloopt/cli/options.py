@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "JSON_WANTED",
     "PICK",
+    "SIZES",
     "STRICT",
     "OptionGroup",
     "files_argument",
@@ -139,6 +140,28 @@ _stage_option = click.option(
 )
 
 
+SIZES = "hloopt.sizes"
+"""In ``click.Context.meta``: what ``--shape`` says about arguments of StableHLO, for ``files.read_input``."""
+
+
+def _keep_sizes(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    if value:
+        from hloopt.reading import argument_sizes
+
+        ctx.meta[SIZES] = argument_sizes(value)
+
+
+_shape_option = click.option(
+    "--shape",
+    metavar="ARG=SHAPE",
+    multiple=True,
+    expose_value=False,
+    callback=_keep_sizes,
+    help="Of StableHLO: sizes for an argument whose own are open, by its name or number, such as "
+    "x=f32[8,16] (may be repeated).",
+)
+
+
 def folders_argument(function: Function) -> Function:
     """Dump directories, and ``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
     named = click.argument("files", nargs=-1, metavar="[DIR]...", type=click.Path())
@@ -146,8 +169,8 @@ def folders_argument(function: Function) -> Function:
 
 
 def pick_options(function: Function) -> Function:
-    """``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
-    return _module_option(_stage_option(function))
+    """``--module``, ``--stage`` and ``--shape``, which ``files`` obeys."""
+    return _module_option(_stage_option(_shape_option(function)))
 
 
 def stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:
@@ -159,9 +182,9 @@ def stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def files_argument(function: Function) -> Function:
-    """Files and dump directories, and ``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
+    """Files and dump directories, and ``--module``, ``--stage`` and ``--shape``, which ``files`` obeys."""
     named = click.argument("files", nargs=-1, metavar="[FILE|DIR]...", type=click.Path())
-    return named(_module_option(_stage_option(function)))
+    return named(pick_options(function))
 
 
 JSON_WANTED = "hloopt.json"

@@ -27,11 +27,11 @@ from hloopt.driver.options import RunOptions
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.reference import Outputs, Reference, TimedRun
 from hloopt.driver.writing import write_bytes
-from hloopt.dumps import read_bytes
-from hloopt.errors import ParseError, UsageError
+from hloopt.errors import UsageError
 from hloopt.interpret import participant_counts, supported, tells_participants_apart
 from hloopt.ir import Module, build
-from hloopt.proto import is_proto, read_proto, read_snapshot, write_snapshot
+from hloopt.proto import write_snapshot
+from hloopt.reading import read_file
 from hloopt.report.run import RunReport, RunRow
 from hloopt.runtime.amended import fill_constants, ignore_callbacks
 from hloopt.runtime.blas import blas_threads
@@ -46,8 +46,6 @@ from hloopt.runtime.inputs import (
 from hloopt.runtime.program import NumpyOptions
 from hloopt.runtime.timing import measure_in_turn
 from hloopt.spelling import first_of
-from hloopt.text.encoding import decode
-from hloopt.text.parser import parse_module
 from hloopt.verifier import verify_module
 
 if TYPE_CHECKING:
@@ -396,30 +394,15 @@ def run_module(
 
 
 def read_task(source: Module | str | Path) -> Task:
-    """A module, or that in a file: HLO text, a protocol buffer, or a snapshot with the arrays of one run.
+    """A module, or that in a file of any form; with the arrays of one run where it is a snapshot.
 
     Raises ``UsageError`` where it cannot be read, ``ParseError`` and ``VerifyError`` for what it is not.
     """
     if isinstance(source, Module):
         return Task(source, source.name)
-    name = str(source)
-    try:
-        content = read_bytes(Path(source))
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ParseError(str(error), name=name) from error
-    snapshot = None
-    kind = None if content[:1].isalpha() else is_proto(content)
-    if kind is None:
-        module = parse_module(decode(name, content), name)
-    elif kind == "snapshot":
-        snapshot = read_snapshot(content, name)
-        module = snapshot.module
-    else:
-        module = read_proto(content, name)
-    verify_module(module)
-    return Task(module, name, snapshot)
+    found = read_file(Path(source))
+    verify_module(found.module)
+    return Task(found.module, found.name, found.snapshot)
 
 
 def _close(*programs: Any) -> None:

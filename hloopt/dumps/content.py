@@ -60,12 +60,14 @@ def read_bytes(path: Path) -> bytes:
 
 
 def module_format(path: Path, named: str) -> str:
-    """How a file holds a module: text, proto or snapshot; empty when it holds none.
+    """How a file holds a module: text, proto, snapshot or mlir; empty when it holds none.
 
     ``named`` is the format by the name.  What is called ``.hlo`` or ``.hlo.pb`` counts as a module, and so does
     what cannot be read: that is reported then, and not passed over.
     """
     plain = path.name.removesuffix(".gz")
+    if plain.endswith((".mlir", ".mlir.bc")):
+        return "mlir"
     if named == "text":
         return "text" if plain.endswith(".hlo") or _is_hlo_text(path) else ""
     if not named or plain.endswith((".hlo.pb", "snapshot.pb")):

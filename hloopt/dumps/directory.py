@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hloopt.dataclass import dataclass
@@ -38,6 +39,15 @@ class Stage:
     def file(self, format: str) -> DumpFile | None:
         """The first file of a format."""
         return next((entry for entry in self.files if entry.format == format), None)
+
+    def paths(self) -> tuple[Path, Path | None]:
+        """The file to read: the text unless it is empty; and what else holds the module, beside the text."""
+        text = self.file("text") or self.file("mlir")
+        other = self.file("proto") or self.file("snapshot")
+        if text is not None and (text.size or other is None):
+            return text.path, other.path if other else None
+        assert other is not None, "a stage has a file"
+        return other.path, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +184,19 @@ class _Builder:
         return {kind: tuple(files) for kind, files in sorted(self._others.get(key, {}).items())}
 
     def _ordered(self, key: _Key) -> tuple[Stage, ...]:
-        rows = self._stages.get(key, {})
+        rows = self._stages.get(key, {}) or self._program(key)
         ordered = sorted(rows, key=lambda row: (_ORDER[row[0]], *row[1:]))
         return tuple(
             Stage(kind, label, step, tuple(rows[kind, step, label]))
             for kind, step, label in ordered
         )
+
+    def _program(self, key: _Key) -> dict[tuple[str, int, str], list[DumpFile]]:
+        """The frontend's program as the first stage, where there is nothing else to read."""
+        files = self._others.get(key, {}).get("MLIR", [])
+        found = [file for file in files if file.path.name.removesuffix(".gz") == "module.mlir"]
+        rows = [replace(file, format="mlir") for file in found]
+        return {("before", -1, "stablehlo"): rows} if rows else {}
 
 
 def _begins(name: str, start: str) -> bool:
@@ -189,6 +206,8 @@ def _begins(name: str, start: str) -> bool:
 def _place(builder: _Builder, parsed: DumpName, path: Path) -> None:
     """Find out what a file is whose name says no stage."""
     format = module_format(path, parsed.format)
+    if format == "mlir" and parsed.number is not None:
+        format = ""  # what the compiler itself lowers to; no frontend's program is called so
     file = _file(path, format)
     if parsed.number is None:
         if format:

@@ -8,9 +8,11 @@ XLA calls a file ``[TIMESTAMP.]module_NUMBER.NAME.REST``.  For a module, REST is
     TARGET_after_optimizations                      TARGET is cpu, gpu, sm_9.0_gpu, gfx942_gpu or nothing
     execution_0000.hlo_snapshot, snapshot.NUMBER    with the inputs and results of one run
 
-and ``.txt``, ``.hlo.pb`` or ``.pb``, each perhaps with ``.gz``.  Names of modules hold dots and numbers, so the
-ends of names decide; a file with any other end (a report, LLVM IR, whatever a later version adds) belongs
-to the module whose name it begins with.  Files that are not called so are modules by their content.
+and ``.txt``, ``.hlo.pb`` or ``.pb``, each perhaps with ``.gz``.  ``module_NUMBER.NAME/module.mlir`` is the
+frontend's program, which stands for the module where there is nothing else of it.  Names of modules hold dots
+and numbers, so the ends of names decide; a file with any other end (a report, LLVM IR, whatever a later version
+adds) belongs to the module whose name it begins with.  Files that are not called so are modules by their
+content.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.dumps import DumpModule, Stage, read_bytes
+from hloopt.dumps import DumpModule, Stage
 from hloopt.errors import (
     EvaluationError,
     HlooptError,
@@ -31,17 +31,16 @@ from hloopt.errors import (
 from hloopt.ir import Module
 from hloopt.ir.normal import normal_attributes, normal_shape
 from hloopt.ops import traits
-from hloopt.proto import is_proto, read_proto, read_snapshot
+from hloopt.proto import read_snapshot
 from hloopt.proto.snapshot import Snapshot
 from hloopt.prover.bisection import Examined, SearchOutcome
 from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
 from hloopt.prover.executor import Executor, Run
 from hloopt.prover.pass_classes import Compiler, PassClass, classes, pass_class
 from hloopt.prover.trials import TrialInputs
+from hloopt.reading import bytes_of, read_file
 from hloopt.runtime.comparison import unlike
 from hloopt.runtime.tolerance import FREE, Tolerance
-from hloopt.text.encoding import decode
-from hloopt.text.parser import parse_module
 from hloopt.types import Array, of_numpy
 from hloopt.verifier import verify_module
 
@@ -120,7 +119,7 @@ def snapshot_of(module: DumpModule) -> Snapshot | None:
     for stage in module.stages:
         file = stage.file("snapshot")
         if file is not None:
-            return read_snapshot(_content(file.path), str(file.path))
+            return read_snapshot(bytes_of(file.path), str(file.path))
     return None
 
 
@@ -149,34 +148,14 @@ def read_stage(stage: DumpStage) -> Module:
 
     Raises ``ParseError``, ``VerifyError``, and ``UsageError`` where the file cannot be read.
     """
-    content = _content(stage.file)
-    path = stage.file
-    if b"{...}" in content and stage.twin is not None:
-        path, content = stage.twin, _content(stage.twin)
-    return _parsed(path, content)
+    module = read_file(stage.file, stage.twin).module
+    verify_module(module)
+    return module
 
 
 def is_about_running(error: HlooptError) -> bool:
     """Whether a stage can be read, but not run on the inputs."""
     return isinstance(error, UnsupportedError | EvaluationError | UsageError)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except ValueError as error:
-        raise ParseError(str(error), name=str(path)) from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-
-
-def _parsed(path: Path, content: bytes) -> Module:
-    if not content.lstrip().startswith(b"HloModule") and is_proto(content) is not None:
-        module = read_proto(content, str(path))
-    else:
-        module = parse_module(decode(str(path), content), str(path))
-    verify_module(module)
-    return module
 
 
 def _digest(content: bytes) -> bytes:
@@ -274,7 +253,7 @@ class StageSearch:
 
     def _ran(self, stage: DumpStage, last: StageRuns | None) -> StageRuns:
         """A stage's runs, those of the last one where it is the same module."""
-        content = _content(stage.file)
+        content = bytes_of(stage.file)
         digest = _digest(content)
         if last is not None and last.digest == digest:
             return StageRuns(stage, digest, last.runs)

@@ -1,4 +1,4 @@
-"""XLA itself as an executor: its CPU compiler, in a Python that has jaxlib (``HLOOPT_XLA_PYTHON``).
+"""XLA itself as an executor: its CPU compiler, in a Python that has jaxlib (``extras.jaxlib_python``).
 
 It runs in a child process, since it may abort on what it does not like.
 """
@@ -19,13 +19,13 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError, EvaluationError, UnsupportedError
+from hloopt.extras import XLA_PYTHON, jaxlib_python
 from hloopt.interpret.values import from_storage
 from hloopt.ir import Module
 from hloopt.types import Array, ArrayShape, leaves
 
-__all__ = ["VARIABLE", "XLA_SECONDS", "XlaRun", "XlaServer", "run_xla", "xla_python"]
+__all__ = ["XLA_SECONDS", "XlaRun", "XlaServer", "run_xla", "xla_python"]
 
-VARIABLE: Final = "HLOOPT_XLA_PYTHON"
 _CHILD: Final = Path(__file__).with_name("xla_child.py")
 XLA_SECONDS: Final = 600.0
 """XLA compiles a module and runs it some times; after this it is given up."""
@@ -41,10 +41,10 @@ class XlaRun:
 
 
 def xla_python() -> str:
-    """The Python that has jaxlib.  Raises ``DeviceError`` where none is named."""
-    python = os.environ.get(VARIABLE)
-    if not python:
-        raise DeviceError(f"{VARIABLE} names no Python that has jaxlib")
+    """The Python that has jaxlib.  Raises ``DeviceError`` where there is none."""
+    python = jaxlib_python()
+    if python is None:
+        raise DeviceError(f"{XLA_PYTHON} names no Python that has jaxlib")
     return python
 
 
@@ -99,7 +99,7 @@ class XlaServer:
                 bufsize=0,
             )
         except FileNotFoundError as error:
-            raise DeviceError(f"{VARIABLE}: there is no {command[0]}") from error
+            raise DeviceError(f"{XLA_PYTHON}: there is no {command[0]}") from error
 
     def close(self) -> None:
         """End the process."""
@@ -184,14 +184,14 @@ def _run_child(command: list[str], name: str, seconds: float, flags: str) -> dic
             env=_environment(flags),
         )
     except FileNotFoundError as error:
-        raise DeviceError(f"{VARIABLE}: there is no {command[0]}") from error
+        raise DeviceError(f"{XLA_PYTHON}: there is no {command[0]}") from error
     except subprocess.TimeoutExpired as error:
         raise EvaluationError(f"XLA took more than {seconds:.0f} s") from error
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         reply = lines[-1] if lines else f"exit code {done.returncode}"
         if "No module named" in reply:
-            raise DeviceError(f"{VARIABLE}: {reply}")
+            raise DeviceError(f"{XLA_PYTHON}: {reply}")
         raise UnsupportedError(f"XLA: {reply}", name=name)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -6,9 +6,13 @@ import re
 
 from hloopt.text.problem import Problem
 
-__all__ = ["foreign"]
+__all__ = ["MLIR", "foreign"]
+
+MLIR = r"#\w+ *=|module\s+(?:@|attributes\b)|module\s*\{\s*(?:\w+\.|\"|\})|\w+\.\w+\s[\w\s]*@|\"\w+\.\w+\"\("
+"""How a text of MLIR begins, comments left out."""
 
 _JAX = "JAX gives HLO text by jax.jit(f).lower(...).as_text(dialect='hlo')"
+_MLIR = f"hloopt.read and the command line read StableHLO by jaxlib; {_JAX}"
 _DUMP = (
     "in a dump directory of XLA the modules are the files *before_optimizations.txt and the like"
 )
@@ -20,11 +24,7 @@ _COMMENTS = re.compile(r"(?:\s++|//[^\n]*+)*+")
 
 # What the text begins with, comments left out; what it is; where HLO is to be had.
 _KINDS: tuple[tuple[str, str, str], ...] = (
-    (
-        r"#\w+ *=|module\s+(?:@|attributes\b)|module\s*\{\s*\w+\.|\w+\.\w+\s[\w\s]*@|\"\w+\.\w+\"\(",
-        "MLIR (StableHLO?)",
-        _JAX,
-    ),
+    (MLIR, "MLIR (StableHLO?)", _MLIR),
     (r"\{ *lambda\b", "a jaxpr", _JAX),
     (r"let\s+\w+\s*=.*\n.*\bin\b", "a jaxpr", _JAX),
     (r"<!DOCTYPE html|<html\b", "an HTML page", _PAGE),

@@ -160,6 +160,7 @@ def test_a_device_that_is_not_there_is_a_cell_that_says_so(
 ) -> None:
     """XLA without a Python that has it: the cell has no figure, the exit code stays 0."""
     monkeypatch.delenv("HLOOPT_XLA_PYTHON", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     words = ("m.hlo", "--strategy", "O2", "--device", "xla-cpu", "--device", "h200")
     found = cell(study(*words), "O2", "xla-cpu")
     assert (found["missing"], found["measured"]) == (True, None)
@@ -171,6 +172,7 @@ def test_a_gate_is_not_passed_by_what_was_not_measured(
 ) -> None:
     """A device that is not there is the error that it is for ``run``, also beside others that are."""
     monkeypatch.delenv("HLOOPT_XLA_PYTHON", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     words = ("m.hlo", "--strategy", "O0", "--strategy", "O2", "--gate", "O2=1.5")
     found = study(*words, "--device", "xla-cpu", code=5)
     assert not found["gates"][0]["passed"]

@@ -64,6 +64,7 @@ def test_unknown_executors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="did you mean 'native'"):
         Executor("nativ").check()
     monkeypatch.delenv("HLOOPT_XLA_PYTHON", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(DeviceError, match="HLOOPT_XLA_PYTHON"):
         Executor("xla-cpu").check()
 

@@ -112,6 +112,7 @@ def test_recorded_results_that_differ_are_code_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HLOOPT_XLA_PYTHON", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     search = dump(tmp_path, ("0001.a.after_cse.before_dce", BEFORE.replace("  c =", "  c  =")))
     search.recorded = [[np.zeros((8, 8), np.float32)]]
     found = search.run()

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from hloopt.compiled_cache import CompiledCache
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
-from hloopt.runtime.compiled_cache import CompiledCache
 
 __all__ = [
     "HostCompiler",

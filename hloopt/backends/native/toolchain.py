@@ -11,8 +11,8 @@ from typing import Any
 from hloopt.backends.emulator import toolchain as emulator
 from hloopt.backends.native.codegen import UNIT
 from hloopt.backends.numpy.threads import thread_count
+from hloopt.compiled_cache import CompiledCache
 from hloopt.errors import DeviceError
-from hloopt.runtime.compiled_cache import CompiledCache
 
 __all__ = ["build_library", "check_native", "shared_pool"]
 

@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from hloopt.backends.nvrtc.library import Nvrtc, Outcome, nvrtc_for
 from hloopt.backends.nvrtc.resources import Resources, read_resources
+from hloopt.compiled_cache import CompiledCache
 from hloopt.dataclass import dataclass
-from hloopt.runtime.compiled_cache import CompiledCache
 
 __all__ = [
     "ALWAYS",

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hloopt.cache_folder import cache_folder, notes
+from hloopt.compiled_cache import CompiledCache
 from hloopt.errors import DeviceError
-from hloopt.runtime.compiled_cache import CompiledCache
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ import sys, time
 from pathlib import Path
 from hloopt.cache_folder import cache_folder, notes
 from hloopt.errors import DeviceError
-from hloopt.runtime.compiled_cache import CompiledCache
+from hloopt.compiled_cache import CompiledCache
 
 def build(path):
     with path.open("wb") as stream:

@@ -1,4 +1,4 @@
-"""Compiled programs, kept between processes: shared objects of the emulator, cubins of the GPU.
+"""What is costly to make, kept between processes: compiled programs, modules converted from StableHLO.
 
 An entry is one file, ``KEY-CHECKSUM.suffix``: KEY is the hash of everything it depends on, CHECKSUM that of KEY
 and its content.  So one rename publishes both, and an entry that was cut off, damaged or renamed does not fit
