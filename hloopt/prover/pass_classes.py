@@ -26,9 +26,9 @@ ALLOWED: Final[Mapping[PassKind, str]] = {
 class PassClass:
     """How far a pass may change results.
 
-    kind      ``exact``: the same bits, all NaN being one value, zeros of different sign different; ``rounding``: what rounding allows
-              each element; ``type``: the same, in the wider or the narrower of the types before and after;
-              ``open``: what HLO does not define, so that nothing is compared
+    kind      ``exact``: the same bits, all NaN being one value, zeros of different sign different;
+              ``rounding``: what rounding allows each element; ``type``: the same, in the wider or the narrower
+              of the types before and after; ``open``: what HLO does not define, so that nothing is compared
     reason    why it is of this kind
     required  why the compiler cannot do without it; empty where it can
     known     whether the table has the pass

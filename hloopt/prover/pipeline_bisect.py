@@ -137,7 +137,7 @@ class PipelineSearch:
     # ---- which run ----------------------------------------------------------------------------------
 
     def _by_results(self) -> tuple[list[_Stage], _Stage | None, CheckedModule, int]:
-        """Check after each run; the stages before the bad one that are good or could not be checked, and that."""
+        """Check after each run; the stages before the bad one, good or not to be checked, and that."""
         before: list[_Stage] = []
         bad: list[tuple[_Stage, CheckedModule]] = []
 

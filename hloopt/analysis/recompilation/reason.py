@@ -30,8 +30,8 @@ REMEDIES: Final = {
     "length): keep it, or make it an array",
     "header": "compile it with the same settings",
     "result": "keep the layouts of results, or leave their choice to the compiler",
-    "frontend": "pass scalars as arrays of one type: the frontend traced two programs that are the same HLO, such as for a "
-    "number of the host language and an array of one element",
+    "frontend": "pass scalars as arrays of one type: the frontend traced two programs that are the same HLO, "
+    "such as for a number of the host language and an array of one element",
     "values": "dump again with --xla_dump_hlo_as_proto, which keeps the values, and compare those",
     "metadata": "source lines and names change no program: JAX's cache on disk leaves them out, its cache in "
     "memory goes by the function object, so make that once, not in a loop or a call",
