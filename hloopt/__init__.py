@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from hloopt.driver.bisecting import BisectOptions
+    from hloopt.driver.exporting import ExportedFile, export
     from hloopt.driver.options import RunOptions
     from hloopt.driver.reducing import ReduceOptions, Reduction, reduce
     from hloopt.fusion.user_rules import FusionRule
@@ -48,6 +49,7 @@ __all__ = [
     "DeviceError",
     "Equivalence",
     "EvaluationError",
+    "ExportedFile",
     "Fix",
     "HlooptError",
     "Host",
@@ -71,6 +73,7 @@ __all__ = [
     "equivalent",
     "evaluate",
     "evaluate_participants",
+    "export",
     "optimize",
     "parse",
     "parse_pipeline",
@@ -354,10 +357,12 @@ _HOMES = {
     "Pass": "rewrite",
     "PassLog": "rewrite",
     "Pipeline": "rewrite",
+    "ExportedFile": "driver.exporting",
     "ReduceOptions": "driver.reducing",
     "Reduction": "driver.reducing",
     "RunOptions": "driver.options",
     "RunReport": "report.run",
     "SearchLimits": "prover.reduction.search",
+    "export": "driver.exporting",
     "reduce": "driver.reducing",
 }

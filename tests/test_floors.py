@@ -48,6 +48,7 @@ FLOORS = {
     "pipelines": 9,
     "runtime": 10,
     "backends": 11,
+    "exports": 12,
     "study": 12,
     "prover": 12,
     "report": 13,

@@ -38,6 +38,7 @@ COMMANDS = {
         "explain",
         "Explain why instructions are fused or not, and which kernels run them.",
     ),
+    "export": ("export", "Write one kernel as CUDA C, or as a file for CuPy, JAX or PyTorch."),
     "hash": ("hash", "Print a digest of each module, equal for equal modules."),
     "help": ("topics", "Explain a topic that several commands share."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),

@@ -18,6 +18,7 @@ __all__ = [
     "OutputComparison",
     "ResultVerdict",
     "compared",
+    "explained",
     "not_finite",
     "ulp_distance",
     "unlike",
@@ -270,13 +271,7 @@ class _Found:
             if given.ulp is not None:
                 return np.full(scale.shape, float(given.ulp))
             return np.asarray((given.atol or 0.0) + (given.rtol or 0.0) * scale)
-        if allowance.alone and allowance.bound is not None:
-            return allowance.bound
-        own = np.zeros(scale.shape) if self.exact else own_margin(scale, self.kind)
-        if allowance.spread is not None:
-            seen = sampled_margin(allowance.spread, self.kind, allowance.bound)
-            own = np.maximum(own, seen)
-        return own if allowance.bound is None else np.minimum(own, allowance.bound)
+        return explained(scale, self.kind, allowance)
 
     def _named(self, scale: Array, allowance: Allowance) -> str:
         """What allows an element that much, in words."""
@@ -290,6 +285,17 @@ class _Found:
         if self._allowed(scale, allowance) > self._allowed(scale, Allowance()):
             return "what other roundings move it by"
         return "" if self.exact else "its own rounding"
+
+
+def explained(scale: Array, kind: DType, allowance: Allowance) -> Array:
+    """The error that rounding allows each element, of magnitude ``scale``; 0 for a NaN or an infinity."""
+    if allowance.alone and allowance.bound is not None:
+        return allowance.bound
+    exact = kind.is_integer or kind.is_pred
+    own = np.zeros(scale.shape) if exact else own_margin(scale, kind)
+    if allowance.spread is not None:
+        own = np.maximum(own, sampled_margin(allowance.spread, kind, allowance.bound))
+    return own if allowance.bound is None else np.minimum(own, allowance.bound)
 
 
 def widen(most: Array, own: Array, other: Array) -> None:

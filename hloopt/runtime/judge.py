@@ -29,7 +29,14 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
-from hloopt.runtime.comparison import Allowance, OutputComparison, compared, unlike, widen
+from hloopt.runtime.comparison import (
+    Allowance,
+    OutputComparison,
+    compared,
+    explained,
+    unlike,
+    widen,
+)
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.types import Array, of_numpy
 
@@ -276,6 +283,21 @@ class Judge:
         except TimeoutError:
             return found if found.passed else replace(found, undecided=True)
         return found
+
+    def allowance(self, key: Hashable, want: Array) -> Array:
+        """How far each element of a result (flat) may be off, for those who will compare without this judge.
+
+        As ``compare`` decides after its first evaluations; infinite for an element of which nothing is known.
+        """
+        sides = [side for side in self._sides if side.knows(key, want)]
+        bounds = [side.bound(key, want) for side in sides]
+        known = [bound for bound in bounds if bound is not None]
+        bound = np.add.reduce(known) if known and len(known) == len(sides) else None
+        spread = np.maximum.reduce([side.spread(key, _ENOUGH) for side in sides]) if sides else None
+        kind = of_numpy(want.dtype)
+        wide = want.reshape(-1).astype(np.complex128 if kind.is_complex else np.float64)
+        with np.errstate(all="ignore"):
+            return explained(np.abs(wide), kind, Allowance(spread, bound))
 
     def compare_all(
         self, got: Sequence[Sequence[Array]], want: Sequence[Sequence[Array]]
