@@ -87,7 +87,8 @@ _RUNS = ("device", "excess_precision")
     "--test-seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="Stop a module that runs longer; by default, ten times as long as the last that failed, 2 s at least.",
+    help="Stop a module that runs longer; by default, three times as long as the last that failed, and 2 s at "
+    "least.",
 )
 @click.option(
     "--jobs",

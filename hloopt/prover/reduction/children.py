@@ -25,9 +25,18 @@ _CAN_FORK: Final = hasattr(os, "fork")
 
 
 def asked(
-    question: Question, cases: Sequence[Case], seconds: float | None
+    question: Question,
+    cases: Sequence[Case],
+    seconds: float | None,
+    altogether: float | None = None,
 ) -> Iterator[CaseOutcome]:
-    """The outcomes of cases, in their order, all asked at once; the rest is ended when no more are taken."""
+    """The outcomes of cases, in their order, all asked at once; the rest is ended when no more are taken.
+
+    ``seconds`` is how long a run may take, of which a question may need several, and ``altogether`` how long
+    they all may; without it, twice as long, and what a process needs to stop by itself.
+    """
+    if altogether is None and seconds is not None:
+        altogether = 2 * seconds + _GRACE
     if not (question.apart and _CAN_FORK):
         for case in cases:
             yield question.ask(read_again(case), seconds)
@@ -35,7 +44,7 @@ def asked(
     question.prepare()
     children: list[_Child] = []
     try:
-        children.extend(_Child(question, case, seconds) for case in cases)
+        children.extend(_Child(question, case, seconds, altogether) for case in cases)
         for child in children:
             yield child.outcome()
     finally:
@@ -56,9 +65,11 @@ def read_again(case: Case) -> Case:
 class _Child:
     """A process that asks one case.  It has all that this one has, so that the question is written nowhere."""
 
-    def __init__(self, question: Question, case: Case, seconds: float | None) -> None:
-        self._end = None if seconds is None else monotonic() + 2 * seconds + _GRACE
-        self._seconds = seconds
+    def __init__(
+        self, question: Question, case: Case, seconds: float | None, altogether: float | None
+    ) -> None:
+        self._end = None if altogether is None else monotonic() + altogether
+        self._seconds = altogether
         self._content = b""
         self._read, write = os.pipe()
         self._pid = os.fork()

@@ -10,13 +10,14 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import evaluate_participants, supported
 from hloopt.interpret.progress import Progress
-from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.passes.call_inliner import inline_call
+from hloopt.pipelines import parse_pipeline
 from hloopt.prover.reduction.case import Case, CaseDraft, Leaves, ModulePlace
-from hloopt.runtime.inputs import positions
+from hloopt.runtime.inputs import generate_all, positions
 from hloopt.runtime.memory import memory_limit
-from hloopt.types import TupleShape
+from hloopt.types import Array, TupleShape
 
 __all__ = ["Delta", "Site", "ValueRecorder", "entry_chain", "opened"]
 
@@ -26,7 +27,11 @@ _PART: Final = 8
 
 
 class ValueRecorder:
-    """The values of a case, evaluated by the interpreter when they are first needed."""
+    """The values of a case, evaluated by the interpreter when they are first needed.
+
+    Where it cannot, since it does not know a custom call, an elided constant, or takes too long, they are made
+    up from a seed, as inputs are: whether a case with them still fails is for the question to say.
+    """
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -36,18 +41,19 @@ class ValueRecorder:
     def values(
         self, places: Iterable[ModulePlace], more: Iterable[ModulePlace] = ()
     ) -> dict[ModulePlace, Leaves]:
-        """The values of places in the entry, and in what it calls; empty where the interpreter cannot tell.
+        """The values of places in the entry, and in what it calls.
 
         ``more`` are places that will be asked for; they are evaluated as well where there is memory.
         """
         wanted = [place for place in places if place not in self._known]
-        if wanted and not self._failed:
-            others = [place for place in more if place not in self._known and place not in wanted]
-            for home in dict.fromkeys(home for home, _ in wanted):
-                own = [place for place in wanted if place[0] == home]
-                also = [place for place in others if place[0] == home]
-                self._evaluate(home, [*own, *also] if self._fit(also) else own)
-        return {} if self._failed else {place: self._known[place] for place in places}
+        others = [place for place in more if place not in self._known and place not in wanted]
+        for home in dict.fromkeys(home for home, _ in wanted):
+            own = [place for place in wanted if place[0] == home]
+            also = [place for place in others if place[0] == home]
+            if self._failed or not self._evaluate(home, [*own, *also] if self._fit(also) else own):
+                self._failed = True
+                self._make_up(own)
+        return {place: self._known[place] for place in places}
 
     def _fit(self, places: list[ModulePlace]) -> bool:
         module = self._case.module
@@ -56,13 +62,14 @@ class ValueRecorder:
         limit = memory_limit()
         return limit is None or total < limit // _PART
 
-    def _evaluate(self, home: str, places: list[ModulePlace]) -> None:
-        """Values of one computation, which is put in the place of what calls it."""
+    def _evaluate(self, home: str, places: list[ModulePlace]) -> bool:
+        """Values of one computation, which is put in the place of what calls it; whether that was possible."""
         module = build.clone_module(self._case.module)
         found = [module.computations[home].by_name[name] for _, name in places]
         for caller in entry_chain(module, home) or ():
             opened(caller, module)
         _return(module, found)
+        parse_pipeline("dce").run(module)
         inputs = self._case.inputs
         progress = Progress(monotonic() + _SECONDS)
         try:
@@ -75,8 +82,25 @@ class ValueRecorder:
                 progress=progress,
             )
         except (UnsupportedError, EvaluationError, UsageError, TimeoutError, MemoryError):
-            self._failed = True
-            return
+            return False
+        self._keep(places, found, results)
+        return True
+
+    def _make_up(self, places: list[ModulePlace]) -> None:
+        """Values as if the places were parameters of a module that does nothing with them."""
+        computations = self._case.module.computations
+        found = [computations[home].by_name[name] for home, name in places]
+        module = Module(self._case.module.name)
+        module.entry = edit.add_computation(module, Computation("entry"))
+        for number, one in enumerate(found):
+            number_of = {"parameter_number": number}
+            build.make(module.entry, "parameter", (), number_of, shape=one.shape)
+        _return(module, list(module.entry))
+        self._keep(places, found, generate_all(module, 0, *self._case.inputs.counts))
+
+    def _keep(
+        self, places: list[ModulePlace], found: list[Instruction], results: list[list[Array]]
+    ) -> None:
         at = 0
         for place, instruction in zip(places, found, strict=True):
             count = len(list(positions(instruction.shape)))
@@ -135,6 +159,7 @@ class Delta:
     name     as progress shows it
     sites    all places of a case, in the order in which they are tried
     apply    the change at some sites, on a copy; sites that an earlier change has removed are passed over
+    quicker  whether a case may take no longer afterwards
     way      ``chunks``: all sites at once, halves, quarters, each alone; ``prefix``: the longest beginning of
              the sites,
              by bisection; ``each``: alone only
@@ -146,3 +171,4 @@ class Delta:
     apply: _Apply
     way: Literal["chunks", "prefix", "each"] = "chunks"
     grows: bool = False
+    quicker: bool = False

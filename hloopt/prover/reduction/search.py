@@ -12,24 +12,28 @@ from dataclasses import field
 from hashlib import blake2b
 from itertools import islice
 from time import monotonic
-from typing import Final
+from typing import Final, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import ShapeError
 from hloopt.prover.reduction.case import Case, CaseDraft, dead_places
 from hloopt.prover.reduction.children import asked
-from hloopt.prover.reduction.deltas import DELTAS, LAST
+from hloopt.prover.reduction.deltas import DELTAS, LAST, TRIPS
 from hloopt.prover.reduction.questions import CaseOutcome, Question
 from hloopt.prover.reduction.recording import Delta, Site, ValueRecorder
 
 __all__ = ["Search", "SearchLimits"]
 
-_SLOWER: Final = 10.0
+_SLOWER: Final = 3.0
 _LEAST: Final = 2.0
 """A smaller case may take so many times as long as the last one that failed, and at least so many seconds."""
 _GROWTH: Final = 3
 _ROOM: Final = 200
 """A delta that copies may make a case so many times as large as it was, and add as many instructions."""
+
+
+_Fresh: TypeAlias = tuple[int, Case, bytes]
+"""A draft's number, what it makes, and the digest of that."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Search:
         self._start = monotonic()
         self._seen: set[bytes] = set()
         self._case = self.best
-        self.doing = "the module as given"
+        self.doing, self._slower = "the module as given", _SLOWER
         begin = monotonic()
         (self.outcome,) = asked(self.question, [self.best], seconds or self.limits.test_seconds)
         self._took = monotonic() - begin
@@ -85,15 +89,12 @@ class Search:
     def run(self) -> Case:
         """Search; an interrupt or a limit ends it with the best case so far."""
         try:
-            self._keep_dead_code_that_matters()
-            while True:
-                size = self._case.size
-                for delta in DELTAS:
-                    self._each_way(delta)
-                if self._case.size >= size:
-                    break
-            for delta in LAST:
-                self._each_way(delta)
+            # Before anything else, since all that is run takes so much less time then.
+            self._each_way(TRIPS)
+            if self._case is self.best:
+                self._keep_dead_code_that_matters()
+            while self._round(DELTAS) or self._round(LAST):
+                pass
             self.complete = True
         except _EnoughError:
             pass
@@ -111,8 +112,15 @@ class Search:
             kept = dead_places(self._case.module)
             self._case = Case(self._case.module, self._case.inputs, kept)
 
+    def _round(self, deltas: Sequence[Delta]) -> bool:
+        """Try all of these; whether anything became smaller."""
+        size = self._case.size
+        for delta in deltas:
+            self._each_way(delta)
+        return self._case.size < size
+
     def _each_way(self, delta: Delta) -> None:
-        self.doing = delta.name
+        self.doing, self._slower = delta.name, 1.0 if delta.quicker else _SLOWER
         if delta.way == "prefix":
             self._longest(delta)
         else:
@@ -188,28 +196,31 @@ class Search:
                 return number
         return None
 
-    def _fresh(self, drafts: Sequence[Callable[[], Case | None]]) -> Iterator[tuple[int, Case]]:
+    def _fresh(self, drafts: Sequence[Callable[[], Case | None]]) -> Iterator[_Fresh]:
         """The valid drafts that were not asked before."""
+        made = set[bytes]()
         for number, make in enumerate(drafts):
             self._check_time()
             case = make()
             if case is None:
                 continue
             key = _digest(case)
-            if key not in self._seen:
-                self._seen.add(key)
-                yield number, case
+            if key not in self._seen and key not in made:
+                made.add(key)
+                yield number, case, key
 
-    def _failing(self, window: Sequence[tuple[int, Case]]) -> Iterator[tuple[int, Case]]:
+    def _failing(self, window: Sequence[_Fresh]) -> Iterator[tuple[int, Case]]:
         limits = self.limits
-        seconds = limits.test_seconds or max(_LEAST, _SLOWER * self._took)
-        begin = monotonic()
-        outcomes = asked(self.question, [case for _, case in window], seconds)
+        altogether = None if limits.test_seconds else max(_LEAST, self._slower * self._took)
+        begin, cases = monotonic(), [case for _, case, _ in window]
+        outcomes = asked(self.question, cases, limits.test_seconds or altogether, altogether)
         try:
-            for (number, case), outcome in zip(window, outcomes, strict=False):
+            for (number, case, key), outcome in zip(window, outcomes, strict=False):
                 if limits.tests is not None and self.tests >= limits.tests:
                     raise _EnoughError
                 self.tests += 1
+                # Those behind the one that is taken were begun, and are not known.
+                self._seen.add(key)
                 if outcome.alike(self.outcome):
                     self._took = monotonic() - begin
                     yield number, case

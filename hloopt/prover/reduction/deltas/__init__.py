@@ -5,28 +5,33 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.prover.reduction.deltas.attributes import ATTRIBUTES, SINGLE
-from hloopt.prover.reduction.deltas.bodies import BODIES, LOOPS
+from hloopt.prover.reduction.deltas.bodies import BODIES, ONCE, STATES, TRIPS
 from hloopt.prover.reduction.deltas.dimensions import DIMENSIONS
 from hloopt.prover.reduction.deltas.inputs import INPUTS
+from hloopt.prover.reduction.deltas.numbers import NUMBERS
 from hloopt.prover.reduction.deltas.results import BACK, RESULTS, ROOT
-from hloopt.prover.reduction.deltas.values import CONSTANTS, FRONT, OPERANDS, PARAMETERS
+from hloopt.prover.reduction.deltas.values import ALIKE, CONSTANTS, FRONT, OPERANDS, PARAMETERS
 from hloopt.prover.reduction.deltas.whole import ELEMENT_TYPES, SIMPLER
 from hloopt.prover.reduction.recording import Delta
 
-__all__ = ["DELTAS", "LAST"]
+__all__ = ["DELTAS", "LAST", "TRIPS"]
 
 DELTAS: Final[tuple[Delta, ...]] = (
+    TRIPS,
+    ONCE,
     ATTRIBUTES,
     BODIES,
     BACK,
     RESULTS,
     FRONT,
     ROOT,
-    LOOPS,
+    STATES,
     PARAMETERS,
     OPERANDS,
     CONSTANTS,
+    ALIKE,
     SIMPLER,
+    NUMBERS,
     DIMENSIONS,
     ELEMENT_TYPES,
     SINGLE,
@@ -34,4 +39,4 @@ DELTAS: Final[tuple[Delta, ...]] = (
 """Rounds of all of them, until a whole round changes nothing."""
 
 LAST: Final[tuple[Delta, ...]] = (INPUTS,)
-"""Once at the end: they make the inputs easy to read."""
+"""When nothing else is left: they make the inputs easy to read, which may make room for the others again."""

@@ -10,12 +10,12 @@ import numpy as np
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.passes.call_inliner import inline_call
-from hloopt.passes.loops.carried import CarriedState, obstacle, reads
+from hloopt.passes.loops.carried import CarriedState, growth_obstacle, obstacle, reads
 from hloopt.prover.reduction.case import Case, CaseDraft
 from hloopt.prover.reduction.recording import Delta, Site, ValueRecorder, opened
-from hloopt.types import ArrayShape, Literal, TupleShape
+from hloopt.types import ArrayShape, Literal, TupleShape, dtype
 
-__all__ = ["BODIES", "LOOPS"]
+__all__ = ["BODIES", "ONCE", "STATES", "TRIPS"]
 
 _FEW: Final = (1, 2)
 
@@ -58,25 +58,44 @@ def _call_instead(
 # ---- loops ----------------------------------------------------------------------------------------
 
 
-def _loop_sites(case: Case) -> list[Site]:
-    """The body once, numbers that conditions compare with, elements that stay, elements that go."""
-    found: list[Site] = []
-    for home in case.module:
-        for one in home:
-            if one.opcode == "while":
-                found += _of_loop(one)
+def _loops(case: Case) -> list[Instruction]:
+    return [one for one in case.module.instructions() if one.opcode == "while"]
+
+
+def _trip_sites(case: Case) -> list[Site]:
+    """One iteration of each loop, and smaller numbers that conditions compare with."""
+    loops = _loops(case)
+    found: list[Site] = [
+        (one.home.name, one.name, "flag", 0)
+        for one in loops
+        if one.condition.root.opcode != "get-tuple-element" and not growth_obstacle(one)
+    ]
+    for condition in dict.fromkeys(one.condition for one in loops):
+        for one in condition:
+            found += [(condition.name, one.name, "number", size) for size in _smaller(one)]
     return found
 
 
-def _of_loop(loop: Instruction) -> list[Site]:
-    place = loop.home.name, loop.name
-    found: list[Site] = [(*place, "once", 0)]
-    for one in loop.condition:
-        found += [(loop.condition.name, one.name, "number", size) for size in _smaller(one)]
-    if obstacle(loop):
-        return found
+def _once_sites(case: Case) -> list[Site]:
+    return [(one.home.name, one.name, "once", 0) for one in _loops(case)]
+
+
+def _state_sites(case: Case) -> list[Site]:
+    """Of each loop elements that stay as they are, elements that go, a tuple around a single one."""
+    found: list[Site] = []
+    for loop in _loops(case):
+        if not obstacle(loop):
+            found += _of_state(loop)
+    return found
+
+
+def _of_state(loop: Instruction) -> list[Site]:
+    place, found = (loop.home.name, loop.name), list[Site]()
     found_reads = reads(loop.condition.parameters[0])
     needed = {number for number, some in found_reads.items() if any(one.is_used for one in some)}
+    needed.update(
+        number for number, some in found_reads.items() if any(one.is_root for one in some)
+    )
     elements = [number for number in range(len(loop.elements)) if number not in needed]
     root = loop.body.root
     if root.opcode == "tuple":
@@ -110,6 +129,8 @@ def _change_loops(draft: CaseDraft, sites: Sequence[Site], _: ValueRecorder) -> 
             continue
         elif how == "once":
             _call_instead(draft, one, one.body, one.operands[0])
+        elif how == "flag":
+            _run_once(one)
         elif how == "keep":
             root, state = one.body.root, one.body.parameters[0]
             edit.set_operand(root, number, build.element(root, state, number))
@@ -125,6 +146,14 @@ def _set_number(constant: Instruction, value: int) -> None:
     if isinstance(shape, ArrayShape) and known is not None and value < known:
         array: Any = np.full(shape.dims, value, shape.dtype.numpy)
         edit.set_attribute(constant, "literal", Literal(shape, array))
+
+
+def _run_once(loop: Instruction) -> None:
+    """Let a loop go on while an element of its state says so, which the first iteration makes false."""
+    state, shape = CarriedState(loop), ArrayShape(dtype("pred"), ())
+    (flag,) = state.add([build.splat(state.init, shape, True)])
+    edit.set_operand(state.root, flag, build.splat(state.root, shape, False))
+    edit.set_root(state.condition, build.element(state.condition, state.states[0], flag))
 
 
 def _drop(draft: CaseDraft, loop: Instruction, number: int) -> None:
@@ -174,4 +203,6 @@ def _nothing(position: Instruction, shape: Any) -> Instruction:
 
 
 BODIES: Final = Delta("called computations", _call_sites, _open, grows=True)
-LOOPS: Final = Delta("loops", _loop_sites, _change_loops)
+TRIPS: Final = Delta("iterations of loops", _trip_sites, _change_loops, grows=True, quicker=True)
+ONCE: Final = Delta("bodies of loops", _once_sites, _change_loops, grows=True)
+STATES: Final = Delta("states of loops", _state_sites, _change_loops)

@@ -6,14 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from hloopt.errors import ShapeError
 from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
-from hloopt.types import ArrayShape, Literal, Shape, SliceRange
+from hloopt.types import (
+    ArrayShape,
+    ConvNumbers,
+    Shape,
+    SliceRange,
+    Window,
+    WindowDim,
+    dilated,
+)
 
-__all__ = ["resized_attributes"]
+__all__ = ["resized_attributes", "shrunk"]
 
 _Rule: TypeAlias = Callable[[Instruction, ArrayShape, ArrayShape], dict[str, Any]]
 
@@ -64,15 +70,31 @@ def _pad(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[str, 
     return {"padding": tuple(padding)}
 
 
-def _constant(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[str, Any]:
-    """The first elements."""
-    literal = one.literal
-    if before == wanted or literal is None:
-        return {}
-    if literal.array is None:
-        raise ShapeError(f"{one.name}: values that the text leaves out cannot be cut")
-    array = np.ascontiguousarray(literal.array[tuple(slice(size) for size in wanted.dims)])
-    return {"literal": Literal(wanted, array)}
+def _convolution(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[str, Any]:
+    """The window is as large as the kernel, and padded by as much less as it reaches less far."""
+    numbers, kernel = ConvNumbers.of(one.attributes), one.operands[1].array.dims
+    sizes = [kernel[dim] for dim in numbers.labels.kernel_spatial]
+    window = Window.of(one.attributes, len(sizes))
+    dims = tuple(shrunk(part, size) for part, size in zip(window.dims, sizes, strict=True))
+    return {} if dims == window.dims else {"window": Window(dims)}
+
+
+def shrunk(window: WindowDim, size: int) -> WindowDim:
+    """A smaller window, padded by as much less as it reaches less far, so that it has as many places."""
+    less = max(window.reach - dilated(size, window.window_dilation), 0)
+    high = min(less, max(window.pad_high, 0))
+    low = min(less - high, max(window.pad_low, 0))
+    return replace(window, size=size, pad_low=window.pad_low - low, pad_high=window.pad_high - high)
+
+
+def _fft(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[str, Any]:
+    """As long as the operand; for an IRFFT as long as what has an operand of that length."""
+    lengths, dims = one.attributes["fft_length"], one.operands[0].array.dims
+    last = dims[-1]
+    if one.attributes["fft_type"] == "IRFFT":
+        keeps = lengths[-1] // 2 + 1 == last
+        last = lengths[-1] if keeps else max(2 * (last - 1), 1)
+    return {"fft_length": (*dims[len(dims) - len(lengths) : -1], last)}
 
 
 def _reshape(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[str, Any]:
@@ -84,10 +106,11 @@ def _reshape(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[s
 
 _RULES: Final[Mapping[str, _Rule]] = op_table(
     {
-        "constant": _constant,
         "slice": _slice,
         "dynamic-slice": _dynamic_slice,
         "gather": _gather,
+        "convolution": _convolution,
+        "fft": _fft,
         "pad": _pad,
         "reshape": _reshape,
     },

@@ -11,16 +11,19 @@ from hloopt.prover.reduction.recording import Delta, Site, ValueRecorder, entry_
 from hloopt.runtime.inputs import positions
 from hloopt.types import ArrayShape, Shape, without_layout
 
-__all__ = ["CONSTANTS", "FRONT", "OPERANDS", "PARAMETERS"]
+__all__ = ["ALIKE", "CONSTANTS", "FRONT", "OPERANDS", "PARAMETERS"]
 
 _GIVEN: Final = ("parameter", "constant")
+_JOINING: Final = ("and", "or")
+"""A loop may well end by one of the conditions that these join."""
 
 
 def _is_value(instruction: Instruction) -> bool:
     """Whether its arrays could be given instead of computed."""
-    return instruction.opcode not in (*_GIVEN, "tuple") and any(
-        True for _ in positions(instruction.shape)
-    )
+    literal = instruction.literal
+    if instruction.opcode in (*_GIVEN, "tuple") and (literal is None or not literal.elided):
+        return False
+    return any(True for _ in positions(instruction.shape))
 
 
 # ---- a parameter in its place ---------------------------------------------------------------------
@@ -68,9 +71,7 @@ def _to_parameters(draft: CaseDraft, sites: Sequence[Site], recorder: ValueRecor
     for one in sorted(read, key=lambda each: later.get(each, at[each]), reverse=True):
         if one.computation is None or not one.is_used:
             continue
-        leaves = recorded.get(_place(one))
-        if leaves is None:
-            return
+        leaves = recorded[_place(one)]
         if one.home is draft.entry:
             draft.replace(one, draft.given(one, leaves), made=True)
         elif isinstance(one.shape, ArrayShape):
@@ -102,7 +103,7 @@ def _operand_sites(case: Case) -> list[Site]:
         (home.name, one.name, number)
         for home in case.module
         for one in reversed(home)
-        if one.opcode not in (*_GIVEN, "tuple") and not _counts(one)
+        if one.opcode not in (*_GIVEN, "tuple") and (one.opcode in _JOINING or not _counts(one))
         for number, operand in enumerate(one.operands)
         if operand not in one.operands[:number] and _alike(one.shape, operand.shape)
     ]
@@ -173,12 +174,41 @@ def _to_constants(draft: CaseDraft, sites: Sequence[Site], recorder: ValueRecord
             continue
         value: Any = int(kind == "1")
         if kind == "first":
-            array = recorded[home, name][0][0] if (home, name) in recorded else None
-            if array is None or not array.size:
+            array = recorded[home, name][0][0]
+            if not array.size:
                 continue
             value = array.reshape(-1)[0]
         if one.shape.dtype.is_array and not one.shape.is_dynamic:
             draft.replace(one, build.splat(_position(one), one.shape, value), made=True)
+
+
+# ---- another value in its place --------------------------------------------------------------------
+
+
+def _alike_sites(case: Case) -> list[Site]:
+    """Each value with the first one of its shape in its computation.
+
+    Where values are known, they are parameters by now: the entry's parameters alone are left, and elements.
+    """
+    found: list[Site] = []
+    for home in case.module:
+        known = entry_chain(case.module, home.name) is not None
+        first: dict[Shape, str] = {}
+        for one in home:
+            if not one.is_array or (one.opcode == "parameter" and home is not case.module.entry):
+                continue
+            other = first.setdefault(without_layout(one.shape), one.name)
+            wanted = not known or one.opcode in ("parameter", "get-tuple-element")
+            if other != one.name and wanted and not _counts(one):
+                found.append((home.name, one.name, other))
+    return found
+
+
+def _to_alike(draft: CaseDraft, sites: Sequence[Site], _: ValueRecorder) -> None:
+    for home, name, other in sites:
+        one, first = draft.find((home, name)), draft.find((home, other))
+        if one is not None and first is not None and (one.users or one.is_root):
+            draft.replace(one, first)
 
 
 def _position(one: Instruction) -> Instruction:
@@ -190,3 +220,4 @@ FRONT: Final = Delta("beginning of the entry", _front_sites, _to_parameters, "pr
 PARAMETERS: Final = Delta("values to parameters", _parameter_sites, _to_parameters)
 OPERANDS: Final = Delta("values to operands", _operand_sites, _to_operands)
 CONSTANTS: Final = Delta("values to constants", _constant_sites, _to_constants)
+ALIKE: Final = Delta("values to others of their shape", _alike_sites, _to_alike)
