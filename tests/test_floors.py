@@ -54,6 +54,7 @@ FLOORS = {
     "report": 13,
     "driver": 14,
     "cli": 15,
+    "jax": 15,
     "__init__": 16,
     "__main__": 16,
 }

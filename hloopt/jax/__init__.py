@@ -1,0 +1,42 @@
+"""Functions of JAX with modules of hloopt's: ``optimize`` gives them a pipeline before XLA compiles them.
+
+Needs jax, the extra ``xla``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hloopt.extras import install_command
+from hloopt.pipelines import Given
+
+try:
+    from hloopt.jax.function import Function, Optimizing
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
+        raise
+    raise ModuleNotFoundError(
+        f"hloopt.jax needs jax: {install_command('xla')}", name="jax"
+    ) from error
+
+__all__ = ["Function", "optimize"]
+
+
+def optimize(
+    fun: Callable[..., Any], pipeline: Given = "O2", device: Any = None, **options: Any
+) -> Function:
+    """``jax.jit(fun)``, its module optimised by hloopt before XLA compiles it.
+
+    ``pipeline`` is as ``hloopt.optimize`` takes it.  XLA fuses and lays out by itself: of fusions it gets what
+    is within, of kernels nothing.  ``device`` and ``options`` are those of ``jax.jit``: ``static_argnums``,
+    ``donate_argnames`` ...  The function can be called within ``jit`` and loops, and derived in either mode;
+    the modules of its derivatives are optimised, too.  Under ``vmap`` JAX runs it as it is, and warns.
+
+    Raises ``UsageError`` for an unknown pass; when called, ``UnsupportedError`` for a function with effects,
+    such as ``jax.debug.print``.
+    """
+    name = getattr(fun, "__name__", "function")
+    if device is not None:
+        options["device"] = device
+    return Function(fun, Optimizing(name, pipeline), options)

@@ -1,0 +1,127 @@
+"""Functions of JAX whose modules hloopt makes: they behave as ``jax.jit`` of the function does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper, wraps
+from types import MethodType
+from typing import Any
+
+import jax
+
+from hloopt.driver.selecting import Selecting
+from hloopt.ir import Module
+from hloopt.jax.modules import call_module, module_of, platform_of
+from hloopt.jax.primitive import Backend, bind, calls_in
+from hloopt.pipelines import Given, make_pipeline, optimize_module
+from hloopt.prover.compare import ModulesCompared, compare_modules
+from hloopt.report.cost import costs_by_place
+from hloopt.report.explain import summary
+from hloopt.report.stats import module_stats
+
+__all__ = ["Function", "Optimizing"]
+
+
+class Optimizing(Backend):
+    """JAX's module after a pipeline, back in JAX."""
+
+    def __init__(self, name: str, pipeline: Given) -> None:
+        super().__init__(name)
+        self._pipeline = make_pipeline(pipeline)
+
+    def made_of(self, module: Module) -> Module:
+        """What the pipeline makes of a module."""
+        return optimize_module(module, self._pipeline)
+
+    def lower(self, ctx: Any, operands: Sequence[Any], jaxpr: Any) -> Sequence[Any]:
+        """A call of the optimised module."""
+        module = module_of(jaxpr, self.name, platform_of(ctx))
+        return call_module(ctx, self.made_of(module), operands)
+
+
+class Function:
+    """A function of pytrees of arrays, compiled by ``jax.jit`` with the module that a back end makes.
+
+    Attributes that it lacks (``lower``, ``trace``, ``eval_shape``, ``clear_cache`` ...) are those of
+    ``jax.jit``'s.
+    """
+
+    def __init__(self, fun: Callable[..., Any], backend: Backend, options: dict[str, Any]) -> None:
+        update_wrapper(self, fun)
+        self._backend = backend
+
+        @wraps(fun)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            flat, operands, tree = _flattened(fun, args, kwargs)
+            results = bind(backend, flat, *operands)
+            return jax.tree.unflatten(tree(), results)
+
+        self._jitted = jax.jit(called, **options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results of the function."""
+        return self._jitted(*args, **kwargs)
+
+    def module(self, *args: Any, **kwargs: Any) -> Module:
+        """The module that JAX makes for these arguments: arrays, or whatever has their shapes and types.
+
+        Arrays that the function refers to, if large, are its first parameters.
+        """
+        (call,) = calls_in(self._jitted.trace(*args, **kwargs).jaxpr)
+        return module_of(call.params["jaxpr"], self._backend.name, jax.default_backend())
+
+    def hlo(self, *args: Any, **kwargs: Any) -> Module:
+        """The module that runs for these arguments."""
+        return self._backend.made_of(self.module(*args, **kwargs))
+
+    def stats(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """What ``hloopt stats`` counts in the module that runs for these arguments."""
+        return module_stats(self.hlo(*args, **kwargs))
+
+    def explain(self, *args: Any, target: str | None = None, **kwargs: Any) -> list[dict[str, Any]]:
+        """The summary of ``hloopt explain``: a row for each opcode, kernel and reason, of the module that runs.
+
+        ``target`` names the device whose kernels these are.  Raises ``UsageError`` for one that is not known.
+        """
+        selection = Selecting({} if target is None else {"target": target}, {})
+        ready, choices, _ = selection.choose(self.hlo(*args, **kwargs))
+        return summary(choices, costs_by_place(ready, selection.predictor()))
+
+    def compare(self, *args: Any, **kwargs: Any) -> ModulesCompared:
+        """JAX's module and the one that runs on the same inputs, as ``hloopt.compare`` does."""
+        before = self.module(*args, **kwargs)
+        return compare_modules(before, self._backend.made_of(before))
+
+    def __get__(self, owner: object, kind: type | None = None) -> Any:
+        """A method, where the function is one of a class."""
+        return self if owner is None else MethodType(self, owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found: Any = getattr(self._jitted, name)
+        return found
+
+
+def _flattened(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., list[Any]], list[Any], Callable[[], Any]]:
+    """The function of arrays alone, these arrays, and what gives the tree of the results once it has run.
+
+    Within ``jit`` all that is not static is a tracer.
+    """
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+    found: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        filled = list(leaves)
+        for at, value in zip(places, values, strict=True):
+            filled[at] = value
+        args, kwargs = jax.tree.unflatten(tree, filled)
+        results: list[Any]
+        results, structure = jax.tree.flatten(fun(*args, **kwargs))
+        found[:] = [structure]
+        return results
+
+    return flat, [leaves[at] for at in places], lambda: found[0]

@@ -1,0 +1,88 @@
+"""Modules out of JAX's traces, and back into what JAX lowers.
+
+What goes out is the HLO that JAX would give XLA; what comes back is StableHLO, to which traces are lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+from jax.interpreters import mlir
+from jaxlib import _jax
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
+
+from hloopt.errors import UnsupportedError
+from hloopt.ir import Module
+from hloopt.ir.build import clone_module
+from hloopt.proto import read_proto
+from hloopt.proto.writer import module_proto
+from hloopt.runtime.amended import CALLBACKS
+from hloopt.runtime.xla_form import make_for_xla
+
+__all__ = ["call_module", "module_of", "platform_of"]
+
+
+def module_of(jaxpr: Any, name: str, platform: str) -> Module:
+    """The module that JAX lowers a closed jaxpr to: a parameter for each input, a result for each output.
+
+    Raises ``UnsupportedError`` for what has effects outside of its results, such as callbacks into Python.
+    """
+    if jaxpr.effects:
+        what = ", ".join(sorted(str(effect) for effect in jaxpr.effects))
+        raise UnsupportedError(
+            f"it does more than compute results ({what}): only JAX can run it", name=name
+        )
+
+    def fun(*operands: Any) -> Any:
+        return jaxpr_as_fun(jaxpr)(*operands)
+
+    fun.__name__ = name
+    traced = jax.jit(fun, keep_unused=True).trace(*jaxpr.in_avals)
+    lowered = traced.lower(lowering_platforms=(platform,))
+    proto: bytes = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+    module = read_proto(proto, name)
+    for instruction in module.instructions():
+        if instruction.custom_call_target in CALLBACKS:
+            # Its address would be that of an object of this lowering.
+            raise UnsupportedError(
+                f"%{instruction.name} calls Python: only JAX can run it", name=name
+            )
+    return module
+
+
+def platform_of(ctx: Any) -> str:
+    """The platform that ``ctx`` lowers for.  Raises ``UnsupportedError`` where it lowers for several."""
+    platforms: Sequence[str] = ctx.platforms or ctx.module_context.platforms
+    if len(platforms) != 1:
+        raise UnsupportedError(
+            f"hloopt lowers for one platform at a time, not for {', '.join(platforms)}"
+        )
+    return platforms[0]
+
+
+def call_module(ctx: Any, module: Module, operands: Sequence[Any]) -> Sequence[Any]:
+    """The results of a call of the module, in what ``ctx`` lowers; the given module is unchanged.
+
+    Raises ``UnsupportedError`` for an instruction that has no form in a proto.
+    """
+    copy = clone_module(module)
+    make_for_xla(copy)
+    proto = module_proto(copy).SerializeToString()
+    into = ctx.module_context
+    made = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(proto))
+    symbols = ir.SymbolTable(made.operation)
+    results = symbols["main"].type.results
+    # What stands at its arguments, such as donation, is the caller's.
+    symbols["main"].attributes["arg_attrs"] = ir.ArrayAttr.get(
+        [ir.DictAttr.get({})] * len(operands)
+    )
+    callee = mlir.merge_mlir_modules(
+        into.module, f"hloopt_{module.name}", made, dst_symtab=into.symbol_table
+    )
+    call = func.CallOp(results, ir.FlatSymbolRefAttr.get(callee), operands)
+    found: Sequence[Any] = call.results
+    return found

@@ -1,0 +1,215 @@
+"""A call that hloopt lowers, as a primitive of JAX: what makes it one under ``jit``, ``grad`` and ``vmap``.
+
+Its parameters are a closed jaxpr and the ``Backend`` that lowers it.  Derivatives are such calls, too: the
+linear part of a function becomes a jaxpr whose inputs are residuals and tangents, and its transpose another.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+
+from hloopt.ir import Module
+
+__all__ = ["Backend", "bind", "calls_in"]
+
+# Elements from which on an array that a function refers to is an input of its module: what is known is folded,
+# but the text of a module should not grow with weights.
+_MOST_KNOWN = 1024
+
+call_p = Primitive("hloopt_call")
+call_p.multiple_results = True
+
+
+class Backend(ABC):
+    """What lowers calls of the function of a name; two are equal only if they are one."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def made_of(self, module: Module) -> Module:
+        """The module that runs in place of JAX's."""
+
+    @abstractmethod
+    def lower(self, ctx: Any, operands: Sequence[Any], jaxpr: Any) -> Sequence[Any]:
+        """The values of the outputs of a closed jaxpr, in the MLIR that ``ctx`` lowers."""
+
+
+def bind(backend: Backend, fun: Callable[..., Sequence[Any]], *operands: Any) -> list[Any]:
+    """The results of ``fun`` of arrays, a flat list, by a call that ``backend`` lowers."""
+    jaxpr, known = _trace(fun, *operands)
+    return _bind(backend, jaxpr, *known, *operands)
+
+
+def _bind(backend: Backend, jaxpr: Any, *operands: Any) -> list[Any]:
+    outputs: list[Any] = call_p.bind(*operands, jaxpr=jaxpr, backend=backend)
+    return outputs
+
+
+def _trace(fun: Callable[..., Sequence[Any]], *operands: Any) -> tuple[Any, list[Any]]:
+    """A closed jaxpr of ``fun``, and the values of its first inputs: the arrays that it refers to.
+
+    Small ones whose values are known stay within.
+    """
+    made = jax.make_jaxpr(fun)(*operands)
+    given = [
+        one for one in made.consts if isinstance(one, jax.core.Tracer) or one.size > _MOST_KNOWN
+    ]
+    if not given:
+        return made, []
+    places = {id(one): number for number, one in enumerate(given)}
+
+    def opened(*values: Any) -> list[Any]:
+        consts = [values[places[id(one)]] if id(one) in places else one for one in made.consts]
+        results: list[Any] = jax.core.eval_jaxpr(made.jaxpr, consts, *values[len(given) :])
+        return results
+
+    return jax.make_jaxpr(opened)(*given, *operands), given
+
+
+def calls_in(jaxpr: Any) -> list[Any]:
+    """The equations of a closed jaxpr that are such calls."""
+    return [one for one in jaxpr.jaxpr.eqns if one.primitive is call_p]
+
+
+@lru_cache(maxsize=1024)
+def _compiled(backend: Backend, jaxpr: Any) -> Callable[..., list[Any]]:
+    called: Callable[..., list[Any]] = jax.jit(partial(_bind, backend, jaxpr))
+    return called
+
+
+def _run(*operands: Any, jaxpr: Any, backend: Backend) -> list[Any]:
+    return _compiled(backend, jaxpr)(*operands)
+
+
+def _shapes(*operands: Any, jaxpr: Any, backend: Backend) -> Sequence[Any]:
+    found: Sequence[Any] = jaxpr.out_avals
+    return found
+
+
+def _lower(ctx: Any, *operands: Any, jaxpr: Any, backend: Backend) -> Sequence[Any]:
+    return backend.lower(ctx, operands, jaxpr)
+
+
+def _batch(
+    operands: Sequence[Any], axes: Sequence[int | None], *, jaxpr: Any, backend: Backend
+) -> tuple[Sequence[Any], list[int]]:
+    warnings.warn(
+        f"vmap of {backend.name}: JAX runs it without hloopt; give hloopt the function that vmap returns",
+        stacklevel=2,
+    )
+    outputs = jax.vmap(jaxpr_as_fun(jaxpr), in_axes=tuple(axes))(*operands)
+    return outputs, [0] * len(outputs)
+
+
+def _differentiate(
+    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Any, backend: Backend
+) -> tuple[list[Any], list[Any]]:
+    moving = [not isinstance(one, ad.Zero) and _is_real(one) for one in tangents]
+    smooth = [_is_real(aval) for aval in jaxpr.out_avals]
+    count = len(smooth)
+    if not any(moving) or not any(smooth):
+        primal_outputs = _bind(backend, jaxpr, *primals)
+        return primal_outputs, [
+            ad.Zero(jax.typeof(one).to_tangent_aval()) for one in primal_outputs
+        ]
+    forward, linear = _linearized(jaxpr, tuple(moving), tuple(smooth))
+    found = _bind(backend, forward, *primals)
+    outputs, residuals = found[:count], found[count:]
+    given = [one for one, moves in zip(tangents, moving, strict=True) if moves]
+    slopes = iter(_bind(backend, linear, *residuals, *given))
+    return outputs, [
+        next(slopes) if is_smooth else ad.Zero(jax.typeof(one).to_tangent_aval())
+        for one, is_smooth in zip(outputs, smooth, strict=True)
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _linearized(jaxpr: Any, moving: tuple[bool, ...], smooth: tuple[bool, ...]) -> tuple[Any, Any]:
+    """Two closed jaxprs: the outputs and residuals; slopes of the real outputs from residuals and tangents."""
+    fun = jaxpr_as_fun(jaxpr)
+    lines: list[Any] = []
+
+    def forward(*primals: Any) -> list[Any]:
+        def of_moving(*some: Any) -> tuple[list[Any], list[Any]]:
+            outputs = fun(*_merged(primals, some, moving))
+            return [one for one, is_real in zip(outputs, smooth, strict=True) if is_real], outputs
+
+        some = [one for one, moves in zip(primals, moving, strict=True) if moves]
+        _, slope, outputs = jax.linearize(of_moving, *some, has_aux=True)
+        line = jax.make_jaxpr(slope)(*some)
+        lines.append(line.jaxpr)
+        return [*outputs, *line.consts]
+
+    made = jax.make_jaxpr(forward)(*jaxpr.in_avals)
+    residuals = made.out_avals[len(smooth) :]
+    ((line),) = lines
+
+    def linear(*given: Any) -> list[Any]:
+        results: list[Any] = jax.core.eval_jaxpr(
+            line, given[: len(residuals)], *given[len(residuals) :]
+        )
+        return results
+
+    some = [aval for aval, moves in zip(jaxpr.in_avals, moving, strict=True) if moves]
+    return made, jax.make_jaxpr(linear)(*residuals, *some)
+
+
+def _transpose(slopes: Sequence[Any], *operands: Any, jaxpr: Any, backend: Backend) -> list[Any]:
+    linear = tuple(ad.is_undefined_primal(one) for one in operands)
+    known = [one for one, is_linear in zip(operands, linear, strict=True) if not is_linear]
+    results = iter(
+        _bind(backend, _transposed(jaxpr, linear), *known, *map(ad.instantiate_zeros, slopes))
+    )
+    return [next(results) if is_linear else None for is_linear in linear]
+
+
+@lru_cache(maxsize=1024)
+def _transposed(jaxpr: Any, linear: tuple[bool, ...]) -> Any:
+    """A closed jaxpr from the other inputs and slopes of the outputs to slopes of the linear inputs."""
+    fun = jaxpr_as_fun(jaxpr)
+    others = [aval for aval, one in zip(jaxpr.in_avals, linear, strict=True) if not one]
+    some = [aval for aval, one in zip(jaxpr.in_avals, linear, strict=True) if one]
+
+    def transposed(*given: Any) -> list[Any]:
+        known, slopes = given[: len(others)], given[len(others) :]
+        back = jax.linear_transpose(
+            lambda *values: fun(*_merged(known, values, linear, whole=False)), *some
+        )
+        return list(back(list(slopes)))
+
+    return jax.make_jaxpr(transposed)(*others, *jaxpr.out_avals)
+
+
+def _merged(
+    values: Sequence[Any], some: Sequence[Any], chosen: Sequence[bool], *, whole: bool = True
+) -> list[Any]:
+    """``some`` where it is ``chosen``, else ``values``: all of them, or unless ``whole`` only the others."""
+    first, second = iter(values), iter(some)
+    merged = []
+    for is_chosen in chosen:
+        other = next(first) if whole or not is_chosen else None
+        merged.append(next(second) if is_chosen else other)
+    return merged
+
+
+def _is_real(value: Any) -> bool:
+    """Whether derivatives of such a value are not zero by its type alone."""
+    return bool(jax.dtypes.issubdtype(value.dtype, np.inexact))
+
+
+call_p.def_impl(_run)
+call_p.def_abstract_eval(_shapes)
+mlir.register_lowering(call_p, _lower)
+ad.primitive_jvps[call_p] = _differentiate
+ad.primitive_transposes[call_p] = _transpose
+batching.primitive_batchers[call_p] = _batch
