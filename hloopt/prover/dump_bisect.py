@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from hloopt.analysis.differences import Difference, differences
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
-from hloopt.ir import Computation, Instruction, Module
-from hloopt.ir.walk import called_computations, calls_by_attribute
 from hloopt.prover.bisection import (
     Bisection,
     ChangedInstruction,
-    ChangedSide,
     Culprit,
     different_results,
-    instruction_line,
 )
 from hloopt.prover.executor import Executor, Run
 from hloopt.prover.localizing import Located, locate
+from hloopt.prover.rewritten import rewritten
 from hloopt.prover.stages import (
     DumpStage,
     StagePair,
@@ -40,10 +36,6 @@ if TYPE_CHECKING:
     from hloopt.proto.snapshot import Snapshot
 
 __all__ = ["DumpBisect"]
-
-_MOST_REWRITTEN: Final = 12
-_STEPS: Final = 3
-"""Steps from the first value that differs within which what was rewritten is taken to belong to it."""
 
 
 @dataclass
@@ -209,7 +201,7 @@ class DumpBisect:
             f"{allowed.kind}: {allowed.reason}, so {allowed.allowed}",
             different_results(pair.runs[0], pair.compared),
             first=_first_value(located) if located is not None else (),
-            rewritten=_rewritten(pair, located),
+            rewritten=rewritten(pair.runs[0].module, pair.runs[1].module, located),
             remedy=remedy,
             remedy_note=tried,
             notes=tuple(f"{one.label} is between, not run" for one in pair.between),
@@ -254,101 +246,6 @@ def _first_value(located: Located) -> tuple[str, ...]:
     elif before is not None and before in located.sides.before.seen:
         lines.append(located.sides.counterparts.compared(after, before).reason)
     return tuple(line for line in lines if line)
-
-
-def _rewritten(pair: StagePair, located: Located | None) -> tuple[ChangedInstruction, ...]:
-    """The rewrite that gives the first value that differs; where that is not known, what differs first."""
-    modules = pair.runs[0].module, pair.runs[1].module
-    listed = differences(*modules)
-    changed = [(one.before, one.after) for one in listed]
-    found: dict[Instruction, ChangedInstruction] = {}
-
-    def add(entry: Instruction | None, side: ChangedSide) -> None:
-        if entry is not None and len(found) < _MOST_REWRITTEN:
-            one = ChangedInstruction.of(entry, side, is_first=located is not None)
-            found.setdefault(entry, one)
-
-    if located is not None:
-        near = _near(located)
-        if located.before is not None:
-            add(located.before.place.instruction, "before")
-        add(located.after.place.instruction, "after")
-        for leaf in located.missing:
-            if leaf.place.instruction.opcode != "parameter":
-                add(leaf.place.instruction, "before")
-        own = [(one.before, one.after) for one in listed if _is_own(one)]
-        changed = sorted(
-            (*_renamed(near, modules[0]), *changed),
-            key=lambda one: (one not in own, near.steps(*one)),
-        )
-        is_only = len(own) == 1
-        changed = [one for one in changed if near.steps(*one) <= _STEPS or (is_only and one in own)]
-    for before, after in changed:
-        add(before, "before")
-        add(after, "after")
-    return tuple(found.values())
-
-
-def _is_own(difference: Difference) -> bool:
-    """Whether an instruction of both modules itself computes otherwise, and not only what it reads or runs."""
-    before, after = difference.before, difference.after
-    if before is None or after is None or difference.what.startswith(("operand", "result")):
-        return False
-    return difference.what not in calls_by_attribute(before)
-
-
-def _renamed(near: _Near, before: Module) -> Iterator[tuple[Instruction, Instruction]]:
-    """Instructions near by whose name is the same in the first module, and whose text is not."""
-    names = {(entry.home.name, entry.name): entry for entry in before.instructions()}
-    for entry in near.around:
-        other = names.get((entry.home.name, entry.name))
-        changed = other is not None and instruction_line(other) != instruction_line(entry)
-        if other is not None and changed and entry.home.module is not before:
-            yield other, entry
-
-
-@dataclass(frozen=True)
-class _Near:
-    """How many steps instructions are from a value that differs.
-
-    around  what it was made of and what reads it, with the calls, fusions and loops around it, by steps
-    bodies  computations that it runs; of loops around it what decides how often these run
-    """
-
-    around: Mapping[Instruction, int]
-    bodies: frozenset[Computation]
-
-    def steps(self, *entries: Instruction | None) -> int:
-        """How many steps the nearest is away; more than ``_STEPS`` where none is near."""
-        return min(
-            0
-            if entry is not None and entry.computation in self.bodies
-            else self.around.get(entry, _STEPS + 1)
-            if entry is not None
-            else _STEPS + 1
-            for entry in entries
-        )
-
-
-def _near(located: Located) -> _Near:
-    leaves = [located.after, *([] if located.before is None else [located.before])]
-    callers = [caller for leaf in leaves for caller, _ in leaf.place.path]
-    own = [leaf.place.instruction for leaf in leaves]
-    bodies = [
-        computation
-        for entry in own
-        if entry.opcode != "fusion"
-        for computation in called_computations(entry)
-    ]
-    bodies += [caller.condition for caller in callers if caller.opcode == "while"]
-    around = dict.fromkeys([*own, *callers], 0)
-    back, ahead = list(around), list(around)
-    for step in range(1, _STEPS + 1):
-        back = [operand for entry in back for operand in entry.operands if operand not in around]
-        around.update(dict.fromkeys(back, step))
-        ahead = [user for entry in ahead for user in entry.users if user not in around]
-        around.update(dict.fromkeys(ahead, step))
-    return _Near(around, frozenset(bodies))
 
 
 def _names(pair: StagePair) -> str:

@@ -21,62 +21,30 @@ import numpy as np
 
 from hloopt.analysis.pairing import Pairing
 from hloopt.dataclass import dataclass
-from hloopt.errors import EvaluationError
 from hloopt.ir import Instruction
-from hloopt.prover.observing import HEAD, Leaf, Place, Seen, Trace
-from hloopt.runtime.comparison import Allowance, OutputComparison, compared, widen
+from hloopt.prover.observing import HEAD, Leaf, Place, Seen, Trace, same_part
+from hloopt.prover.roundings import Spreads
+from hloopt.runtime.comparison import Allowance, OutputComparison, compared
 from hloopt.runtime.tolerance import Tolerance, own_margin, sampled_margin
-from hloopt.types import Array, of_numpy
+from hloopt.types import Array, dtype, of_numpy
 
-__all__ = ["Matcher", "Reruns", "Sides", "Spreads", "alike", "likeness"]
-
-_WAYS: Final = 4
-_FEW: Final = 2
-_LARGE: Final = 1 << 26
-"""Evaluations that round otherwise; fewer of those whose values have more bytes than this."""
+__all__ = ["Matcher", "Sides", "alike", "corresponding", "is_telling", "likeness"]
 
 _PROBES: Final = 16
 _LOOSE: Final = 1e-2
 """An array of which half the elements may be off by more than this part of them needs more than its data."""
 
+_SMALL: Final = 1 << 20
+_MANY: Final = 8
+"""Integers from here on, so many different ones, are no indices; as many different floats of few bits."""
+
 _NEAR: Final = 0.02
 _MOST: Final = 0.9
 
+_MADE: Final = frozenset({"constant", "iota"})
+"""Ops that give the same in each iteration."""
+
 _Key: TypeAlias = "tuple[str, int]"
-
-
-class Spreads:
-    """How far the values of a trace move where all is rounded otherwise; ``again`` is such a run."""
-
-    def __init__(self, trace: Trace, again: Callable[[int], Trace | None]) -> None:
-        self._trace, self._again = trace, again
-
-    @cached_property
-    def _most(self) -> dict[Leaf, Array]:
-        found: dict[Leaf, Array] = {}
-        held = sum(seen.flat.nbytes for seen in self._trace.seen.values())
-        for way in range(1, (_FEW if held > _LARGE else _WAYS) + 1):
-            other = self._again(way)
-            for leaf, seen in other.seen.items() if other is not None else ():
-                own = self._trace.seen.get(leaf)
-                if own is None or own.dims != seen.dims or own.flat.dtype != seen.flat.dtype:
-                    continue
-                left, right = _alike(own, seen)
-                if left.tobytes() != right.tobytes():
-                    most = found.setdefault(leaf, np.zeros(left.size))
-                    if most.size == left.size:
-                        widen(most, left, right)
-        return found
-
-    def of(self, leaf: Leaf, size: int) -> Array:
-        """Of an array, or of that part of it that has ``size`` elements.
-
-        Of a large array a part is known; all others may have moved as far as any of that.
-        """
-        found = self._most.get(leaf)
-        if found is None:
-            return np.zeros(size)
-        return found if found.size == size else np.full(size, found.max(initial=0.0))
 
 
 @dataclass(slots=True)
@@ -173,16 +141,46 @@ class Matcher:
 
         for other in sorted(found, key=rank):
             away, _, otherwise, _ = rank(other)
-            if not (away or otherwise) or (
-                not self._is_other_iteration(leaf, other) and self._holds(leaf, other)
-            ):
+            if not (away or otherwise):
+                return other
+            if self._is_other_iteration(leaf, other) or not self._holds(leaf, other):
+                continue
+            if self._reads_alike(leaf.place, other.place) or not self._is_refuted(leaf):
                 return other
         return None
+
+    def _is_refuted(self, leaf: Leaf) -> bool:
+        """Whether the corresponding instruction gives something else, made of the same.
+
+        Then a value that many others have, such as a small integer, agrees with one of those by chance.
+        """
+        place = corresponding(leaf.place, self._partners)
+        if place is None or is_telling(self._given.seen[leaf]):
+            return False
+        other = self._known.seen.get(Leaf(place, leaf.at))
+        if other is None or close(self._given.seen[leaf], other):
+            return False
+        return self._reads_alike(leaf.place, place, in_order=False)
+
+    def _reads_alike(self, place: Place, other: Place, *, in_order: bool = True) -> bool:
+        """Whether two executions of one op read the same arrays."""
+        if place.instruction.opcode != other.instruction.opcode:
+            return False
+        sides = []
+        for trace, own in ((self._given, place), (self._known, other)):
+            seen = [trace.seen.get(leaf) for _, leaf in trace.operands(own)]
+            read = [(_key(one), self._digest(one)) for one in seen if one is not None]
+            if not read or len(read) < len(seen):
+                return False
+            sides.append(read if in_order else sorted(read))
+        return sides[0] == sides[1]
 
     def _is_other_iteration(self, leaf: Leaf, other: Leaf) -> bool:
         """Whether two values are of corresponding loops, but of iterations that do not correspond."""
         loops = _innermost(leaf), _innermost(other)
         if loops[0] is None or loops[1] is None or loops[0][1] == loops[1][1]:
+            return False
+        if leaf.place.instruction.opcode in _MADE:
             return False
         one, two = leaf.place.path[loops[0][0]][0], other.place.path[loops[1][0]][0]
         return self._partners.get(one) is two
@@ -201,7 +199,7 @@ class Matcher:
                 )
                 for iteration in range(min(loops[0][1], HEAD))
             ]
-        return all(one is None or two is None or _close(one, two) for one, two in pairs)
+        return all(one is None or two is None or close(one, two) for one, two in pairs)
 
     def _near(self, group: _Group, seen: Seen, leaf: Leaf) -> list[int]:
         """The rows of a group whose probes may agree."""
@@ -232,7 +230,7 @@ class Matcher:
             return False
         if self._partners.get(one) is two or one.opcode == two.opcode:
             return True
-        _, want = _alike(self._given.seen[leaf], self._known.seen[other])
+        _, want = same_part(self._given.seen[leaf], self._known.seen[other])
         spread = self._spread(leaf, other, want.size)
         with np.errstate(all="ignore"):
             magnitudes = np.abs(
@@ -245,20 +243,13 @@ class Matcher:
 
     def compared(self, leaf: Leaf, other: Leaf) -> OutputComparison:
         """A value of ``given`` beside one of ``known`` of the same type and number of elements."""
-        got, want = _alike(self._given.seen[leaf], self._known.seen[other])
+        got, want = same_part(self._given.seen[leaf], self._known.seen[other])
         allowance = Allowance(self._spread(leaf, other, want.size))
         return compared(got, want, self._tolerance, allowance)[0]
 
 
 def _key(seen: Seen) -> _Key:
     return seen.flat.dtype.name, seen.size
-
-
-def _alike(one: Seen, other: Seen) -> tuple[Array, Array]:
-    """The same elements of both."""
-    if one.is_whole and other.is_whole:
-        return one.flat, other.flat
-    return one.part(), other.part()
 
 
 def _probe(flat: Array) -> Array:
@@ -284,7 +275,7 @@ def _moved(leaf: Leaf, at: int, iteration: int) -> Leaf:
     return Leaf(Place((*path[:at], (path[at][0], iteration), *path[at + 1 :]), one), leaf.at)
 
 
-def _close(one: Seen, other: Seen) -> bool:
+def close(one: Seen, other: Seen) -> bool:
     """Whether two arrays are nearly equal in most elements; integers are equal."""
     left, right = one.part(), other.part()
     if left.tobytes() == right.tobytes():
@@ -325,28 +316,6 @@ class Sides(NamedTuple):
         return not seen.size or matcher.counterpart(leaf) is not None
 
 
-class Reruns:
-    """Runs that round otherwise, each made once for all participants."""
-
-    def __init__(self, run: Callable[[int], list[Trace]]) -> None:
-        self._run = run
-        self._traces: dict[int, list[Trace] | None] = {}
-
-    def trace(self, number: int, way: int) -> Trace | None:
-        """Of a participant; None where the run fails, as it may where rounding decides what is run."""
-        if way not in self._traces:
-            try:
-                self._traces[way] = self._run(way)
-            except EvaluationError:
-                self._traces[way] = None
-        traces = self._traces[way]
-        return None if traces is None else traces[number]
-
-    def on_others(self, number: int, own: Trace) -> Trace:
-        """Of a participant on other inputs; ``own`` where that run fails."""
-        return self.trace(number, -1) or own
-
-
 def likeness(one: Instruction, other: Instruction, pairing: Pairing) -> float:
     """How much speaks for two instructions being the same one."""
     names = [
@@ -359,6 +328,29 @@ def likeness(one: Instruction, other: Instruction, pairing: Pairing) -> float:
         + 2.0 * (names[0] == names[1] != "")
         + 1.0 * (one.name == other.name)
     )
+
+
+def corresponding(place: Place, partners: Mapping[Instruction, Instruction]) -> Place | None:
+    """The same execution in the other module, where the pairing has all that leads to it."""
+    path = [(partners.get(caller), number) for caller, number in place.path]
+    callers = [(caller, number) for caller, number in path if caller is not None]
+    one = partners.get(place.instruction)
+    return None if one is None or len(callers) < len(path) else Place(tuple(callers), one)
+
+
+def is_telling(seen: Seen) -> bool:
+    """Whether other values are hardly the same by chance: floats that need more than 8 bits, or random bits."""
+    part = seen.part()
+    kind = of_numpy(part.dtype)
+    if kind.is_pred:
+        return False
+    if kind.is_integer or kind.bits <= 16:
+        large = part[np.abs(part.astype(np.float64)) >= _SMALL] if kind.is_integer else part
+        return bool(np.unique(large).size >= _MANY)
+    with np.errstate(all="ignore"):
+        parts = part.view(f"f{part.dtype.itemsize // 2}") if kind.is_complex else part
+        rounded = parts.astype(dtype("bf16").numpy).astype(parts.dtype)
+        return bool((np.isfinite(parts) & (parts != rounded)).any())
 
 
 def alike(one: Seen, other: Seen) -> bool:

@@ -26,7 +26,7 @@ from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.inputs import positions
 from hloopt.types import Array
 
-__all__ = ["Leaf", "Path", "Place", "Seen", "Trace", "TraceScope", "observe"]
+__all__ = ["Leaf", "Path", "Place", "Seen", "Trace", "TraceScope", "observe", "same_part"]
 
 Path: TypeAlias = "tuple[tuple[Instruction, int], ...]"
 """Which instructions have called, the outermost first, each with an iteration's number; empty in the entry."""
@@ -100,6 +100,13 @@ def sampled(flat: Array) -> Array:
     return flat[np.random.default_rng(flat.size).integers(0, flat.size, SAMPLE)]
 
 
+def same_part(one: Seen, other: Seen) -> tuple[Array, Array]:
+    """The same elements of both."""
+    if one.is_whole and other.is_whole:
+        return one.flat, other.flat
+    return one.part(), other.part()
+
+
 class Trace:
     """What one participant computed.
 
@@ -126,6 +133,13 @@ class Trace:
         while (passed := self._passed(leaf)) is not None:
             leaf = passed
         return leaf
+
+    def route(self, leaf: Leaf) -> list[Leaf]:
+        """A value, all that passed it on, and in the end its origin."""
+        found = [leaf]
+        while (passed := self._passed(found[-1])) is not None:
+            found.append(passed)
+        return found
 
     def _passed(self, leaf: Leaf) -> Leaf | None:
         (path, one), index = leaf

@@ -9,6 +9,7 @@ from hloopt.prover.comparing import compare_runs
 from hloopt.prover.executor import Executor
 from hloopt.prover.localizing import Located, locate
 from hloopt.prover.observing import Leaf, Place, TraceScope, observe
+from hloopt.prover.rewritten import rewritten
 from hloopt.prover.trials import Trial, made
 
 
@@ -142,6 +143,62 @@ def test_loops_that_run_another_number_of_times() -> None:
     assert found is not None
     assert found.trips == (90, 80)
     assert names(found) == ("n", "n")
+
+
+@pytest.mark.parametrize("trips", [0, 2])
+def test_loops_of_few_iterations_that_run_another_number_of_times(trips: int) -> None:
+    found = located(loop(trips=9), loop(trips=trips))
+    assert found is not None
+    assert found.trips == (9, trips)
+    assert names(found) == ("n", "n")
+
+
+ROTATING = """HloModule m
+on { s = (s32[], s32[8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT c = pred[] compare(i, n), direction=LT }
+step { s = (s32[], s32[8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  p = s32[8] get-tuple-element(s), index=1
+  x = f32[8] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  first = s32[3] slice(p), slice={[0:3]}
+  rest = s32[5] slice(p), slice={[3:8]}
+  q = s32[8] concatenate(rest, first), dimensions={0}
+  h = f32[] constant(0.5)
+  hs = f32[8] broadcast(h), dimensions={}
+  y = f32[8] multiply(x, hs)
+  ROOT t = (s32[], s32[8], f32[8]) tuple(next, q, y) }
+ENTRY e { x = f32[8] parameter(0)
+  zero = s32[] constant(0)
+  p = s32[8] iota(), iota_dimension=0
+  s = (s32[], s32[8], f32[8]) tuple(zero, p, x)
+  l = (s32[], s32[8], f32[8]) while(s), condition=on, body=step
+  q = s32[8] get-tuple-element(l), index=1
+  f = f32[8] convert(q)
+  y = f32[8] get-tuple-element(l), index=2
+  ROOT r = f32[8] add(y, f) }
+"""
+
+
+def test_a_value_that_agrees_by_chance_is_named() -> None:
+    """The parts in the wrong order are what the loop began with, which the first module has, too."""
+    found = located(ROTATING, ROTATING.replace("(rest, first)", "(first, rest)"))
+    assert names(found) == ("q", "q")
+
+
+def test_what_passes_a_value_to_the_wrong_place_is_named() -> None:
+    """Constants have no part in it: both modules have them, in another order in the state of the loop."""
+    text = loop(trips=6)
+    before = text.replace("  w = f32[4] parameter(1)\n", "  w = f32[4] constant({1,2,3,4})\n")
+    before = before.replace("  x = f32[4] parameter(0)\n", "  x = f32[4] constant({5,6,7,9})\n")
+    after = before.replace("tuple(next, u, w)", "tuple(next, w, u)")
+    found = located(before, after)
+    assert found is not None
+    first = rewritten(hloopt.parse(before), hloopt.parse(after), found)
+    assert "r" in {one.name for one in first}
 
 
 SHARDED = """HloModule m, num_partitions=2

@@ -172,15 +172,30 @@ def _outcome(found: Bisection, fault: Fault, *, changes: bool) -> str:
     if not culprit.where.startswith(f"{fault.number:04d}."):
         return "wrong" if changes else "false alarm"
     assert fault.wrong is not None
-    return "right" if _names(found, fault.wrong) else "stage"
+    return "right" if _names(found, fault) else "stage"
 
 
-def _names(found: Bisection, wrong: Wrong) -> bool:
+def _names(found: Bisection, fault: Fault) -> bool:
     """Whether the instruction, or the one that runs its computation, is among the first that are shown."""
+    wrong = fault.wrong
+    assert wrong is not None
     culprit = found.culprits[0]
     shown = [one for one in culprit.rewritten if one.is_first]
     names = {one.name for one in shown}
-    return wrong.instruction in names or any(f"%{wrong.computation}" in one.text for one in shown)
+    inside = any(f"%{wrong.computation}" in one.text for one in shown)
+    return wrong.instruction in names or inside or not names.isdisjoint(_readers(fault))
+
+
+def _readers(fault: Fault) -> set[str]:
+    """What read an instruction that the fault removed: there values begin to differ."""
+    assert fault.wrong is not None
+    right, left = (
+        {one.name: one for one in module.computations[fault.wrong.computation]}
+        for module in (fault.right, fault.left)
+        if module is not None
+    )
+    name = fault.wrong.instruction
+    return set() if name in left else {user.name for user in right[name].users}
 
 
 def _kept(store: Path) -> Iterator[dict[str, Any]]:
@@ -194,6 +209,7 @@ def main(arguments: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", type=Path, default=Path(".corpus/wrong_stages.jsonl"))
     parser.add_argument("--case", type=int)
@@ -203,13 +219,14 @@ def main(arguments: list[str]) -> int:
         return 0
     given.store.parent.mkdir(parents=True, exist_ok=True)
     rows = {row["index"]: row for row in _kept(given.store)}
-    left = [index for index in range(given.count) if index not in rows]
+    wanted = range(given.first, given.first + given.count)
+    left = [index for index in wanted if index not in rows]
     with given.store.open("a") as stream, ProcessPoolExecutor(given.jobs) as pool:
         for row in pool.map(limited, left, chunksize=4):
             rows[row["index"]] = row
             stream.write(json.dumps(row) + "\n")
             stream.flush()
-    return summary([rows[index] for index in sorted(rows) if index < given.count])
+    return summary([rows[index] for index in sorted(rows) if index in wanted])
 
 
 def summary(rows: list[dict[str, Any]]) -> int:
