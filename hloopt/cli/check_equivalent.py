@@ -11,7 +11,7 @@ from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK
 from hloopt.cli.waiting import patience
-from hloopt.driver.writing import write_bytes
+from hloopt.driver.writing import check_writable, write_bytes
 from hloopt.errors import UsageError
 from hloopt.prover.equivalence import STEPS, Equivalence, decide
 from hloopt.runtime.inputs import npz
@@ -35,6 +35,8 @@ def check_equivalent(
     """Decide whether two modules are equal, print it, and exit with 0, 1 or 4."""
     if len(files) != _SIDES:
         raise UsageError(f"--equivalent compares two modules, not {len(files)}")
+    if save is not None:
+        check_writable(save)
     stages = ctx.meta.get(PICK, {}).get("stage", ())
     sides = open_each(files, (stages[:1], stages[-1:]))
     for name, texts in zip(files, sides, strict=True):

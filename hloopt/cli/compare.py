@@ -12,7 +12,7 @@ from hloopt.cli.options import json_option, pick_options, stages_of_sides, stric
 from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
 from hloopt.cli.trial_options import EXECUTOR, TRIALS, executor, trial_options
 from hloopt.cli.waiting import patience
-from hloopt.driver.writing import write_bytes
+from hloopt.driver.writing import check_writable, write_bytes
 from hloopt.errors import UsageError
 from hloopt.interpret.plugins import load
 from hloopt.prover.compare import ModulesCompared, compare_modules
@@ -60,6 +60,9 @@ def command(
     module, --stage given twice the stages); one may be '-'. Results are compared element by element, by what
     rounding allows in either module (see hloopt help accuracy).
 
+    Without --inputs, --trials and --special, one random input is tried, and then each class of special values
+    that can change it, as long as that takes no more than 30 seconds.
+
     Where results differ, the interpreter's values of all instructions are compared: in called computations,
     fusions and loops too. Values are matched by their data, so that rewriting in between does not matter. The
     first that differs though all it is made of agrees is shown with both instructions and their lines, an
@@ -75,6 +78,8 @@ def command(
     """
     if save_inputs == "-":
         raise UsageError("--save-inputs writes an .npz file, not standard output")
+    if save_inputs is not None:
+        check_writable(save_inputs)
     for call in custom_calls:
         load(call)
     texts = [

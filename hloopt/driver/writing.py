@@ -12,7 +12,7 @@ from pathlib import Path
 from hloopt.errors import UsageError
 from hloopt.source import STDIN
 
-__all__ = ["file_name", "is_folder", "write_bytes", "write_text"]
+__all__ = ["check_writable", "file_name", "is_folder", "write_bytes", "write_text"]
 
 _FORMATS = (".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt")
 
@@ -42,6 +42,24 @@ def write_bytes(output: str | None, content: bytes, name: str) -> None:
         sys.stdout.buffer.flush()
     else:
         _write(output, content, file_name(name, proto=True))
+
+
+def check_writable(output: str) -> None:
+    """Raise ``UsageError`` where a file of this name cannot be written; nothing is left behind.
+
+    For what takes long before it writes.
+    """
+    path = Path(output).resolve()
+    folder = next(parent for parent in path.parents if parent.exists())
+    temporary = folder / f".{path.name}.{secrets.token_hex(4)}"
+    try:
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if not path.exists() or path.is_file():
+            temporary.open("xb").close()
+            temporary.unlink()
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror or error}") from error
 
 
 def _write(output: str, content: bytes, file_name: str) -> None:

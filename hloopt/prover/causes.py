@@ -109,9 +109,9 @@ def _same(left: Array, right: Array) -> Array:
     return np.asarray(alike | (np.isnan(left) & np.isnan(right)))
 
 
-def _count(given: Evidence) -> str:
+def _everywhere(given: Evidence) -> str:
     count = int(np.count_nonzero(given.differ))
-    return f"{count:,} element{'s' * (count != 1)} that differ{'s' * (count == 1)}"
+    return "where they differ" if count == 1 else f"in all of the {count:,} elements that differ"
 
 
 def _is_float(given: Evidence) -> bool:
@@ -129,11 +129,7 @@ def _exactly(given: Evidence, other: Array) -> bool:
 
 def _zero_signs(given: Evidence) -> str:
     zeros = (given.want == 0) & (given.got == 0)
-    return (
-        f"zeros in all of the {_count(given)}"
-        if _is_float(given) and zeros[given.differ].all()
-        else ""
-    )
+    return f"zeros {_everywhere(given)}" if _is_float(given) and zeros[given.differ].all() else ""
 
 
 def _flushed(given: Evidence) -> str:
@@ -141,8 +137,12 @@ def _flushed(given: Evidence) -> str:
         return ""
     least = ml_dtypes.finfo(given.want.dtype).smallest_normal  # type: ignore[no-untyped-call]
     small = (given.want != 0) & (np.abs(given.want) < least)
-    zeros = small & (given.got == 0)
-    return f"subnormal in all of the {_count(given)}" if zeros[given.differ].all() else ""
+    zeros = given.got == 0
+    flushed = int(np.count_nonzero(small & zeros & given.differ))
+    if not flushed or not (zeros & (small | (given.want == 0)))[given.differ].all():
+        return ""
+    rest = int(np.count_nonzero(given.differ)) - flushed
+    return f"{flushed:,} subnormal" + (f", {rest:,} zeros of the other sign" if rest else "")
 
 
 def _undone(given: Evidence) -> str:
@@ -217,18 +217,14 @@ def _special_values(given: Evidence) -> str:
     lost = np.isnan(given.want[given.differ])
     if not lost.all() or np.isnan(numbers).any() or np.unique(numbers).size != 1:
         return ""
-    return f"NaN in the first module, {numbers[0]} in the second in all of the {_count(given)}"
+    return f"NaN in the first module, {numbers[0]} in the second {_everywhere(given)}"
 
 
 def _nan_in_extrema(given: Evidence) -> str:
     if not _is_float(given) or given.before.opcode not in EXTREMA | {"clamp", "reduce", "select"}:
         return ""
     one_nan = np.isnan(given.want) != np.isnan(given.got)
-    return (
-        f"NaN in one module only in all of the {_count(given)}"
-        if one_nan[given.differ].all()
-        else ""
-    )
+    return f"NaN in one module only {_everywhere(given)}" if one_nan[given.differ].all() else ""
 
 
 def _ties(given: Evidence) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.dataclass import dataclass
-from hloopt.errors import UsageError
+from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import participant_counts, tells_participants_apart
 from hloopt.ir import Module
 from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
-from hloopt.prover.executor import Executor
+from hloopt.prover.executor import INTERRUPTED, Executor
 from hloopt.prover.first_difference import FirstDifference, first_difference
-from hloopt.prover.trials import TrialInputs, TrialOptions
+from hloopt.prover.trials import TrialInputs, TrialOptions, special_classes
 from hloopt.runtime.comparison import OutputComparison, ResultVerdict
 from hloopt.runtime.tolerance import FREE, Tolerance
 
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     from hloopt.proto.snapshot import Snapshot
 
 __all__ = ["ModulesCompared", "TrialCompared", "compare_modules"]
+
+_LONG: Final = 30.0
+"""Seconds in which special values are tried unasked."""
+
+_TIMES: Final = 20
+_SHORTEST: Final = 5.0
+"""How much longer than on plain inputs a run on special values may take, and the seconds each may."""
+
+_OVERFLOWING: Final = frozenset({"largest"})
+"""Classes that are tried only where asked for: whether a sum of such terms overflows depends on their order."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,7 @@ class ModulesCompared:
     given    the inputs that show the difference, or the last ones
     first    the first value that differs; None where nothing does, or the interpreter sees no difference
     notes    what else there is to say
+    untried  classes of special values that were left out, where no option says which are tried
     """
 
     names: tuple[str, str]
@@ -82,6 +94,7 @@ class ModulesCompared:
     given: TrialInputs
     first: FirstDifference | None = None
     notes: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> ResultVerdict:
@@ -107,6 +120,7 @@ class ModulesCompared:
             "trials": [trial.to_json() for trial in self.trials],
             "first_difference": None if self.first is None else self.first.to_json(),
             "notes": list(self.notes),
+            "untried": list(self.untried),
         }
 
 
@@ -123,31 +137,108 @@ def compare_modules(
 ) -> ModulesCompared:
     """Run two modules on the same inputs, and find where they begin to differ.
 
-    ``begin`` is called with what is done next.  Raises ``UsageError`` for modules that do not take the same
+    Where ``trials`` asks for no more than one random input, each class of special values that can change an
+    input has its turn after it, as far as that takes no more than ``_LONG`` seconds.  ``begin`` is called with
+    what is done next.  Raises ``UsageError`` for modules that do not take the same
     inputs or give the same results, and what running them raises.
     """
     check_alike(before, after, names)
     executor = executor or Executor()
     executor.check()
     options = _with_counts(trials or TrialOptions(), before, after, names)
-    done: list[TrialCompared] = []
-    notes: tuple[str, ...] = ()
-    first: FirstDifference | None = None
+    runs = _Runs((before, after), names, executor, tolerance, begin)
     for inputs in options.all(before, snapshot):
-        begin(f"running on {inputs.origin}")
+        if not runs.agree(inputs):
+            return runs.record(inputs)
+    if options.is_plain and (snapshot is None or options.seed is not None):
+        inputs = runs.special(options) or inputs
+    return runs.record(inputs)
+
+
+class _Runs:
+    """Two modules, run on one input after the other up to the first on which they differ."""
+
+    def __init__(
+        self,
+        modules: tuple[Module, Module],
+        names: tuple[str, str],
+        executor: Executor,
+        tolerance: Tolerance,
+        begin: Callable[[str], object],
+    ) -> None:
+        self._modules, self._names = modules, names
+        self._executor, self._tolerance, self._begin = executor, tolerance, begin
+        self._done: list[TrialCompared] = []
+        self._notes: list[str] = []
+        self._untried: list[str] = []
+        self._found = RunsCompared(())
+        self._started = monotonic()
+
+    def agree(self, inputs: TrialInputs, seconds: float | None = None) -> bool:
+        """Whether both give the same on these inputs; a run may take so many ``seconds``."""
+        self._begin(f"running on {inputs.origin}")
+        executor = self._executor
+        if seconds is not None:
+            executor = replace(executor, seconds=min(seconds, executor.seconds or seconds))
         one, other = (
             executor.run(module, inputs, name)
-            for module, name in zip((before, after), names, strict=True)
+            for module, name in zip(self._modules, self._names, strict=True)
         )
-        found = compare_runs(
-            one, other, inputs, tolerance=tolerance, excess_precision=executor.excess_precision
+        self._found = compare_runs(
+            one,
+            other,
+            inputs,
+            tolerance=self._tolerance,
+            excess_precision=executor.excess_precision,
         )
-        done.append(TrialCompared(inputs.origin, found.results, found.written))
-        if not found.equal:
-            begin("searching the first difference")
-            first, notes = _first(before, after, inputs, found, executor, tolerance)
-            break
-    return ModulesCompared(names, executor.device, inputs.counts, tuple(done), inputs, first, notes)
+        self._done.append(TrialCompared(inputs.origin, self._found.results, self._found.written))
+        return self._found.equal
+
+    def special(self, options: TrialOptions) -> TrialInputs | None:
+        """The first inputs with special values on which the modules differ; None where they agree on all.
+
+        What is not tried is kept: classes for which no time is left, and all of them where nothing stops a
+        loop that may not end.
+        """
+        taken = monotonic() - self._started
+        there: list[str] = list(special_classes(self._modules[0]))
+        endless = self._executor.device not in INTERRUPTED and any(
+            one.opcode == "while" for module in self._modules for one in module.instructions()
+        )
+        for number, name in enumerate(there):
+            left = _LONG - (monotonic() - self._started)
+            if endless or name in _OVERFLOWING or left < taken:
+                self._untried.append(name)
+                continue
+            seed = (options.seed or 0) + 1 + number
+            (inputs,) = replace(options, seed=seed, special=(name,)).all(self._modules[0])
+            try:
+                if not self.agree(inputs, max(_SHORTEST, _TIMES * taken)):
+                    return inputs
+            except EvaluationError as error:
+                self._untried.append(name)
+                self._notes.append(f"{inputs.origin} left out: {error.message}")
+        return None
+
+    def record(self, inputs: TrialInputs) -> ModulesCompared:
+        """What there is to say; ``inputs`` are the last, or those on which results differ."""
+        first: FirstDifference | None = None
+        notes: tuple[str, ...] = ()
+        if not self._found.equal:
+            self._begin("searching the first difference")
+            first, notes = _first(
+                *self._modules, inputs, self._found, self._executor, self._tolerance
+            )
+        return ModulesCompared(
+            self._names,
+            self._executor.device,
+            inputs.counts,
+            tuple(self._done),
+            inputs,
+            first,
+            (*self._notes, *notes),
+            tuple(self._untried),
+        )
 
 
 def _first(

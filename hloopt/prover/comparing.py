@@ -73,8 +73,15 @@ def check_alike(before: Module, after: Module, names: tuple[str, str]) -> None:
             ]
             for entries in roots
         ]
-        if sides[0] != sides[1]:
-            texts = [", ".join(f"{kind}{list(dims)}" for kind, dims in side) for side in sides]
+        if len(sides[0]) != len(sides[1]):
             raise UsageError(
-                f"the {what} of {names[0]} and {names[1]} are not the same: ({texts[0]}) and ({texts[1]})"
+                f"the {what} of {names[0]} and {names[1]} are not the same: {len(sides[0])} arrays and "
+                f"{len(sides[1])}"
             )
+        for number, (one, other) in enumerate(zip(*sides, strict=True)):
+            if one != other:
+                texts = [f"{kind}{list(dims)}" for kind, dims in (one, other)]
+                raise UsageError(
+                    f"{what[:-1]} {number} of {names[0]} and {names[1]} is not the same: "
+                    f"{texts[0]} and {texts[1]}"
+                )

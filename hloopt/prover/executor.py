@@ -19,9 +19,12 @@ from hloopt.runtime.program import DeviceOptions, NumpyOptions
 from hloopt.runtime.xla import XLA_SECONDS, run_xla, xla_python
 from hloopt.spelling import nearest
 
-__all__ = ["EXECUTORS", "Executor", "Run"]
+__all__ = ["EXECUTORS", "INTERRUPTED", "Executor", "Run"]
 
 EXECUTORS: Final = ("interpreter", *DEVICES, "xla-cpu")
+
+INTERRUPTED: Final = frozenset({"interpreter", "xla-cpu"})
+"""Executors that give up a run after ``Executor.seconds``."""
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,11 @@ class TrialOptions:
             if name != "all":
                 special_class(name)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether one random input is all that is asked for, and special values by no option."""
+        return self.inputs is None and self.trials is None and not self.special
+
     def plan(self, module: Module) -> list[Trial]:
         """The trials that are made for a module.
 

@@ -33,7 +33,7 @@ def show_compared(found: ModulesCompared, console: Console) -> None:
     *quiet, last = found.trials
     if quiet or last.verdict != "differ":
         shown = found.trials if last.verdict != "differ" else quiet
-        origins = ", ".join(trial.inputs for trial in shown[:4])
+        origins = "; ".join(trial.inputs for trial in shown[:4])
         more = f" and {len(shown) - 4} more" if len(shown) > 4 else ""
         words = sorted({trial.verdict for trial in shown})
         say(console, f"{' or '.join(words)}: {origins}{more}")
@@ -45,9 +45,19 @@ def show_compared(found: ModulesCompared, console: Console) -> None:
         say(console, "")
         for line in difference_lines(found.first):
             say(console, line)
-    verdict = _VERDICTS[found.verdict]
     colour = "green" if found.equal else "red"
-    say(console, (verdict, colour), f" on {len(found.trials)} trial{'s' * (len(found.trials) > 1)}")
+    say(console, (_VERDICTS[found.verdict], colour), _on_trials(found))
+
+
+def _on_trials(found: ModulesCompared) -> str:
+    """Which of the trials differs, or how many there were and what was left out."""
+    count = len(found.trials)
+    if found.verdict == "differ":
+        return f" on the last of {count} trials: {found.trials[-1].inputs}" if count > 1 else ""
+    text = f" on {count} trial{'s' * (count > 1)}"
+    if found.untried:
+        text += f"; not tried: {', '.join(found.untried)} (--special all)"
+    return text
 
 
 def _show_results(trial: TrialCompared, participants: int, console: Console) -> None:
@@ -61,7 +71,7 @@ def _show_results(trial: TrialCompared, participants: int, console: Console) -> 
     rows += [(name, one) for name, one in trial.written]
     shown = [row for row in rows if not row[1].passed] if len(rows) > _MOST else rows
     for name, one in shown[:_MOST]:
-        where = "" if one.passed else f"[{','.join(map(str, one.where))}]"
+        where = f"[{','.join(map(str, one.where))}]" if not one.passed and one.where else ""
         values = ("", "") if one.passed else (one.want, one.got)
         allowed = "" if one.passed else error(one.allowed)
         made.add_row(
@@ -82,9 +92,9 @@ def difference_lines(first: FirstDifference) -> list[str]:
         lines += [f"          {text}" for text in _about(site)] if site else []
     at = "" if first.index is None else f"[{','.join(map(str, first.index))}]"
     if first.want or first.got:
-        count = f"{first.mismatches:,} of {first.elements:,} differ"
         what = f"element {at}" if at not in ("", "[]") else "value"
-        lines.append(f"  {what}: {first.want} before, {first.got} after; {count}")
+        count = f"; {first.mismatches:,} of {first.elements:,} differ" if first.elements > 1 else ""
+        lines.append(f"  {what}: {first.want} before, {first.got} after{count}")
     if first.trips is not None:
         lines.append(
             f"  the loop runs {first.trips[0]:,} iterations before, {first.trips[1]:,} after"

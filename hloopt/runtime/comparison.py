@@ -86,9 +86,12 @@ class OutputComparison:
         if self.problem:
             return self.problem
         if self.mismatches:
+            values = f"got {self.got}, want {self.want}{self._error}"
+            if not self.where:
+                return f"the {self.dtype} {self._excess}: {values}"
             return (
                 f"{self.mismatches} of {self.elements} elements of {self.dtype} {self._excess}; "
-                f"worst at [{','.join(map(str, self.where))}]: got {self.got}, want {self.want}{self._error}"
+                f"worst at [{','.join(map(str, self.where))}]: {values}"
             )
         if self.finite:
             return ""

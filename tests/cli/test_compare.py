@@ -42,6 +42,23 @@ def test_the_inputs_that_show_a_difference_are_read_again(
     assert invoke("run", files[0], "--inputs", str(saved)).exit_code == 0
 
 
+@pytest.mark.parametrize("command", [("compare",), ("check", "--equivalent")])
+def test_a_file_that_cannot_be_written_is_refused_first(
+    command: tuple[str, ...],
+    files: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").write_text("")
+    saved = str(tmp_path / "file" / "bad.npz")
+    monkeypatch.setattr("hloopt.cli.compare.compare_modules", None)
+    monkeypatch.setattr("hloopt.cli.check_equivalent.decide", None)
+    found = invoke(*command, *files, "--save-inputs", saved)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr == f"hloopt: error: {saved}: Not a directory\n"
+    assert [one.name for one in tmp_path.iterdir() if "npz" in one.name] == []
+
+
 def test_nothing_is_saved_where_nothing_differs(files: tuple[str, str], tmp_path: Path) -> None:
     saved = tmp_path / "bad.npz"
     found = invoke("compare", files[0], files[0], "--save-inputs", str(saved))

@@ -12,6 +12,20 @@ MODULE = """HloModule m
 sum { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT c = f32[] add(a, b) }
+less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT }
+later { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  l = pred[] compare(a, b), direction=LT
+  e = pred[] compare(a, b), direction=EQ
+  g = pred[] compare(c, d), direction=GT
+  n = pred[] and(e, g)
+  ROOT o = pred[] or(l, n) }
 LINES
 """
 
@@ -26,6 +40,28 @@ def compared(before: str, after: str, **options: object) -> ModulesCompared:
 
 X = "x = f32[64] parameter(0); "
 XY = X + "y = f32[64] parameter(1); "
+HALF = X + "h = f32[] constant(0.5); b = f32[64] broadcast(h), dimensions={}; "
+FLUSHED = (
+    "m = f32[64] multiply(x, b); a = f32[64] abs(m); n = f32[] constant(1.1754944e-38); "
+    "l = f32[64] broadcast(n), dimensions={}; z = f32[] constant(0); y = f32[64] broadcast(z), dimensions={}; "
+    "s = pred[64] compare(a, l), direction=LT; ROOT r = f32[64] select(s, y, m)"
+)
+SORTED = (
+    X + "i = s32[64] iota(), iota_dimension=0; s = (f32[64], s32[64]) sort(x, i), dimensions={0}, "
+    "is_stable=true, to_apply=ORDER; ROOT r = s32[64] get-tuple-element(s), index=1"
+)
+GATHERED = (
+    X
+    + "i = s32[8] parameter(1); ROOT g = f32[8] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, "
+    "start_index_map={0}, index_vector_dim=1, slice_sizes={1}"
+)
+FILLED = (
+    "; z = s32[] constant(0); zs = s32[8] broadcast(z), dimensions={}; m = s32[] constant(64); "
+    "ms = s32[8] broadcast(m), dimensions={}; a = pred[8] compare(i, zs), direction=GE; "
+    "b = pred[8] compare(i, ms), direction=LT; c = pred[8] and(a, b); n = f32[] constant(nan); "
+    "ns = f32[8] broadcast(n), dimensions={}; ROOT r = f32[8] select(c, g, ns)"
+)
+N = "n = s32[64] parameter(0); "
 CASES = [
     ("sign of zero", X + "z = f32[] constant(0); b = f32[64] broadcast(z), dimensions={}; ROOT r = f32[64] multiply(x, b)",
      X + "z = f32[] constant(0); ROOT r = f32[64] broadcast(z), dimensions={}", {"bitwise": True}),
@@ -46,6 +82,14 @@ CASES = [
     ("reassociation", X + "z = f32[] constant(0); ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=sum",
      X + "z = f32[] constant(0); m = f32[8,8] reshape(x); h = f32[8] reduce(m, z), dimensions={0}, to_apply=sum; ROOT r = f32[] reduce(h, z), dimensions={0}, to_apply=sum",
      {"bitwise": True, "special": ("cancelling",)}),
+    ("flushing of subnormals", HALF + "ROOT r = f32[64] multiply(x, b)", HALF + FLUSHED,
+     {"bitwise": True, "special": ("subnormal",)}),
+    ("NaN in minimum and maximum", XY + "ROOT r = f32[64] maximum(x, y)",
+     XY + "c = pred[64] compare(x, y), direction=GT; ROOT r = f32[64] select(c, x, y)", {"special": ("nan",)}),
+    ("ties", SORTED.replace("ORDER", "less"), SORTED.replace("ORDER", "later"), {"special": ("tied",)}),
+    ("indices out of bounds", GATHERED, GATHERED.replace("ROOT g", "g") + FILLED, {"special": ("stray",)}),
+    ("integer overflow", N + "ROOT r = s32[64] multiply(n, n)",
+     N + "h = s16[64] convert(n); m = s16[64] multiply(h, h); ROOT r = s32[64] convert(m)", {"special": ("wide",)}),
 ]  # fmt: skip
 
 
@@ -71,6 +115,63 @@ def test_an_error_is_not_explained_away(before: str, after: str) -> None:
     found = compared(before, after)
     assert found.first is not None
     assert found.first.cause is None
+
+
+LOG = X + "e = f32[64] exponential(x); ROOT r = f32[64] log(e)"
+COPY = X + "ROOT r = f32[64] copy(x)"
+
+
+def test_special_values_are_tried_unasked() -> None:
+    """All but the largest floats, of which sums in any other order overflow elsewhere."""
+    found = compared(LOG, COPY)
+    assert found.verdict == "differ"
+    assert found.trials[0].verdict != "differ"
+    assert found.trials[-1].inputs.endswith("cancelling")
+    assert not compared(LOG, COPY, trials=1).untried
+    assert compared(LOG, COPY, trials=1).equal
+    found = compared(LOG, LOG)
+    assert (found.verdict, found.untried) == ("equal", ("largest",))
+    assert len(found.trials) == 9
+
+
+def test_special_values_for_which_there_is_no_time_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hloopt.prover.compare._LONG", 0.0)
+    found = compared(LOG, COPY)
+    assert found.equal
+    assert len(found.trials) == 1
+    assert {"nan", "cancelling", "zero"} <= set(found.untried)
+
+
+ENDLESS = """HloModule m
+on { s = (f32[]) parameter(0)
+  v = f32[] get-tuple-element(s), index=0
+  z = f32[] constant(0)
+  ROOT c = pred[] compare(v, z), direction=NE }
+back { s = (f32[]) parameter(0)
+  v = f32[] get-tuple-element(s), index=0
+  h = f32[] constant(1e-20)
+  w = f32[] multiply(v, h)
+  ROOT t = (f32[]) tuple(w) }
+ENTRY e { x = f32[] parameter(0)
+  t = (f32[]) tuple(x)
+  l = (f32[]) while(t), condition=on, body=back
+  ROOT r = f32[] get-tuple-element(l), index=0 }
+"""
+
+
+def test_special_values_on_which_a_loop_does_not_end_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hloopt.prover.compare._SHORTEST", 0.2)
+    monkeypatch.setattr("hloopt.prover.compare._TIMES", 1)
+    module = hloopt.parse(ENDLESS)
+    found = hloopt.compare(module, module)
+    assert found.equal
+    assert {"nan", "infinite"} <= set(found.untried)
+    assert any("nan left out" in note for note in found.notes)
+    assert set(hloopt.compare(module, module, "cpu").untried) >= {"zero", "nan"}
 
 
 def test_the_first_trial_that_differs_ends_the_comparison() -> None:

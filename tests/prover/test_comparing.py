@@ -55,8 +55,15 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
 
 def test_modules_of_other_results_are_not_compared() -> None:
     other = hloopt.parse(LINE.replace("f32[8] OP(x, y)", "pred[8] compare(x, y), direction=LT"))
-    with pytest.raises(UsageError, match=r"the results of a and b .*f32\[8\]\) and \(pred\[8\]"):
+    with pytest.raises(
+        UsageError, match=r"^result 0 of a and b is not the same: f32\[8\] and pred\[8\]$"
+    ):
         check_alike(line("add"), other, ("a", "b"))
+    fewer = hloopt.parse("HloModule m\nENTRY e { ROOT x = f32[8] parameter(0) }\n")
+    with pytest.raises(
+        UsageError, match=r"^the parameters of a and b are not the same: 2 arrays and 1$"
+    ):
+        check_alike(line("add"), fewer, ("a", "b"))
     check_alike(line("add"), line("multiply"), ("a", "b"))
 
 
