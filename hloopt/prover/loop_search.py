@@ -53,7 +53,7 @@ def first_in_loops(runs: BothRuns, number: int, loops: tuple[Place, Place]) -> L
     states: list[dict[_At, Leaf]] = [{}, {}]
     for early in range(min(HEAD, *trips)):
         states = [_states(runs, number, side, loop, early) for side, loop in enumerate(loops)]
-        wrong = _apart(runs, number, states)
+        wrong = _apart(runs, number, loops, states)
         if wrong is not None:
             return wrong
     together = _together(runs, number, states)
@@ -104,7 +104,9 @@ def _controls(trace: Trace, leaves: Iterable[Leaf]) -> list[Place]:
     return [place for place in passed if place.instruction.opcode in ("while", "conditional")]
 
 
-def _apart(runs: BothRuns, number: int, states: Sequence[Mapping[_At, Leaf]]) -> LoopValues | None:
+def _apart(
+    runs: BothRuns, number: int, loops: Sequence[Place], states: Sequence[Mapping[_At, Leaf]]
+) -> LoopValues | None:
     """What differs in the states that an early iteration leaves; None where either agrees with something."""
     wrong = [
         [
@@ -117,11 +119,16 @@ def _apart(runs: BothRuns, number: int, states: Sequence[Mapping[_At, Leaf]]) ->
     if all(wrong):
         return LoopValues(wrong[0], wrong[1])
     known = set(states[0].values())
-    pairs = [
-        ((number, other), (number, leaf))
-        for leaf in states[1].values()
-        if (other := _corresponding(runs, leaf)) is not None and other in known
-    ]
+    lost = {leaf for side in wrong for _, leaf in side}
+    shapes = [[(shape.dtype, shape.dims) for _, shape in positions(one.shape)] for _, one in loops]
+    pairs = []
+    for index, leaf in states[1].items():
+        other = _corresponding(runs, leaf)
+        if other not in known and shapes[0] == shapes[1]:
+            same = states[0][index]
+            other = same if not lost.isdisjoint((leaf, same)) else None
+        if other is not None and other in known:
+            pairs.append(((number, other), (number, leaf)))
     apart = [pair for pair in pairs if runs.differs(pair)]
     return LoopValues.of(apart) if any(wrong) and apart else None
 
