@@ -30,7 +30,17 @@ from hloopt.types import (
     leaves,
 )
 
-__all__ = ["INWARD", "OUTWARD", "check_shards", "is_boundary", "shards", "tilings"]
+__all__ = [
+    "INWARD",
+    "OUTWARD",
+    "Tiling",
+    "check_shards",
+    "is_boundary",
+    "shards",
+    "tiling_of",
+    "tiling_of_sharding",
+    "tilings",
+]
 
 INWARD = ("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape")
 OUTWARD = ("SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape")
@@ -52,6 +62,27 @@ class Tiling:
     places: tuple[tuple[int, ...], ...]
     rests: tuple[tuple[int, ...], ...]
 
+    @staticmethod
+    def whole(rank: int, partitions: int) -> Tiling:
+        """Of an array that each partition has all of."""
+        own = tuple((partition,) for partition in range(partitions))
+        return Tiling((1,) * rank, ((0,) * rank,) * partitions, own)
+
+    def part_dims(self, whole: Sequence[int]) -> tuple[int, ...]:
+        """The dimensions of each part; where they do not divide the whole, the last ones are padded."""
+        return tuple(-(-size // count) for size, count in zip(whole, self.counts, strict=True))
+
+    def part(self, whole: Array, partition: int) -> Array:
+        """A view of a partition's part, without padding."""
+        lengths = self.part_dims(whole.shape)
+        places = self.places[partition]
+        return whole[
+            tuple(
+                slice(place * length, (place + 1) * length)
+                for place, length in zip(places, lengths, strict=True)
+            )
+        ]
+
 
 def is_boundary(instruction: Instruction) -> bool:
     """Whether an instruction leads into or out of a region for one device."""
@@ -69,19 +100,37 @@ def tilings(instruction: Instruction, partitions: int) -> list[Tiling]:
     target = instruction.custom_call_target
     if not target.startswith("xla.sdy."):
         holder = instruction.operands[0] if target in INWARD else instruction
-        return [_of_tiles(holder, _rank(instruction.operands[0]), partitions)]
+        return [tiling_of(holder, _rank(instruction.operands[0]), partitions)]
     name = "xla.sdy.in_shardings" if target in INWARD else "xla.sdy.out_shardings"
+    return _of_values(instruction, name, [_rank(operand) for operand in instruction.operands])
+
+
+def tiling_of(holder: Instruction, rank: int, partitions: int) -> Tiling:
+    """How the array of an instruction is cut, as its ``sharding`` says, or its ``xla.sdy.sharding``.
+
+    Raises ``ValueError`` where that says nothing.
+    """
+    sharding = Sharding.of(holder.attributes)
+    name = "xla.sdy.sharding"
+    if sharding is None and FrontendAttributes.of(holder.attributes).get(name) is not None:
+        return _of_values(holder, name, [rank])[0]
+    try:
+        return tiling_of_sharding(sharding, rank, partitions)
+    except ValueError as error:
+        text = f"sharding={holder.attributes.get('sharding', '{}')} of {holder.name}"
+        raise ValueError(f"{text} {error}") from error
+
+
+def _of_values(instruction: Instruction, name: str, ranks: Sequence[int]) -> list[Tiling]:
+    """The shardings of an attribute of Shardy's, one for each array."""
     found = _VALUE.findall(_plain(FrontendAttributes.of(instruction.attributes).get(name)))
-    if len(found) != len(instruction.operands):
-        raise ValueError(
-            f"{name} has {len(found)} shardings for {len(instruction.operands)} operands"
-        )
+    if len(found) != len(ranks):
+        raise ValueError(f"{name} has {len(found)} shardings for {len(ranks)} operands")
     computation = instruction.computation
-    module = computation.module if computation is not None else None
-    meshes = _meshes(module)
+    meshes = _meshes(computation.module if computation is not None else None)
     return [
-        _of_mesh(meshes.get(mesh), mesh, dims, _rank(operand))
-        for (mesh, dims), operand in zip(found, instruction.operands, strict=True)
+        _of_mesh(meshes.get(mesh), mesh, dims, rank)
+        for (mesh, dims), rank in zip(found, ranks, strict=True)
     ]
 
 
@@ -94,19 +143,24 @@ def _plain(text: str | None) -> str:
     return (text or "").replace("\\", "")
 
 
-def _of_tiles(holder: Instruction, rank: int, partitions: int) -> Tiling:
-    """``sharding={devices=[2,4]<=[8]}``; what is replicated is one part, which each has."""
-    sharding = Sharding.of(holder.attributes)
+def tiling_of_sharding(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
+    """``{devices=[2,4]<=[8]}``, ``{mesh['x'=2,'y'=4], [{'x'}, {}]}``; what is replicated is one part.
+
+    Raises ``ValueError``, without a subject, where it does not say how an array of this rank is cut.
+    """
     if sharding is not None and sharding.word == "replicated":
-        whole = (0,) * rank
-        own = tuple((partition,) for partition in range(partitions))
-        return Tiling((1,) * rank, (whole,) * partitions, own)
-    text = f"sharding={holder.attributes.get('sharding', '{}')} of {holder.name}"
+        return Tiling.whole(rank, partitions)
     tiles = sharding.tiles if sharding is not None else None
+    named = sharding.named if sharding is not None else None
+    if named is not None and named.dims is not None:
+        if len(named.dims) != rank:
+            raise ValueError(f"is not one of {rank} dimensions")
+        sizes, used = cut(named.mesh, [dim.axes for dim in named.dims])
+        return _tiling(named.mesh.devices, sizes, used)
     if tiles is None:
-        raise ValueError(f"{text} does not say how it is cut")
+        raise ValueError("does not say how it is cut")
     if len(tiles.dims) - tiles.subgroups != rank:
-        raise ValueError(f"{text} is not one of {rank} dimensions")
+        raise ValueError(f"is not one of {rank} dimensions")
     return _tiling(tiles.devices, tiles.dims, [[at] for at in range(rank)])
 
 
@@ -190,22 +244,11 @@ def shards(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     for operand, tiling in zip(operands, tilings(instruction, participant.partitions), strict=True):
         array = array_of(operand)
         if inward:
-            results.append(_part(array, tiling, participant.partition).copy())
+            results.append(tiling.part(array, participant.partition).copy())
         else:
             results.append(_whole(instruction, array, tiling, context))
     several = isinstance(instruction.shape, TupleShape)
     return tuple(results) if several else results[0]
-
-
-def _part(whole: Array, tiling: Tiling, partition: int) -> Array:
-    """A view of a partition's part."""
-    index = []
-    for size, count, place in zip(
-        whole.shape, tiling.counts, tiling.places[partition], strict=True
-    ):
-        length = size // count
-        index.append(slice(place * length, (place + 1) * length))
-    return whole[tuple(index)]
 
 
 def _whole(instruction: Instruction, array: Array, tiling: Tiling, context: Context) -> Value:
@@ -219,7 +262,7 @@ def _whole(instruction: Instruction, array: Array, tiling: Tiling, context: Cont
         dims = [n * count for n, count in zip(array.shape, tiling.counts, strict=True)]
         whole = np.empty(dims, array.dtype)
         for member, value in zip(members, values, strict=True):
-            _part(whole, tiling, member)[...] = array_of(value[0])
+            tiling.part(whole, member)[...] = array_of(value[0])
         return [whole] * len(members)
 
     group = tuple(first + member for member in members)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
+
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Module
@@ -9,7 +12,7 @@ from hloopt.prover.executor import Run
 from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.comparison import OutputComparison
 from hloopt.runtime.inputs import positions
-from hloopt.runtime.judge import Judge, named
+from hloopt.runtime.judge import Evaluation, Judge, named
 from hloopt.runtime.tolerance import FREE, Tolerance
 
 __all__ = ["RunsCompared", "check_alike", "compare_runs"]
@@ -45,18 +48,26 @@ def compare_runs(
     excess_precision: bool = False,
 ) -> RunsCompared:
     """Judge what ``after`` gave by what ``before`` gave on the same inputs; both may round."""
-    judge = Judge.between(
-        before.module,
-        after.module,
-        inputs.arrays,
-        *(named(run.results, run.written) if run.interpreted else None for run in (before, after)),
-        counts=inputs.counts,
-        host=inputs.host,
-        excess_precision=excess_precision,
+    runs = (before, after)
+    judge = Judge.of_two(
+        [_evaluation(run, inputs, excess_precision=excess_precision) for run in runs],
+        [named(run.results, run.written) if run.interpreted else None for run in runs],
         tolerance=tolerance,
     )
     results = judge.compare_all(after.results, before.results)
+    for number, problem in enumerate(after.apart if after.apart != before.apart else ()):
+        if problem:
+            one = results[number]
+            results[number] = replace(one, problem=problem, mismatches=one.elements, share=inf)
     return RunsCompared(tuple(results), tuple(judge.compare_named(after.written, before.written)))
+
+
+def _evaluation(run: Run, inputs: TrialInputs, *, excess_precision: bool) -> Evaluation:
+    """How a run is repeated."""
+    own = run.taken or inputs
+    return Evaluation(
+        run.module, own.arrays, own.counts, own.host, excess_precision, parts=run.parts
+    )
 
 
 def check_alike(before: Module, after: Module, names: tuple[str, str]) -> None:

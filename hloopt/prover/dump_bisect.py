@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
+from hloopt.interpret.partitioning import is_partitioned
+from hloopt.ir import Module
 from hloopt.prover.bisection import (
     Bisection,
     ChangedInstruction,
@@ -26,6 +27,7 @@ from hloopt.prover.stages import (
     compiler_of,
     is_about_running,
     read_stage,
+    starts_whole,
 )
 from hloopt.prover.trials import Arrays, TrialInputs, TrialOptions
 from hloopt.prover.xla_oracle import XlaOracle
@@ -92,8 +94,15 @@ class DumpBisect:
                 f"{self.name}: it has one stage in this dump, and bisecting needs two: dump with "
                 "--xla_dump_hlo_pass_re=.*"
             )
+        module = read_stage(self.stages[0])
+        is_whole = starts_whole(self.stages, module)
         search = self.search = StageSearch(
-            self.stages, self._trials(), self.executor, self.tolerance, every=self.every
+            self.stages,
+            self._trials(module, is_whole=is_whole),
+            self.executor,
+            self.tolerance,
+            every=self.every,
+            is_whole=is_whole,
         )
         search.run()
         culprits = [self._culprit(pair) for pair in search.found]
@@ -114,17 +123,18 @@ class DumpBisect:
             0 if culprits else _failed(search),
         )
 
-    def _trials(self) -> list[TrialInputs]:
-        """The inputs of the first stage that can be read."""
+    def _trials(self, module: Module, *, is_whole: bool) -> list[TrialInputs]:
+        """The inputs of the first stage."""
         snapshot = self.snapshot
         if snapshot is not None and self.recorded is None and snapshot.results:
             asked = self.inputs.inputs or self.inputs.seed is not None
             if not (asked or self.inputs.trials or self.inputs.special):
                 self.recorded = [list(snapshot.results)]
-        module = read_stage(self.stages[0])
         trials = list(self.inputs.all(module, snapshot))
         if self.expect is not None:
-            self.recorded = load_all_expected(self.expect, module, prod(trials[0].counts))
+            replicas, partitions = trials[0].counts
+            count = replicas * (1 if is_whole else partitions)
+            self.recorded = load_all_expected(self.expect, module, count)
         return trials
 
     def _generated(self, search: StageSearch) -> Culprit | None:
@@ -210,20 +220,24 @@ class DumpBisect:
 
 def _located(pair: StagePair, *, excess_precision: bool) -> Located | None:
     """The first value that differs; None where the values do not say, or the first run cannot be repeated."""
-    counts = [len(arrays) for arrays in pair.runs[0].results]
-    places = [(number, output) for number, count in enumerate(counts) for output in range(count)]
+    before, after = pair.runs
+    count = len(before.results[0])
+    inputs, others = (run.taken or pair.inputs for run in pair.runs)
+    is_alike = inputs.counts == others.counts and not is_partitioned(before.module, after.module)
+    if not is_alike or any(found.problem for found in pair.compared.results):
+        return None
+    each = len(inputs.arrays) // len(before.results)
     wrong = [
-        place
-        for place, found in zip(places, pair.compared.results, strict=True)
+        (at // count * each + number, at % count)
+        for at, found in enumerate(pair.compared.results)
+        for number in range(each)
         if not found.passed
     ]
-    if any(found.problem for found in pair.compared.results):
-        return None
     try:
         return locate(
-            pair.runs[0].module,
-            pair.runs[1].module,
-            pair.inputs,
+            before.module,
+            after.module,
+            inputs,
             wrong,
             tolerance=pair.tolerance,
             excess_precision=excess_precision,

@@ -12,6 +12,7 @@ from hloopt.backends import DEVICES, check_device, compile_module, options_for
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import evaluate_participants, supported
+from hloopt.interpret.partitioning import Partitioning
 from hloopt.interpret.progress import Progress
 from hloopt.ir import Module
 from hloopt.prover.trials import Arrays, TrialInputs, check_fits
@@ -31,13 +32,18 @@ INTERRUPTED: Final = frozenset({"interpreter", "xla-cpu"})
 class Run:
     """What a module gave: the results of each participant, and what it wrote to the host by name.
 
-    ``interpreted`` says that it is what the interpreter gave.
+    ``interpreted`` says that it is what the interpreter gave.  ``taken`` are the inputs, where they are not the
+    trial's: ``parts`` of these, of which the results were put together then; ``apart`` says of each result why
+    participants that have to agree about it do not, empty where they do.
     """
 
     module: Module
     results: Arrays
     written: Mapping[str, Any] = field(default_factory=dict)
     interpreted: bool = False
+    taken: TrialInputs | None = None
+    parts: Partitioning | None = None
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ from hloopt.errors import (
     UnsupportedError,
     UsageError,
 )
+from hloopt.interpret import participant_counts
+from hloopt.interpret.partitioning import is_partitioned
 from hloopt.ir import Module
 from hloopt.ir.normal import normal_attributes, normal_shape
 from hloopt.ops import traits
@@ -36,6 +38,7 @@ from hloopt.proto.snapshot import Snapshot
 from hloopt.prover.bisection import Examined, SearchOutcome
 from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
 from hloopt.prover.executor import Executor, Run
+from hloopt.prover.partitioned import PartitionedRuns
 from hloopt.prover.pass_classes import Compiler, PassClass, classes, pass_class
 from hloopt.prover.trials import TrialInputs
 from hloopt.reading import bytes_of, read_file
@@ -52,11 +55,13 @@ __all__ = [
     "is_about_running",
     "read_stage",
     "stages_of",
+    "starts_whole",
 ]
 
 _PASS: Final = re.compile(r"\d+\.(?P<pipeline>[^.]+)\.after_(?P<name>.+)\.before_.+")
 _STEP: Final = re.compile(r"\d+\.(?P<name>[^.]+)\.(?P<step>.+)")
 _START: Final = "pipeline-start"
+_PARTITIONERS: Final = frozenset({"spmd-partitioning", "spmd-partitioner"})
 _TIMES: Final = 20
 _SHORTEST: Final = 20.0
 """How much longer than the first stage a stage may run, and the seconds that each may."""
@@ -153,6 +158,27 @@ def read_stage(stage: DumpStage) -> Module:
     return module
 
 
+def starts_whole(stages: Sequence[DumpStage], first: Module) -> bool:
+    """Whether ``first``, of the first stage, is for whole arrays and a later stage for their parts.
+
+    Where no stage is the partitioner's, the last one that can be read decides by its shapes.
+    """
+    if participant_counts(first)[1] == 1 or _is_partitioner(stages[0]):
+        return False
+    if any(_is_partitioner(stage) for stage in stages[1:]):
+        return True
+    for stage in reversed(stages[1:]):
+        try:
+            return is_partitioned(first, read_stage(stage))
+        except HlooptError:
+            continue
+    return False
+
+
+def _is_partitioner(stage: DumpStage) -> bool:
+    return stage.pass_name in _PARTITIONERS or stage.pipeline == "spmd-cleanup"
+
+
 def is_about_running(error: HlooptError) -> bool:
     """Whether a stage can be read, but not run on the inputs."""
     return isinstance(error, UnsupportedError | EvaluationError | UsageError)
@@ -172,6 +198,7 @@ class StageSearch:
     trials     the inputs, each of which every stage is run on
     tolerance  what a user allows of every pass in place of what its class does
     every      find all stages that change results, not only the first
+    is_whole   the first stage has not been partitioned: later ones may work on parts of its arrays
     status     where the search is, for a progress line
     last       the last stage that was run
     """
@@ -182,6 +209,7 @@ class StageSearch:
     tolerance: Tolerance = FREE
     excess_precision: bool = False
     every: bool = False
+    is_whole: bool = False
     examined: list[Examined] = field(default_factory=list)
     found: list[StagePair] = field(default_factory=list)
     failures: list[HlooptError] = field(default_factory=list)
@@ -259,13 +287,29 @@ class StageSearch:
             return StageRuns(stage, digest, last.runs)
         module = read_stage(stage)
         start = monotonic()
-        if last is not None:
-            check_alike(last.runs[0].module, module, (last.stage.label, stage.label))
-        runs = tuple(self.executor.run(module, inputs, str(stage.file)) for inputs in self.trials)
+        runs = self._runs(module, stage, last)
         if last is None and self.executor.seconds is None:
             taken = monotonic() - start
             self.executor = replace(self.executor, seconds=max(_SHORTEST, _TIMES * taken))
         return StageRuns(stage, digest, runs)
+
+    def _runs(self, module: Module, stage: DumpStage, last: StageRuns | None) -> tuple[Run, ...]:
+        """A run on each trial.  Raises ``UsageError`` for a module that does not fit the stages before."""
+        name = str(stage.file)
+        if self.is_whole and last is None:
+            self._partitioned = [
+                PartitionedRuns(module, inputs, self.executor) for inputs in self.trials
+            ]
+        if last is not None:
+            given = last.runs[0].module
+            if not self.is_whole or not is_partitioned(self._partitioned[0].whole, module):
+                given = self._partitioned[0].whole if self.is_whole else given
+                check_alike(given, module, (last.stage.label, stage.label))
+        if not self.is_whole:
+            return tuple(self.executor.run(module, inputs, name) for inputs in self.trials)
+        for one in self._partitioned:
+            one.executor = self.executor
+        return tuple(one.run(module, name) for one in self._partitioned)
 
     def _judge(self, last: StageRuns, ran: StageRuns, skipped: tuple[DumpStage, ...]) -> None:
         allowed = self._allowed(ran.stage, skipped)

@@ -42,10 +42,20 @@ from hloopt.types import Array, of_numpy
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
+    from hloopt.interpret.partitioning import Partitioning
     from hloopt.interpret.progress import Progress
     from hloopt.ir import Module
 
-__all__ = ["Judge", "OutputComparison", "Tolerance", "compare", "compare_all", "judged", "named"]
+__all__ = [
+    "Evaluation",
+    "Judge",
+    "OutputComparison",
+    "Tolerance",
+    "compare",
+    "compare_all",
+    "judged",
+    "named",
+]
 
 Results: TypeAlias = "Mapping[Hashable, Array]"
 """Arrays by what they are called: ``(participant, output)``, or the name of what the host was sent."""
@@ -132,11 +142,11 @@ class _Side:
 
 
 @dataclass(frozen=True, slots=True)
-class _Evaluation:
+class Evaluation:
     """How a module is evaluated: on the inputs of each participant, so many replicas and partitions.
 
     ``begin`` is called with the number of each evaluation, and returns the object that reports its progress and
-    has its deadline.
+    has its deadline.  ``parts`` says how the inputs and results are parts of whole arrays, where they are.
     """
 
     module: Module
@@ -144,7 +154,8 @@ class _Evaluation:
     counts: tuple[int, int]
     host: Host | None
     excess_precision: bool
-    begin: Callable[[int], Progress] | None
+    begin: Callable[[int], Progress] | None = None
+    parts: Partitioning | None = None
 
     def results(self, number: int | None = None) -> Results:
         """What it gives: by the definition, or rounded in the way of a number."""
@@ -160,7 +171,7 @@ class _Evaluation:
             progress=None if self.begin is None else self.begin(number or 0),
             rounding=number,
         )
-        return named(arrays, own.written)
+        return named(arrays if self.parts is None else self.parts.joined(arrays), own.written)
 
     def bounds(self) -> Bounds:
         """How far each element of the results may be off; of what the host is sent nothing is said."""
@@ -171,6 +182,8 @@ class _Evaluation:
         own = Host() if self.host is None else self.host.restarted()
         progress = None if self.begin is None else self.begin(0)
         found = evaluate_bounds(self.module, self.inputs, *self.counts, host=own, progress=progress)
+        if self.parts is not None:
+            found = self.parts.joined_bounds(found)
         return {
             (number, output): bound
             for number, bounds in enumerate(found)
@@ -223,7 +236,7 @@ class Judge:
         and returns the object that reports its progress and has its deadline.
         With ``excess_precision`` every other one rounds each op: how long f32 is kept is a device's choice.
         """
-        way = _Evaluation(module, inputs, counts, host, excess_precision, begin)
+        way = Evaluation(module, inputs, counts, host, excess_precision, begin)
         own = named(results, written or {})
         return Judge(own, way.sample, bounds=way.bounds, tolerance=tolerance)
 
@@ -248,12 +261,24 @@ class Judge:
         Results are those of the interpreter, as ``named`` makes them; without them it is run where a difference
         needs it.  Other arguments are those of ``of``.
         """
+        return Judge.of_two(
+            [
+                Evaluation(module, inputs, counts, host, excess_precision, begin)
+                for module in (before, after)
+            ],
+            (before_results, after_results),
+            tolerance=tolerance,
+        )
+
+    @staticmethod
+    def of_two(
+        ways: Sequence[Evaluation],
+        given: Sequence[Results | None] = (None, None),
+        *,
+        tolerance: Tolerance = FREE,
+    ) -> Judge:
+        """As ``between``, of modules that are evaluated in ways of their own, with the results ``given``."""
         judge = Judge(tolerance=tolerance)
-        ways = [
-            _Evaluation(module, inputs, counts, host, excess_precision, begin)
-            for module in (before, after)
-        ]
-        given = (before_results, after_results)
         judge._sides = [
             _Side(own or way.results, way.sample, way.bounds)
             for own, way in zip(given, ways, strict=True)

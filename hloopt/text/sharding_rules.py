@@ -41,7 +41,9 @@ class ShardingRules:
         return parts[0]
 
     def mesh_groups(self, parts: list[Any]) -> MeshGroups:
-        (mesh, last), axes = parts
+        (mesh, last), *order, axes = parts
+        if order:  # mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'}, as XLA prints it
+            mesh = replace(mesh, device_ids=order[0])
         names = [name for name, _ in mesh.axes]
         used = []
         for axis, token in filter(None, axes):

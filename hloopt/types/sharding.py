@@ -74,8 +74,8 @@ class Mesh:
         return ids.numbers if isinstance(ids, IotaList) else ids
 
     def __str__(self) -> str:
-        ids = [_device_ids(self.device_ids)] if self.device_ids is not None else []
-        return f"mesh[{','.join([*_axes(self), *ids])}]"
+        ids = "" if self.device_ids is None else f", {_device_ids(self.device_ids)}"
+        return f"mesh[{','.join(_axes(self))}]{ids}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -451,7 +451,7 @@ def test_mixed_floats_in_a_window_without_a_shape() -> None:
         ("mesh['x'=2,'y'=2] {'z'}", "the mesh has no axis 'z'"),
         ("mesh['x'=2,'y'=2] {'5'}", "the mesh has no axis '5'"),
         (
-            "mesh['x'=2, device_ids=(0,1,2)] {'x'}",
+            "mesh['x'=2], device_ids=(0,1,2) {'x'}",
             "the mesh has 2 positions, device_ids= lists 3 devices",
         ),
     ],
@@ -467,7 +467,8 @@ def test_good_meshes() -> None:
     for mesh in (
         "mesh['x'=2,'y'=2] {'x','1'}",
         "mesh['x'=2,'y'=2, device_ids=(0,1,2,3)] {'x'}",
-        "mesh['x'=2,'y'=2, device_ids=([2,2]T(1,0))] {'x'}",
+        "mesh['x'=2,'y'=2], device_ids=(0,1,2,3) {'x'}",
+        "mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'}",
     ):
         line = f"f32[2] all-reduce(%p), replica_groups={mesh}, to_apply=%sum"
         assert root(line, strict=True).attributes["replica_groups"] == Verbatim(mesh)
