@@ -18,7 +18,7 @@ import numpy as np
 from hloopt.dataclass import dataclass
 from hloopt.errors import UnsupportedError
 from hloopt.interpret.bounds_elementwise import ErrorBound
-from hloopt.interpret.shards import OUTWARD, Tiling, tiling_of, tiling_of_sharding, tilings
+from hloopt.interpret.shards import OUTWARD, ShardTiling, tiling_of, tiling_of_sharding, tilings
 from hloopt.ir import Instruction, Module
 from hloopt.types import (
     Array,
@@ -49,7 +49,7 @@ class ArrayParts:
     name: str
     dims: tuple[int, ...]
     part: tuple[int, ...]
-    tiling: Tiling | None
+    tiling: ShardTiling | None
     assumed: bool = False
 
     def cut(self, whole: Array) -> list[Array]:
@@ -179,7 +179,7 @@ def whole_arrays(module: Module, partitions: int) -> Partitioning:
     """Of a program that has not been partitioned: every partition has all of every array."""
     parameters, results = (
         tuple(
-            ArrayParts(name, shape.dims, shape.dims, Tiling.whole(shape.rank, partitions))
+            ArrayParts(name, shape.dims, shape.dims, ShardTiling.whole(shape.rank, partitions))
             for name, shape in arrays
         )
         for arrays in _arrays(module)
@@ -269,7 +269,7 @@ def _leaf_shardings(holder: Instruction) -> Iterator[_Holder]:
 
 def _tiling(
     holders: Sequence[Sequence[_Holder]], whole: ArrayShape, part: ArrayShape, partitions: int
-) -> Tiling | None:
+) -> ShardTiling | None:
     """What the first annotation says that fits; what is not cut is whole without one."""
     for holder, sharding in (one for own in holders for one in own):
         try:
@@ -278,12 +278,12 @@ def _tiling(
             continue
         if len(tiling.places) == partitions and tiling.part_dims(whole.dims) == part.dims:
             return tiling
-    return Tiling.whole(whole.rank, partitions) if whole.dims == part.dims else None
+    return ShardTiling.whole(whole.rank, partitions) if whole.dims == part.dims else None
 
 
 def _annotated(
     holder: Instruction, sharding: Sharding | None, rank: int, partitions: int
-) -> Tiling:
+) -> ShardTiling:
     if sharding is not None:
         if _has_other_data(sharding):
             raise ValueError("partitions with the same part have other data in it")
@@ -306,10 +306,10 @@ def _has_other_data(sharding: Sharding) -> bool:
 # ---- what no annotation says -------------------------------------------------------------------------
 
 
-def _nearest(one: ArrayParts, parts: Sequence[Array], whole: Array) -> Tiling:
+def _nearest(one: ArrayParts, parts: Sequence[Array], whole: Array) -> ShardTiling:
     """Of all ways in which parts may lie the one in which most elements are near those of the whole."""
     partitions = len(parts)
-    best: tuple[int, Tiling] | None = None
+    best: tuple[int, ShardTiling] | None = None
     for number, tiling in enumerate(_possible(one.dims, one.part, partitions)):
         if number == _MOST_TILINGS:
             best = None
@@ -340,7 +340,7 @@ def _far(want: Array, got: Array) -> int:
     return int(near.size - np.count_nonzero(near))
 
 
-def _possible(dims: Sequence[int], part: Sequence[int], partitions: int) -> Iterator[Tiling]:
+def _possible(dims: Sequence[int], part: Sequence[int], partitions: int) -> Iterator[ShardTiling]:
     """Every tiling of such parts over devices in a grid with prime sides, numbered in order."""
     counts = [
         [count for count in range(1, partitions + 1) if -(-size // count) == own]
@@ -353,7 +353,7 @@ def _possible(dims: Sequence[int], part: Sequence[int], partitions: int) -> Iter
             continue
         for axes in _axes(grid, own):
             free = [axis for axis in range(len(grid)) if not any(axis in used for used in axes)]
-            yield Tiling(
+            yield ShardTiling(
                 tuple(own),
                 tuple(
                     tuple(

@@ -33,7 +33,7 @@ from hloopt.types import (
 __all__ = [
     "INWARD",
     "OUTWARD",
-    "Tiling",
+    "ShardTiling",
     "check_shards",
     "is_boundary",
     "shards",
@@ -52,7 +52,7 @@ _DIMENSION = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class ShardTiling:
     """How an array is cut: ``counts`` of parts along its dimensions.
 
     Of each partition ``places`` is where its part lies, and ``rests`` distinguishes those with the same.
@@ -63,10 +63,10 @@ class Tiling:
     rests: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def whole(rank: int, partitions: int) -> Tiling:
+    def whole(rank: int, partitions: int) -> ShardTiling:
         """Of an array that each partition has all of."""
         own = tuple((partition,) for partition in range(partitions))
-        return Tiling((1,) * rank, ((0,) * rank,) * partitions, own)
+        return ShardTiling((1,) * rank, ((0,) * rank,) * partitions, own)
 
     def part_dims(self, whole: Sequence[int]) -> tuple[int, ...]:
         """The dimensions of each part; where they do not divide the whole, the last ones are padded."""
@@ -92,7 +92,7 @@ def is_boundary(instruction: Instruction) -> bool:
 # ---- how arrays are cut -------------------------------------------------------------------------
 
 
-def tilings(instruction: Instruction, partitions: int) -> list[Tiling]:
+def tilings(instruction: Instruction, partitions: int) -> list[ShardTiling]:
     """How the whole array of each operand is cut.
 
     Raises ``ValueError`` where the annotations do not say it.
@@ -105,7 +105,7 @@ def tilings(instruction: Instruction, partitions: int) -> list[Tiling]:
     return _of_values(instruction, name, [_rank(operand) for operand in instruction.operands])
 
 
-def tiling_of(holder: Instruction, rank: int, partitions: int) -> Tiling:
+def tiling_of(holder: Instruction, rank: int, partitions: int) -> ShardTiling:
     """How the array of an instruction is cut, as its ``sharding`` says, or its ``xla.sdy.sharding``.
 
     Raises ``ValueError`` where that says nothing.
@@ -121,7 +121,7 @@ def tiling_of(holder: Instruction, rank: int, partitions: int) -> Tiling:
         raise ValueError(f"{text} {error}") from error
 
 
-def _of_values(instruction: Instruction, name: str, ranks: Sequence[int]) -> list[Tiling]:
+def _of_values(instruction: Instruction, name: str, ranks: Sequence[int]) -> list[ShardTiling]:
     """The shardings of an attribute of Shardy's, one for each array."""
     found = _VALUE.findall(_plain(FrontendAttributes.of(instruction.attributes).get(name)))
     if len(found) != len(ranks):
@@ -143,13 +143,13 @@ def _plain(text: str | None) -> str:
     return (text or "").replace("\\", "")
 
 
-def tiling_of_sharding(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
+def tiling_of_sharding(sharding: Sharding | None, rank: int, partitions: int) -> ShardTiling:
     """``{devices=[2,4]<=[8]}``, ``{mesh['x'=2,'y'=4], [{'x'}, {}]}``; what is replicated is one part.
 
     Raises ``ValueError``, without a subject, where it does not say how an array of this rank is cut.
     """
     if sharding is not None and sharding.word == "replicated":
-        return Tiling.whole(rank, partitions)
+        return ShardTiling.whole(rank, partitions)
     tiles = sharding.tiles if sharding is not None else None
     named = sharding.named if sharding is not None else None
     if named is not None and named.dims is not None:
@@ -164,7 +164,7 @@ def tiling_of_sharding(sharding: Sharding | None, rank: int, partitions: int) ->
     return _tiling(tiles.devices, tiles.dims, [[at] for at in range(rank)])
 
 
-def _of_mesh(mesh: Mesh | None, name: str, dims: str, rank: int) -> Tiling:
+def _of_mesh(mesh: Mesh | None, name: str, dims: str, rank: int) -> ShardTiling:
     r"""``[{"x"}, {"y":(1)2}]``: the axes that cut each dimension, the slow ones first."""
     if mesh is None:
         raise ValueError(f"the module has no mesh '{name}'")
@@ -181,7 +181,7 @@ def _of_mesh(mesh: Mesh | None, name: str, dims: str, rank: int) -> Tiling:
     return _tiling(mesh.devices, sizes, used)
 
 
-def _tiling(devices: Sequence[int], dims: Sequence[int], used: list[list[int]]) -> Tiling:
+def _tiling(devices: Sequence[int], dims: Sequence[int], used: list[list[int]]) -> ShardTiling:
     """Devices in a grid, of whose dimensions each dimension of the array uses some."""
     if prod(dims) != len(devices) or sorted(devices) != list(range(len(devices))):
         raise ValueError("the devices are not numbered from 0")
@@ -199,7 +199,7 @@ def _tiling(devices: Sequence[int], dims: Sequence[int], used: list[list[int]]) 
             place.append(number)
         places.append(tuple(place))
         rests.append(tuple(index[number] for number in free))
-    return Tiling(counts, tuple(places), tuple(rests))
+    return ShardTiling(counts, tuple(places), tuple(rests))
 
 
 def _meshes(module: Module | None) -> dict[str, Mesh]:
@@ -251,7 +251,7 @@ def shards(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     return tuple(results) if several else results[0]
 
 
-def _whole(instruction: Instruction, array: Array, tiling: Tiling, context: Context) -> Value:
+def _whole(instruction: Instruction, array: Array, tiling: ShardTiling, context: Context) -> Value:
     """The parts of those that have the other parts."""
     participant = context.participant
     rest = tiling.rests[participant.partition]
