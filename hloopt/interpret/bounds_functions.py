@@ -116,20 +116,15 @@ def _converted(step: BoundedStep) -> Any:
 
 
 def _by_ends(step: BoundedStep, *, low: float = -np.inf, high: float = np.inf) -> Any:
-    """Of a function that rises or falls everywhere on its domain."""
+    """Of a function that rises or falls everywhere on its domain; near its ends it may be NaN or infinite."""
     (x,), (e,) = step.x, step.e
     own, *ends = (
         _evaluated(step.instruction, at)
         for at in (x, np.maximum(x - e, low), np.minimum(x + e, high))
     )
     most = np.maximum(*(np.abs(end - own) for end in ends))
-    return most + 4 * _DOUBLE * np.abs(own)
-
-
-def _open_ends(step: BoundedStep, *, low: float = -np.inf, high: float = np.inf) -> Any:
-    """As ``_by_ends``, where nothing is known at the ends of the domain."""
-    (x,), (e,) = step.x, step.e
-    return np.where((x - e > low) & (x + e < high), _by_ends(step, low=low, high=high), np.inf)
+    inside = (x - e >= low) & (x + e <= high)
+    return np.where(inside, most + 4 * _DOUBLE * np.abs(own), np.inf)
 
 
 def _evaluated(instruction: Instruction, x: Array) -> Array:
@@ -229,7 +224,7 @@ REACHES: Final[Mapping[str, ReachRule]] = op_table(
         "asin": partial(_by_ends, low=-1.0, high=1.0),
         "asinh": _by_ends,
         "atan2": _angle,
-        "atanh": partial(_open_ends, low=-1.0, high=1.0),
+        "atanh": partial(_by_ends, low=-1.0, high=1.0),
         "cbrt": _by_ends,
         "convert": _converted,
         "cosh": _bowl,
@@ -238,14 +233,14 @@ REACHES: Final[Mapping[str, ReachRule]] = op_table(
         "erf": _by_ends,
         "exponential": _by_ends,
         "exponential-minus-one": _by_ends,
-        "log": partial(_open_ends, low=0.0),
-        "log-plus-one": partial(_open_ends, low=-1.0),
+        "log": partial(_by_ends, low=0.0),
+        "log-plus-one": partial(_by_ends, low=-1.0),
         "logistic": _by_ends,
         "multiply": _product,
         "power": _power,
         "reduce-precision": _first,
         "remainder": _rest,
-        "rsqrt": partial(_open_ends, low=0.0),
+        "rsqrt": partial(_by_ends, low=0.0),
         "sine": _wave,
         "sinh": _by_ends,
         "sqrt": partial(_by_ends, low=0.0),

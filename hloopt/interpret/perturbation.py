@@ -1,4 +1,8 @@
-"""Numbers moved by amounts that follow from their own bits: what ``rounding`` moves results by."""
+"""Numbers moved by amounts that follow from their own bits: what ``rounding`` moves results by.
+
+A way to round has a number.  That of a negative number moves everything several times as far (``farther``), as
+far as the judge allows an element that moves in proportion: what rounding alone decides then shows in few ways.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,24 @@ import numpy as np
 from hloopt.types import Array, DType, of_numpy
 from hloopt.types import rounded as to_type
 
-__all__ = ["FLUSHED", "nudged", "smeared", "unit_roundoff"]
+__all__ = ["FLUSHED", "farther", "nudged", "smeared", "unit_roundoff"]
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _OTHER: Final = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def farther(kind: DType, seed: int) -> int:
+    """How many times as far as other ways to round the way of a number moves floats of a type."""
+    if seed >= 0:
+        return 1
+    return 4 if kind.is_float and kind.bits <= 16 else 8
 
 
 def _drawn(array: Array, seed: int) -> Array:
     """64 random bits for each element, by its own bits."""
     size = array.dtype.itemsize
     bits = np.asarray(array, order="C").view(f"u{size}").astype(np.uint64)
-    mixed: Array = (bits + np.uint64(seed)) * _ODD
+    mixed: Array = (bits + np.uint64(abs(seed))) * _ODD
     mixed = (mixed ^ (mixed >> np.uint64(29))) * _OTHER
     mixed ^= mixed >> np.uint64(32)
     return mixed
@@ -41,10 +52,12 @@ def smeared(array: Array, amount: Array | float, seed: int) -> Array:
     """Each element moved by at most ``amount``, which may be an array; what is not finite stays."""
     if np.iscomplexobj(array):
         return np.asarray(
-            smeared(array.real, amount, seed) + 1j * smeared(array.imag, amount, seed + 1),
+            smeared(array.real, amount, seed)
+            + 1j * smeared(array.imag, amount, seed - 1 if seed < 0 else seed + 1),
             array.dtype,
         )
     wide = array.astype(np.float64)
+    amount = amount * farther(of_numpy(array.dtype), seed)
     result = to_type(wide + _between(array, seed) * amount, array.dtype)
     kept = ~np.isfinite(wide) | ~np.isfinite(result.astype(np.float64))
     return np.asarray(np.where(kept, array, result))
@@ -65,8 +78,12 @@ def nudged(array: Array, seed: int) -> Array:
     units = np.where(drawn & np.uint64(1), 1, -1)
     if kind.bits >= 32:
         units = units * np.where(drawn & np.uint64(2), 1, 2)
+    times = farther(kind, seed)
+    if times > 1:
+        units = units * (1 + (drawn >> np.uint64(2) & np.uint64(times - 1)).astype(np.int64))
     most = np.array([ml_dtypes.finfo(array.dtype).max], array.dtype)  # type: ignore[no-untyped-call]
-    inside = (magnitude > 2) & (magnitude < np.uint64(int(most.view(code)[0]) - 1))
+    last = int(most.view(code)[0])
+    inside = (magnitude > 2 * times) & (magnitude < np.uint64(last - 2 * times + 1))
     after = np.where(inside, magnitude + units.astype(np.uint64), magnitude) | (bits & sign)
     result = np.asarray(after.astype(code).view(array.dtype))
     return _flushed(array, result, seed) if kind.name in FLUSHED else result

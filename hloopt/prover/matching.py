@@ -25,12 +25,14 @@ from hloopt.ir import Instruction
 from hloopt.prover.observing import HEAD, Leaf, Place, Seen, Trace, same_part
 from hloopt.prover.roundings import Spreads
 from hloopt.runtime.comparison import Allowance, OutputComparison, compared
+from hloopt.runtime.movement import Movement
 from hloopt.runtime.tolerance import Tolerance, own_margin, sampled_margin
 from hloopt.types import Array, dtype, of_numpy
 
 __all__ = ["Matcher", "Sides", "alike", "corresponding", "is_telling", "likeness"]
 
 _PROBES: Final = 16
+_FARTHER: Final = 8
 _LOOSE: Final = 1e-2
 """An array of which half the elements may be off by more than this part of them needs more than its data."""
 
@@ -244,7 +246,10 @@ class Matcher:
     def compared(self, leaf: Leaf, other: Leaf) -> OutputComparison:
         """A value of ``given`` beside one of ``known`` of the same type and number of elements."""
         got, want = same_part(self._given.seen[leaf], self._known.seen[other])
-        allowance = Allowance(self._spread(leaf, other, want.size))
+        spread = self._spread(leaf, other, want.size)
+        # Of integers no more is known than how far a few evaluations moved them.
+        beyond = spread if of_numpy(want.dtype).is_float else _FARTHER * spread
+        allowance = Allowance(Movement(spread, beyond))
         return compared(got, want, self._tolerance, allowance)[0]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError
 from hloopt.prover.observing import Leaf, Trace, same_part
-from hloopt.runtime.comparison import widen
+from hloopt.runtime.movement import widen
 from hloopt.types import Array
 
 __all__ = ["Reruns", "Spreads"]

@@ -10,8 +10,9 @@ import ml_dtypes
 import numpy as np
 
 from hloopt.dataclass import dataclass
+from hloopt.runtime.movement import AT_ONCE, Movement, bits_of, ulp_distance, wide
 from hloopt.runtime.tolerance import FREE, Tolerance, own_margin, sampled_margin
-from hloopt.types import Array, DType, dtype, of_numpy
+from hloopt.types import Array, DType, of_numpy
 
 __all__ = [
     "Allowance",
@@ -20,17 +21,13 @@ __all__ = [
     "compared",
     "explained",
     "not_finite",
-    "ulp_distance",
     "unlike",
-    "widen",
 ]
 
 
 ResultVerdict: TypeAlias = Literal[
     "equal", "within tolerance", "differ", "nothing verified", "not verified"
 ]
-
-_AT_ONCE = 1 << 18  # elements: the doubles made of them stay in a cache
 
 _PLAIN: Final = 2.0**13
 """Errors in units in the last place are meaningful where no more of them than this are allowed."""
@@ -140,19 +137,19 @@ def unlike(kind: DType, size: int, problem: str) -> OutputComparison:
 class Allowance:
     """What is known of what rounding allows the elements of an array, each flat, None where it is not known.
 
-    spread  how far each has moved where all was rounded otherwise
+    moved   what each was where all was rounded otherwise
     bound   how far each can be off at most; infinite where that is not known
     alone   the bound alone allows: no other roundings were tried
     """
 
-    spread: Array | None = None
+    moved: Movement | None = None
     bound: Array | None = None
     alone: bool = False
 
     def part(self, place: slice) -> Allowance:
         """Of some elements."""
-        spread = None if self.spread is None else self.spread[place]
-        return Allowance(spread, None if self.bound is None else self.bound[place], self.alone)
+        moved = None if self.moved is None else self.moved.part(place)
+        return Allowance(moved, None if self.bound is None else self.bound[place], self.alone)
 
 
 def compared(
@@ -167,13 +164,13 @@ def compared(
         problem = f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
         return unlike(kind, want.size, problem), 0
     left, right = np.ascontiguousarray(got).reshape(-1), np.ascontiguousarray(want).reshape(-1)
-    if np.array_equal(_bits(left), _bits(right)):
+    if np.array_equal(bits_of(left), bits_of(right)):
         finite = want.size - not_finite(want)
         return OutputComparison(kind.name, want.size, 0, tolerance=tolerance, finite=finite), 0
     found = _Found(kind, tolerance)
     with np.errstate(all="ignore"):
-        for start in range(0, right.size, _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
+        for start in range(0, right.size, AT_ONCE):
+            part = slice(start, start + AT_ONCE)
             found.add(left[part], right[part], allowance.part(part), start)
     comparison = OutputComparison(
         kind.name,
@@ -196,10 +193,6 @@ def compared(
     return comparison, found.open
 
 
-def _bits(array: Array) -> Array:
-    return array.view(f"V{array.dtype.itemsize}").view(np.uint8)
-
-
 class _Found:
     """The largest errors so far, and the place of the worst, in elements from the first.
 
@@ -218,12 +211,12 @@ class _Found:
     def add(self, got: Array, want: Array, allowance: Allowance, start: int) -> None:
         """Compare some more elements, the first of which is number ``start``."""
         kind, exact = self.kind, self.exact
-        left, right = _wide(got, kind), _wide(want, kind)
+        left, right = wide(got, kind), wide(want, kind)
         ulps = ulp_distance(got, want, kind)
         # Wide integers that differ may be the same double.
         same = ulps == 0 if exact else (left == right) | (np.isnan(left) & np.isnan(right))
         if self.tolerance.bitwise:
-            same = (_bits(got) == _bits(want)).reshape(got.size, -1).all(axis=1)
+            same = (bits_of(got) == bits_of(want)).reshape(got.size, -1).all(axis=1)
         error = np.where(same, 0.0, np.maximum(ulps, 1) if exact else np.abs(left - right))
         finite = np.isfinite(left) & np.isfinite(right)
         scale = np.abs(right)
@@ -231,6 +224,13 @@ class _Found:
         measured = error if self.tolerance.ulp is None else ulps.astype(np.float64)
         share = np.where(same, 0.0, np.where(finite, measured / allowed, inf))
         share = np.where(np.isnan(share), inf, share)
+        bound = allowance.bound
+        far = np.where(np.isnan(error), inf, error)
+        able = np.ones(error.shape, np.bool_) if bound is None else far <= bound
+        if allowance.moved is not None and not self.tolerance.is_given:
+            undecided = able & (share > 1) & (~finite | exact)
+            if undecided.any():
+                share = np.where(undecided & allowance.moved.allows(got, want), 1.0, share)
         wrong = share > 1
         failed = self.mismatches > 0 or bool(wrong.any())
         bounded = np.where(finite, error, 0.0)
@@ -245,12 +245,11 @@ class _Found:
         if counted.size:
             self.absolute = float(np.maximum(self.absolute, counted.max()))  # NaN stays
         self.mismatches += int(np.count_nonzero(wrong))
-        bound = allowance.bound
-        self.open += int(np.count_nonzero(wrong if bound is None else wrong & (error <= bound)))
+        self.open += int(np.count_nonzero(wrong & able))
         # A NaN against a number is worse than any number; of equal shares the larger error.
         worst = share == share.max()
-        at = int(np.argmax(np.where(worst, np.where(np.isnan(error), inf, error), -1.0)))
-        rank = float(share[at]), float(error[at]) if not np.isnan(error[at]) else inf
+        at = int(np.argmax(np.where(worst, far, -1.0)))
+        rank = float(share[at]), float(far[at])
         if rank > self._rank:
             self._rank, self.worst = rank, start + at
             self.share, self.allowed, self.error = rank[0], float(allowed[at]), float(error[at])
@@ -294,28 +293,14 @@ def explained(scale: Array, kind: DType, allowance: Allowance) -> Array:
     """The error that rounding allows each element, of magnitude ``scale``; 0 for a NaN or an infinity."""
     if allowance.alone and allowance.bound is not None:
         return allowance.bound
-    exact = kind.is_integer or kind.is_pred
-    own = np.zeros(scale.shape) if exact else own_margin(scale, kind)
-    if allowance.spread is not None:
-        own = np.maximum(own, sampled_margin(allowance.spread, kind, allowance.bound))
+    if kind.is_integer or kind.is_pred:
+        return np.zeros(scale.shape)
+    own = own_margin(scale, kind)
+    if allowance.moved is not None:
+        moved = allowance.moved
+        seen = sampled_margin(moved.spread, kind, allowance.bound)
+        own = np.maximum(own, np.maximum(seen, moved.beyond))
     return own if allowance.bound is None else np.minimum(own, allowance.bound)
-
-
-def widen(most: Array, own: Array, other: Array) -> None:
-    """Make ``most`` as large as the differences of two evaluations."""
-    kind = of_numpy(own.dtype)
-    left, right = np.ascontiguousarray(own).reshape(-1), np.ascontiguousarray(other).reshape(-1)
-    if np.array_equal(_bits(left), _bits(right)):
-        return
-    with np.errstate(all="ignore"):
-        for start in range(0, left.size, _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            if kind.is_integer or kind.is_pred:
-                difference = ulp_distance(left[part], right[part], kind).astype(np.float64)
-            else:
-                difference = np.abs(_wide(left[part], kind) - _wide(right[part], kind))
-            difference = np.where(np.isfinite(difference), difference, 0.0)
-            np.maximum(most[part], difference, out=most[part])
 
 
 def not_finite(array: Array) -> int:
@@ -325,45 +310,6 @@ def not_finite(array: Array) -> int:
         return 0
     flat = np.ascontiguousarray(array).reshape(-1)
     return sum(
-        int(np.count_nonzero(~np.isfinite(flat[start : start + _AT_ONCE].astype(kind.compute))))
-        for start in range(0, flat.size, _AT_ONCE)
+        int(np.count_nonzero(~np.isfinite(flat[start : start + AT_ONCE].astype(kind.compute))))
+        for start in range(0, flat.size, AT_ONCE)
     )
-
-
-def ulp_distance(got: Array, want: Array, kind: DType) -> Array:
-    """How many values of the type lie between two arrays of it, element by element (0: the same).
-
-    Bit patterns are mapped to integers in the order of the values, so that the count is exact across zero.
-    Of complex numbers it is the larger one of the two parts' distances.
-    """
-    if kind.is_complex:
-        part = dtype("f32" if kind.name == "c64" else "f64")
-        return np.maximum(
-            ulp_distance(got.real, want.real, part), ulp_distance(got.imag, want.imag, part)
-        )
-    left, right = _ordered(got, kind), _ordered(want, kind)
-    distance: Array = np.where(left > right, left - right, right - left)
-    return distance.reshape(want.shape)
-
-
-def _ordered(values: Array, kind: DType) -> Array:
-    """Unsigned integers in the order of the values; both zeros are the same one."""
-    if kind.kind == "signed":
-        return values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
-    if not kind.is_float:
-        return values.astype(np.uint64)
-    width = values.dtype.itemsize * 8
-    bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64)
-    if kind.name == "f8e8m0fnu":
-        return bits
-    sign_bit = np.uint64(1 << (min(width, kind.bits) - 1))
-    magnitude = bits & (sign_bit - np.uint64(1))
-    negative = (bits & sign_bit) != 0
-    middle = np.uint64(1 << 63)
-    return np.where(negative, middle - magnitude, middle + magnitude)
-
-
-def _wide(values: Array, kind: DType) -> Array:
-    if kind.is_complex:
-        return values.astype(np.complex128)
-    return values.astype(np.float64)

@@ -8,14 +8,16 @@ the smaller one of two:
    0 for what is only moved, and infinite where nothing is proved;
 ** what roundings seen explain: a few units of the element's own magnitude (``tolerance.MARGINS``), or eight
    times what it moves where the module is evaluated with every rounding moved (four times in floats of 16 bits
-   or fewer; ``interpret.rounding``), and an eighth of the bound where that is near what it moved.  Bounds grow
-   without end in long recurrences; errors do not.
+   or fewer; ``interpret.rounding``), or what it moves where each is moved so many times as far, and an eighth of
+   the bound where that is near what it moved.  Bounds grow without end in long recurrences; errors do not.
 
 Other elements of the array do not matter.  Nothing is evaluated where results are equal bit by bit; bounds are
 where they are not, and roundings moved only while an element is within its bound and off by more than its
 magnitude explains, for as many evaluations as it takes, 16 at most: more of them allow more, never less.
 
-Integers and pred are right where they are equal, or rounding decides what they are (an index of a maximum).
+Integers and pred are right where they are equal, and so are NaN and infinities, or rounding decides what they
+are (an index of a maximum, the root of a difference): where no bound excludes it and such evaluations had it
+(``movement.Movement.allows``).
 0.0 equals -0.0.  Complex numbers are compared by modulus.  Results without a finite number verify nothing.
 """
 
@@ -23,20 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from math import isinf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
-from hloopt.runtime.comparison import (
-    Allowance,
-    OutputComparison,
-    compared,
-    explained,
-    unlike,
-    widen,
-)
+from hloopt.runtime.comparison import Allowance, OutputComparison, compared, explained, unlike
+from hloopt.runtime.movement import Movement
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.types import Array, of_numpy
 
@@ -89,7 +86,7 @@ class _Side:
         self._own, self._sample, self._bounds = own, sample, bounds
         self._taken = 0
         self._bounded: Bounds | None = None
-        self._spread: dict[Hashable, Array] = {}
+        self._moved: dict[Hashable, Movement] = {}
 
     @property
     def own(self) -> Results:
@@ -122,23 +119,28 @@ class _Side:
         bound = found.reshape(-1)
         return bound if self.own[key].tobytes() == want.tobytes() else 2 * bound
 
-    def spread(self, key: Hashable, count: int) -> Array:
-        """How far each element of a result (flat) moves in ``count`` evaluations."""
+    def moved(self, key: Hashable, count: int) -> Movement:
+        """What the elements of a result (flat) are in ``count`` evaluations: of every four two move farther."""
         assert self._sample is not None
         while self._taken < count:
             self._taken += 1
-            sample = self._sample(self._taken) or {}
+            farther = self._taken % 4 in (3, 0)
+            sample = self._sample(-self._taken if farther else self._taken) or {}
             for name, own in self.own.items():
-                most = self._spread.setdefault(name, np.zeros(own.size))
+                if name not in self._moved:
+                    self._moved[name] = Movement.of(own)
                 other = sample.get(name)
                 if other is not None and other.shape == own.shape:
-                    widen(most, own, other)
-        return self._spread[key]
+                    self._moved[name].add(own, other, farther=farther)
+        return self._moved[key]
 
     @property
     def is_still(self) -> bool:
-        """Whether no evaluation has moved anything."""
-        return not any(spread.any() for spread in self._spread.values())
+        """Whether no evaluation has moved anything, though nothing says that it may."""
+        return self._bounds is None and not any(
+            moved.spread.any() or moved.beyond.any() or not moved.is_decided
+            for moved in self._moved.values()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,11 +302,12 @@ class Judge:
             found, still = compared(got, want, self.tolerance, Allowance(bound=bound))
             if found.mismatches and not still:
                 return compared(got, want, self.tolerance, Allowance(bound=bound, alone=True))[0]
+            moved = None
             for count in _ROUNDS:
-                if not still or (count > _ENOUGH and _is_plain(found, sides)):
+                if not still or (count > _ENOUGH and _is_plain(found, moved, sides)):
                     break
-                spread = np.maximum.reduce([side.spread(key, count) for side in sides])
-                found, still = compared(got, want, self.tolerance, Allowance(spread, bound))
+                moved = Movement.joined([side.moved(key, count) for side in sides])
+                found, still = compared(got, want, self.tolerance, Allowance(moved, bound))
         except TimeoutError:
             return found if found.passed else replace(found, undecided=True)
         return found
@@ -318,11 +321,11 @@ class Judge:
         bounds = [side.bound(key, want) for side in sides]
         known = [bound for bound in bounds if bound is not None]
         bound = np.add.reduce(known) if known and len(known) == len(sides) else None
-        spread = np.maximum.reduce([side.spread(key, _ENOUGH) for side in sides]) if sides else None
+        moved = Movement.joined([side.moved(key, _ENOUGH) for side in sides]) if sides else None
         kind = of_numpy(want.dtype)
         wide = want.reshape(-1).astype(np.complex128 if kind.is_complex else np.float64)
         with np.errstate(all="ignore"):
-            return explained(np.abs(wide), kind, Allowance(spread, bound))
+            return explained(np.abs(wide), kind, Allowance(moved, bound))
 
     def compare_all(
         self, got: Sequence[Sequence[Array]], want: Sequence[Sequence[Array]]
@@ -351,13 +354,15 @@ class Judge:
         return found
 
 
-def _is_plain(found: OutputComparison, sides: Sequence[_Side]) -> bool:
+def _is_plain(found: OutputComparison, moved: Movement | None, sides: Sequence[_Side]) -> bool:
     """Whether more evaluations would change nothing: none has moved anything, or much is far off.
 
-    A few elements may be far off where rounding seldom decides what they are.
+    A few elements may be far off where rounding seldom decides what they are, many where it often does.
     """
     if all(side.is_still for side in sides):
         return True
+    if isinf(found.share) and moved is not None and not moved.is_decided:
+        return False
     return found.share > _FAR and found.mismatches >= max(16, found.elements // 100)
 
 

@@ -28,6 +28,7 @@ for a value of one of these types.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any, TypeVar
@@ -290,7 +291,7 @@ def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> tu
     return tuple(dim for dim in range(rank) if dim not in taken)
 
 
-class _IndexedDims:
+class _IndexedDims(ABC):
     """What gather and scatter share: windows of an operand at places that an array of indices has.
 
     The batch dimensions are those of the indices without that of the vectors, in order.
@@ -300,9 +301,9 @@ class _IndexedDims:
     index_vector_dim: int
 
     @property
+    @abstractmethod
     def dropped_dims(self) -> frozenset[int]:
         """The operand's dimensions that windows do not have: those taken out, and batching ones."""
-        raise NotImplementedError
 
     def window_dims(self, rank: int) -> tuple[int, ...]:
         """The dimensions of an operand of ``rank`` that windows have."""

@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.interpret import EVALUATORS, evaluate_participants
 from hloopt.interpret.rounding import _PERTURBED
-from hloopt.runtime.comparison import ulp_distance
+from hloopt.runtime.movement import ulp_distance
 from hloopt.types import DTYPES, dtype
 
 Array = np.ndarray[Any, Any]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.interpret import evaluate_participants
-from hloopt.runtime.comparison import ulp_distance
 from hloopt.runtime.judge import Judge, Tolerance, compare, compare_all, judged
+from hloopt.runtime.movement import ulp_distance
 from hloopt.types import dtype
 
 F32 = np.float32
@@ -177,7 +177,7 @@ def test_large_arrays_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     want[5, 0, 3] = want[6, 4, 3] = 1
     got[5, 0, 3] = got[6, 4, 3] = 3
     whole = compare(got, want)
-    monkeypatch.setattr("hloopt.runtime.comparison._AT_ONCE", 9)
+    monkeypatch.setattr("hloopt.runtime.comparison.AT_ONCE", 9)
     assert compare(got, want) == whole
     assert (whole.mismatches, whole.where) == (3, (5, 0, 3))
     got[0, 0, 1] = np.nan
@@ -330,3 +330,131 @@ def test_between_two_modules_each_has_its_own_error() -> None:
     assert judge.compare_all(got, want)[0].passed
     lost = [[np.asarray(want[0][0] + f32(0, 0, 0, 1e-3))]]
     assert not judge.compare_all(lost, want)[0].passed
+
+
+VARIANCE = """HloModule m
+add { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[16,64] parameter(0)
+  c = f32[] parameter(1)
+  cs = f32[16,64] broadcast(c), dimensions={}
+  y = f32[16,64] add(x, cs)
+  z = f32[] constant(0)
+  n = f32[] constant(0.015625)
+  ns = f32[16] broadcast(n), dimensions={}
+  yy = f32[16,64] multiply(y, y)
+  square = f32[16] reduce(yy, z), dimensions={1}, to_apply=add
+  mean = f32[16] multiply(square, ns)
+  total = f32[16] reduce(y, z), dimensions={1}, to_apply=add
+  m = f32[16] multiply(total, ns)
+  mm = f32[16] multiply(m, m)
+  v = f32[16] subtract(mean, mm)
+  ROOT r = f32[16] FUNCTION(v)
+}
+"""
+
+
+def a_variance(function: str, around: float) -> tuple[hloopt.Module, list[np.ndarray]]:
+    """A function of mean(y^2) - mean(y)^2, where y is near ``around``: negative if rounding has it so."""
+    x = np.random.default_rng(0).standard_normal((16, 64)).astype(F32)
+    return hloopt.parse(VARIANCE.replace("FUNCTION", function)), [x, F32(around)]
+
+
+@pytest.mark.parametrize("function", ["sqrt", "log", "rsqrt"])
+def test_where_rounding_decides_nan_either_is_right(function: str) -> None:
+    """The sums in another order, a row at a time; numbers far from what roundings give are wrong there, too."""
+    module, inputs = a_variance(function, 1e4)
+    want = hloopt.evaluate(module, inputs)
+    assert 0 < np.isnan(want[0]).sum() < 16
+    y = inputs[0] + inputs[1]
+    mean, square = (np.add.accumulate(part, axis=1)[:, -1] / F32(64) for part in (y, y * y))
+    with np.errstate(all="ignore"):
+        v = square - mean * mean
+        other = {"sqrt": np.sqrt(v), "log": np.log(v), "rsqrt": 1 / np.sqrt(v)}[function]
+    assert (np.isnan(other) != np.isnan(want[0])).any()
+    assert judged(module, inputs, [other], want)[0].passed
+    far = other.copy()
+    far[np.isnan(want[0])] = -1e6
+    assert not judged(module, inputs, [far], want)[0].passed
+
+
+@pytest.mark.parametrize("around", [0.0, 10.0])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_where_rounding_decides_nothing_nan_is_wrong(around: float, wrong: float) -> None:
+    """One element is enough, and so is a number for a NaN that is one however it is rounded."""
+    module, inputs = a_variance("sqrt", around)
+    want = hloopt.evaluate(module, inputs)
+    got = want[0].copy()
+    got[5] = wrong
+    found = judged(module, inputs, [got], want)[0]
+    assert (found.mismatches, found.where) == (1, (5,))
+    assert not judged(module, inputs, want, [got])[0].passed
+    root = "ROOT r = f32[16] FUNCTION(v)"
+    text = VARIANCE.replace(root, "w = f32[16] negate(v)\n ROOT r = f32[16] sqrt(w)")
+    negative = hloopt.parse(text)
+    nothing = hloopt.evaluate(negative, inputs)
+    assert np.isnan(nothing[0]).all()
+    assert judged(negative, inputs, [got], nothing)[0].mismatches == 16 - np.isnan(wrong)
+
+
+CHOICE = """HloModule m
+best { v = f32[] parameter(0)
+ i = s32[] parameter(1)
+ w = f32[] parameter(2)
+ j = s32[] parameter(3)
+ g = pred[] compare(v, w), direction=GE
+ u = f32[] select(g, v, w)
+ k = s32[] select(g, i, j)
+ ROOT t = (f32[], s32[]) tuple(u, k) }
+ENTRY e {
+  x = f32[8] parameter(0)
+  f = f32[8] parameter(1)
+  p = f32[8] multiply(x, f)
+  i = s32[8] iota(), iota_dimension=0
+  low = f32[] constant(-inf)
+  z = s32[] constant(0)
+  r = (f32[], s32[]) reduce(p, i, low, z), dimensions={0}, to_apply=best
+  ROOT k = s32[] get-tuple-element(r), index=1
+}
+"""
+
+
+def test_an_index_that_rounding_decides_is_one_that_rounding_gives() -> None:
+    """Of two products as near as a rounding either; no other one, though it is between them."""
+    x = f32(0.1, 1.1, 0.3, 0.2, 0.5, 0.6, 1.3, 0.7)
+    f = f32(1.0, 1.3, 1.0, 1.0, 1.0, 1.0, 1.0999999, 1.0)
+    module = hloopt.parse(CHOICE)
+    want = hloopt.evaluate(module, [x, f])
+    assert int(want[0]) in (1, 6)
+    right = [
+        at for at in range(8) if judged(module, [x, f], [np.asarray(at, np.int32)], want)[0].passed
+    ]
+    assert right == [1, 6]
+    f[1] = 1.2
+    want = hloopt.evaluate(module, [x, f])
+    right = [
+        at for at in range(8) if judged(module, [x, f], [np.asarray(at, np.int32)], want)[0].passed
+    ]
+    assert right == [6]
+
+
+def test_a_whole_number_that_rounding_decides_is_a_neighbour() -> None:
+    """Of products near a whole number floor and conversion give that or the one below, and no other."""
+    text = """HloModule m
+    ENTRY e { x = f32[64] parameter(0)
+      y = f32[64] parameter(1)
+      p = f32[64] multiply(x, y)
+      ROOT k = s32[64] convert(p) }"""
+    x = np.linspace(1, 2, 64, dtype=F32)
+    y = F32(1000) / x
+    module = hloopt.parse(text)
+    want = hloopt.evaluate(module, [x, y])
+    near = np.floor(x.astype(np.float64) * y).astype(np.int32)
+    assert (near != want[0]).any()
+    assert judged(module, [x, y], [near], want)[0].passed
+    assert not judged(module, [x, y], [want[0] - 3], want)[0].passed
+    one = want[0].copy()
+    one[7] += 2
+    assert judged(module, [x, y], [one], want)[0].mismatches == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -27,21 +28,21 @@ __all__ = [
 ]
 
 
-class ChoiceSource:
+class ChoiceSource(ABC):
     """Something that decides about some instructions of a module; ``notes`` are what a user should see."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.notes: list[str] = []
 
+    @abstractmethod
     def choose(self, given: Alternatives) -> Choice | None:
         """Its choice, where it has one; called where any kernel fits."""
-        raise NotImplementedError
 
-    def unfit(self, instruction: Instruction) -> None:
+    def unfit(self, instruction: Instruction) -> None:  # noqa: B027 - most have nothing to do
         """Called for an instruction that no kernel fits."""
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 - most have nothing to do
         """After the last instruction.  Raises ``UsageError`` for what had no effect."""
 
 

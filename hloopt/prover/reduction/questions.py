@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from math import inf
@@ -77,7 +78,7 @@ def _pattern(text: str) -> str:
     return _VARYING.sub("#", text.partition("\n")[0])
 
 
-class Question:
+class Question(ABC):
     """What a case is asked; ``apart``: in a process of its own, since it may crash or not end."""
 
     apart: bool = True
@@ -87,14 +88,14 @@ class Question:
         """How many cases may be asked at once."""
         return 64
 
+    @abstractmethod
     def ask(self, case: Case, seconds: float | None) -> CaseOutcome:
         """The outcome.  What takes longer than ``seconds`` is stopped by the caller at the latest."""
-        raise NotImplementedError
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - most have nothing to do
         """Called in this process before a case is asked in another one."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to do
         """Give back what ``prepare`` made."""
 
 
