@@ -8,8 +8,8 @@ the smaller one of two:
    0 for what is only moved, and infinite where nothing is proved;
 ** what roundings seen explain: a few units of the element's own magnitude (``tolerance.MARGINS``), or eight
    times what it moves where the module is evaluated with every rounding moved (four times in floats of 16 bits
-   or fewer; ``interpret.rounding``), or what it moves where each is moved so many times as far, and an eighth of
-   the bound where that is near what it moved.  Bounds grow without end in long recurrences; errors do not.
+   or fewer; ``interpret.rounding``), or what it moves where each is moved so many times as far, and an eighth
+   of the bound where that is near what it moved.  Bounds grow without end in long recurrences; errors do not.
 
 Other elements of the array do not matter.  Nothing is evaluated where results are equal bit by bit; bounds are
 where they are not, and roundings moved only while an element is within its bound and off by more than its
@@ -323,6 +323,8 @@ class Judge:
         bound = np.add.reduce(known) if known and len(known) == len(sides) else None
         moved = Movement.joined([side.moved(key, _ENOUGH) for side in sides]) if sides else None
         kind = of_numpy(want.dtype)
+        if moved is not None and (kind.is_integer or kind.is_pred):
+            return np.maximum(moved.spread, moved.beyond)
         wide = want.reshape(-1).astype(np.complex128 if kind.is_complex else np.float64)
         with np.errstate(all="ignore"):
             return explained(np.abs(wide), kind, Allowance(moved, bound))
