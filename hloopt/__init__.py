@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from hloopt.driver.bisecting import BisectOptions
+    from hloopt.driver.compare import diff
     from hloopt.driver.exporting import ExportedFile, export
     from hloopt.driver.options import RunOptions
     from hloopt.driver.reducing import ReduceOptions, Reduction, reduce
@@ -70,6 +71,7 @@ __all__ = [
     "bisect",
     "compare",
     "compile",
+    "diff",
     "equivalent",
     "evaluate",
     "evaluate_participants",
@@ -363,6 +365,7 @@ _HOMES = {
     "RunOptions": "driver.options",
     "RunReport": "report.run",
     "SearchLimits": "prover.reduction.search",
+    "diff": "driver.compare",
     "export": "driver.exporting",
     "reduce": "driver.reducing",
 }

@@ -18,7 +18,7 @@ from hloopt.dumps.content import is_fusion_log
 from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
-from hloopt.report.fusion_diff import compare_kernels, difference_json, figures, show_difference
+from hloopt.report.fusion_diff import compare_kernels, figures, gates_json, show_difference
 from hloopt.report.gate import parse_gates
 from hloopt.report.module_pairs import GivenModule
 
@@ -139,11 +139,11 @@ def _diff_modules(
             write_json("diff", {"modules": rows})
         return code
     count = len(sides[0])
-    equal, verdicts, document, show = _compared(
-        found[:count], found[count:], model, gates, every=every
+    equal, verdicts, content, show = _compared(
+        found[:count], found[count:], model, gates, every=every, as_json=as_json
     )
     if as_json:
-        write_json("diff", {"modules": rows, **document()})
+        write_json("diff", {"modules": rows, **content})
     else:
         show(console=product())
     for verdict in verdicts:
@@ -161,18 +161,19 @@ def _compared(
     gates: Sequence[Gate],
     *,
     every: bool,
-) -> tuple[bool, list[GateVerdict], Callable[[], dict[str, Any]], Callable[..., None]]:
-    """Whether both sides are equal, what the gates say, and what writes that as JSON and as a table."""
+    as_json: bool,
+) -> tuple[bool, list[GateVerdict], dict[str, Any], Callable[..., None]]:
+    """Whether both sides are equal, what the gates say, that as JSON where wanted, and what prints it."""
     if len(before) == len(after) == 1:
         difference = compare_kernels(before[0].module, after[0].module, predicting)
         verdicts = _verdicts(gates, *map(figures, difference.totals))
-        document = partial(difference_json, difference, verdicts)
+        content = {**difference.to_json(), "gates": gates_json(verdicts)} if as_json else {}
         show = partial(show_difference, difference, verdicts, every=every)
-        return difference.equal, verdicts, document, show
+        return difference.equal, verdicts, content, show
     dumps = compare_dumps(before, after, predicting)
     verdicts = _verdicts(gates, *dumps.sums)
-    document, show = partial(dump_json, dumps, verdicts), partial(show_dumps, dumps, verdicts)
-    return dumps.equal, verdicts, document, show
+    content = dump_json(dumps, verdicts) if as_json else {}
+    return dumps.equal, verdicts, content, partial(show_dumps, dumps, verdicts)
 
 
 def _verdicts(

@@ -14,7 +14,14 @@ from hloopt.ir import Module
 from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
 from hloopt.prover.executor import INTERRUPTED, Executor
 from hloopt.prover.first_difference import FirstDifference, first_difference
-from hloopt.prover.trials import TrialInputs, TrialOptions, special_classes
+from hloopt.prover.reordering import (
+    Reordered,
+    fitted,
+    parameter_orders,
+    result_order,
+    with_parameters,
+)
+from hloopt.prover.trials import Arrays, TrialInputs, TrialOptions, special_classes
 from hloopt.runtime.comparison import OutputComparison, ResultVerdict
 from hloopt.runtime.tolerance import FREE, Tolerance
 
@@ -85,6 +92,7 @@ class ModulesCompared:
     first    the first value that differs; None where nothing does, or the interpreter sees no difference
     notes    what else there is to say
     untried  classes of special values that were left out, where no option says which are tried
+    reordered  orders of results and parameters in which they agree, where that is all that differs
     """
 
     names: tuple[str, str]
@@ -95,6 +103,7 @@ class ModulesCompared:
     first: FirstDifference | None = None
     notes: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    reordered: tuple[Reordered, ...] = ()
 
     @property
     def verdict(self) -> ResultVerdict:
@@ -121,6 +130,7 @@ class ModulesCompared:
             "first_difference": None if self.first is None else self.first.to_json(),
             "notes": list(self.notes),
             "untried": list(self.untried),
+            "reordered": [one.to_json() for one in self.reordered],
         }
 
 
@@ -142,11 +152,12 @@ def compare_modules(
     what is done next.  Raises ``UsageError`` for modules that do not take the same
     inputs or give the same results, and what running them raises.
     """
+    before, after, fits = fitted(before, after, names)
     check_alike(before, after, names)
     executor = executor or Executor()
     executor.check()
     options = _with_counts(trials or TrialOptions(), before, after, names)
-    runs = _Runs((before, after), names, executor, tolerance, begin)
+    runs = _Runs((before, after), names, executor, tolerance, begin, fits)
     for inputs in options.all(before, snapshot):
         if not runs.agree(inputs):
             return runs.record(inputs)
@@ -165,13 +176,15 @@ class _Runs:
         executor: Executor,
         tolerance: Tolerance,
         begin: Callable[[str], object],
+        notes: tuple[str, ...],
     ) -> None:
         self._modules, self._names = modules, names
         self._executor, self._tolerance, self._begin = executor, tolerance, begin
         self._done: list[TrialCompared] = []
-        self._notes: list[str] = []
+        self._notes = list(notes)
         self._untried: list[str] = []
         self._found = RunsCompared(())
+        self._results: tuple[Arrays, Arrays] = ([], [])
         self._started = monotonic()
 
     def agree(self, inputs: TrialInputs, seconds: float | None = None) -> bool:
@@ -184,6 +197,7 @@ class _Runs:
             executor.run(module, inputs, name)
             for module, name in zip(self._modules, self._names, strict=True)
         )
+        self._results = one.results, other.results
         self._found = compare_runs(
             one,
             other,
@@ -224,11 +238,18 @@ class _Runs:
         """What there is to say; ``inputs`` are the last, or those on which results differ."""
         first: FirstDifference | None = None
         notes: tuple[str, ...] = ()
-        if not self._found.equal:
+        reordered = () if self._found.equal else self._reordered(inputs)
+        if reordered:
+            text = " and ".join(map(str, reordered))
+            notes = (f"{text}: that is all that differs",)
+            if any(one.guessed for one in reordered):
+                notes = (f"the modules agree where {text}",)
+        if not self._found.equal and (not reordered or any(one.guessed for one in reordered)):
             self._begin("searching the first difference")
-            first, notes = _first(
+            first, more = _first(
                 *self._modules, inputs, self._found, self._executor, self._tolerance
             )
+            notes += more
         return ModulesCompared(
             self._names,
             self._executor.device,
@@ -238,7 +259,32 @@ class _Runs:
             first,
             (*self._notes, *notes),
             tuple(self._untried),
+            reordered,
         )
+
+    def _reordered(self, inputs: TrialInputs) -> tuple[Reordered, ...]:
+        """Orders of results and parameters in which the modules agree, if they never did as they are."""
+        want, got = self._results
+        if len(self._done) > 1 or self._done[-1].written:
+            return ()
+        order = result_order(want, got, self._tolerance)
+        if order is not None:
+            return (Reordered("results", tuple(order)),)
+        before, after = self._modules
+        for places, guessed in parameter_orders(before, after):
+            self._begin("trying other orders of parameters")
+            module = with_parameters(after, before.entry.parameters, places)
+            try:
+                again = self._executor.run(module, inputs, self._names[1]).results
+            except EvaluationError:  # as it may on inputs that are made for another place
+                continue
+            order = result_order(want, again, self._tolerance)
+            if order is not None:
+                found = [Reordered("parameters", tuple(places), guessed)]
+                if order != sorted(order):
+                    found.append(Reordered("results", tuple(order), guessed))
+                return tuple(found)
+        return ()
 
 
 def _first(

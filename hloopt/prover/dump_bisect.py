@@ -119,7 +119,7 @@ class DumpBisect:
             tuple(search.examined),
             tuple(culprits),
             summary,
-            tuple(_notes(search)),
+            (*_notes(search), *_untried(search, self.inputs)),
             0 if culprits else _failed(search),
         )
 
@@ -279,6 +279,13 @@ def _summary(search: StageSearch) -> str:
     ran = len(search.examined) - left
     agree = f"all {ran} stages agree"
     return f"{agree}; {left} cannot be read or run" if left else agree
+
+
+def _untried(search: StageSearch, asked: TrialOptions) -> list[str]:
+    """What was not tried where all stages agree on one random input."""
+    if search.found or not asked.is_plain or not search.trials:
+        return []
+    return [f"special values were not tried ({search.trials[0].origin} only): --special all"]
 
 
 def _notes(search: StageSearch) -> list[str]:

@@ -13,7 +13,6 @@ from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import (
     FusionDifference,
     compare_kernels,
-    difference_json,
     figures,
     gates_json,
     show_gates,
@@ -74,7 +73,8 @@ def dump_json(found: DumpDifference, verdicts: Sequence[GateVerdict]) -> dict[st
                 "before_file": before.file,
                 "after_file": after.file,
                 "module": before.module.name,
-                **difference_json(difference, ()),
+                **difference.to_json(),
+                "gates": [],
             }
             for before, after, difference in found.pairs
         ],

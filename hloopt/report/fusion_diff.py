@@ -26,7 +26,6 @@ from hloopt.spelling import first_of
 __all__ = [
     "FusionDifference",
     "compare_kernels",
-    "difference_json",
     "figures",
     "gates_json",
     "show_difference",
@@ -64,6 +63,33 @@ class FusionDifference:
     opcodes: tuple[Counter[str], Counter[str]]
     groups: list[KernelGroup]
     named: list[Difference]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        costs = [{row.instruction: row for row in rows} for rows in (self.before, self.after)]
+        return {
+            "equal": self.equal,
+            "before": _totals_json(self.totals[0]),
+            "after": _totals_json(self.totals[1]),
+            "opcodes": {
+                name: {"before": self.opcodes[0][name], "after": self.opcodes[1][name]}
+                for name in sorted(self.opcodes[0] | self.opcodes[1])
+            },
+            "kernels": [
+                {
+                    "status": group.status,
+                    "before": [_kernel_json(costs[0][kernel]) for kernel in group.before],
+                    "after": [_kernel_json(costs[1][kernel]) for kernel in group.after],
+                    "gained": dict(group.gained),
+                    "lost": dict(group.lost),
+                    "elsewhere": [kernel.name for kernel in group.elsewhere],
+                    "kernel": _other_kernel(group),
+                    "other_operands": self.is_elsewhere(group),
+                }
+                for group in self.groups
+            ],
+            "differences": differences_json(self.named),
+        }
 
     def is_elsewhere(self, group: KernelGroup) -> bool:
         """Whether a kernel does the same as before, but to operands in another order or to others."""
@@ -118,35 +144,6 @@ def figures(found: Totals) -> dict[str, float]:
     if found.seconds is not None:
         rows["time"] = found.seconds
     return rows
-
-
-def difference_json(found: FusionDifference, verdicts: Sequence[GateVerdict]) -> dict[str, Any]:
-    """The whole difference as JSON values."""
-    costs = [{row.instruction: row for row in rows} for rows in (found.before, found.after)]
-    return {
-        "equal": found.equal,
-        "before": _totals_json(found.totals[0]),
-        "after": _totals_json(found.totals[1]),
-        "opcodes": {
-            name: {"before": found.opcodes[0][name], "after": found.opcodes[1][name]}
-            for name in sorted(found.opcodes[0] | found.opcodes[1])
-        },
-        "kernels": [
-            {
-                "status": group.status,
-                "before": [_kernel_json(costs[0][kernel]) for kernel in group.before],
-                "after": [_kernel_json(costs[1][kernel]) for kernel in group.after],
-                "gained": dict(group.gained),
-                "lost": dict(group.lost),
-                "elsewhere": [kernel.name for kernel in group.elsewhere],
-                "kernel": _other_kernel(group),
-                "other_operands": found.is_elsewhere(group),
-            }
-            for group in found.groups
-        ],
-        "differences": differences_json(found.named),
-        "gates": gates_json(verdicts),
-    }
 
 
 def gates_json(verdicts: Sequence[GateVerdict]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import hloopt
 from tests.helpers.support import invoke
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -25,6 +26,18 @@ def files(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "one.hlo").write_text(ONE)
     (tmp_path / "two.hlo").write_text(TWO)
     return str(tmp_path / "one.hlo"), str(tmp_path / "two.hlo")
+
+
+def test_python_gets_what_the_command_prints(files: tuple[str, str]) -> None:
+    for target in ((), ("--target", "h200")):
+        printed = json.loads(invoke("diff", *files, *target, "--json").stdout)
+        given = hloopt.diff(*files, *target[1:])
+        assert not given.equal
+        assert given.to_json().items() <= printed.items()
+    assert given.totals[0].seconds is not None
+    assert hloopt.diff(hloopt.parse(ONE), files[0]).equal
+    with pytest.raises(hloopt.UsageError, match="No such file"):
+        hloopt.diff(files[0], "nowhere.hlo")
 
 
 def found(*words: str) -> dict[str, Any]:
