@@ -29,6 +29,7 @@ FLOORS = {
     "ir": 3,
     "text": 4,
     "proto": 4,
+    "profiles": 5,
     "verifier": 4,
     "dumps": 4,
     "interpret": 4,

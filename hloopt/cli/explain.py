@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.options import json_option, pick_options, strict_option
 from hloopt.cli.pipeline_options import PASSES, chosen_passes
+from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.cli.words import complete_instruction
 from hloopt.dataclass import dataclass
 from hloopt.driver.passes import Chosen
@@ -64,6 +66,7 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
 @pick_options
 @strict_option()
 @xla_option
+@profile_option
 @PASSES
 @KERNELS
 @click.option(
@@ -78,6 +81,7 @@ def command(
     ctx: click.Context,
     files: tuple[str, ...],
     xla_dump: str | None,
+    profile: str | None,
     every: bool,
     as_json: bool,
 ) -> None:
@@ -95,6 +99,8 @@ def command(
     With --xla DUMP: why XLA fused two instructions, or did not, as far as its dump shows: [INSTRUCTION
     [INSTRUCTION]].
 
+    With --profile: how long the instructions took in a real run, too; if none is named, the longest.
+
     \b
     Example:
       hloopt explain dump.txt
@@ -110,8 +116,10 @@ def command(
     paths, names = _split(files)
     selection = selecting(kernels, ctx.with_resource, predicted=True)
     choice = chosen_passes(kernels)
-    texts = open_texts(paths)
-    explaining = _Explaining(selection, choice, names, every, as_json, len(texts) > 1)
+    measuring = None if profile is None else Measuring.of(profile, paths)
+    texts = open_texts(paths) if measuring is None else measuring.texts
+    several = len(texts) > 1
+    explaining = _Explaining(selection, choice, names, every, as_json, several, measuring)
     if not selection.has_kernels:
         note = f"kernels are CUDA: for {explaining.target.name} fusion alone is explained"
         click.echo(f"note: {note}", err=True)
@@ -132,6 +140,7 @@ class _Explaining:
     every: bool
     as_json: bool
     several: bool
+    measuring: Measuring | None
 
     @property
     def target(self) -> Target:
@@ -140,6 +149,10 @@ class _Explaining:
     def explained(self, found: Input) -> dict[str, Any]:
         """Explain one module: shown unless it is for JSON, and the JSON of it."""
         module, selection, names = found.module, self.selection, self.names
+        times = None
+        if self.measuring is not None:
+            kept = build.clone_module(module)  # passes rename what was measured
+            times = self.measuring.measured(replace(found, module=kept))
         answer, refused, notes, is_about_fusion = self._fusion(module)
         ready, rows = module, list[Choice]()
         if selection.has_kernels:
@@ -166,7 +179,11 @@ class _Explaining:
                 blocks.insert(0, answer.show)
             if not names and rows:
                 blocks.append(partial(show_summary, rows, costs))
+            if times is not None:
+                blocks.append(partial(times.show_named, names=_kernels(names, answer)))
             _show(blocks, several=self.several)
+        if times is not None:
+            head["measured"] = times.to_json()
         if not names:
             return {**head, "summary": summary(rows, costs)}
         choices = [explanation_json(row, _cost(costs, row), limits) for row in shown]
@@ -243,5 +260,13 @@ def _choices(
     rows: list[Choice], names: tuple[str, ...], answer: FusionAnswer | None
 ) -> list[Choice]:
     """The choices for an instruction, or for the kernels that it is in."""
-    wanted = {names[0].removeprefix("%"), *(answer.kernels if answer is not None else ())}
+    wanted = _kernels(names, answer)
     return [row for row in rows if row.instruction in wanted]
+
+
+def _kernels(names: tuple[str, ...], answer: FusionAnswer | None) -> frozenset[str]:
+    """What is named, and the kernels that it is in."""
+    if not names:
+        return frozenset()
+    given = (name.removeprefix("%") for name in names)
+    return frozenset((*given, *(answer.kernels if answer is not None else ())))

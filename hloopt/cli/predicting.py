@@ -17,7 +17,7 @@ from hloopt.targets import find_target
 __all__ = ["predictor", "target_options"]
 
 _DEFAULT_MODEL = "xla-2026"
-_ABOUT_TIMES = ("cost_model", "by", "top")
+_ABOUT_TIMES = ("by", "top")
 
 
 def target_options(function: Function) -> Function:
@@ -47,15 +47,17 @@ def _refuse(names: Iterable[str]) -> None:
             raise UsageError(f"{option.opts[0]} is for predicted times: it needs --target DEVICE")
 
 
-def predictor(target: str | None, cost_model: str) -> Predictor | None:
+def predictor(
+    target: str | None, cost_model: str, refuses: Iterable[str] = _ABOUT_TIMES
+) -> Predictor | None:
     """The predictor of times on a target; None without one.
 
     A device described without blocks and threads is predicted by the roofline.
-    stderr says when a device's times were never measured.  Raises ``UsageError`` for options about
-    times without a target.
+    stderr says when a device's times were never measured.  Raises ``UsageError`` without a target for the
+    options that ``refuses`` names, and for ``--cost-model``.
     """
     if target is None:
-        _refuse(_ABOUT_TIMES)
+        _refuse(("cost_model", *refuses))
         return None
     device = find_target(target)
     model = model_for(cost_model, device, lambda note: click.echo(f"note: {note}", err=True))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.cli.files import InputText, each_module
+from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
-from hloopt.ir import Module
+from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.report.console import product, show_name
 from hloopt.report.cost import kernel_costs
 from hloopt.report.prediction import prediction_json, show_prediction
@@ -33,19 +33,20 @@ __all__ = ["command"]
     help="How many of the largest buffers to list.",
 )
 @target_options
+@profile_option
 @click.option(
     "--by",
     type=click.Choice(["kernel", "source", "opcode"]),
     default="kernel",
     show_default=True,
-    help="With --target: a row for each kernel, line of the user's program, or opcode.",
+    help="With --target or --profile: a row for each kernel, line of the user's program, or opcode.",
 )
 @click.option(
     "--top",
     default=20,
     show_default=True,
     type=click.IntRange(0),
-    help="With --target: how many rows to list, those that take longest; 0 for all.",
+    help="With --target or --profile: how many rows to list, those that take longest; 0 for all.",
 )
 @json_option
 @click.pass_context
@@ -55,6 +56,7 @@ def command(
     buffers: int,
     target: str | None,
     cost_model: str,
+    profile: str | None,
     by: By,
     top: int,
     as_json: bool,
@@ -64,24 +66,37 @@ def command(
     With --target: how long each kernel will take there, what it is bound by and its share of the whole.
     Launches include loop iterations, where the module shows the trip count; sums are of one run of the entry.
 
+    With --profile: how long each instruction took in a real run, from a profiler's trace, beside what --target
+    predicts. Without FILE the modules are those that the trace holds (.xplane.pb).
+
     \b
     Example:
       hloopt optimize dump.txt | hloopt stats
       hloopt optimize -O2 dump.txt | hloopt stats --target h200 --by source
+      hloopt stats --profile host.xplane.pb --module jit_step
     """
-    predicting = predictor(target, cost_model)
+    predicting = predictor(target, cost_model, refuses=() if profile else ("by", "top"))
+    measuring = None if profile is None else Measuring.of(profile, files)
+    texts = open_texts(files) if measuring is None else measuring.texts
 
-    def step(text: InputText, module: Module) -> dict[str, Any]:
+    def step(found: Input) -> dict[str, Any]:
+        module = found.module
         stats = module_stats(module, buffers=buffers)
-        if predicting is not None:
+        if predicting is not None and measuring is None:
             costs = kernel_costs(module, predicting)
             stats["prediction"] = prediction_json(predicting, costs)
             if not as_json:
-                show_name(stats["module"], text.name, product())
+                show_name(stats["module"], found.name, product())
                 show_prediction(costs, predicting, product(), by=by, top=top)
+        elif measuring is not None:
+            times = measuring.measured(found, predicting)
+            stats["measured"] = times.to_json()
+            if not as_json:
+                show_name(stats["module"], found.name, product())
+                times.show(product(), by=by, top=top)
         elif not as_json:
-            show_stats({"file": text.name, **stats}, product())
+            show_stats({"file": found.name, **stats}, product())
         return stats
 
-    rows, code = each_module(files, step, "counting in")
+    rows, code = each_input(texts, step, "counting in")
     end(ctx, rows, code)

@@ -25,10 +25,10 @@ def new(message: str) -> Any:
     return _classes()[message]()
 
 
-def decode(message: str, data: bytes, warnings: list[str]) -> Any:
+def decode(message: str, data: bytes, warnings: list[str] | None = None) -> Any:
     """The message in ``data``; raises ``ProtoProblem`` with the path of the field that is wrong.
 
-    Fields the table does not know are left out and named in ``warnings``.
+    Fields the table does not know are left out and named in ``warnings``, if there is such a list.
     """
     from google.protobuf.message import DecodeError
 
@@ -36,8 +36,10 @@ def decode(message: str, data: bytes, warnings: list[str]) -> Any:
     try:
         found.ParseFromString(data)
     except DecodeError:
-        inspect(message, data, warnings)
+        inspect(message, data, warnings or [])
         raise ProtoProblem("the message cannot be decoded") from None
+    if warnings is None:
+        return found
     size = found.ByteSize()
     found.DiscardUnknownFields()
     if found.ByteSize() != size:

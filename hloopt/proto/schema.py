@@ -1,4 +1,4 @@
-"""The messages of XLA's HLO protos: numbers, names and kinds of the fields, as data.
+"""The messages of XLA's HLO and of its profiler (``X...``): numbers, names and kinds of the fields, as data.
 
 ``MESSAGES`` maps a message (its name without ``Hlo`` and ``Proto``) to rows ``number name kind``.  Kinds:
 
@@ -272,4 +272,28 @@ MESSAGES: dict[str, str] = {
     "Snapshot": "1 hlo Hlo~, 2 arguments Literal~*, 3 result Literal~, 4 execution_platform text",
     "Inputs": "1 arguments Literal~*, 2 arguments_descriptors bytes*",
     "UnoptimizedSnapshot": "1 hlo_module Module~, 2 partitions Inputs*, 3 version int32",
+    "XSpace": "1 planes XPlane*, 2 errors text*, 3 warnings text*, 4 hostnames text*",
+    "XPlane": """
+        1 id int64, 2 name text, 3 lines XLine*, 4 event_metadata XEventEntry*
+        5 stat_metadata XStatEntry*, 6 stats XStat*
+    """,
+    "XLine": """
+        1 id int64, 2 name text, 3 timestamp_ns int64, 4 events XEvent*, 9 duration_ps int64
+        10 display_id int64, 11 display_name text
+    """,
+    "XEvent": """
+        1 metadata_id int64, 2 offset_ps int64, 5 num_occurrences int64, 3 duration_ps int64
+        4 stats XStat*
+    """,
+    "XStat": """
+        1 metadata_id int64, 2 number double, 3 uint64 uint64, 4 int64 int64, 5 text text
+        6 bytes bytes, 7 ref uint64, 8 compressed bytes
+    """,
+    "XEventEntry": "1 key int64, 2 value XEventMetadata",
+    "XEventMetadata": """
+        1 id int64, 2 name text, 3 metadata bytes, 4 display_name text, 5 stats XStat*
+        6 child_id int64*
+    """,
+    "XStatEntry": "1 key int64, 2 value XStatMetadata",
+    "XStatMetadata": "1 id int64, 2 name text, 3 description text",
 }

@@ -1,0 +1,109 @@
+"""``--profile`` of stats and explain: tables, JSON, modules of the trace, messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hloopt
+from hloopt.proto import write_module
+from tests.analysis.test_measured import GIVEN, RAN, RUNS
+from tests.helpers.support import invoke
+from tests.profiles.traces import Made, chrome, xplane
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.xplane.pb"
+    path.write_bytes(xplane(RUNS, {"jit_f(6)": write_module(hloopt.parse(RAN))}))
+    return path
+
+
+def test_a_trace_shows_the_modules_that_it_holds(trace: Path) -> None:
+    shown = invoke("stats", "--profile", str(trace)).stdout
+    assert "measured 421 ns a run: 3 runs of jit_f(6)\n" in shown
+    assert "joined to instructions: 100% by name\n" in shown
+    assert [line.split()[0] for line in shown.splitlines()[5:]] == [
+        "dot.1",
+        "loop-fusion.7",
+        "copy.1",
+    ]
+    assert "predicted" not in shown
+
+
+def test_predictions_stand_beside(trace: Path) -> None:
+    result = invoke("stats", "--profile", str(trace), "--target", "h200", "--json")
+    (row,) = json.loads(result.stdout)["modules"]
+    found = row["measured"]
+    assert (found["runs"], found["joined"], found["target"]) == (3, 1.0, "h200")
+    assert found["kernels"][0]["name"] == "dot.1"
+    for kernel in found["kernels"]:
+        assert kernel["ratio"] == pytest.approx(kernel["seconds"] / kernel["predicted_seconds"])
+    assert sum(source["share"] for source in found["sources"]) == pytest.approx(1.0)
+    assert [source["name"] for source in found["sources"]] == ["m.py:5", "m.py:4", ""]
+    shown = invoke("stats", "--profile", str(trace), "--target", "h200", "--by", "source").stdout
+    assert "m.py:5" in shown
+    assert "predicted for h200 by" in shown
+
+
+def test_a_file_before_the_passes_points_to_the_module_in_the_trace(
+    trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "given.hlo"
+    path.write_text(GIVEN)
+    shown = invoke("stats", str(path), "--profile", str(trace)).stdout
+    assert "71% by pairing with the module in the trace, 24% by op_name\n" in shown
+    assert "not joined: 4.8% of the measured time\n" in shown
+    assert f"hloopt stats --profile {trace} --module '^jit_f'\n" in shown
+    trace.write_bytes(chrome(RUNS))
+    shown = invoke("stats", str(path), "--profile", str(trace)).stdout
+    assert "joined to instructions: nothing\n" in shown
+    assert "give that module (*after_optimizations.txt)\n" in shown
+
+
+def test_what_was_not_measured_is_named(trace: Path) -> None:
+    trace.write_bytes(xplane(RUNS[:2], {"jit_f(6)": write_module(hloopt.parse(RAN))}))
+    assert (
+        "- 1 kernel was not measured: copy.1\n" in invoke("stats", "--profile", str(trace)).stdout
+    )
+
+
+def test_explain_shows_what_was_measured(trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "given.hlo"
+    path.write_text(GIVEN)
+    shown = invoke("explain", str(path), "dot.3", "--profile", str(trace)).stdout
+    assert shown.splitlines()[-1].split()[0] == "dot.3"
+    shown = invoke("explain", "--profile", str(trace)).stdout
+    assert [line.split()[0] for line in shown.splitlines()[-3:]] == [
+        "dot.1",
+        "loop-fusion.7",
+        "copy.1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--profile", "{trace}", "--module", "nix"), "no module matches --module 'nix'"),
+        (("--profile", "{folder}"), "Is a directory"),
+        (("--profile", "{folder}/none"), "No such file or directory"),
+        (("--profile", "{chrome}"), "holds no module: give the file of the module that ran"),
+        (("{trace}", "--by", "source"), "--by is for predicted times: it needs --target DEVICE"),
+    ],
+)
+def test_mistakes(trace: Path, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    other = tmp_path / "trace.json"
+    other.write_bytes(chrome(RUNS))
+    places = {"trace": str(trace), "folder": str(tmp_path), "chrome": str(other)}
+    result = invoke("stats", *(word.format(**places) for word in words))
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_module_in_a_trace_that_is_damaged(trace: Path) -> None:
+    trace.write_bytes(xplane([Made(0, 5, "a")], {"jit_f(6)": b"\x0a\x05abc"}))
+    result = invoke("stats", "--profile", str(trace))
+    assert result.exit_code == 3
+    assert f"{trace}:jit_f(6)" in result.stderr
