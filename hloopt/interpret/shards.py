@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from math import prod
+from types import EllipsisType
 
 import numpy as np
 
@@ -76,12 +77,13 @@ class ShardTiling:
         """A view of a partition's part, without padding."""
         lengths = self.part_dims(whole.shape)
         places = self.places[partition]
-        return whole[
-            tuple(
-                slice(place * length, (place + 1) * length)
-                for place, length in zip(places, lengths, strict=True)
-            )
-        ]
+        cuts = (
+            slice(place * length, (place + 1) * length)
+            for place, length in zip(places, lengths, strict=True)
+        )
+        # Without the dots the part of a scalar would be a number, and no view.
+        index: tuple[slice | EllipsisType, ...] = (..., *cuts)
+        return whole[index]
 
 
 def is_boundary(instruction: Instruction) -> bool:
