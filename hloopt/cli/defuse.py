@@ -66,7 +66,7 @@ def command(
     """
     pipeline = parse_pipeline(f"defuse,{_SIMPLIFICATION}" if simplify else "defuse")
     texts = open_texts(files)
-    product = ModuleOutput.of(output, texts, proto=emit == "proto", as_json=as_json)
+    product = ModuleOutput.of(output, texts, emit=emit, as_json=as_json)
 
     def step(found: Input) -> dict[str, Any]:
         module = found.module

@@ -47,11 +47,12 @@ __all__ = ["command"]
 @WATCH
 @click.option(
     "--emit",
-    type=click.Choice(["hlo", "xla", "proto"]),
+    type=click.Choice(["hlo", "xla", "proto", "stablehlo", "mlir.bc"]),
     default="hlo",
     show_default=True,
     help="xla: fusions expanded and bitcasts written out, as XLA compiles it; proto: an HloProto, as for "
-    "OUT called .pb.",
+    "OUT called .pb; stablehlo: that of xla as StableHLO text, as for .mlir; mlir.bc: as a portable artifact "
+    "(both need jaxlib).",
 )
 @PRINT
 @json_option
@@ -59,7 +60,7 @@ __all__ = ["command"]
 def command(
     ctx: click.Context, files: tuple[str, ...], output: str | None, emit: str, as_json: bool
 ) -> None:
-    """Run passes over modules and print them as HLO.
+    """Run passes over modules and print them as HLO, or as StableHLO for frameworks.
 
     HLO goes to stdout (or OUT; a directory for several modules), everything else to stderr.  Where several
     modules go to stdout, each begins with a comment that names its file.
@@ -69,6 +70,7 @@ def command(
       hloopt optimize dump.txt --passes 'simplify,cse,dce' --stats -o better.hlo
       hloopt optimize dump.txt --print-changed=diff -o /dev/null
       hloopt optimize dump.txt --remarks-out remarks.sarif --dump-dir stages
+      hloopt optimize model.mlir --emit stablehlo -o better.mlir
     """
     kernels, watch = kernel_options(), Watching.given()
     choice = chosen_passes(kernels)
@@ -80,7 +82,7 @@ def command(
         choice = replace(choice, pipeline=selection.applied(choice.pipeline))
     watch.check(choice.pipeline)
     texts = open_texts(files)
-    product = ModuleOutput.of(output, texts, proto=emit == "proto", as_json=as_json)
+    product = ModuleOutput.of(output, texts, emit=emit, as_json=as_json)
 
     def step(found: Input) -> dict[str, Any]:
         module, name = found.module, found.name

@@ -12,9 +12,21 @@ from pathlib import Path
 from hloopt.errors import UsageError
 from hloopt.source import STDIN
 
-__all__ = ["check_writable", "file_name", "is_folder", "write_bytes", "write_text"]
+__all__ = [
+    "check_writable",
+    "file_name",
+    "form_named",
+    "is_folder",
+    "write_bytes",
+    "write_text",
+]
 
-_FORMATS = (".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt")
+_FORMATS = (
+    *(".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt"),
+    *(".mlir.bc", ".mlir"),
+)
+_ENDS = {"hlo": ".hlo", "proto": ".hlo.pb", "stablehlo": ".mlir", "mlir.bc": ".mlir.bc"}
+"""The forms that modules are written in, and how the names of such files end."""
 
 
 def is_folder(output: str) -> bool:
@@ -22,7 +34,9 @@ def is_folder(output: str) -> bool:
     return output.endswith(os.sep) or Path(output).is_dir()
 
 
-def write_text(output: str | None, text: str, name: str, *, heading: bool = False) -> None:
+def write_text(
+    output: str | None, text: str, name: str, *, heading: bool = False, form: str = "hlo"
+) -> None:
     """Write to ``output``: None or ``-`` is stdout; a directory gets one file per module.
 
     On stdout ``heading`` says which of several modules follows, as an HLO comment.  A file appears whole
@@ -31,17 +45,17 @@ def write_text(output: str | None, text: str, name: str, *, heading: bool = Fals
     if output in (None, "-"):
         sys.stdout.write(f"// {name}\n{text}\n" if heading else text)
     else:
-        _write(output, text.encode(), file_name(name, proto=False))
+        _write(output, text.encode(), file_name(name, form))
 
 
-def write_bytes(output: str | None, content: bytes, name: str) -> None:
-    """Write a protocol buffer, as ``write_text`` does a text."""
+def write_bytes(output: str | None, content: bytes, name: str, *, form: str = "proto") -> None:
+    """Write a protocol buffer or another binary form, as ``write_text`` does a text."""
     if output in (None, "-"):
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     else:
-        _write(output, content, file_name(name, proto=True))
+        _write(output, content, file_name(name, form))
 
 
 def check_writable(output: str) -> None:
@@ -95,10 +109,18 @@ def _write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def file_name(name: str, proto: bool) -> str:
+def form_named(name: str) -> str:
+    """The form that a file's name means."""
+    plain = name.removesuffix(".gz")
+    if plain.endswith(".mlir.bc"):
+        return "mlir.bc"
+    return "stablehlo" if plain.endswith(".mlir") else "proto" if plain.endswith(".pb") else "hlo"
+
+
+def file_name(name: str, form: str) -> str:
     """The last part of an input's name, with an end that says what is in the file."""
     plain = "stdin.hlo" if name == STDIN else Path(name).name.removesuffix(".gz")
-    if plain.endswith(".pb") == proto:
+    if form_named(plain) == form:
         return plain
     stem = next((plain.removesuffix(end) for end in _FORMATS if plain.endswith(end)), plain)
-    return f"{stem}.hlo.pb" if proto else f"{stem}.hlo"
+    return stem + _ENDS[form]

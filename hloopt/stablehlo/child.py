@@ -148,8 +148,11 @@ class Converter:
 
         def visit(op: Any) -> Any:
             if op.name == "stablehlo.constant":
-                value = op.attributes["value"]
-                # MLIR has a class for values that are in line; their text may be long.
+                try:
+                    value = op.attributes["value"]
+                except TypeError:  # in line, of an element type that Python has no class for
+                    return self.ir.WalkResult.ADVANCE
+                # There is a class for values that are in line; their text may be long.
                 if not isinstance(value, self.ir.DenseElementsAttr):
                     found.append((op, str(value)))
             return self.ir.WalkResult.ADVANCE
@@ -174,12 +177,19 @@ class Converter:
                 dense = f"dense<> : {match[2]}"
             op.attributes["value"] = self.ir.Attribute.parse(dense)
 
-    def write(self, data: bytes, form: str) -> bytes:
-        """StableHLO of an HloModuleProto."""
+    def write(self, data: bytes, form: str, request: dict[str, Any]) -> bytes:
+        """StableHLO of an HloModuleProto, with ``counts`` of devices and ``names`` of arguments."""
         code = self.xla.hlo_to_stablehlo(data)
         with self.context:
             module = self.ir.Module.parse(code)
+            number = self.ir.IntegerType.get_signless(32)
+            for name, count in request["counts"].items():
+                attribute = self.ir.IntegerAttr.get(number, count)
+                module.operation.attributes[f"mhlo.num_{name}"] = attribute
             main = self._main(module)
+            for argument, name in zip(main.arguments, request["names"], strict=True):
+                place = self.ir.Location
+                argument.set_location(place.name(name) if name else place.unknown())
             main.attributes["sym_visibility"] = self.ir.StringAttr.get("public")
             if form == "stablehlo":
                 text: str = module.operation.get_asm(enable_debug_info=True)
@@ -262,7 +272,7 @@ def main(form: str) -> None:
                 found, made = converter.read(data, request["sizes"])
                 reply |= found
             else:
-                made = converter.write(data, form)
+                made = converter.write(data, form, request)
         except Refused as refused:
             reply |= refused.reply
         except Exception as error:  # noqa: BLE001 - whatever MLIR raises is the answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from hloopt.errors import (
     UsageError,
 )
 from hloopt.extras import XLA_PYTHON, install_command, jaxlib_python
-from hloopt.ir import Module, edit, walk
+from hloopt.ir import Instruction, Module, edit, walk
 from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
 from hloopt.source import Source
@@ -35,6 +36,9 @@ _SECONDS: Final = 120.0
 _SECONDS_PER_MIB: Final = 10.0  # a text of 1 MiB takes half a second on one idle core
 _COUNTS: Final = {"partitions": "num_partitions", "replicas": "replica_count"}
 _Error = TypeVar("_Error", bound=SourceError)
+_NUMBER: Final = re.compile(r"\.\d+\Z")
+_NO_NAME: Final = re.compile(r"Arg_\d+")
+"""What XLA calls parameters that MLIR has no names for."""
 _UNNAMED: Final = "-"
 """The file that MLIR believes to read; its lines are those of the text."""
 
@@ -106,15 +110,28 @@ def write_stablehlo(module: Module, form: str) -> bytes:
             f"writing StableHLO needs jaxlib: {install_command('stablehlo')}, or name a Python that has "
             f"it in {XLA_PYTHON}"
         )
+    for instruction in module.instructions():
+        if instruction.literal is not None and instruction.literal.elided:
+            problem = "its values are left out of the text ({...}), which StableHLO has no form for"
+            raise module.unsupported(instruction, problem)
     counts = {called: module.attributes.get(own, 1) for called, own in _COUNTS.items()}
+    request = {"counts": counts, "names": [_argument(one) for one in module.entry.parameters]}
     data = module_proto(module).SerializeToString()
     try:
-        return _ask(python, form, counts, data).made
+        return _ask(python, form, request, data).made
     except _Refused as refused:
         message = f"no StableHLO can be made of it: {refused.says['error']}"
         if refused.says.get("kind") == "jaxlib":
             raise DeviceError(_unsuited(python, refused.says["error"])) from None
         raise UnsupportedError(message, name=module.name) from None
+
+
+def _argument(parameter: Instruction) -> str:
+    """The frontend's name of a parameter; empty where it has none."""
+    if parameter.metadata is not None and "op_name" in parameter.metadata.fields:
+        return str(parameter.metadata.fields["op_name"])
+    name = _NUMBER.sub("", parameter.name)
+    return "" if _NO_NAME.fullmatch(name) else name
 
 
 def _cached(python: str, request: Mapping[str, Any], content: bytes) -> _Reply:

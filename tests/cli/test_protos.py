@@ -106,12 +106,12 @@ def test_a_terminal_gets_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does one stream get several protos."""
     one = InputText("<stdin>", None)
     with pytest.raises(UsageError, match="one protocol buffer cannot hold several modules"):
-        outputs.check_output(None, [one, one], proto=True)
+        outputs.check_output(None, [one, one], form="proto")
     terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(outputs, "sys", terminal)
     for output in (None, "-"):
         with pytest.raises(UsageError, match="not printed to a terminal"):
-            outputs.check_output(output, [one], proto=True)
+            outputs.check_output(output, [one], form="proto")
         outputs.check_output(output, [one])
 
 

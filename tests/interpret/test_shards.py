@@ -235,3 +235,20 @@ def test_inputs_are_whole_arrays() -> None:
     found = [arrays[0].tolist() for arrays in generate_all(module, 1, 2, 6)]
     assert found == [found[0]] * 6 + [found[6]] * 6
     assert found[0] != found[6]
+
+
+@RUNNERS
+def test_a_scalar_comes_out_as_it_is(run: Runner) -> None:
+    """A loss that all partitions have, beside an array that is cut."""
+    out = '"#sdy.sharding_per_value<[<@mesh, []>, <@mesh, [{\\"x\\"}]>]>"'
+    text = f"""HloModule m, num_partitions=2, frontend_attributes={{xla.sdy.meshes={{mesh = #sdy.mesh<["x"=2]>}}}}
+ENTRY e {{
+  a = s32[] parameter(0)
+  b = s32[2] parameter(1)
+  ROOT g = (s32[], s32[4]) custom-call(a, b), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={{xla.sdy.out_shardings={out}}}
+}}
+"""
+    loss, parts = np.int32(7), np.array([1, 2], np.int32)
+    for scalar, whole in run(text, [[loss, parts], [loss, parts + 2]], 1, 2):
+        assert scalar == 7
+        assert whole.tolist() == [1, 2, 3, 4]

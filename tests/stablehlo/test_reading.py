@@ -60,12 +60,13 @@ COMPOSITE = """module @parts {
 }
 """
 RESOURCES = """module @constants {
-  func.func public @main() -> (tensor<4xf32>, tensor<2x2xi1>, tensor<3xi16>, tensor<0xf32>) {
+  func.func public @main() -> (tensor<4xf32>, tensor<2x2xi1>, tensor<3xi16>, tensor<0xf32>, tensor<complex<f32>>) {
     %0 = stablehlo.constant dense_resource<weights.0> : tensor<4xf32>
     %1 = stablehlo.constant dense_resource<mask> : tensor<2x2xi1>
     %2 = stablehlo.constant dense_resource<same> : tensor<3xi16>
     %3 = stablehlo.constant dense<> : tensor<0xf32>
-    return %0, %1, %2, %3 : tensor<4xf32>, tensor<2x2xi1>, tensor<3xi16>, tensor<0xf32>
+    %4 = stablehlo.constant dense<(0.5,1.0)> : tensor<complex<f32>>
+    return %0, %1, %2, %3, %4 : tensor<4xf32>, tensor<2x2xi1>, tensor<3xi16>, tensor<0xf32>, tensor<complex<f32>>
   }
 }
 {-# dialect_resources: { builtin: {
@@ -199,13 +200,14 @@ def test_what_plain_conversion_loses_is_put_back(tmp_path: Path) -> None:
 
 @needs_jaxlib
 def test_constants_behind_the_module_are_put_in_line() -> None:
-    """Floats, booleans of a byte each, one value for all elements, none."""
+    """Floats, booleans of a byte each, one value for all elements, none; complex values are in line already."""
     found = hloopt.evaluate(hloopt.read(RESOURCES), [])
     assert [one.tolist() for one in found] == [
         [1, 2, 3, 4],
         [[True, False], [False, True]],
         [7] * 3,
         [],
+        0.5 + 1j,
     ]
     with pytest.raises(ParseError) as caught:
         hloopt.read(RESOURCES.replace("mask:", "other:"), name="f.mlir")
