@@ -13,6 +13,7 @@ from hloopt.pipelines import Given
 
 try:
     from hloopt.jax.function import Function, Optimizing
+    from hloopt.jax.native import Native
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
         raise
@@ -20,7 +21,7 @@ except ModuleNotFoundError as error:
         f"hloopt.jax needs jax: {install_command('xla')}", name="jax"
     ) from error
 
-__all__ = ["Function", "optimize"]
+__all__ = ["Function", "native", "optimize"]
 
 
 def optimize(
@@ -40,3 +41,21 @@ def optimize(
     if device is not None:
         options["device"] = device
     return Function(fun, Optimizing(name, pipeline), options)
+
+
+def native(
+    fun: Callable[..., Any],
+    pipeline: Given = "O2",
+    threads: int | None = None,
+    **options: Any,
+) -> Function:
+    """``jax.jit(fun)`` on the CPU, run by a program that hloopt compiles, as the device ``native`` does.
+
+    ``pipeline``, ``options``, derivatives and ``vmap`` are as of ``optimize``; ``threads`` share large work, as
+    of ``hloopt.compile``.  XLA calls the program with the addresses of its own buffers.
+
+    Raises ``UsageError`` for an unknown pass, ``DeviceError`` where there is no C++ compiler; when called,
+    ``UnsupportedError`` for what the device ``native`` cannot run, and for another platform than the CPU.
+    """
+    name = getattr(fun, "__name__", "function")
+    return Function(fun, Native(name, pipeline, threads), options)

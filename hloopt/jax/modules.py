@@ -6,6 +6,7 @@ What goes out is the HLO that JAX would give XLA; what comes back is StableHLO, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,12 +17,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from hloopt.errors import UnsupportedError
-from hloopt.ir import Module
-from hloopt.ir.build import clone_module
+from hloopt.ir import Module, build, edit
 from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
 from hloopt.runtime.amended import CALLBACKS
 from hloopt.runtime.xla_form import make_for_xla
+from hloopt.types.shape import descending
 
 __all__ = ["call_module", "module_of", "platform_of"]
 
@@ -51,7 +52,32 @@ def module_of(jaxpr: Any, name: str, platform: str) -> Module:
             raise UnsupportedError(
                 f"%{instruction.name} calls Python: only JAX can run it", name=name
             )
+    _lay_out_results(module)
     return module
+
+
+def _lay_out_results(module: Module) -> None:
+    """Results are row-major for JAX; the layouts that its HLO shows are what shapes were inferred with."""
+    root = module.entry.root
+    parts = root.operands if root.opcode == "tuple" else (root,)
+    for number, part in enumerate(parts):
+        shape = part.array
+        row_major = replace(shape, layout=descending(len(shape.dims)))
+        if shape.layout in (None, row_major.layout):
+            continue
+        copied = build.make(
+            module.entry if part is root else root, "copy", (part,), shape=row_major
+        )
+        if part is root:
+            edit.set_root(module.entry, copied)
+        else:
+            edit.set_operand(root, number, copied)
+    if root.opcode == "tuple":
+        edit.set_shape(root, build.infer_shape(root))
+    module.attributes["entry_computation_layout"] = (
+        module.entry.parameter_shapes,
+        module.entry.root.shape,
+    )
 
 
 def platform_of(ctx: Any) -> str:
@@ -69,7 +95,7 @@ def call_module(ctx: Any, module: Module, operands: Sequence[Any]) -> Sequence[A
 
     Raises ``UnsupportedError`` for an instruction that has no form in a proto.
     """
-    copy = clone_module(module)
+    copy = build.clone_module(module)
     make_for_xla(copy)
     proto = module_proto(copy).SerializeToString()
     into = ctx.module_context

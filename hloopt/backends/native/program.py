@@ -28,7 +28,7 @@ from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.planned_program import PlannedProgram
 from hloopt.types import Array
 
-__all__ = ["NativeProgram"]
+__all__ = ["HostSide", "NativeProgram"]
 
 _PYTHON: Final = (
     "PyEval_SaveThread",
@@ -39,7 +39,7 @@ _PYTHON: Final = (
 )
 
 
-class _Host(ctypes.Structure):
+class HostSide(ctypes.Structure):
     """``Host`` of native.h; the first fields are functions of Python's C API."""
 
     _fields_ = (
@@ -67,7 +67,7 @@ class _Progress(Progress):
 
     __slots__ = ("_host", "_steps")
 
-    def __init__(self, host: _Host, steps: int) -> None:
+    def __init__(self, host: HostSide, steps: int) -> None:
         self._host = host
         self._steps = steps
         self.leave()
@@ -101,7 +101,7 @@ class NativeProgram(PlannedProgram):
         self._numpy = SingleInstructions(module)
         self._calls = _objects(self._called(self._call_of(step)) for step in called_steps(plan))
         self._stuck = _objects(self._checked(step.instruction) for step in loops(plan))
-        self._host = _Host(
+        self._host = HostSide(
             *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON),
             ctypes.addressof(self._calls),
             ctypes.addressof(self._stuck),

@@ -55,29 +55,16 @@ def check_native() -> None:
         raise DeviceError(str(error).replace("the emulator", "the device 'native'")) from error
 
 
-def build_library(text: str) -> Path:
+def build_library(text: str, include: tuple[str, ...] = ()) -> Path:
     """The shared object of a text of one unit or several (``UNIT``), out of the cache or made now.
 
+    ``include`` has folders of other headers, which are taken to stay as they are.
     Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
     """
-    return _build(text)
-
-
-@cache
-def shared_pool() -> Any:
-    """The function by which all programs of this process share work among threads.
-
-    Raises as ``build_library``.
-    """
-    text = (INCLUDE / "pool.cpp").read_text(encoding="utf-8")
-    return ctypes.CDLL(str(_build(text))).hloopt_share
-
-
-def _build(text: str) -> Path:
     check_native()
     compiler = emulator.find_compiler()
     own = _GNU_FLAGS if compiler.is_gnu else ()
-    flags = (*_FLAGS, *own, *emulator.machine_flags())
+    flags = (*_FLAGS, *own, *emulator.machine_flags(), *(f"-I{folder}" for folder in include))
     identity: list[str | bytes] = [
         *compiler.command,
         compiler.version,
@@ -88,6 +75,16 @@ def _build(text: str) -> Path:
     ]
 
     return _cache.get_or_build(identity, lambda path: _compile(compiler, flags, text, path))
+
+
+@cache
+def shared_pool() -> Any:
+    """The function by which all programs of this process share work among threads.
+
+    Raises as ``build_library``.
+    """
+    text = (INCLUDE / "pool.cpp").read_text(encoding="utf-8")
+    return ctypes.CDLL(str(build_library(text))).hloopt_share
 
 
 def _compile(

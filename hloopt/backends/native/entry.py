@@ -1,0 +1,191 @@
+"""Native programs called with the addresses of their inputs and results: no array is made, and none is copied.
+
+For callers that have memory of their own, such as other frameworks' runtimes.  Any thread may call, without
+Python's lock; it is taken only for programs that have steps for the NumPy executor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from hloopt.backends.native.codegen.driver import called_steps, loops
+from hloopt.backends.native.memory import address_of, is_plain
+from hloopt.backends.native.program import HostSide, NativeProgram
+from hloopt.backends.native.toolchain import INCLUDE, build_library
+from hloopt.errors import EvaluationError, UnsupportedError
+from hloopt.kernels.plan import PlanBuffer
+from hloopt.types import Array
+
+__all__ = ["NativeEntry"]
+
+_INPUT_LIES, _RESULT_LIES, _COPY_INPUT, _COPY_RESULT = range(4)
+_FAILURE: Final = 4096
+_PYTHON: Final = (
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyObject_CallFunctionObjArgs",
+    "PyUnicode_AsUTF8",
+    "PyErr_Clear",
+    "Py_DecRef",
+)
+
+
+class _Bound(ctypes.Structure):
+    """``Bound`` of entry.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_longlong) for name in ("binding", "number", "place", "offset", "size")
+    )
+
+
+class _Entry(ctypes.Structure):
+    """``Entry`` of entry.h."""
+
+    _fields_ = (
+        ("run", ctypes.c_void_p),
+        ("places", ctypes.c_void_p),
+        ("host", HostSide),
+        ("bound", ctypes.c_void_p),
+        ("before", ctypes.c_longlong),
+        ("after", ctypes.c_longlong),
+        ("caller", ctypes.c_void_p),
+        ("ensure", ctypes.c_void_p),
+        ("leave", ctypes.c_void_p),
+        ("invoke", ctypes.c_void_p),
+        ("text", ctypes.c_void_p),
+        ("clear", ctypes.c_void_p),
+        ("forget", ctypes.c_void_p),
+        ("none", ctypes.c_void_p),
+        ("alone", ctypes.c_void_p),
+    )
+
+
+class NativeEntry:
+    """A native program, called by address; ``address`` is that of its ``Entry`` (entry.h).
+
+    Inputs are row-major arrays in parameter order, results in flat order, an element in whole bytes.  Calls of
+    one entry wait for each other; the program is the entry's alone.
+    Raises ``UnsupportedError`` for parameters and results that have another form in memory.
+    """
+
+    def __init__(self, program: NativeProgram) -> None:
+        self.program = program
+        self._memory, plan = program._memory, program.plan
+        self._numbers = {id(one): at for at, one in enumerate(plan.allocations)}
+        self._copied = {one.at for one in self._memory._parameters if one.is_copied}
+        self._scratch: list[Array] = []
+        bound = sorted(self._bindings())
+        before = sum(one[0] != _COPY_RESULT for one in bound)
+        self._bound = (_Bound * len(bound))(*(_Bound(*one) for one in bound))
+        self._views = list(self._viewed())
+        self._caller = self._call_python
+        needs_python = bool(called_steps(plan) or loops(plan))
+        self._entry = _Entry(
+            ctypes.cast(program._run, ctypes.c_void_p),  # type: ignore[arg-type]
+            ctypes.addressof(self._memory.table),
+            HostSide.from_buffer_copy(program._host),
+            ctypes.addressof(self._bound),
+            before,
+            len(bound) - before,
+            id(self._caller) if needs_python else None,
+            *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON),
+            id(None),
+        )
+        self.address = ctypes.addressof(self._entry)
+        _library().hloopt_open(ctypes.c_void_p(self.address))
+
+    def __del__(self) -> None:
+        """Free what ``hloopt_open`` has made."""
+        if hasattr(self, "address"):
+            _library().hloopt_close(ctypes.c_void_p(self.address))
+
+    def call(self, inputs: Sequence[int], results: Sequence[int]) -> None:
+        """Run on the inputs at these addresses, and write the results to those.
+
+        Raises ``EvaluationError`` with what failed.
+        """
+        failure = ctypes.create_string_buffer(_FAILURE)
+        given = [(ctypes.c_void_p * len(one))(*one) for one in (inputs, results)]
+        entry = ctypes.c_void_p(self.address)
+        if _library().hloopt_enter(entry, *given, failure, ctypes.c_longlong(_FAILURE)):
+            raise EvaluationError(failure.value.decode(errors="replace"))
+
+    def _bindings(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """What becomes of each input and result that has bytes, as fields of ``_Bound``."""
+        plan, lying = self.program.plan, set[int]()
+        for number, buffer in enumerate(plan.results):
+            at = self._place(buffer)
+            is_whole = buffer.byte_size == buffer.allocation.byte_size
+            is_own = buffer.allocation.kind == "result" or at in self._copied
+            if not buffer.byte_size:
+                continue
+            if is_own and is_whole and at not in lying:
+                lying.add(at)
+                yield _RESULT_LIES, number, at, 0, 0
+            else:
+                yield _COPY_RESULT, number, at, buffer.offset, buffer.byte_size
+        for number, buffer in enumerate(one for one in plan.parameters if one is not None):
+            at = self._place(buffer)
+            if not buffer.byte_size:
+                continue
+            if at not in self._copied:
+                yield _INPUT_LIES, number, at, 0, 0
+                continue
+            if at not in lying:
+                # It is written into, and no result is left there.
+                self._scratch.append(np.empty(buffer.byte_size, np.uint8))
+                self._memory.table[at] = address_of(self._scratch[-1])
+            yield _COPY_INPUT, number, at, 0, buffer.byte_size
+
+    def _place(self, buffer: PlanBuffer) -> int:
+        if not is_plain(buffer.shape):
+            raise UnsupportedError(
+                f"{buffer.shape} in memory is no row-major array of whole bytes",
+                name=self.program.module.name,
+            )
+        return self._numbers.get(id(buffer.allocation), -1)
+
+    def _viewed(self) -> Iterator[tuple[int, tuple[int, ...], np.dtype, Any]]:
+        """Allocations that the NumPy executor reads or writes and that lie elsewhere in each call."""
+        plan = self.program.plan
+        shapes = {
+            id(buffer.allocation): buffer.shape
+            for buffer in (*plan.parameters, *plan.results)
+            if buffer is not None and buffer.byte_size == buffer.allocation.byte_size
+        }
+        used = {
+            id(buffer.allocation): buffer.allocation
+            for step in called_steps(plan)
+            for buffer in (*step.operands, *step.results)
+            if buffer.byte_size and buffer.allocation.kind in ("parameter", "result")
+        }
+        for key, allocation in used.items():
+            memory = ctypes.c_char * allocation.byte_size
+            shape = shapes.get(key)
+            if shape is None:
+                yield self._numbers[key], (allocation.byte_size,), np.dtype(np.uint8), memory
+            else:
+                yield self._numbers[key], shape.dims, shape.dtype.numpy, memory
+
+    def _call_python(self) -> str | None:
+        """Run on what lies at the places; None, or what failed, for the caller is no Python."""
+        table = self._memory.table
+        placed = self._memory._still.copy()
+        for at, dims, kind, memory in self._views:
+            placed[at] = np.ndarray(dims, kind, memory.from_address(table[at]))
+        try:
+            self.program._run_with_calls(placed, None)
+        except Exception as error:  # noqa: BLE001 - the message is all that the caller can raise
+            return str(error) or type(error).__name__
+        return None
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    text = (INCLUDE / "entry.cpp").read_text(encoding="utf-8")
+    return ctypes.CDLL(str(build_library(text)))

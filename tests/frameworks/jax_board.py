@@ -1,0 +1,170 @@
+"""``hloopt.jax`` on the programs of ``programs.py``, beside ``jax.jit``: ``python -m tests.frameworks.jax_board``.
+
+A line a program: whether ``optimize`` and its gradient, ``native`` and its gradient give what JAX gives, and the
+times of a call of ``jit`` and ``native``; at the end the figures.  ``--only NAME`` examines some; each program has a
+process of its own with a deadline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+LIMIT = 300
+DEVICES = 8
+
+
+def equal(jax: Any, expected: Any, found: Any) -> str:
+    """Empty, or what differs: by 16 times what the sum of the terms of a dot of this size may be off by."""
+    import numpy as np
+
+    if jax.tree.structure(expected) != jax.tree.structure(found):
+        return "another tree"
+    for number, (one, other) in enumerate(
+        zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True)
+    ):
+        if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        if one.aval.str_short() != other.aval.str_short() or one.weak_type != other.weak_type:
+            return f"result {number} is {other.aval}, not {one.aval}"
+        if not jax.numpy.issubdtype(one.dtype, np.inexact):
+            if not np.array_equal(one, other):
+                return f"result {number} differs"
+            continue
+        unit = float(jax.numpy.finfo(one.dtype).eps)
+        one, other = (np.asarray(x).astype(np.complex128) for x in (one, other))
+        scale = np.abs(one[np.isfinite(one)]).max(initial=0)
+        if not np.allclose(one, other, rtol=512 * unit, atol=64 * unit * scale, equal_nan=True):
+            return f"result {number} is off by {np.nanmax(np.abs(one - other)):.2g} of {scale:.2g}"
+    return ""
+
+
+def examined(name: str) -> dict[str, Any]:
+    """The line of one program."""
+    import jax
+
+    import hloopt.jax
+    from tests.frameworks.programs import programs
+
+    program = programs()[name]
+    options = {"donate_argnums": program.donate, "static_argnums": program.static}
+    row: dict[str, Any] = {"program": name}
+    with program.tracing():
+        fresh: Callable[[], Any] = lambda: tuple(  # noqa: E731 - donated arrays are gone after a call
+            one if at in program.static else jax.tree.map(_copied, one)
+            for at, one in enumerate(program.arguments)
+        )
+        expected = program.jitted()(*fresh())
+        slope = (
+            jax.grad(_summed(jax, program.function), allow_int=False) if program.smooth else None
+        )
+        wanted = slope(*fresh()) if slope else None
+        for kind, wrap in (("optimize", hloopt.jax.optimize), ("native", hloopt.jax.native)):
+            try:
+                found = wrap(program.function, **options)
+                row[kind] = equal(jax, expected, found(*fresh())) or "equal"
+                if slope:
+                    bare = wrap(program.function, static_argnums=program.static)
+                    made = jax.grad(_summed(jax, bare))(*fresh())
+                    row[f"{kind} gradient"] = equal(jax, wanted, made) or "equal"
+            except hloopt.HlooptError as error:
+                row[kind] = f"refused: {error.message}"[:200]
+        if row.get("native") == "equal" and not program.donate:
+            row.update(_timed(jax, program, wrap(program.function, **options)))
+    return row
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if hasattr(value, "copy") else value
+
+
+def _summed(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    def loss(*arguments: Any) -> Any:
+        leaves = jax.tree.leaves(function(*arguments))
+        return sum(
+            jax.numpy.sin(one.astype("float32")).sum()  # slopes that are not 0 where a sum is
+            for one in leaves
+            if jax.numpy.issubdtype(one.dtype, jax.numpy.floating)
+        )
+
+    return loss
+
+
+def _timed(jax: Any, program: Any, native: Any) -> dict[str, float]:
+    """Microseconds of a call, the best of rounds in turn."""
+    kinds = {"jit": program.jitted(), "native": native}
+    arguments = [
+        one if at in program.static else jax.tree.map(jax.numpy.asarray, one)
+        for at, one in enumerate(program.arguments)
+    ]
+    best = dict.fromkeys(kinds, math.inf)
+    for _ in range(12):
+        for kind, function in kinds.items():
+            jax.block_until_ready(function(*arguments))
+            rounds, start = 0, time.perf_counter()
+            while (spent := time.perf_counter() - start) < 0.02:
+                jax.block_until_ready(function(*arguments))
+                rounds += 1
+            best[kind] = min(best[kind], spent / rounds)
+    return {f"{kind} us": round(seconds * 1e6, 1) for kind, seconds in best.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=None)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(examined(given.one)))
+        return
+    from tests.frameworks.programs import programs
+
+    rows = []
+    for name in given.only or programs():
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "tests.frameworks.jax_board",
+            "--one",
+            name,
+        ]
+        flags = (
+            f"--xla_force_host_platform_device_count={DEVICES}"
+            if programs()[name].devices > 1
+            else ""
+        )
+        environment = {**os.environ, "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=LIMIT, env=environment, check=False
+            )
+            text = done.stdout.strip().splitlines()
+            row = (
+                json.loads(text[-1])
+                if done.returncode == 0
+                else {"failed": done.stderr.strip()[-400:]}
+            )
+        except subprocess.TimeoutExpired:
+            row = {"failed": f"no answer in {LIMIT} s"}
+        rows.append({"program": name, **row})
+        print(json.dumps(rows[-1]), flush=True)
+    for kind in ("optimize", "optimize gradient", "native", "native gradient"):
+        answers = [row[kind] for row in rows if kind in row]
+        print(f"{kind}: {answers.count('equal')} of {len(answers)} equal")
+    ratios = [row["native us"] / row["jit us"] for row in rows if "jit us" in row]
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"native / jit: {mean:.2f}, the geometric mean of {len(ratios)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""``hloopt.jax.native`` beside ``jax.jit``: programs of our own behind XLA's calls."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from hloopt.backends.native import check_native
+from hloopt.errors import DeviceError, UnsupportedError
+
+jax = pytest.importorskip("jax", reason="no jax: install the extra xla")
+try:
+    check_native()
+except DeviceError as error:
+    pytest.skip(str(error), allow_module_level=True)
+jnp = jax.numpy
+
+import hloopt.jax  # noqa: E402 - needs jax
+
+X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
+
+
+def equal(expected, found) -> None:
+    """The same tree, types and values."""
+    assert jax.tree.structure(expected) == jax.tree.structure(found)
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        assert one.aval == other.aval
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-6)
+
+
+def grown(x):
+    """A loop whose trip count only its data shows."""
+    return jax.lax.while_loop(lambda s: s[1].sum() < 100, lambda s: (s[0] + 1, s[1] * 1.5), (0, x))
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x: {"sum": x.sum(), "same": x, "twice": (x, x[:2])},
+        lambda x: (x.T @ x, x.T),
+        lambda x: x.at[1, 2].set(3.0).at[0].add(x[1]),
+        lambda x: jnp.linalg.eigh(x[:, :4] + x[:, :4].T)[0],
+        lambda x: (x @ jnp.ones((6, 300)), jnp.sort(x), x > 0, x[:0]),
+        lambda x: grown(jnp.abs(x)),
+        lambda x: jax.lax.scan(lambda c, y: (c * y, c), x[0], x),
+        lambda x: (),
+    ],
+)
+def test_results(fun) -> None:
+    """Results that are inputs, written in place, made by the NumPy executor, turned, or empty."""
+    equal(jax.jit(fun)(X), hloopt.jax.native(fun)(X))
+
+
+def test_derivatives_and_calls_within_jit() -> None:
+    """As of ``optimize``: each of the calls is a program."""
+    fun = lambda x: jnp.tanh(x @ x.T / 8).sum()  # noqa: E731
+    found = hloopt.jax.native(fun)
+    equal(jax.grad(fun)(X), jax.grad(found)(X))
+    lowered = jax.jit(lambda x: jax.grad(found)(x * 2)).lower(X).as_text()
+    assert lowered.count("stablehlo.custom_call @hloopt_native") == 2
+    equal(jax.jit(jax.grad(lambda x: fun(x * 2)))(X), jax.jit(jax.grad(lambda x: found(x * 2)))(X))
+
+
+def test_donated_arrays() -> None:
+    """They are given up, and the result is right."""
+    found = hloopt.jax.native(lambda x: x.at[0].add(1.0), donate_argnums=0)
+    given = jnp.zeros((3, 5))
+    equal(jnp.zeros((3, 5)).at[0].add(1.0), found(given))
+    assert given.is_deleted()
+
+
+def test_calls_from_several_threads() -> None:
+    """They wait for each other, with and without steps in Python."""
+    for fun in (lambda x: jnp.tanh(x).sum(0), lambda x: x @ jnp.ones((6, 300)) + grown(x * x)[0]):
+        found, expected = hloopt.jax.native(fun), jax.jit(fun)
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(lambda k, fun=found: fun(X * k), range(1, 40)))
+        for k, one in enumerate(made, 1):
+            equal(expected(X * np.float32(k)), one)
+
+
+def test_what_fails_in_python_is_raised_by_jax() -> None:
+    """A loop that will never end, with our message."""
+    found = hloopt.jax.native(
+        lambda x: jax.lax.while_loop(lambda s: s < 1, lambda s: jnp.minimum(s, 0.5), x.sum())
+    )
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the loop does not end"):
+        jax.block_until_ready(found(X))
+
+
+def test_the_program_is_shown() -> None:
+    """``hlo`` is what was compiled, before it is made ready; ``compare`` runs it."""
+    found = hloopt.jax.native(lambda x: jnp.exp(x) + 1)
+    assert found.hlo(X).entry.root.opcode == "fusion"
+    assert found.compare(X).equal
+
+
+def test_types_that_have_no_address_are_refused() -> None:
+    """Four bits are half a byte."""
+    with pytest.raises(
+        UnsupportedError, match=r"s4\[4,6\]\S* in memory is no row-major array of whole bytes"
+    ):
+        hloopt.jax.native(lambda x: x.astype(jnp.int4))(X)
