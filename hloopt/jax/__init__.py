@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from hloopt.extras import install_command
+from hloopt.ir import Module
 from hloopt.pipelines import Given
 
 try:
     from hloopt.jax.function import Function, Optimizing
+    from hloopt.jax.install import Change, Installed
     from hloopt.jax.native import Native
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
@@ -21,7 +23,7 @@ except ModuleNotFoundError as error:
         f"hloopt.jax needs jax: {install_command('xla')}", name="jax"
     ) from error
 
-__all__ = ["Function", "native", "optimize"]
+__all__ = ["Change", "Function", "Installed", "install", "native", "optimize"]
 
 
 def optimize(
@@ -59,3 +61,25 @@ def native(
     """
     name = getattr(fun, "__name__", "function")
     return Function(fun, Native(name, pipeline, threads), options)
+
+
+def install(
+    pipeline: Given = "simplify,constant-folding,cse,dce",
+    when: Callable[[Module], bool] | None = None,
+    *,
+    compare: bool = False,
+    platforms: tuple[str, ...] = ("cpu",),
+) -> Installed:
+    """Run a pipeline within XLA, whenever it compiles: over what its loop fusions compute, one at a time.
+
+    By then XLA has fused, laid out and copied, and none of that changes; fusions that write in place stay as
+    they are, and passes that would fuse, copy or schedule are refused.  Each changed computation is verified,
+    with ``compare`` also run by the interpreter beside XLA's on trial inputs; where anything is wrong, XLA's
+    stays.  ``when`` says of a module whether to change it.  What fails warns, and leaves the module as it was.
+
+    The result is a context manager; it lasts until ``remove``, and ``log`` says what it changed.  Functions
+    that are compiled already stay as they are (``jax.clear_caches``).
+
+    Raises ``UsageError`` for a pass that is not known, or may not run there.
+    """
+    return Installed(pipeline, when, compare, platforms)

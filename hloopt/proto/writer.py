@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from hloopt.errors import UnsupportedError
@@ -12,11 +14,11 @@ from hloopt.proto.annotations import write_array, write_frontend, write_metadata
 from hloopt.proto.attributes import rows_by_name
 from hloopt.proto.calls import called_by
 from hloopt.proto.entry import ProtoTarget, Writing, said
-from hloopt.proto.messages import encoded, new
+from hloopt.proto.messages import encoded, new, text
 from hloopt.proto.words import ALIAS_KINDS, number_of
 from hloopt.types import Shape, Verbatim, attribute_name
 
-__all__ = ["module_proto"]
+__all__ = ["module_proto", "write_entry_over"]
 
 # XLA numbers the instructions of a computation in the lower half of an id, computations in the upper.
 _COMPUTATION = 32
@@ -49,6 +51,31 @@ def module_proto(module: Module) -> Any:
     form in a proto.
     """
     return _ModuleWriter(module).proto()
+
+
+def write_entry_over(
+    proto: Any, module: Module, callees: Mapping[str, int], names: set[str]
+) -> None:
+    """Put a module's entry in the place of a computation of another module.
+
+    ``proto`` is the message of that computation, which keeps its id; ``callees`` has those of others by name.
+    ``names`` are all names of instructions in the other module; new ones differ from them, and join them.
+    Raises as ``module_proto``.
+    """
+    writer, own = _ModuleWriter(module), {text(one.name) for one in proto.instructions}
+    writer.computations = {
+        one: proto.id if one is module.entry else callees[one.name] for one in module
+    }
+    for instruction in module.entry:
+        name = stem = writer.names[instruction]
+        serial = count(1)
+        while name in names and name not in own:
+            name = f"{stem}.{next(serial)}"
+        own.discard(name)
+        names.add(name)
+        writer.names[instruction] = name
+    del proto.instructions[:]
+    writer.computation(module.entry, proto)
 
 
 class _ModuleWriter:

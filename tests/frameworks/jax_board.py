@@ -3,6 +3,9 @@
 A line a program: whether ``optimize`` and its gradient, ``native`` and its gradient give what JAX gives, and the
 times of a call of ``jit`` and ``native``; at the end the figures.  ``--only NAME`` examines some; each program has a
 process of its own with a deadline.
+
+With ``--hook``: every pass that ``hloopt.jax.install`` takes and that changes one of the program's modules runs within
+XLA, and the results are compared with those without it.
 """
 
 from __future__ import annotations
@@ -81,6 +84,40 @@ def examined(name: str) -> dict[str, Any]:
     return row
 
 
+def hooked(name: str) -> dict[str, Any]:
+    """What became of the passes that change a program's modules within XLA."""
+    import jax
+    from jax.extend import xla
+
+    import hloopt.jax
+    from hloopt.pipelines import PASSES
+    from tests.frameworks.programs import programs
+
+    program = programs()[name]
+    modules: list[bytes] = []
+    with program.tracing():
+        arguments = tuple(jax.tree.map(_copied, one) for one in program.arguments)
+        run = jax.jit(program.function, static_argnums=program.static)
+        xla.register_hlo_module_transformation(modules.append, name="capture")
+        expected = run(*arguments)
+        xla.clear_hlo_module_transformation("capture")
+        row: dict[str, Any] = {"program": name, "modules": len(modules), "equal": 0, "refused": 0}
+        for each in PASSES:
+            try:
+                installed = hloopt.jax.install(each)
+            except hloopt.UsageError:
+                continue
+            with installed:
+                changes = [installed._called(data) for data in modules]
+                row["refused"] += sum(bool(one.refused) for one in installed.log)
+                if any(changes):
+                    jax.clear_caches()
+                    if problem := equal(jax, expected, run(*arguments)):
+                        row[each] = problem
+                    row["equal"] += not problem
+    return row
+
+
 def _copied(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") else value
 
@@ -119,10 +156,11 @@ def _timed(jax: Any, program: Any, native: Any) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=None)
+    parser.add_argument("--hook", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(examined(given.one)))
+        print(json.dumps((hooked if given.hook else examined)(given.one)))
         return
     from tests.frameworks.programs import programs
 
@@ -137,6 +175,7 @@ def main() -> None:
             "--one",
             name,
         ]
+        command += ["--hook"] * given.hook
         flags = (
             f"--xla_force_host_platform_device_count={DEVICES}"
             if programs()[name].devices > 1
@@ -157,6 +196,10 @@ def main() -> None:
             row = {"failed": f"no answer in {LIMIT} s"}
         rows.append({"program": name, **row})
         print(json.dumps(rows[-1]), flush=True)
+    if given.hook:
+        equal_, refused = (sum(row.get(key, 0) for row in rows) for key in ("equal", "refused"))
+        print(f"hook: {equal_} passes ran with equal results; {refused} changes were refused")
+        return
     for kind in ("optimize", "optimize gradient", "native", "native gradient"):
         answers = [row[kind] for row in rows if kind in row]
         print(f"{kind}: {answers.count('equal')} of {len(answers)} equal")
