@@ -18,6 +18,10 @@ __all__ = ["FLUSHED", "farther", "nudged", "smeared", "unit_roundoff"]
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _OTHER: Final = np.uint64(0xBF58476D1CE4E5B9)
+_ONE: Final = np.uint64(1)
+
+_AT_ONCE: Final = 1 << 14
+"""Elements that are moved together: what is made of them stays in a cache."""
 
 
 def farther(kind: DType, seed: int) -> int:
@@ -30,9 +34,11 @@ def farther(kind: DType, seed: int) -> int:
 def _drawn(array: Array, seed: int) -> Array:
     """64 random bits for each element, by its own bits."""
     size = array.dtype.itemsize
-    bits = np.asarray(array, order="C").view(f"u{size}").astype(np.uint64)
-    mixed: Array = (bits + np.uint64(abs(seed))) * _ODD
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * _OTHER
+    mixed: Array = np.asarray(array, order="C").view(f"u{size}").astype(np.uint64)
+    mixed += np.uint64(abs(seed))
+    mixed *= _ODD
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= _OTHER
     mixed ^= mixed >> np.uint64(32)
     return mixed
 
@@ -70,22 +76,32 @@ def nudged(array: Array, seed: int) -> Array:
         return smeared(array, 2 * unit_roundoff(kind) * np.abs(array).astype(np.float64), seed)
     if kind.name == "f8e8m0fnu":  # powers of two: a unit is a factor
         return array
+    result = np.empty(array.shape, array.dtype)
+    flat, moved = np.asarray(array, order="C").reshape(-1), result.reshape(-1)
+    for start in range(0, flat.size, _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        moved[part] = _nudged(flat[part], kind, seed)
+    return result
+
+
+def _nudged(array: Array, kind: DType, seed: int) -> Array:
     code = f"u{array.dtype.itemsize}"
-    bits = np.asarray(array, order="C").view(code).astype(np.uint64)
+    bits = array.view(code).astype(np.uint64)
     sign = np.uint64(1 << (kind.bits - 1))
-    magnitude = bits & (sign - np.uint64(1))
+    magnitude = bits & (sign - _ONE)
     drawn = _drawn(array, seed)
-    units = np.where(drawn & np.uint64(1), 1, -1)
+    units = ((drawn & _ONE) << _ONE) - _ONE  # -1 is the number below 2**64
     if kind.bits >= 32:
-        units = units * np.where(drawn & np.uint64(2), 1, 2)
+        units *= np.uint64(2) - (drawn >> _ONE & _ONE)
     times = farther(kind, seed)
     if times > 1:
-        units = units * (1 + (drawn >> np.uint64(2) & np.uint64(times - 1)).astype(np.int64))
+        units *= _ONE + (drawn >> np.uint64(2) & np.uint64(times - 1))
     most = np.array([ml_dtypes.finfo(array.dtype).max], array.dtype)  # type: ignore[no-untyped-call]
     last = int(most.view(code)[0])
-    inside = (magnitude > 2 * times) & (magnitude < np.uint64(last - 2 * times + 1))
-    after = np.where(inside, magnitude + units.astype(np.uint64), magnitude) | (bits & sign)
-    result = np.asarray(after.astype(code).view(array.dtype))
+    units *= (magnitude > 2 * times) & (magnitude < np.uint64(last - 2 * times + 1))
+    bits &= sign
+    bits |= magnitude + units
+    result = np.asarray(bits.astype(code).view(array.dtype))
     return _flushed(array, result, seed) if kind.name in FLUSHED else result
 
 
