@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import participant_counts, tells_participants_apart
+from hloopt.interpret.partitioning import is_partitioned
 from hloopt.ir import Module
 from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
-from hloopt.prover.executor import INTERRUPTED, Executor
+from hloopt.prover.executor import INTERRUPTED, Executor, Run
 from hloopt.prover.first_difference import FirstDifference, first_difference
+from hloopt.prover.partitioned import PartitionedRuns
 from hloopt.prover.reordering import (
     Reordered,
     fitted,
@@ -87,7 +89,7 @@ class ModulesCompared:
 
     names    what the modules were read from
     device   what ran them
-    counts   replicas and partitions
+    counts   replicas and partitions of which results are compared
     given    the inputs that show the difference, or the last ones
     first    the first value that differs; None where nothing does, or the interpreter sees no difference
     notes    what else there is to say
@@ -152,13 +154,17 @@ def compare_modules(
     what is done next.  Raises ``UsageError`` for modules that do not take the same
     inputs or give the same results, and what running them raises.
     """
-    before, after, fits = fitted(before, after, names)
-    check_alike(before, after, names)
+    asked = trials or TrialOptions()
+    whole = _whole((before, after), asked)
+    fits: tuple[str, ...] = ()
+    if whole is None:
+        before, after, fits = fitted(before, after, names)
+        check_alike(before, after, names)
     executor = executor or Executor()
     executor.check()
-    options = _with_counts(trials or TrialOptions(), before, after, names)
-    runs = _Runs((before, after), names, executor, tolerance, begin, fits)
-    for inputs in options.all(before, snapshot):
+    options = _with_counts(asked, before, after, names)
+    runs = _Runs((before, after), names, executor, tolerance, begin, fits, whole)
+    for inputs in options.all(after if whole else before, snapshot):
         if not runs.agree(inputs):
             return runs.record(inputs)
     if options.is_plain and (snapshot is None or options.seed is not None):
@@ -166,8 +172,20 @@ def compare_modules(
     return runs.record(inputs)
 
 
+def _whole(modules: tuple[Module, Module], asked: TrialOptions) -> int | None:
+    """Which of two modules is for whole arrays, where the other is for parts of them; None where neither is."""
+    for side, (whole, parts) in enumerate((modules, modules[::-1])):
+        _, partitions = participant_counts(parts, None, asked.partitions)
+        if partitions > 1 and is_partitioned(whole, parts):
+            return side
+    return None
+
+
 class _Runs:
-    """Two modules, run on one input after the other up to the first on which they differ."""
+    """Two modules, run on one input after the other up to the first on which they differ.
+
+    ``whole`` is the side that is for whole arrays, where the other one is for parts of them.
+    """
 
     def __init__(
         self,
@@ -177,8 +195,9 @@ class _Runs:
         tolerance: Tolerance,
         begin: Callable[[str], object],
         notes: tuple[str, ...],
+        whole: int | None,
     ) -> None:
-        self._modules, self._names = modules, names
+        self._modules, self._names, self._whole = modules, names, whole
         self._executor, self._tolerance, self._begin = executor, tolerance, begin
         self._done: list[TrialCompared] = []
         self._notes = list(notes)
@@ -193,10 +212,7 @@ class _Runs:
         executor = self._executor
         if seconds is not None:
             executor = replace(executor, seconds=min(seconds, executor.seconds or seconds))
-        one, other = (
-            executor.run(module, inputs, name)
-            for module, name in zip(self._modules, self._names, strict=True)
-        )
+        one, other = self._both(executor, inputs)
         self._results = one.results, other.results
         self._found = compare_runs(
             one,
@@ -208,6 +224,24 @@ class _Runs:
         self._done.append(TrialCompared(inputs.origin, self._found.results, self._found.written))
         return self._found.equal
 
+    def _both(self, executor: Executor, inputs: TrialInputs) -> tuple[Run, Run]:
+        sides = tuple(zip(self._modules, self._names, strict=True))
+        if self._whole is None:
+            one, other = (executor.run(module, inputs, name) for module, name in sides)
+            return one, other
+        runs = PartitionedRuns(self._modules[self._whole], inputs, executor)
+        whole, parts = (runs.run(*sides[side]) for side in (self._whole, 1 - self._whole))
+        name = self._names[1 - self._whole]
+        said = [
+            f"{name} is for parts of the arrays on {inputs.counts[1]} partitions: whole arrays are compared",
+            *(
+                f"nothing says how the parts of {one} lie: as they agree best"
+                for one in (parts.parts.assumed if parts.parts is not None else ())
+            ),
+        ]
+        self._notes += [note for note in said if note not in self._notes]
+        return (parts, whole) if self._whole else (whole, parts)
+
     def special(self, options: TrialOptions) -> TrialInputs | None:
         """The first inputs with special values on which the modules differ; None where they agree on all.
 
@@ -215,7 +249,8 @@ class _Runs:
         loop that may not end.
         """
         taken = monotonic() - self._started
-        there: list[str] = list(special_classes(self._modules[0]))
+        module = self._modules[self._whole or 0]
+        there: list[str] = list(special_classes(module))
         endless = self._executor.device not in INTERRUPTED and any(
             one.opcode == "while" for module in self._modules for one in module.instructions()
         )
@@ -225,7 +260,7 @@ class _Runs:
                 self._untried.append(name)
                 continue
             seed = (options.seed or 0) + 1 + number
-            (inputs,) = replace(options, seed=seed, special=(name,)).all(self._modules[0])
+            (inputs,) = replace(options, seed=seed, special=(name,)).all(module)
             try:
                 if not self.agree(inputs, max(_SHORTEST, _TIMES * taken)):
                     return inputs
@@ -244,7 +279,10 @@ class _Runs:
             notes = (f"{text}: that is all that differs",)
             if any(one.guessed for one in reordered):
                 notes = (f"the modules agree where {text}",)
-        if not self._found.equal and (not reordered or any(one.guessed for one in reordered)):
+        is_searched = self._whole is None and (
+            not reordered or any(one.guessed for one in reordered)
+        )
+        if not self._found.equal and is_searched:
             self._begin("searching the first difference")
             first, more = _first(
                 *self._modules, inputs, self._found, self._executor, self._tolerance
@@ -253,7 +291,7 @@ class _Runs:
         return ModulesCompared(
             self._names,
             self._executor.device,
-            inputs.counts,
+            inputs.counts if self._whole is None else (inputs.counts[0], 1),
             tuple(self._done),
             inputs,
             first,
@@ -265,7 +303,7 @@ class _Runs:
     def _reordered(self, inputs: TrialInputs) -> tuple[Reordered, ...]:
         """Orders of results and parameters in which the modules agree, if they never did as they are."""
         want, got = self._results
-        if len(self._done) > 1 or self._done[-1].written:
+        if len(self._done) > 1 or self._done[-1].written or self._whole is not None:
             return ()
         order = result_order(want, got, self._tolerance)
         if order is not None:

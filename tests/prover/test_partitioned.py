@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import hloopt
 from hloopt.dumps import read_dump
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.dump_bisect import DumpBisect
@@ -123,3 +124,27 @@ ENTRY e {
 """
     found = bisected(tmp_path, (PARTITIONING, parts), first=whole)
     assert [one.outcome for one in found.examined] == ["first", "equal"]
+
+
+def test_a_program_and_its_parts_are_compared() -> None:
+    whole, parts = hloopt.parse(WHOLE), hloopt.parse(PARTS)
+    for found in (hloopt.compare(whole, parts), hloopt.compare(parts, whole)):
+        assert found.equal
+        assert len(found.trials) > 1
+        assert found.counts == (1, 1)
+        said = (
+            "f is for parts of the arrays on 4 partitions: whole arrays are compared",
+            "nothing says how the parts of result 1 lie: as they agree best",
+        )
+        assert set(found.notes) <= set(said)
+        assert said[0] in found.notes
+
+
+def test_parts_that_differ_are_found_in_the_whole_arrays() -> None:
+    wrong = hloopt.parse(PARTS.replace("tanh(d)", "negate(d)"))
+    found = hloopt.compare(hloopt.parse(WHOLE), wrong)
+    assert found.verdict == "differ"
+    assert [one.passed for one in found.trials[-1].results] == [True, False]
+    assert found.trials[-1].results[1].elements == 8 * 4
+    assert found.first is None
+    assert not found.reordered
