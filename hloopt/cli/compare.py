@@ -60,11 +60,9 @@ def command(
     module, --stage given twice the stages); one may be '-'. Results are compared element by element, by what
     rounding allows in either module (see hloopt help accuracy).
 
-    Parameters that the other module does not use may be missing. A program and what XLA's SPMD partitioner made
-    of it are compared by whole arrays, each partition being given its part.
-
-    Without --inputs, --trials and --special, one random input is tried, and then each class of special values
-    that can change it, as long as that takes no more than 30 seconds.
+    Without --inputs, --trials and --special, one random input is tried, and then each class of special values,
+    for 30 seconds at most. A program and what XLA's SPMD partitioner made of it are compared by whole arrays;
+    parameters that the other module does not use may be missing.
 
     Where results differ, the interpreter's values of all instructions are compared: in called computations,
     fusions and loops too. Values are matched by their data, so that rewriting in between does not matter. The

@@ -31,6 +31,9 @@ from hloopt.runtime.tolerance import FREE, Tolerance
 
 __all__ = ["Located", "locate"]
 
+_FEW: Final = 8
+"""Operands whose order is looked at."""
+
 _LIKE: Final = 2.0
 """What has to speak for two values belonging together: the same op, place in the program, or most operands."""
 
@@ -268,6 +271,8 @@ class _Search:
         if len(reads[0]) != len(reads[1]) or after in self._passed:
             return None
         self._passed.add(after)
+        if self._is_permuted(number, *([leaf for _, leaf in side] for side in reads)):
+            return None
         for (_, left), (_, right) in zip(*reads, strict=True):
             if not self._runs.differs(((number, left), (number, right))):
                 continue
@@ -281,6 +286,16 @@ class _Search:
             ):
                 return left, right
         return None
+
+    def _is_permuted(self, number: int, before: Sequence[Leaf], after: Sequence[Leaf]) -> bool:
+        """Whether a few operands are those of the other module in another order."""
+        left = list(before)
+        for leaf in after if 1 < len(after) <= _FEW else ():
+            same = [one for one in left if not self._runs.differs(((number, one), (number, leaf)))]
+            if not same:
+                return False
+            left.remove(same[0])
+        return not left
 
     def _belong(self, before: Instruction, after: Instruction) -> bool:
         """Whether two instructions are the same one: by the pairing, or by name where that says nothing."""

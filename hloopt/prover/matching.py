@@ -37,8 +37,9 @@ _LOOSE: Final = 1e-2
 """An array of which half the elements may be off by more than this part of them needs more than its data."""
 
 _SMALL: Final = 1 << 20
+_BITS: Final = 2
 _MANY: Final = 8
-"""Integers from here on, so many different ones, are no indices; as many different floats of few bits."""
+"""Integers from here on, so many different ones, are random bits; so many different floats of few bits tell."""
 
 _NEAR: Final = 0.02
 _MOST: Final = 0.9
@@ -351,7 +352,7 @@ def is_telling(seen: Seen) -> bool:
         return False
     if kind.is_integer or kind.bits <= 16:
         large = part[np.abs(part.astype(np.float64)) >= _SMALL] if kind.is_integer else part
-        return bool(np.unique(large).size >= _MANY)
+        return bool(np.unique(large).size >= (_BITS if kind.is_integer else _MANY))
     with np.errstate(all="ignore"):
         parts = part.view(f"f{part.dtype.itemsize // 2}") if kind.is_complex else part
         rounded = parts.astype(dtype("bf16").numpy).astype(parts.dtype)

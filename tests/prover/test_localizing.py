@@ -189,6 +189,26 @@ def test_a_value_that_agrees_by_chance_is_named() -> None:
     assert names(found) == ("q", "q")
 
 
+SORTED = """HloModule m
+order { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY e { x = s32[6] parameter(0)
+  y = s32[6] parameter(1)
+  s = (s32[6], s32[6]) sort(x, y), dimensions={0}, to_apply=order
+  k = s32[6] get-tuple-element(s), index=0
+  v = s32[6] get-tuple-element(s), index=1
+  ROOT c = s32[12] concatenate(k, v), dimensions={0} }
+"""
+
+
+def test_operands_in_another_order_are_the_readers_fault() -> None:
+    """Both are results of the same instruction, which is right."""
+    assert names(located(SORTED, SORTED.replace("(k, v)", "(v, k)"))) == ("c", "c")
+
+
 def test_what_passes_a_value_to_the_wrong_place_is_named() -> None:
     """Constants have no part in it: both modules have them, in another order in the state of the loop."""
     text = loop(trips=6)
