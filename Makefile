@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, n
 emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the emulator, resumable; adds to the scoreboard
 	HLOOPT_SLOW=1 $(PYTEST) -q -m slow
 	$(BIN)/python -m tests.corpus.score --emulated --jobs $(JOBS)
+
+stablehlo: $(VENV)/.installed-dev  ## 67 programs of JAX in every form of StableHLO, and back (HLOOPT_XLA_PYTHON with JAX)
+	$(BIN)/python -m tests.frameworks.stablehlo_board --back
 
 tolerance: $(VENV)/.installed-dev  ## would the judge notice?  modules changed wrongly, and right ones after passes; 15 minutes
 	$(BIN)/python -m tests.prover.tolerance

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from hloopt.errors import ParseError, UsageError
 from hloopt.ir import Module
 from hloopt.text.encoding import decode
 from hloopt.text.parser import parse_module
-from hloopt.types import DTYPES
+from hloopt.types import DTYPES, Array
 
 if TYPE_CHECKING:
     from hloopt.proto.snapshot import Snapshot
@@ -29,9 +30,11 @@ __all__ = [
     "bytes_of",
     "decompressed",
     "form_of",
+    "is_model",
     "read",
     "read_content",
     "read_file",
+    "read_model_of",
 ]
 
 Sizes = Mapping[str, tuple[str, tuple[int, ...]]]
@@ -45,11 +48,15 @@ _MOST_LISTED: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A module and the name of what it was read from; ``snapshot`` where that holds arrays as well."""
+    """A module and the name of what it was read from; ``snapshot`` where that holds arrays as well.
+
+    ``weights`` are arrays that belong to the module, by the numbers of parameters: those of a model directory.
+    """
 
     name: str
     module: Module
     snapshot: Snapshot | None = None
+    weights: Mapping[int, Array] = field(default_factory=dict)
 
 
 def read(
@@ -68,6 +75,8 @@ def read(
     if isinstance(source, bytes):
         return read_content(source, name or "<text>", strict=strict, sizes=sizes).module
     path, twin = Path(source), None
+    if is_model(path):
+        return read_model_of(path, sizes).module
     if path.is_dir():
         path, twin = _of_dump(path, module, stage)
     elif module is not None or stage is not None:
@@ -120,10 +129,29 @@ def read_file(
     sizes: Sizes | None = None,
 ) -> Input:
     """What a file holds; ``twin`` is read where that leaves out values.  Raises what ``read_content`` does."""
+    if is_model(path):
+        return read_model_of(path, sizes)
     content = bytes_of(path)
     if twin is not None and ELIDED in content:
         path, content = twin, bytes_of(twin)
     return read_content(content, name or str(path), strict=strict, sizes=sizes)
+
+
+def is_model(path: Path) -> bool:
+    """Whether a path is a directory with a model and its weights."""
+    if not path.is_dir():
+        return False
+    from hloopt.stablehlo import is_model_directory
+
+    return is_model_directory(path)
+
+
+def read_model_of(folder: Path, sizes: Sizes | None = None) -> Input:
+    """The module of a model directory with its weights; with a snapshot where it has examples of all inputs."""
+    from hloopt.stablehlo.model_directory import read_model
+
+    model = read_model(folder, sizes)
+    return Input(str(folder), model.module, model.snapshot, model.weights)
 
 
 def read_content(

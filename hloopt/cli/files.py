@@ -20,7 +20,16 @@ from hloopt.cli.waiting import patience, progress
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UnsupportedError, UsageError
 from hloopt.ir import Module
-from hloopt.reading import ELIDED, Input, bytes_of, decompressed, form_of, read_content
+from hloopt.reading import (
+    ELIDED,
+    Input,
+    bytes_of,
+    decompressed,
+    form_of,
+    is_model,
+    read_content,
+    read_model_of,
+)
 from hloopt.source import STDIN
 from hloopt.text.encoding import decode
 from hloopt.verifier import verify_module
@@ -119,6 +128,8 @@ def _open(argument: str, module: str | None, stages: Sequence[str]) -> list[Inpu
         raise UsageError("the name of a file is empty")
     if argument == "-":
         return modules_of(InputText(STDIN, None))
+    if is_model(path):
+        return [InputText(argument, path)]
     if path.is_dir():
         return _from_dump(path, module, stages)
     if not path.exists():
@@ -208,6 +219,9 @@ def read_input(text: InputText) -> Input:
     Where a text leaves out values that a protocol buffer of the same stage has, that is read instead, and
     stderr says so.
     """
+    meta = click.get_current_context().meta
+    if text.path is not None and is_model(text.path):
+        return read_model_of(text.path, meta.get(SIZES))
     content = text.read()
     if ELIDED in content:
         if text.twin is not None:
@@ -218,7 +232,6 @@ def read_input(text: InputText) -> Input:
             content = text.read()
         elif text.path is not None:
             _hint_at_twin(text.path)
-    meta = click.get_current_context().meta
     return read_content(
         content,
         text.name,

@@ -85,6 +85,7 @@ class Task:
     """A module to run; ``name`` is the file's, ``snapshot`` what it was read from.
 
     ``inputs`` and ``expected`` are arrays, the same for each participant, where no options name files of them.
+    ``weights`` take the place of what would be made from a seed, by the numbers of inputs.
     """
 
     module: Module
@@ -92,6 +93,7 @@ class Task:
     snapshot: Snapshot | None = None
     inputs: Sequence[Any] | None = None
     expected: Sequence[Any] | None = None
+    weights: Mapping[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,11 @@ class Runner:
         if task.inputs is not None:
             return [list(task.inputs) for _ in range(prod(counts))], "given"
         if task.snapshot is None or seed is not None:
-            return generate_all(task.module, seed or 0, *counts), f"seed {seed or 0}"
+            made = generate_all(task.module, seed or 0, *counts)
+            for own in made:
+                for number, array in task.weights.items():
+                    own[number] = array
+            return made, f"seed {seed or 0}" + (", weights of the model" if task.weights else "")
         if prod(counts) > 1:
             raise UsageError(
                 f"{task.name}: the snapshot has inputs of one participant, {prod(counts)} are "
@@ -402,7 +408,7 @@ def read_task(source: Module | str | Path) -> Task:
         return Task(source, source.name)
     found = read_file(Path(source))
     verify_module(found.module)
-    return Task(found.module, found.name, found.snapshot)
+    return Task(found.module, found.name, found.snapshot, weights=found.weights)
 
 
 def _close(*programs: Any) -> None:

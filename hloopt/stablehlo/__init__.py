@@ -7,14 +7,24 @@ second and 100 MiB, and a crash costs one file.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
 
 from hloopt.text.foreign import MLIR
 
-__all__ = ["BYTECODE", "artifact", "is_stablehlo"]
+__all__ = [
+    "BYTECODE",
+    "MODEL_INDEX",
+    "artifact",
+    "is_model_directory",
+    "is_stablehlo",
+    "torch_xla_functions",
+]
 
 BYTECODE: Final = b"ML\xefR"
 """How MLIR bytecode and portable artifacts begin."""
+MODEL_INDEX: Final = "model.json"
+"""What a directory with a model of ours has (``model_directory``)."""
 _HEAD = 65536
 _TEXT: Final = re.compile(rf"(?:\s++|//[^\n]*+)*+(?:{MLIR})", re.MULTILINE)
 
@@ -43,3 +53,13 @@ def artifact(content: bytes) -> bytes | None:
             return content[at : at + length]
         at = content.find(BYTECODE, at + 1)
     return None
+
+
+def is_model_directory(folder: Path) -> bool:
+    """Whether a folder has a model with its weights, hloopt's form or torch_xla's."""
+    return (folder / MODEL_INDEX).is_file() or bool(torch_xla_functions(folder))
+
+
+def torch_xla_functions(folder: Path) -> list[Path]:
+    """The descriptions of functions in a directory of torch_xla."""
+    return sorted((folder / "functions").glob("*.meta"))
