@@ -134,7 +134,7 @@ def evaluate_bounds(
     Arguments and errors are those of ``evaluate_participants``; the results are those of ``interpret.bounds``:
     None where nothing may be off, infinite where nothing is known.
     """
-    from hloopt.interpret.bounds import Bounds
+    from hloopt.interpret.bounding import Bounds
 
     replicas, partitions = participant_counts(module, replicas, partitions)
     supported(module, replicas, partitions)

@@ -9,26 +9,32 @@ exact adds nothing: a copy is off by nothing, a product of 4,096 terms by what t
 rounds.
 
 A truth or an integer that rounding decides is off by infinity, and so is all of which no bound is known: of a
-loop whose trip count is not decided, of factors of matrices, of what participants exchange.
+loop whose trip count is not decided, of factors of matrices.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from hloopt.interpret.bitcast import bitcast
+from hloopt.interpret.bounding import Bounding, Bounds
+from hloopt.interpret.bounds_collective import exchanged
 from hloopt.interpret.bounds_elementwise import ErrorBound, elementwise_bound
-from hloopt.interpret.bounds_sums import folded, product, scattered, transformed
+from hloopt.interpret.bounds_sums import (
+    folded,
+    product,
+    rescaled,
+    scattered,
+    transformed,
+)
 from hloopt.interpret.context import (
     Context,
     Evaluator,
     Value,
     array_of,
-    arrays_of,
     leaf_arrays,
     map_arrays,
 )
@@ -36,8 +42,10 @@ from hloopt.interpret.rounding import leaves_ties_open
 from hloopt.ir import Instruction
 from hloopt.ops.traits import (
     ALL,
+    COLLECTIVE,
     CONSTRAINTS,
     DEVICE_NUMBERS,
+    DONES,
     ELEMENTWISE,
     INDEXING,
     MOVING,
@@ -49,54 +57,7 @@ from hloopt.ops.traits import (
 )
 from hloopt.types import Array, ArrayShape, leaves
 
-__all__ = ["RULES", "Bounds", "bounded"]
-
-
-_MOST: Final = 1 << 16
-"""Instructions executed that are bounded: in longer loops bounds have grown past all use, and cost time."""
-
-
-class Bounds:
-    """The bounds of the arrays of one evaluation, by the arrays themselves.
-
-    An array that nothing is recorded of is off by infinity.  While it is not ``active`` nothing is recorded.
-    ``doubtful`` is set by a loop's condition that is not decided; ``left`` instructions are bounded yet.
-    """
-
-    def __init__(self) -> None:
-        self.active = True
-        self.doubtful = False
-        self.left = _MOST
-        self._entries: dict[int, tuple[weakref.ref[Array], ErrorBound]] = {}
-
-    def record(self, array: Array, bound: ErrorBound) -> None:
-        """Set what an array is off by; None is nothing."""
-        entries, key = self._entries, id(array)
-        if bound is not None and bound.shape != array.shape:
-            bound = np.broadcast_to(np.inf, array.shape)
-        entries[key] = weakref.ref(array, lambda _: entries.pop(key, None)), bound
-
-    def exact(self, value: Value) -> None:
-        """Set that a value is off by nothing."""
-        for array in leaf_arrays(value):
-            self.record(array, None)
-
-    def knows(self, array: Array) -> bool:
-        """Whether anything is recorded of an array."""
-        entry = self._entries.get(id(array))
-        return entry is not None and entry[0]() is array
-
-    def of(self, array: Array) -> ErrorBound:
-        """What an array is off by."""
-        entry = self._entries.get(id(array))
-        if entry is None or entry[0]() is not array:
-            return np.broadcast_to(np.inf, array.shape)
-        return entry[1]
-
-    def decide(self, truth: Array) -> None:
-        """Note that a loop goes on as ``truth`` says."""
-        if self.of(truth) is not None:
-            self.doubtful = True
+__all__ = ["RULES", "bounded"]
 
 
 def bounded(instruction: Instruction, run: Evaluator, bounds: Bounds) -> Evaluator:
@@ -106,10 +67,11 @@ def bounded(instruction: Instruction, run: Evaluator, bounds: Bounds) -> Evaluat
         rule = _unknown
 
     def evaluate(one: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-        if not bounds.active or bounds.left <= 0:
+        # Participants that have run more than others meet them still.
+        if not bounds.active or (bounds.left <= 0 and rule is not exchanged):
             return run(one, values, context)
         bounds.left -= 1
-        return rule(_Bounding(one, values, context, run, bounds))
+        return rule(Bounding(one, values, context, run, bounds))
 
     return evaluate
 
@@ -121,59 +83,10 @@ def _has_open_sizes(instruction: Instruction) -> bool:
     )
 
 
-class _Bounding:
-    """An instruction to be evaluated on values, of which bounds are recorded."""
-
-    __slots__ = ("bounds", "context", "evaluator", "instruction", "values")
-
-    def __init__(
-        self,
-        instruction: Instruction,
-        values: tuple[Value, ...],
-        context: Context,
-        evaluator: Evaluator,
-        bounds: Bounds,
-    ) -> None:
-        self.instruction, self.values, self.context = instruction, values, context
-        self.evaluator, self.bounds = evaluator, bounds
-
-    def inside(self) -> Value:
-        """The result, whose parts record their bounds while they are computed."""
-        return self.evaluator(self.instruction, self.values, self.context)
-
-    def run(self, values: tuple[Value, ...] | None = None) -> Value:
-        """The result for the values or others; what happens inside records nothing."""
-        self.bounds.active = False
-        try:
-            return self.evaluator(
-                self.instruction, self.values if values is None else values, self.context
-            )
-        finally:
-            self.bounds.active = True
-
-    def arrays(self) -> tuple[list[Array], list[ErrorBound]]:
-        """The operands, which are arrays, and their bounds."""
-        arrays = arrays_of(self.values)
-        return arrays, [self.bounds.of(array) for array in arrays]
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether no operand is off."""
-        return all(self.bounds.of(array) is None for array in leaf_arrays(self.values))
-
-    def close(self, result: Value, found: Sequence[ErrorBound]) -> Value:
-        """The result, of whose arrays the bounds are ``found``."""
-        for array, bound in zip(leaf_arrays(result), found, strict=True):
-            # An array that is an operand's is what it was.
-            if not self.bounds.knows(array) or bound is not None:
-                self.bounds.record(array, bound)
-        return result
+_BoundRule: TypeAlias = Callable[[Bounding], Value]
 
 
-_BoundRule: TypeAlias = Callable[[_Bounding], Value]
-
-
-def _elementwise(one: _Bounding) -> Value:
+def _elementwise(one: Bounding) -> Value:
     result = one.run()
     if isinstance(result, tuple):  # a copy of a tuple
         return result
@@ -183,7 +96,7 @@ def _elementwise(one: _Bounding) -> Value:
     return one.close(result, [elementwise_bound(one.instruction, arrays, bounds, result)])
 
 
-def _moved(one: _Bounding) -> Value:
+def _moved(one: Bounding) -> Value:
     """The bounds move as the elements do; places that are not decided leave nothing known."""
     result = array_of(one.run())
     arrays, bounds = one.arrays()
@@ -205,7 +118,7 @@ _PLACES: Final[Mapping[str, int]] = op_table(
 """The first operand that says where elements are."""
 
 
-def _bitcast(one: _Bounding) -> Value:
+def _bitcast(one: Bounding) -> Value:
     result = array_of(one.run())
     (array,), (bound,) = one.arrays()
     source, target = one.instruction.operands[0].array, one.instruction.array
@@ -217,36 +130,31 @@ def _bitcast(one: _Bounding) -> Value:
     return one.close(result, [bound])
 
 
-def _exact(one: _Bounding) -> Value:
+def _exact(one: Bounding) -> Value:
     """Bits that follow from bits: what is exact stays so, and of all else nothing is known."""
     result = one.run()
     return one.close(result, _all(result, known=one.is_exact))
 
 
-def _given(one: _Bounding) -> Value:
+def _given(one: Bounding) -> Value:
     result = one.run()
     one.bounds.exact(result)
     return result
 
 
-def _unknown(one: _Bounding) -> Value:
-    """Nothing is known, but of the arrays that are operands still."""
-    result = one.run()
-    for array in leaf_arrays(result):
-        if not one.bounds.knows(array):
-            one.bounds.record(array, np.broadcast_to(np.inf, array.shape))
-    return result
+def _unknown(one: Bounding) -> Value:
+    return one.unknown()
 
 
 def _all(result: Value, *, known: bool) -> list[ErrorBound]:
     return [None if known else np.broadcast_to(np.inf, leaf.shape) for leaf in leaf_arrays(result)]
 
 
-def _inside(one: _Bounding) -> Value:
+def _inside(one: Bounding) -> Value:
     return one.inside()
 
 
-def _while(one: _Bounding) -> Value:
+def _while(one: Bounding) -> Value:
     outer, one.bounds.doubtful = one.bounds.doubtful, False
     result = one.inside()
     if one.bounds.doubtful:
@@ -256,7 +164,7 @@ def _while(one: _Bounding) -> Value:
     return result
 
 
-def _conditional(one: _Bounding) -> Value:
+def _conditional(one: Bounding) -> Value:
     result = one.inside()
     if one.bounds.of(array_of(one.values[0])) is not None:
         result = map_arrays(np.copy, result)
@@ -264,12 +172,12 @@ def _conditional(one: _Bounding) -> Value:
     return result
 
 
-def _product(one: _Bounding) -> Value:
+def _product(one: Bounding) -> Value:
     result = array_of(one.run())
     return one.close(result, [product(one.instruction, *one.arrays(), result)])
 
 
-def _fold(one: _Bounding) -> Value:
+def _fold(one: Bounding) -> Value:
     result = one.run()
     results = list(leaf_arrays(result))
     one.bounds.active = False
@@ -280,17 +188,26 @@ def _fold(one: _Bounding) -> Value:
     return one.close(result, found)
 
 
-def _scatter(one: _Bounding) -> Value:
+def _scatter(one: Bounding) -> Value:
     result = one.run()
     return one.close(result, scattered(one.instruction, *one.arrays(), list(leaf_arrays(result))))
 
 
-def _transform(one: _Bounding) -> Value:
+def _transform(one: Bounding) -> Value:
     result = array_of(one.run())
     return one.close(result, [transformed(one.instruction, *one.arrays(), result)])
 
 
-def _sort(one: _Bounding) -> Value:
+def _scaled(one: Bounding) -> Value:
+    result = array_of(one.run())
+
+    def again(arrays: list[Array]) -> Array:
+        return array_of(one.run(tuple(arrays)))
+
+    return one.close(result, [rescaled(one.instruction, *one.arrays(), result, again)])
+
+
+def _sort(one: Bounding) -> Value:
     """What is carried along moves with it; keys that are off leave nothing known, but of themselves alone.
 
     Of sorted elements each is off by at most what any of its line is.
@@ -323,7 +240,7 @@ def _sort(one: _Bounding) -> Value:
     )
 
 
-def _topk(one: _Bounding) -> Value:
+def _topk(one: Bounding) -> Value:
     """The largest are as far off as any of their line; where they are is known of exact ones alone."""
     result = one.run()
     (array,), (bound,) = one.arrays()
@@ -348,6 +265,9 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
         **dict.fromkeys(PLUMBING | SEQUENTIAL | CONSTRAINTS | {"map"}, _inside),
         **dict.fromkeys(RANDOM - {"rng"} | {"bitcast-convert"}, _exact),
         **dict.fromkeys(SOURCES | DEVICE_NUMBERS, _given),
+        **dict.fromkeys(COLLECTIVE - {"ragged-all-to-all"}, exchanged),
+        **dict.fromkeys(DONES & COLLECTIVE, _inside),
+        **dict.fromkeys(("ragged-dot", "scaled-dot"), _scaled),
         **dict.fromkeys(("after-all", "get-dimension-size", "infeed"), _given),
         "bitcast": _bitcast,
         "conditional": _conditional,
@@ -363,11 +283,12 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
         "while": _while,
     },
     ALL,
-    "no bound is known: factors of matrices, library calls, draws, what participants exchange",
+    "no bound is known: factors of matrices, library calls, draws, what is sent from device to device",
 )
 
 _BY_ELEMENT: Final = (
     _elementwise,
+    exchanged,
     _moved,
     _product,
     _fold,

@@ -25,13 +25,17 @@ from hloopt.interpret.bounds_functions import (
     extremum,
     selected,
 )
+from hloopt.interpret.elementwise import evaluate_op
 from hloopt.interpret.perturbation import FLUSHED, unit_roundoff
 from hloopt.interpret.rounding import exact_results, is_power
 from hloopt.ir import Instruction
+from hloopt.ops import ScalarArgs
 from hloopt.ops.traits import ELEMENTWISE, TRANSCENDENTAL, op_table
-from hloopt.types import Array, DType
+from hloopt.types import Array, DType, dtype, rounded
 
 __all__ = ["ErrorBound", "elementwise_bound", "flushed"]
+
+_F64: Final = dtype("f64")
 
 ErrorBound: TypeAlias = "Array | None"
 """f64, of the shape of what it bounds; None: nothing is off."""
@@ -76,7 +80,10 @@ def _inexact(step: BoundedStep, kind: DType, result: Array) -> Array:
         read = [flushed(x, e) for x, e in zip(step.x, step.e, strict=True)]
         step = BoundedStep(step.instruction, step.x, read, step.r, step.known)
         moved = _reach(step)
-        moved = moved + _rounding(step, moved, kind, result)
+        if kind.is_float and kind.bits <= 8 and opcode in _ROUNDED_ONCE:
+            moved = _between_ends(step, moved, kind, result)
+        else:
+            moved = moved + _rounding(step, moved, kind, result)
     size = np.abs(step.r)
     if np.isfinite(size).all():
         return np.where(np.isnan(moved), np.inf, moved)
@@ -151,6 +158,21 @@ def _rounding(step: BoundedStep, moved: Any, kind: DType, result: Array) -> Any:
     if step.off.any() and opcode in ("multiply", "divide"):
         bound = np.where(_scales(step), floor, bound)
     return np.where(exact, 0.0, bound)
+
+
+def _between_ends(step: BoundedStep, moved: Any, kind: DType, result: Array) -> Array:
+    """Of what is made in f32 and rounded once to few bits: mostly all of its interval is one number."""
+    opcode = step.instruction.opcode
+    own = evaluate_op(opcode, ScalarArgs(_F64, _F64, step.instruction.attributes), list(step.x))
+    off = moved + float(_UNITS.get(opcode, 1)) * 2.0**-24 * np.abs(own)
+    if opcode not in _UNITS:
+        off = np.where(own.astype(np.float32) == own, moved, off)
+    ends = (rounded(np.asarray(own + by), result.dtype).astype(np.float64) for by in (-off, off))
+    return np.asarray(np.maximum(*(np.abs(end - step.r) for end in ends)))
+
+
+_ROUNDED_ONCE: Final = TRANSCENDENTAL | {"convert"}
+"""Ops that no rewrite makes of others in another order; XLA keeps no more bits of 8 than there are."""
 
 
 def _scales(step: BoundedStep) -> Array:

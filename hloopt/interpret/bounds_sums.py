@@ -29,16 +29,26 @@ from hloopt.interpret.window import reduce_window
 from hloopt.ir import Computation, Instruction
 from hloopt.types import Array, ConvNumbers, DotDims, DType, ScatterDims, dtype
 
-__all__ = ["folded", "product", "scattered", "transformed"]
+__all__ = [
+    "bounds_of",
+    "folded",
+    "product",
+    "rescaled",
+    "scattered",
+    "size_of",
+    "total_bound",
+    "transformed",
+]
 
 _F64: Final = dtype("f64")
 
 
-def _size(array: Array) -> Array:
+def size_of(array: Array) -> Array:
+    """Magnitudes in f64."""
     return np.abs(array).astype(np.float64)
 
 
-def _total(
+def total_bound(
     result: Array,
     kind: DType,
     off: Array,
@@ -59,7 +69,7 @@ def _total(
     gamma = np.where(steps < 0.5, steps / (1 - np.minimum(steps, 0.5)), np.inf)
     sides = 2 if evaluated else 1
     moved = off + np.where(added + off > 0, sides * gamma * (added + off), 0.0)
-    size = _size(result)
+    size = size_of(result)
     facts = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
     least = float(facts.tiny if kind.name in FLUSHED else facts.smallest_subnormal)
     floor = np.where((size < 2 * least) & (added + off > 0), least, 0.0)
@@ -67,7 +77,7 @@ def _total(
     return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _bounds_of(arrays: Sequence[Array], bounds: Sequence[ErrorBound]) -> list[Array]:
+def bounds_of(arrays: Sequence[Array], bounds: Sequence[ErrorBound]) -> list[Array]:
     """What is known of terms, those included that a device reads as zero."""
     found = []
     for array, bound in zip(arrays, bounds, strict=True):
@@ -101,7 +111,7 @@ def product(
     ):
         return _unknown(result)
     attributes = instruction.attributes
-    left, right = map(_size, operands[:2])
+    left, right = map(size_of, operands[:2])
     if instruction.opcode == "dot":
         dims = DotDims.of(attributes)
         terms = prod(left.shape[axis] for axis in dims.lhs_contracting)
@@ -119,7 +129,7 @@ def product(
     added = times(left, right)
     if _is_counting(operands[:2], bounds[:2], added):
         return None
-    off_left, off_right = _bounds_of(operands[:2], bounds[:2])
+    off_left, off_right = bounds_of(operands[:2], bounds[:2])
     off = np.zeros(added.shape)
     if off_right.any():
         off = off + _times(times, left, off_right)
@@ -127,7 +137,7 @@ def product(
         off = off + _times(times, off_left, right + off_right)
     inner = sum_type([operand.array.dtype for operand in instruction.operands[:2]], kind)
     wide = terms if inner is kind else terms + 1
-    return _total(result, kind, off, added, 4 * wide if kind.is_complex else wide)
+    return total_bound(result, kind, off, added, 4 * wide if kind.is_complex else wide)
 
 
 def _times(times: Callable[[Array, Array], Array], left: Array, right: Array) -> Array:
@@ -204,16 +214,16 @@ def _named(
         )
         return fold("maximum", off, start)
     if name == "add":
-        added = fold("add", _size(operands[0]), _size(operands[1]))
+        added = fold("add", size_of(operands[0]), size_of(operands[1]))
         if _is_counting(operands, bounds, added):
             return None
         nonzero = [(array != 0).astype(np.float64) for array in operands]
-        off = fold("add", *_bounds_of(operands, bounds))
+        off = fold("add", *bounds_of(operands, bounds))
         evaluated = unit_roundoff(kind) < 2.0**-50
         terms = fold("add", *nonzero) - 1
         # Written with a conversion back, each step rounds to the narrow type where it is taken at its word.
         stepwise = any(entry.opcode == "convert" for entry in region)
-        return _total(
+        return total_bound(
             result, kind, off, added, np.maximum(terms, 0), stepwise=stepwise, evaluated=evaluated
         )
     if kind.is_complex or name == "multiply":
@@ -233,15 +243,15 @@ def _multiplied(
     """A product of many factors: each is off by a part of itself, and each step rounds."""
     unit = unit_roundoff(kind) * (4 if kind.is_complex else 1)
     parts = []
-    for array, off in zip(operands, _bounds_of(operands, bounds), strict=True):
-        size = _size(array)
+    for array, off in zip(operands, bounds_of(operands, bounds), strict=True):
+        size = size_of(array)
         part = np.where(off > 0, np.log1p(off / np.where(size > 0, size, 1.0)), 0.0)
         part = np.where((off > 0) & (size == 0), np.inf, part)
         parts.append(part + 2 * np.log1p(unit) * (array != 1))
     relative = np.expm1(fold("add", *parts))
-    bound = np.where(relative > 0, _size(result) * relative, 0.0)
+    bound = np.where(relative > 0, size_of(result) * relative, 0.0)
     least = float(ml_dtypes.finfo(kind.numpy).tiny)  # type: ignore[no-untyped-call]
-    bound = bound + np.where((relative > 0) & (_size(result) < 2 * least), np.inf, 0.0)
+    bound = bound + np.where((relative > 0) & (size_of(result) < 2 * least), np.inf, 0.0)
     return np.where(np.isnan(bound), np.inf, bound)
 
 
@@ -254,7 +264,7 @@ def _extreme(
 ) -> Array:
     """Between the extremum of the lower ends and that of the upper ends."""
     wide = [array.astype(np.float64) for array in operands]
-    offs = _bounds_of(operands, bounds)
+    offs = bounds_of(operands, bounds)
     low = fold(name, *(x - e for x, e in zip(wide, offs, strict=True)))
     high = fold(name, *(x + e for x, e in zip(wide, offs, strict=True)))
     own = result.astype(np.float64)
@@ -278,13 +288,39 @@ def _choice(
     value = _extreme(name, fold, operands[::2], bounds[::2], results[0])
     sign = 1 if choice.largest else -1
     wide = [sign * array.astype(np.float64) for array in operands[::2]]
-    offs = _bounds_of(operands[::2], bounds[::2])
+    offs = bounds_of(operands[::2], bounds[::2])
     sure = fold("maximum", *(x - e for x, e in zip(wide, offs, strict=True)))
     axes = sorted(instruction.dimensions)
     spread = np.expand_dims(sure, tuple(axes))
     able = fold("add", (wide[0] + offs[0] >= spread).astype(float), np.zeros(()))
     able = able + (wide[1] + offs[1] >= sure)
     return [value, np.where(able > 1, np.inf, 0.0)]
+
+
+def rescaled(
+    instruction: Instruction,
+    operands: Sequence[Array],
+    bounds: Sequence[ErrorBound],
+    result: Array,
+    again: Callable[[list[Array]], Array],
+) -> ErrorBound:
+    """Of ``scaled-dot`` and ``ragged-dot`` of exact operands; ``again`` gives their result for others."""
+    kind = instruction.array.dtype
+    if any(bound is not None for bound in bounds):
+        return _unknown(result)
+    if not (kind.is_float or kind.is_complex):
+        return None
+    sizes, ones = (
+        [
+            array if array.dtype.kind in "biu" else np.asarray(of(array), array.dtype)
+            for array in operands
+        ]
+        for of in (np.abs, np.ones_like)
+    )
+    # Those sums are themselves rounded to the result's type.
+    more = 1 + 4 * unit_roundoff(kind)
+    added, terms = (size_of(again(arrays)) * more for arrays in (sizes, ones))
+    return total_bound(result, kind, np.zeros(added.shape), added, 4 * (terms + 3))
 
 
 def scattered(
@@ -317,13 +353,13 @@ def scattered(
         return [np.where(landed > 1, np.inf, into("second", *offs))]
     if not (kind.is_float or kind.is_complex):
         return [into("add", *offs)]
-    added = into("add", _size(target), _size(updates))
+    added = into("add", size_of(target), size_of(updates))
     if _is_counting((target, updates), (bounds[0], bounds[2]), added):
         return [None]
-    offs = _bounds_of((target, updates), (bounds[0], bounds[2]))
+    offs = bounds_of((target, updates), (bounds[0], bounds[2]))
     terms = into("add", (target != 0).astype(float), (updates != 0).astype(float)) - 1
     off = into("add", *offs)
-    return [_total(result, kind, off, added, np.maximum(terms, 0), stepwise=True)]
+    return [total_bound(result, kind, off, added, np.maximum(terms, 0), stepwise=True)]
 
 
 def transformed(
@@ -333,7 +369,7 @@ def transformed(
     axes = tuple(range(-len(instruction.attributes["fft_length"]), 0))
     count = max(1, prod(instruction.attributes["fft_length"]))
     off = 0.0 if bounds[0] is None else np.sum(bounds[0], axis=axes, keepdims=True)
-    norm = np.sqrt(np.sum(_size(result) ** 2, axis=axes, keepdims=True))
+    norm = np.sqrt(np.sum(size_of(result) ** 2, axis=axes, keepdims=True))
     unit = unit_roundoff(instruction.array.dtype)
     bound = 2 * off + 16 * unit * log2(2 * count) * norm * 2
     return np.asarray(np.broadcast_to(bound, result.shape))

@@ -32,6 +32,7 @@ __all__ = [
     "combined",
     "ragged_all_to_all",
     "scattered",
+    "summed",
 ]
 
 
@@ -154,14 +155,36 @@ def _all_reduce(instruction: Instruction, operands: _Operands, context: Context)
 
 
 def _reduce_scatter(instruction: Instruction, operands: _Operands, context: Context) -> Value:
-    (axis,) = instruction.attributes["dimensions"]
-
     def give(members: Sequence[_Operands]) -> Sequence[Value]:
         totals = _totals(instruction, members, context)
-        cut = [scattered(total, len(members), axis) for total in totals]
-        return [_listed(instruction, parts) for parts in zip(*cut, strict=True)]
+        return [_listed(instruction, parts) for parts in _cut(instruction, totals, len(members))]
 
     return _exchange(instruction, operands, context, give)
+
+
+def _cut(
+    instruction: Instruction, totals: Sequence[Array], count: int
+) -> Sequence[tuple[Array, ...]]:
+    """What each member gets of what was reduced: its part of a ``reduce-scatter``, else all."""
+    if instruction.opcode != "reduce-scatter":
+        return [tuple(totals)] * count
+    (axis,) = instruction.attributes["dimensions"]
+    return list(zip(*(scattered(total, count, axis) for total in totals), strict=True))
+
+
+def summed(instruction: Instruction, arrays: Sequence[Array], context: Context) -> list[Array]:
+    """Arrays like operands of ``all-reduce`` or ``reduce-scatter``, added over the members in f64.
+
+    All members have to call it, each with as many arrays.
+    """
+
+    def give(members: Sequence[_Operands]) -> Sequence[Value]:
+        totals = [np.add.reduce(arrays_of(parts)) for parts in zip(*members, strict=True)]
+        return _cut(instruction, totals, len(members))
+
+    found = _exchange(instruction, tuple(arrays), context, give)
+    assert isinstance(found, tuple)
+    return arrays_of(found)
 
 
 def _totals(

@@ -24,7 +24,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, rounded
 
 if TYPE_CHECKING:
-    from hloopt.interpret.bounds import Bounds
+    from hloopt.interpret.bounding import Bounds
     from hloopt.interpret.progress import Progress
     from hloopt.interpret.rounding import Rounding
 

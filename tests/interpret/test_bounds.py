@@ -371,23 +371,128 @@ def test_sorted_elements_are_off_by_no_more_than_their_line(opcode: str) -> None
     assert bounds_of(exact, x) == [None] * len(found)
 
 
-def test_participants_have_bounds_of_their_own() -> None:
-    """What they exchange is not bounded, all else is."""
+EXCHANGES = {
+    "all-reduce": ("f32[4]", "all-reduce({0}), replica_groups={{}}, to_apply=add"),
+    "all-gather": ("f32[8]", "all-gather({0}), replica_groups={{}}, dimensions={{0}}"),
+    "reduce-scatter": (
+        "f32[2]",
+        "reduce-scatter({0}), replica_groups={{}}, dimensions={{0}}, to_apply=add",
+    ),
+    "all-to-all": ("f32[4]", "all-to-all({0}), replica_groups={{}}, dimensions={{0}}"),
+    "collective-permute": (
+        "f32[4]",
+        "collective-permute({0}), source_target_pairs={{{{0,1}},{{1,0}}}}",
+    ),
+}
+
+
+@pytest.mark.parametrize("opcode", EXCHANGES)
+def test_what_participants_exchange_is_off_by_what_it_was(opcode: str) -> None:
+    """As much as the other's product, and what adding two of them rounds; of whole numbers nothing."""
+    shape, op = EXCHANGES[opcode]
     text = entry(
         "x = f32[4] parameter(0)",
+        "i = f32[4] round-nearest-even(x)",
         "p = f32[4] multiply(x, x)",
-        "s = f32[4] all-reduce(p), replica_groups={}, to_apply=add",
-        "ROOT t = (f32[4], f32[4], f32[4]) tuple(x, p, s)",
+        f"s = {shape} {op.format('p')}",
+        f"w = {shape} {op.format('i')}",
+        f"ROOT t = (f32[4], {shape}, {shape}) tuple(p, s, w)",
         regions=ADDED,
     ).replace("HloModule m", "HloModule m, replica_count=2")
-    inputs = [[drawn(4)], [drawn(4, seed=1)]]
-    for copied, product, total in evaluate_bounds(hloopt.parse(text), inputs):
-        assert copied is None
-        assert product is not None
-        assert np.isfinite(product).all()
-        assert total is not None
-        assert np.isinf(total).all()
-    assert evaluate_participants(hloopt.parse(text), inputs)
+    inputs = [[drawn(4)], [drawn(4, seed=1) * F32(1e3)]]
+    (one, got, whole), (other, theirs, _) = evaluate_bounds(hloopt.parse(text), inputs)
+    assert whole is None
+    assert one is not None
+    assert other is not None
+    assert got is not None
+    assert theirs is not None
+    if "reduce" in opcode:
+        cut = slice(0, got.size)
+        first, second = (x.astype(np.float64) ** 2 for (x,) in inputs)
+        assert (got >= (one + other + U * (first + second))[cut]).all()
+        assert (got <= (one + other + 4.1 * U * (first + second))[cut]).all()
+    else:
+        wanted = {
+            "all-gather": [*one, *other],
+            "all-to-all": [*one[:2], *other[:2]],
+            "collective-permute": other,
+        }[opcode]
+        assert got.tolist() == list(wanted)
+        assert theirs.shape == got.shape
+
+
+def test_participants_meet_though_one_has_run_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds end after many instructions; those that still have some exchange theirs all the same."""
+    monkeypatch.setattr("hloopt.interpret.bounding._MOST", 12)
+    text = entry(
+        "x = f32[] parameter(0)",
+        "n = s32[] replica-id()",
+        "s = (s32[], f32[]) tuple(n, x)",
+        "w = (s32[], f32[]) while(s), condition=more, body=next",
+        "y = f32[] get-tuple-element(w), index=1",
+        "z = f32[] all-reduce(y), replica_groups={}, to_apply=add",
+        "ROOT p = f32[] multiply(z, z)",
+        regions=ADDED + LOOP.format("i, n"),
+    ).replace("HloModule m", "HloModule m, replica_count=3")
+    found = evaluate_bounds(hloopt.parse(text), [[F32(0.7)]] * 3)
+    assert all(bound is not None and np.isinf(bound) for (bound,) in found)
+
+
+@pytest.mark.parametrize("kind", ["f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f6e2m3fn", "f4e2m1fn"])
+def test_what_is_rounded_once_to_few_bits_is_decided_or_a_neighbour(kind: str) -> None:
+    """A conversion of an exact number is one number; a function is, but near the middle of two."""
+    text = entry(
+        "x = f32[512] parameter(0)",
+        f"c = {kind}[512] convert(x)",
+        f"e = {kind}[512] tanh(c)",
+        "y = f32[512] multiply(x, x)",
+        f"d = {kind}[512] convert(y)",
+        f"ROOT t = ({kind}[512], {kind}[512], {kind}[512]) tuple(c, e, d)",
+    )
+    x = np.linspace(-1.3, 1.3, 512, dtype=F32)
+    # Squares around the middle of 1 and the next number.
+    x[:16] = np.sqrt(1 + unit_roundoff(dtype(kind))) * (1 + np.arange(-8, 8) * 2.0**-25)
+    converted, function, product = bounds_of(text, x)
+    assert converted is None
+    assert function is None or (function > 0).mean() < 0.02
+    own = hloopt.evaluate(hloopt.parse(text), [x])[2].astype(np.float64)
+    near = [
+        np.asarray(np.nextafter(x * x, F32(side)), dtype(kind).numpy).astype(np.float64)
+        for side in (-9, 9)
+    ]
+    differs = (near[0] != own) | (near[1] != own)
+    assert differs.any()
+    assert product is not None
+    assert (product[differs] > 0).all()
+    assert (product > 0).mean() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_products_with_scales_are_off_by_their_terms(kind: str) -> None:
+    """By what 64 products of few bits, made in f32, may round: far less than a unit of their operands."""
+    text = entry(
+        "a = f8e4m3fn[2,64] parameter(0)",
+        "b = f8e4m3fn[64,3] parameter(1)",
+        "s = f8e8m0fnu[2,2] parameter(2)",
+        "t = f8e8m0fnu[2,3] parameter(3)",
+        f"ROOT r = {kind}[2,3] scaled-dot(a, b, s, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+    )
+    few, scale = dtype("f8e4m3fn").numpy, dtype("f8e8m0fnu").numpy
+    arrays = [drawn(2, 64).astype(few), drawn(64, 3, seed=1).astype(few)]
+    arrays += [np.full(dims, 2.0, scale) for dims in ((2, 2), (2, 3))]
+    module = hloopt.parse(text)
+    (bound,) = bounds_of(text, *arrays)
+    (want,) = hloopt.evaluate(module, arrays)
+    left, right = (array.astype(np.float64) for array in arrays[:2])
+    added = 4 * (np.abs(left) @ np.abs(right))
+    unit = unit_roundoff(dtype(kind))
+    assert bound is not None
+    assert (np.abs(4 * (left @ right) - want.astype(np.float64)) <= bound).all()
+    assert (bound >= 64 * U * added).all()
+    assert (bound <= 1000 * U * added + 4 * unit * np.abs(want.astype(np.float64))).all()
+    if kind == "f32":
+        (other,) = evaluate_participants(module, [arrays], rounding=1)[0]
+        assert (np.abs(other.astype(np.float64) - want.astype(np.float64)) <= bound).all()
 
 
 def test_narrow_sums_that_are_converted_back_may_round_at_each_step() -> None:
