@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from time import monotonic
 from typing import Any
 
 import click
@@ -23,6 +25,7 @@ from hloopt.driver.reducing import (
     Reducing,
     check_output,
     inputs_path,
+    resumed,
     shown_again,
     write_case,
 )
@@ -35,6 +38,8 @@ __all__ = ["command"]
 
 _INPUTS = ("inputs", "seed", "replicas", "partitions")
 _RUNS = ("device", "excess_precision")
+_PAUSE = 10.0
+"""So many times as long as writing a case took, none is written after it."""
 
 
 @click.command(
@@ -44,7 +49,7 @@ _RUNS = ("device", "excess_precision")
         "What fails": ("differs", "check", "oracle", "against", *_RUNS, *TOLERANCE.names),
         "Passes": PASSES.names,
         "Input": ("module", "stage", "strict", *_INPUTS),
-        "Search": ("tests", "seconds", "test_seconds", "jobs"),
+        "Search": ("tests", "seconds", "test_seconds", "repeat", "jobs"),
         "Output": ("output", "as_json"),
     },
 )
@@ -91,6 +96,13 @@ _RUNS = ("device", "excess_precision")
     "least.",
 )
 @click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Run each module up to N times until it fails, for a failure that does not show in every run.",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
@@ -117,6 +129,7 @@ def command(
     tests: int | None,
     seconds: float | None,
     test_seconds: float | None,
+    repeat: int,
     jobs: int | None,
     output: str | None,
     as_json: bool,
@@ -155,7 +168,7 @@ def command(
         device,
         check,
         tolerance=given_tolerance(),
-        limits=SearchLimits(tests, seconds, test_seconds),
+        limits=SearchLimits(tests, seconds, test_seconds, repeat=repeat),
         jobs=jobs,
         **given,
     )
@@ -175,9 +188,15 @@ def _reduce(
     if found.snapshot is not None and options.inputs is None and options.seed is None:
         inputs = list(found.snapshot.inputs)
 
+    rest = 0.0
+
     def keep(case: Case) -> None:
-        if output is not None:
+        """Inputs that take long to write are written now and then, and in the end."""
+        nonlocal rest
+        begin = monotonic()
+        if output is not None and begin >= rest:
             write_case(case, output)
+            rest = monotonic() + _PAUSE * (monotonic() - begin)
 
     running = Reducing(found.module, found.name, options, inputs=inputs, on_better=keep)
     with patience("reducing", found.name, running.status):
@@ -192,12 +211,22 @@ def _reduce(
     click.echo(f"{found.name}: {reduction.summary}{end}", err=True)
     if reduction.outcome.text:
         click.echo(f"as given: {reduction.outcome.text}", err=True)
+    if not reduction.fails_again:
+        click.echo(
+            "warning: the smallest module did not fail when it was run again: the failure comes and goes; "
+            "--repeat N runs each module up to N times",
+            err=True,
+        )
     rows: dict[str, Any] = reduction.to_json()
     if output is not None:
-        keep(reduction.case)
+        write_case(reduction.case, output)
         rows |= {"output": output, "inputs": inputs_path(output)}
         click.echo(f"{output} and {inputs_path(output)} show it:", err=True)
         click.echo(f"  {shown_again(options, output)}", err=True)
+        if not reduction.complete:
+            click.echo(
+                f"to go on:\n  {resumed(options, output)} -o {shlex.quote(output)}", err=True
+            )
     elif reduction.inputs:
         click.echo("note: its inputs are not written without -o OUT", err=True)
     if as_json:

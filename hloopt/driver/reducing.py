@@ -126,6 +126,8 @@ class Reduction:
     tests        how many cases were run
     complete     whether nothing was left to try; else a limit or an interrupt ended the search
     interrupted  whether it was an interrupt
+    fails_again  whether the smallest module failed when it was run once more; a failure that comes and goes may
+                 need ``SearchLimits.repeat``
     """
 
     name: str
@@ -135,11 +137,12 @@ class Reduction:
     tests: int
     complete: bool
     interrupted: bool
+    fails_again: bool = True
 
     @cached_property
     def text(self) -> str:
         """The module as HLO."""
-        return self.case.module.to_text()
+        return self.case.text
 
     @property
     def module(self) -> Module:
@@ -175,6 +178,7 @@ class Reduction:
             "tests": self.tests,
             "complete": self.complete,
             "interrupted": self.interrupted,
+            "fails_again": self.fails_again,
             "text": self.text,
         }
 
@@ -227,12 +231,20 @@ class Reducing:
         try:
             outcome = self.begin()
             best = search.run() if outcome.is_failure else self.first
+            again = best is self.first or search.interrupted or search.fails_again()
         finally:
             search.question.close()
         if not outcome.is_failure:
             raise self._nothing(outcome)
         return Reduction(
-            self.name, best, outcome, self.first, search.tests, search.complete, search.interrupted
+            self.name,
+            best,
+            outcome,
+            self.first,
+            search.tests,
+            search.complete,
+            search.interrupted,
+            again,
         )
 
     def _nothing(self, outcome: CaseOutcome) -> Exception:
@@ -310,7 +322,7 @@ def reduce(
 def write_case(case: Case, output: str) -> None:
     """Write a case: the module to ``output``, its inputs to the ``.npz`` file beside it, which goes first."""
     write_bytes(inputs_path(output), npz(arrays_by_name(case)), output)
-    write_text(output, case.module.to_text(), output)
+    write_text(output, case.text, output)
 
 
 def inputs_path(output: str) -> str:
@@ -326,10 +338,15 @@ def check_output(output: str) -> None:
 
 def shown_again(options: ReduceOptions, output: str) -> str:
     """The command that shows the failure on the case in ``output``."""
-    words = ["hloopt", "run", output, "--inputs", inputs_path(output), *options.words()]
     if options.check is not None:
         return CommandQuestion(options.check).filled(output, inputs_path(output))
     if options.against is not None or options.device in (None, "interpreter", "xla-cpu"):
-        words = ["hloopt", "reduce", output, "--inputs", inputs_path(output), "--differs"]
-        words += [*options.words(), "--tests", "0"]
-    return shlex.join(words)
+        return f"{resumed(options, output)} --tests 0"
+    return shlex.join(["hloopt", "run", output, "--inputs", inputs_path(output), *options.words()])
+
+
+def resumed(options: ReduceOptions, output: str) -> str:
+    """The command that goes on reducing the case in ``output``."""
+    differs = ["--differs"] if options.check is None else []
+    words = ["hloopt", "reduce", output, "--inputs", inputs_path(output), *differs]
+    return shlex.join([*words, *options.words()])

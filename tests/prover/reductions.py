@@ -31,6 +31,9 @@ from tests.prover.broken_rewrites import KINDS
 
 BROKEN = Path(__file__).with_name("broken_rewrites.py")
 FEWEST, MOST = 200, 5000
+LARGEST = (
+    1 << 28
+)  # bytes of inputs: more are the weights of a model that the interpreter does not run in seconds
 SECONDS = 180.0
 _SLOWEST = 20.0  # seconds that a program's first run may take: it is a measurement of reducing, not of programs
 
@@ -53,13 +56,14 @@ def options(kind: str, jobs: int) -> ReduceOptions:
 
 
 def read(path: Path) -> Module | None:
-    """A program of the size that is wanted, which can be read."""
+    """A program of the sizes that are wanted, which can be read."""
     try:
         module = hloopt.parse(path.read_text(), str(path))
         hloopt.verify(module)
     except (HlooptError, UnicodeDecodeError):
         return None
-    return module if FEWEST <= module.instruction_count() <= MOST else None
+    given = sum(one.shape.byte_size for one in module.entry.parameters)
+    return module if FEWEST <= module.instruction_count() <= MOST and given <= LARGEST else None
 
 
 def reduced(

@@ -105,6 +105,35 @@ def test_what_does_not_fail_is_not_reduced() -> None:
         hloopt.reduce(hloopt.parse(text), pipeline="O1")
 
 
+def test_a_failure_that_comes_and_goes() -> None:
+    """Each module fails in every other run only: with two runs of each the reduction is as good as any."""
+    runs = 0
+
+    def interesting(module: Module, inputs: list[Array]) -> bool:
+        nonlocal runs
+        runs += 1
+        return runs % 2 == 0 and feeds("dot", "tanh")(module, inputs)
+
+    with pytest.raises(UsageError, match="it is not interesting"):
+        hloopt.reduce(hloopt.parse(LOOP), interesting)
+    found = hloopt.reduce(hloopt.parse(LOOP), interesting, limits=SearchLimits(repeat=2))
+    assert found.fails_again
+    assert found.module.instruction_count() <= 4
+
+
+def test_what_does_not_fail_again_is_said() -> None:
+    taken = 0
+
+    def interesting(module: Module, inputs: list[Array]) -> bool:
+        nonlocal taken
+        taken += 1
+        return taken <= 5
+
+    found = hloopt.reduce(hloopt.parse(LOOP), interesting)
+    assert not found.fails_again
+    assert found.complete
+
+
 def test_an_interrupt_keeps_the_best() -> None:
     asked_for = 0
 
@@ -197,6 +226,7 @@ def test_a_command_decides() -> None:
         ("grep -q exponential", "yes"),
         ("grep -q tanh", "no"),
         ("test -s {inputs} && cmp {inputs} $HLOOPT_REDUCE_INPUTS", "yes"),
+        ("test ! -e $(dirname {})/inputs.npz", "yes"),
         ("no-such-command-here", "refused"),
     ):
         assert CommandQuestion(command).ask(case, None).kind == kind, command

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import field
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 from typing import Final, TypeAlias
+from weakref import ref
 
 import numpy as np
 
@@ -58,16 +60,56 @@ class Case:
             for leaf in leaves(one.shape)
             if isinstance(leaf, ArrayShape)
         ]
-        arrays = [array.reshape(-1) for given in self.inputs.arrays for array in given]
+        arrays = [_facts(array) for given in self.inputs.arrays for array in given]
         return (
             module.instruction_count(),
             sum(shape.elements for shape in shapes),
             sum(shape.dtype.name not in _USUAL for shape in shapes),
-            len(module.to_text()),
+            len(self.text),
             sum(abs(one.constant_integer or 0) for one in module.instructions()),
-            sum(int(np.count_nonzero(array)) for array in arrays),
-            sum(len(str(value)) for array in arrays for value in array[:_SHOWN].tolist()),
+            sum(array.elements for array in arrays),
+            sum(array.characters for array in arrays),
         )
+
+    @cached_property
+    def text(self) -> str:
+        """The module as HLO."""
+        return self.module.to_text()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of the text and the inputs: equal for equal cases."""
+        found = blake2b(self.text.encode(), digest_size=16)
+        for arrays in self.inputs.arrays:
+            for array in arrays:
+                found.update(_facts(array).digest)
+        return found.digest()
+
+
+@dataclass(frozen=True)
+class _ArrayFacts:
+    """Of an input: its elements that are not 0, the characters of the first thousand, and its digest."""
+
+    elements: int
+    characters: int
+    digest: bytes
+
+
+_KNOWN: Final[dict[int, tuple[ref[Array], _ArrayFacts]]] = {}
+"""Cases share nearly all of their inputs, which may be the weights of a model: each array is read once."""
+
+
+def _facts(array: Array) -> _ArrayFacts:
+    known = _KNOWN.get(id(array))
+    if known is not None and known[0]() is array:
+        return known[1]
+    flat, number = np.ascontiguousarray(array).reshape(-1), id(array)
+    characters = sum(len(str(value)) for value in flat[:_SHOWN].tolist())
+    shape = repr((array.dtype.str, array.shape)).encode()
+    digest = blake2b(flat.view(np.uint8).data, digest_size=16, key=blake2b(shape).digest()).digest()
+    found = _ArrayFacts(int(np.count_nonzero(flat)), characters, digest)
+    _KNOWN[number] = ref(array, lambda _: _KNOWN.pop(number, None)), found
+    return found
 
 
 class CaseDraft:

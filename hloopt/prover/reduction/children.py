@@ -6,7 +6,7 @@ import os
 import pickle
 import select
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Final, NoReturn
@@ -29,7 +29,7 @@ def asked(
     cases: Sequence[Case],
     seconds: float | None,
     altogether: float | None = None,
-) -> Iterator[CaseOutcome]:
+) -> Generator[CaseOutcome, None, None]:
     """The outcomes of cases, in their order, all asked at once; the rest is ended when no more are taken.
 
     ``seconds`` is how long a run may take, of which a question may need several, and ``altogether`` how long
@@ -57,7 +57,7 @@ def read_again(case: Case) -> Case:
 
     Raises ``ParseError`` or ``VerifyError`` where that is not valid.
     """
-    module = parse_module(case.module.to_text(), case.module.name)
+    module = parse_module(case.text, case.module.name)
     verify_module(module)
     return Case(module, case.inputs, case.kept)
 

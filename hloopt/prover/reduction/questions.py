@@ -228,8 +228,8 @@ class CommandQuestion(Question):
     """A command that exits with 0 where a case is still interesting, as for ``llvm-reduce`` and C-Reduce.
 
     ``{}`` in it is the file of the module, ``{inputs}`` the ``.npz`` file of its inputs; where the command
-    names neither, the file of the module is added at its end.  ``HLOOPT_REDUCE_INPUTS`` is the inputs' file,
-    too.
+    names neither, the file of the module is added at its end.  Inputs are written only for a command that names
+    their file, as ``{inputs}`` or by the variable ``HLOOPT_REDUCE_INPUTS``: they may be the weights of a model.
     """
 
     command: str
@@ -238,8 +238,9 @@ class CommandQuestion(Question):
         """Run the command."""
         with tempfile.TemporaryDirectory(prefix="hloopt-reduce-") as folder:
             module, inputs = Path(folder) / "module.hlo", Path(folder) / "inputs.npz"
-            module.write_text(case.module.to_text())
-            inputs.write_bytes(npz(arrays_by_name(case)))
+            module.write_text(case.text)
+            if "{inputs}" in self.command or "HLOOPT_REDUCE_INPUTS" in self.command:
+                inputs.write_bytes(npz(arrays_by_name(case)))
             done = subprocess.run(  # noqa: S602 - it is a line of a shell, by definition
                 self.filled(str(module), str(inputs)),
                 shell=True,

@@ -8,8 +8,8 @@ still fails is taken, so that the result does not depend on how many there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import field
-from hashlib import blake2b
 from itertools import islice
 from time import monotonic
 from typing import Final, TypeAlias
@@ -44,12 +44,14 @@ class SearchLimits:
     seconds       after which none is begun
     test_seconds  how long a case may take; None for some times what the last one took
     jobs          cases that are asked at once
+    repeat        how often a case is asked, where the failure does not show in every run
     """
 
     tests: int | None = None
     seconds: float | None = None
     test_seconds: float | None = None
     jobs: int = 1
+    repeat: int = 1
 
 
 class _EnoughError(Exception):
@@ -81,10 +83,26 @@ class Search:
         self._seen: set[bytes] = set()
         self._case = self.best
         self.doing, self._slower = "the module as given", _SLOWER
-        begin = monotonic()
-        (self.outcome,) = asked(self.question, [self.best], seconds or self.limits.test_seconds)
-        self._took = monotonic() - begin
+        for _ in range(self.limits.repeat):
+            begin = monotonic()
+            (self.outcome,) = asked(self.question, [self.best], seconds or self.limits.test_seconds)
+            self._took = monotonic() - begin
+            if self.outcome.is_failure:
+                break
         return self.outcome
+
+    def fails_again(self) -> bool:
+        """Whether the smallest case fails when it is asked once more; an interrupt leaves that open."""
+        self.doing = "the smallest module again"
+        try:
+            return any(
+                outcome.alike(self.outcome)
+                for _ in range(self.limits.repeat)
+                for outcome in asked(self.question, [self.best], self.limits.test_seconds)
+            )
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return True
 
     def run(self) -> Case:
         """Search; an interrupt or a limit ends it with the best case so far."""
@@ -191,9 +209,11 @@ class Search:
         fresh = self._fresh(drafts)
         jobs = max(1, min(self.limits.jobs, self.question.most_jobs))
         while window := list(islice(fresh, jobs)):
-            for number, case in self._failing(window):
-                self._accept(case)
-                return number
+            for attempt in range(self.limits.repeat):
+                found = self._failing(window, attempt + 1 == self.limits.repeat)
+                if found is not None:
+                    self._accept(found[1])
+                    return found[0]
         return None
 
     def _fresh(self, drafts: Sequence[Callable[[], Case | None]]) -> Iterator[_Fresh]:
@@ -204,28 +224,28 @@ class Search:
             case = make()
             if case is None:
                 continue
-            key = _digest(case)
+            key = case.digest
             if key not in self._seen and key not in made:
                 made.add(key)
                 yield number, case, key
 
-    def _failing(self, window: Sequence[_Fresh]) -> Iterator[tuple[int, Case]]:
+    def _failing(self, window: Sequence[_Fresh], is_last: bool) -> _Fresh | None:
+        """The first of a window that still fails; None where none does."""
         limits = self.limits
         altogether = None if limits.test_seconds else max(_LEAST, self._slower * self._took)
         begin, cases = monotonic(), [case for _, case, _ in window]
-        outcomes = asked(self.question, cases, limits.test_seconds or altogether, altogether)
-        try:
-            for (number, case, key), outcome in zip(window, outcomes, strict=False):
+        seconds = limits.test_seconds or altogether
+        with closing(asked(self.question, cases, seconds, altogether)) as outcomes:
+            for entry, outcome in zip(window, outcomes, strict=False):
                 if limits.tests is not None and self.tests >= limits.tests:
                     raise _EnoughError
                 self.tests += 1
                 # Those behind the one that is taken were begun, and are not known.
-                self._seen.add(key)
+                self._seen.update([entry[2]] if is_last else ())
                 if outcome.alike(self.outcome):
                     self._took = monotonic() - begin
-                    yield number, case
-        finally:
-            outcomes.close()  # type: ignore[attr-defined]
+                    return entry
+        return None
 
     def _accept(self, case: Case) -> None:
         self._case = case
@@ -237,11 +257,3 @@ class Search:
         seconds = self.limits.seconds
         if seconds is not None and monotonic() - self._start > seconds:
             raise _EnoughError
-
-
-def _digest(case: Case) -> bytes:
-    found = blake2b(case.module.to_text().encode(), digest_size=16)
-    for arrays in case.inputs.arrays:
-        for array in arrays:
-            found.update(array.tobytes())
-    return found.digest()
