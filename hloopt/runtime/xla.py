@@ -100,6 +100,10 @@ class XlaServer:
             )
         except FileNotFoundError as error:
             raise DeviceError(f"{XLA_PYTHON}: there is no {command[0]}") from error
+        # What it takes to start is not the module's.
+        assert self._process.stdout is not None
+        if select([self._process.stdout], [], [], XLA_SECONDS)[0]:
+            self._process.stdout.readline()
 
     def close(self) -> None:
         """End the process."""

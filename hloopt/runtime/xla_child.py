@@ -4,7 +4,7 @@
 
 Writes ``out_0``, ... and prints a line of JSON: ``seconds`` of each run after a first one, and ``version``.
 Without arguments it serves: each line of stdin is a JSON list of a number and these arguments, and answered by
-a line with the ``number``, and the ``error`` where there was one.
+a line with the ``number``, and the ``error`` where there was one.  The first line says that it is ready.
 """
 
 from __future__ import annotations
@@ -28,16 +28,24 @@ def stored(array: Any) -> Any:
     return array if plain else array.view(f"u{array.dtype.itemsize}")
 
 
+def started() -> Any:
+    """jax, with what it needs in place: a second or two, the first time."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)  # or 64-bit inputs are halved
+    jax.devices("cpu")
+    return jax
+
+
 def run(path: str, inputs: str, outputs: str, repeat: int) -> dict[str, Any]:
     """Compile, run, time."""
-    import jax
     import jaxlib
     import jaxlib._hlo as hlo
     import jaxlib._jax as backend
     import numpy as np
     from jaxlib import lapack, xla_client
 
-    jax.config.update("jax_enable_x64", True)  # or 64-bit inputs are halved
+    jax = started()
     lapack._lapack.initialize()  # LAPACK targets are null pointers until then
     device = jax.devices("cpu")[0]
     module = hlo.hlo_module_from_text(Path(path).read_text())
@@ -65,7 +73,9 @@ def run(path: str, inputs: str, outputs: str, repeat: int) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Answer requests until there are no more."""
+    """Say that this is ready, with the number -1, and answer requests until there are no more."""
+    started()
+    print(json.dumps({"number": -1}), flush=True)
     for line in sys.stdin:
         number, *arguments = json.loads(line)
         try:

@@ -2,8 +2,8 @@
 
     python -m tests.prover.stage_alarms --jobs 2
 
-XLA's CPU compiler (``HLOOPT_XLA_PYTHON``) dumps its stages of the programs in ``HLOOPT_CORPUS/jax`` into ``--store``, where
-dumps that are there already are taken as they are; folders of other dumps may be named, such as those of XLA's GPU
+XLA's CPU compiler (``HLOOPT_XLA_PYTHON``) dumps its stages of the programs in ``HLOOPT_CORPUS/jax`` and of the samples into
+``--store``, where dumps that are there already are taken as they are; folders of other dumps may be named, such as those of XLA's GPU
 compiler.  Each dump is bisected on its own inputs, all stages that change results being found, and the last stage is
 compared with the first.  Prints what was found, for somebody to look at, and exits with 1 where there is anything.
 """
@@ -28,13 +28,14 @@ from hloopt.prover.trials import TrialOptions
 from hloopt.prover.xla_oracle import XlaOracle
 from hloopt.text.parser import parse_module
 
+SAMPLES = Path(__file__).parents[2] / "samples"
 LARGEST = 600_000
 """Bytes of a program that is used."""
 
 
 def dumped(program: Path, store: Path) -> Path:
     """The folder of XLA's stages of a program, compiled where it is not there."""
-    folder = store / program.name.removesuffix(".before.hlo")
+    folder = store / program.name.removesuffix(".hlo").removesuffix(".before")
     if not folder.is_dir():
         module = parse_module(program.read_text(), program.name)
         folder.mkdir(parents=True)
@@ -94,7 +95,8 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     folders = list(given.dumps)
     if not folders:
-        programs = sorted((Path(os.environ["HLOOPT_CORPUS"]) / "jax").glob("*.before.hlo"))
+        corpus = Path(os.environ["HLOOPT_CORPUS"]) / "jax"
+        programs = [*sorted(corpus.glob("*.before.hlo")), *sorted(SAMPLES.glob("*.hlo"))]
         for program in programs:
             if program.stat().st_size <= LARGEST and not program.name.startswith("bench_"):
                 try:

@@ -215,8 +215,11 @@ def test_a_process_that_dies_or_does_not_end_is_an_outcome(monkeypatch: pytest.M
     (found,) = asked(_Dies(), [case], None)
     assert (found.kind, found.text) == ("crash", "ended by SIGKILL")
     monkeypatch.setattr("hloopt.prover.reduction.children._GRACE", 0.1)
+    closed = []
+    monkeypatch.setattr(_Sleeps, "close", lambda _: closed.append(1))
     (found,) = asked(_Sleeps(), [case], 0.05)
     assert found.kind == "timeout"
+    assert closed, "what it asked of XLA is still being worked on"
 
 
 def test_a_command_decides() -> None:

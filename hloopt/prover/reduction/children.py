@@ -46,7 +46,11 @@ def asked(
     try:
         children.extend(_Child(question, case, seconds, altogether) for case in cases)
         for child in children:
-            yield child.outcome()
+            outcome = child.outcome()
+            if outcome.kind == "timeout":
+                # What the process had asked of another one is still being worked on.
+                question.close()
+            yield outcome
     finally:
         for child in children:
             child.end()
