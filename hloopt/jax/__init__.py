@@ -13,7 +13,7 @@ from hloopt.ir import Module
 from hloopt.pipelines import Given
 
 try:
-    from hloopt.jax.function import Function, Optimizing
+    from hloopt.jax.function import Function, OnDevice, Optimizing
     from hloopt.jax.install import Change, Installed
     from hloopt.jax.native import Native
 except ModuleNotFoundError as error:
@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
         f"hloopt.jax needs jax: {install_command('xla')}", name="jax"
     ) from error
 
-__all__ = ["Change", "Function", "Installed", "install", "native", "optimize"]
+__all__ = ["Change", "Function", "Installed", "compile", "install", "native", "optimize"]
 
 
 def optimize(
@@ -83,3 +83,23 @@ def install(
     Raises ``UsageError`` for a pass that is not known, or may not run there.
     """
     return Installed(pipeline, when, compare, platforms)
+
+
+def compile(
+    fun: Callable[..., Any],
+    device: str = "gpu",
+    pipeline: Given = "O2",
+    target: str | None = None,
+    **options: Any,
+) -> Function:
+    """``jax.jit(fun)``, run by hloopt on one of its devices: ``gpu``, ``emulator``, ``native`` or ``cpu``.
+
+    The whole plan runs, with hloopt's kernels; XLA sees one callback, to and from which arrays go through the
+    host's memory.  ``target`` names the device whose kernels are chosen; ``pipeline``, ``options``, derivatives
+    and ``vmap`` are as of ``optimize``.
+
+    Raises ``UsageError`` for an unknown pass, device or target, ``DeviceError`` for a device that is not there;
+    when called, ``UnsupportedError`` for what the device cannot run.
+    """
+    name = getattr(fun, "__name__", "function")
+    return Function(fun, OnDevice(name, pipeline, device, target), options)
