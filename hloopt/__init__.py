@@ -292,9 +292,10 @@ def bisect(
     options: BisectOptions | None = None,
     **changes: Any,
 ) -> Bisection:
-    """What ``hloopt bisect FILE`` does: find the pass, the rewrite or the kernel that makes a module wrong.
+    """What ``hloopt bisect`` does: find the pass, the rewrite or the kernel that makes a module wrong.
 
-    ``module`` is a module, or the path of one.  ``pipeline`` is as ``optimize`` takes it; O2 by default.  After
+    ``module`` is a module, or the path of one, or of a dump directory, whose stages are run; ``dumped`` names
+    the module of it where there are several.  ``pipeline`` is as ``optimize`` takes it; O2 by default.  After
     each run that changed the module its results are compared with the given module's, by the interpreter;
     where all are right and ``device`` has kernels, these are.  ``changes`` are fields of ``BisectOptions``
     (``check``, ``tolerance`` ...); ``options`` has those that are not given.

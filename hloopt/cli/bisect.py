@@ -18,15 +18,13 @@ from hloopt.cli.pipeline_options import PASSES, pass_options
 from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
 from hloopt.cli.trial_options import EXECUTOR, TRIALS, executor, trial_options
 from hloopt.cli.waiting import patience
-from hloopt.driver.bisecting import Bisecting, BisectOptions
-from hloopt.dumps import DumpModule, matching_stages, pick, read_dump
+from hloopt.driver.bisecting import Bisecting, BisectOptions, dump_search, dumped_modules
+from hloopt.dumps import matching_stages
 from hloopt.errors import HlooptError, UsageError
 from hloopt.interpret.plugins import load
 from hloopt.prover.bisection import Bisection
-from hloopt.prover.checks import CommandCheck
 from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.stage_check import StageCheck
-from hloopt.prover.stages import snapshot_of, stages_of
 from hloopt.report.bisect import show_bisection
 from hloopt.report.console import product
 
@@ -34,7 +32,7 @@ __all__ = ["command"]
 
 
 @click.command("bisect")
-@click.argument("path", type=click.Path())
+@click.argument("paths", metavar="PATH", nargs=-1, required=True, type=click.Path())
 @pick_options
 @click.option(
     "--every", is_flag=True, help="Find every stage that changes results, not only the first."
@@ -70,7 +68,7 @@ __all__ = ["command"]
 def command(
     ctx: click.Context,
     /,
-    path: str,
+    paths: tuple[str, ...],
     every: bool,
     show_all: bool,
     custom_calls: tuple[str, ...],
@@ -109,14 +107,8 @@ def command(
     """
     for call in custom_calls:
         load(call)
-    if check is None and check_seconds is not None:
-        raise UsageError("--check-seconds is for --check")
-    command_check = None if check is None else CommandCheck(check, check_seconds)
+    path = _only(paths, check, check_seconds)
     if XLA.given()["xla"]:
-        if command_check is not None:
-            raise UsageError(
-                "--check and --xla exclude each other: bisect a dump of XLA's with --check"
-            )
         rows, code = bisect_by_xla(path, every=every, as_json=as_json, show_all=show_all)
         end(ctx, rows, code)
     if not Path(path).is_dir():
@@ -125,8 +117,26 @@ def command(
         rows, code = _bisect_file(ctx, path, check, check_seconds, show_all=show_all)
         end(ctx, rows, code)
     _check_dump_options(ctx)
-    rows, code = _bisect_dump(ctx, path, command_check, every, show_all=show_all, as_json=as_json)
+    options = _dump_options(check, check_seconds, every=every)
+    rows, code = _bisect_dump(ctx, path, options, show_all=show_all, as_json=as_json)
     end(ctx, rows, code)
+
+
+def _only(paths: tuple[str, ...], check: str | None, check_seconds: float | None) -> str:
+    """The path.  Raises ``UsageError`` for several, and for options that exclude each other."""
+    if check is None and check_seconds is not None:
+        raise UsageError("--check-seconds is for --check")
+    path, *others = paths
+    if others:
+        raise UsageError(
+            "bisect takes one module or dump directory; hloopt compare A B finds where two modules "
+            "begin to differ"
+        )
+    if check is not None and XLA.given()["xla"]:
+        raise UsageError(
+            "--check and --xla exclude each other: bisect a dump of XLA's with --check"
+        )
+    return path
 
 
 def _bisect_file(
@@ -154,36 +164,15 @@ def _bisect_file(
 
 
 def _bisect_dump(
-    ctx: click.Context,
-    path: str,
-    command_check: CommandCheck | None,
-    every: bool,
-    *,
-    show_all: bool,
-    as_json: bool,
+    ctx: click.Context, path: str, options: BisectOptions, *, show_all: bool, as_json: bool
 ) -> tuple[list[dict[str, Any]], int]:
     """Search the stages of each module of a dump: a row for each, and the exit code."""
     rows: list[dict[str, Any]] = []
     code = 0
-    for module in _modules(ctx, path):
+    for module in dumped_modules(path, ctx.meta.get(PICK, {}).get("module")):
         wanted = ctx.meta.get(PICK, {}).get("stage", ())
-        stages = stages_of(module, matching_stages(module, wanted) if wanted else None)
-        search: DumpBisect | StageCheck
-        if command_check is not None:
-            search = StageCheck(module.label, path, stages, command_check)
-        else:
-            search = DumpBisect(
-                module.label,
-                path,
-                stages,
-                trial_options(),
-                executor(),
-                given_tolerance(),
-                every,
-                snapshot_of(module),
-                flags=XLA.given()["xla_flags"],
-                expect=None if XLA.given()["expect"] is None else Path(XLA.given()["expect"]),
-            )
+        picked = matching_stages(module, wanted) if wanted else None
+        search = dump_search(module, path, options, picked)
         try:
             found = _run(search)
         except HlooptError as error:
@@ -200,6 +189,20 @@ def _bisect_dump(
     return rows, code
 
 
+def _dump_options(check: str | None, seconds: float | None, *, every: bool) -> BisectOptions:
+    expect = XLA.given()["expect"]
+    return BisectOptions(
+        trials=trial_options(),
+        executor=executor(),
+        tolerance=given_tolerance(),
+        check=check,
+        check_seconds=seconds,
+        every=every,
+        expect=None if expect is None else Path(expect),
+        xla_flags=XLA.given()["xla_flags"],
+    )
+
+
 def _check_dump_options(ctx: click.Context) -> None:
     """Raise ``UsageError`` for options about passes: those of a dump have run."""
     for name in (*PASSES.names, *KERNELS.names):
@@ -211,18 +214,3 @@ def _check_dump_options(ctx: click.Context) -> None:
 def _run(search: DumpBisect | StageCheck) -> Bisection:
     with patience("bisecting", search.name, lambda: search.status):
         return search.run()
-
-
-def _modules(ctx: click.Context, path: str) -> list[DumpModule]:
-    """The modules that are picked; without ``--module`` those that have several stages.
-
-    Raises ``UsageError`` where there is none.
-    """
-    try:
-        dump = read_dump(Path(path))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    wanted = ctx.meta.get(PICK, {}).get("module")
-    modules = [module for module, _ in pick(dump, wanted)]
-    several = [module for module in modules if len(stages_of(module)) > 1]
-    return modules if wanted or not several else several

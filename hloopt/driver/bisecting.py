@@ -13,23 +13,30 @@ from hloopt.dataclass import dataclass
 from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
+from hloopt.dumps import DumpModule, pick, read_dump
+from hloopt.dumps import Stage as DumpedStage
+from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import Given, parse_pipeline
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.checks import CommandCheck, ModuleCheck, ResultCheck
+from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.executor import Executor
 from hloopt.prover.pipeline_bisect import PipelineSearch
+from hloopt.prover.stage_check import StageCheck
+from hloopt.prover.stages import snapshot_of, stages_of
 from hloopt.prover.trials import TrialInputs, TrialOptions
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.tolerance import FREE, Tolerance
+from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.kernels.selection import KernelSelection
     from hloopt.proto.snapshot import Snapshot
     from hloopt.prover.kernel_bisect import KernelSearch
 
-__all__ = ["BisectOptions", "Bisecting", "bisect_module"]
+__all__ = ["BisectOptions", "Bisecting", "bisect_module", "dump_search", "dumped_modules"]
 
 _WITH_KERNELS = ("native", "gpu", "emulator")
 
@@ -39,7 +46,10 @@ class BisectOptions:
     """What a bisection of a module is to do.
 
     ``executor`` has the device whose kernels are searched where passes are right.  ``check`` is a command that
-    decides in the place of results, ``check_seconds`` how long it may take.
+    decides in the place of results, ``check_seconds`` how long it may take.  The rest is for dump directories:
+    ``dumped`` is the module of one, as its files are called, ``every`` finds all stages that change results,
+    ``expect`` is a file or folder with the results of the compiled program, ``xla_flags`` are ``XLA_FLAGS`` of
+    compilations that try the remedy.
     """
 
     passes: PassOptions = PassOptions()
@@ -49,6 +59,10 @@ class BisectOptions:
     tolerance: Tolerance = FREE
     check: str | None = None
     check_seconds: float | None = None
+    dumped: str | None = None
+    every: bool = False
+    expect: Path | None = None
+    xla_flags: str = ""
 
 
 @dataclass
@@ -165,6 +179,53 @@ class Bisecting:
         return " ".join(words + ["--fast-math"] * given.fast_math)
 
 
+def dump_search(
+    module: DumpModule,
+    folder: str,
+    options: BisectOptions,
+    picked: Sequence[DumpedStage] | None = None,
+) -> DumpBisect | StageCheck:
+    """The search over the stages of a module of a dump, or over those ``picked``."""
+    stages = stages_of(module, picked)
+    if options.check is not None:
+        command = CommandCheck(options.check, options.check_seconds)
+        return StageCheck(module.label, folder, stages, command)
+    return DumpBisect(
+        module.label,
+        folder,
+        stages,
+        options.trials,
+        options.executor,
+        options.tolerance,
+        options.every,
+        snapshot_of(module),
+        flags=options.xla_flags,
+        expect=options.expect,
+    )
+
+
+def dumped_modules(folder: str, wanted: str | None) -> list[DumpModule]:
+    """The modules of a dump that are picked; of all those that have several stages, where any has.
+
+    Raises ``UsageError`` where there is none.
+    """
+    try:
+        dump = read_dump(Path(folder))
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror or error}") from error
+    modules = [module for module, _ in pick(dump, wanted)]
+    several = [module for module in modules if len(stages_of(module)) > 1]
+    return modules if wanted or not several else several
+
+
+def _bisect_dump(folder: str, options: BisectOptions) -> Bisection:
+    modules = dumped_modules(folder, options.dumped)
+    if len(modules) > 1:
+        names = first_of([module.label for module in modules], 5)
+        raise UsageError(f"{folder}: it has {len(modules)} modules ({names}); name one by 'dumped'")
+    return dump_search(modules[0], folder, options).run()
+
+
 def bisect_module(
     source: Module | str | Path,
     pipeline: Given | None,
@@ -179,6 +240,8 @@ def bisect_module(
         options = replace(options, passes=passes)
     if device != "interpreter":
         options = replace(options, executor=replace(options.executor, device=device))
+    if isinstance(source, str | Path) and Path(source).is_dir():
+        return _bisect_dump(str(source), options)
     task = read_task(source)
     with ExitStack() as stack:
         bisecting = Bisecting.of(options, stack.enter_context)

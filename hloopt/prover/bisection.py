@@ -9,6 +9,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.prover.comparing import RunsCompared
 from hloopt.prover.executor import Run
+from hloopt.prover.first_difference import FirstDifference
 from hloopt.runtime.comparison import OutputComparison
 from hloopt.text.printer import PrintOptions, print_instruction
 
@@ -119,7 +120,8 @@ class Culprit:
     where         the stage, or the place in a pipeline, that it belongs to
     reason        why that is an error: what was allowed, and by which rule
     results       the results that differ, the worst element of each
-    first         the first value that differs, before and after, where it is known
+    first         the instruction itself, or the first value that code generation makes wrong
+    differences   where values begin to differ, in each of the places that results show
     rewritten     the instructions taken away, made and changed there
     remedy        a flag or option without which, or with which, the result is right; empty where none is known
     remedy_note   whether that was tried, and what came of it
@@ -131,6 +133,7 @@ class Culprit:
     reason: str
     results: tuple[NamedComparison, ...] = ()
     first: tuple[str, ...] = ()
+    differences: tuple[FirstDifference, ...] = ()
     rewritten: tuple[ChangedInstruction, ...] = ()
     remedy: str = ""
     remedy_note: str = ""
@@ -144,6 +147,7 @@ class Culprit:
             "reason": self.reason,
             "results": [{"result": name, **found.to_json()} for name, found in self.results],
             "first": list(self.first),
+            "differences": [found.to_json() for found in self.differences],
             "rewritten": [found.to_json() for found in self.rewritten],
             "remedy": self.remedy or None,
             "remedy_note": self.remedy_note or None,

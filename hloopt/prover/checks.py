@@ -21,6 +21,7 @@ from hloopt.ir.canonical import fingerprint
 from hloopt.prover.bisection import NamedComparison, SearchOutcome, different_results
 from hloopt.prover.comparing import check_alike, compare_runs
 from hloopt.prover.executor import Executor, Run
+from hloopt.prover.explained import Explained, explained
 from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.verifier import verify_module
@@ -92,6 +93,26 @@ class ResultCheck:
         if mark not in self.known:
             self.known[mark] = self._compared(module)
         return self.known[mark]
+
+    def explained(self, before: Module, after: Module) -> Explained:
+        """Where a module begins to differ from the one that a rewrite made it of.
+
+        An error of running them is the note.
+        """
+        for inputs in self.trials:
+            try:
+                one, other = (self.executor.run(module, inputs) for module in (before, after))
+            except HlooptError as error:
+                return Explained(note=f"the first value was not found: {error.message}")
+            excess = self.executor.excess_precision
+            found = compare_runs(
+                one, other, inputs, tolerance=self.tolerance, excess_precision=excess
+            )
+            if not found.equal:
+                return explained(
+                    one, other, inputs, found, tolerance=self.tolerance, excess_precision=excess
+                )
+        return Explained()
 
     def _compared(self, module: Module) -> CheckedModule:
         try:

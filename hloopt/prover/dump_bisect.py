@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
-from hloopt.interpret.partitioning import is_partitioned
 from hloopt.ir import Module
 from hloopt.prover.bisection import (
     Bisection,
@@ -18,7 +17,8 @@ from hloopt.prover.bisection import (
     different_results,
 )
 from hloopt.prover.executor import Executor, Run
-from hloopt.prover.localizing import Located, locate
+from hloopt.prover.explained import explained
+from hloopt.prover.pass_classes import required_on_gpu
 from hloopt.prover.rewritten import rewritten
 from hloopt.prover.stages import (
     DumpStage,
@@ -172,7 +172,7 @@ class DumpBisect:
             "the stages agree, and the results of the compiled program are others",
             different_results(own, compared),
             first,
-            entries,
+            rewritten=entries,
             notes=tuple(notes),
         )
 
@@ -189,10 +189,12 @@ class DumpBisect:
             return "", ""
         if compiler_of(self.stages) == "hloopt":
             return f"--disable {name}", "untested"
-        if pair.allowed.required:
-            return "", f"cannot be switched off: {pair.allowed.required}"
+        is_gpu = any("gpu" in stage.label for stage in self.stages)
+        required = required_on_gpu(name) if is_gpu else pair.allowed.required
+        if required:
+            return "", f"cannot be switched off: {required}"
         flag = f"--xla_disable_hlo_passes={name}"
-        if any("gpu" in stage.label for stage in self.stages):
+        if is_gpu:
             return flag, "untested: the dump is of XLA's GPU compiler; the one here is for CPUs"
         oracle = self._oracle(pair.inputs)
         obstacle = oracle.obstacle()
@@ -203,63 +205,28 @@ class DumpBisect:
 
     def _culprit(self, pair: StagePair) -> Culprit:
         allowed, stage = pair.allowed, pair.after
-        located = _located(pair, excess_precision=self.executor.excess_precision)
+        found = explained(
+            *pair.runs,
+            pair.inputs,
+            pair.compared,
+            tolerance=pair.tolerance,
+            excess_precision=self.executor.excess_precision,
+        )
         remedy, tried = self._remedy(pair)
         return Culprit(
             _names(pair),
             stage.label,
             f"{allowed.kind}: {allowed.reason}, so {allowed.allowed}",
             different_results(pair.runs[0], pair.compared),
-            first=_first_value(located) if located is not None else (),
-            rewritten=rewritten(pair.runs[0].module, pair.runs[1].module, located),
+            differences=found.differences,
+            rewritten=rewritten(pair.runs[0].module, pair.runs[1].module, found.located),
             remedy=remedy,
             remedy_note=tried,
-            notes=tuple(f"{one.label} is between, not run" for one in pair.between),
+            notes=(
+                *(f"{one.label} is between, not run" for one in pair.between),
+                *filter(None, (found.note,)),
+            ),
         )
-
-
-def _located(pair: StagePair, *, excess_precision: bool) -> Located | None:
-    """The first value that differs; None where the values do not say, or the first run cannot be repeated."""
-    before, after = pair.runs
-    count = len(before.results[0])
-    inputs, others = (run.taken or pair.inputs for run in pair.runs)
-    is_alike = inputs.counts == others.counts and not is_partitioned(before.module, after.module)
-    if not is_alike or any(found.problem for found in pair.compared.results):
-        return None
-    each = len(inputs.arrays) // len(before.results)
-    wrong = [
-        (at // count * each + number, at % count)
-        for at, found in enumerate(pair.compared.results)
-        for number in range(each)
-        if not found.passed
-    ]
-    try:
-        return locate(
-            before.module,
-            after.module,
-            inputs,
-            wrong,
-            tolerance=pair.tolerance,
-            excess_precision=excess_precision,
-        )
-    except HlooptError:
-        return None
-
-
-def _first_value(located: Located) -> tuple[str, ...]:
-    """What is to be said of the first value that differs."""
-    after, before = located.after, located.before
-    place = "".join(
-        f", in iteration {iteration} of %{caller.name}"
-        for caller, iteration in after.place.path
-        if caller.opcode == "while"
-    )
-    lines = [f"the first value that differs is %{after.place.instruction.name}{place}"]
-    if located.trips is not None:
-        lines.append(f"its loop runs {located.trips[1]} iterations instead of {located.trips[0]}")
-    elif before is not None and before in located.sides.before.seen:
-        lines.append(located.sides.counterparts.compared(after, before).reason)
-    return tuple(line for line in lines if line)
 
 
 def _names(pair: StagePair) -> str:

@@ -19,7 +19,7 @@ from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.types import Array, of_numpy
 
-__all__ = ["FirstDifference", "OperandPair", "Site", "first_difference"]
+__all__ = ["FirstDifference", "OperandPair", "Site", "described", "first_difference"]
 
 _ABOVE = 3
 """Steps in which what is computed and undone again is looked for."""
@@ -131,12 +131,16 @@ def first_difference(
     )
     if found is None:
         return None
-    return _described(found, before, after, partial(observe, before, inputs, excess_precision=True))
+    return described(found, before, after, partial(observe, before, inputs, excess_precision=True))
 
 
-def _described(
+def described(
     found: Located, before: Module, after: Module, excess: Callable[[], list[Trace]]
 ) -> FirstDifference:
+    """A value that differs, in words and figures.
+
+    ``excess`` runs the first module where bf16 and f16 keep f32, for what that explains.
+    """
     partner = found.before
     index, want, got, elements, mismatches = _element(found)
     operands = _operands(found, index) if partner is not None else _single(found, index)

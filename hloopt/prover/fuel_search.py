@@ -80,6 +80,7 @@ class FoundRewrite:
     rule         its equation or step, ``instruction`` what it is about; empty where the pass does not say
     otherwise    options of the pass that keep it from the rewrite
     changed      the instructions that it took away, made and changed; ``hidden`` counts those left out
+    modules      the module with one rewrite less, and with it
     """
 
     number: int
@@ -90,6 +91,7 @@ class FoundRewrite:
     otherwise: tuple[str, ...] = ()
     changed: tuple[ChangedInstruction, ...] = ()
     hidden: int = 0
+    modules: tuple[Module, Module] | None = None
 
 
 @dataclass
@@ -157,7 +159,7 @@ class RewriteSearch:
                 rewrite, rule=one.rule, instruction=one.instruction, otherwise=one.otherwise
             )
         changed, hidden = _changed(old, new, rewrite.instruction)
-        return replace(rewrite, changed=changed, hidden=hidden)
+        return replace(rewrite, changed=changed, hidden=hidden, modules=(old, new))
 
 
 def _changed(

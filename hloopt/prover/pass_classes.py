@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["PassClass", "PassKind", "classes", "pass_class"]
+__all__ = ["PassClass", "PassKind", "classes", "pass_class", "required_on_gpu"]
 
 PassKind: TypeAlias = Literal["exact", "rounding", "type", "open"]
 Compiler: TypeAlias = Literal["xla", "hloopt"]
@@ -57,6 +57,12 @@ def pass_class(name: str, compiler: Compiler = "xla") -> PassClass:
 def classes(compiler: Compiler) -> Mapping[str, PassClass]:
     """The table of a compiler's passes by name."""
     return _TABLES[compiler]
+
+
+def required_on_gpu(name: str) -> str:
+    """Why XLA's compiler for GPUs cannot do without a pass; empty where it can."""
+    found = pass_class(name).required or _FOUND["required_gpu"].get(name, "")
+    return str(found)
 
 
 def _rows(groups: list[dict[str, Any]], required: Mapping[str, str]) -> dict[str, PassClass]:

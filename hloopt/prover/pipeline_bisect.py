@@ -17,7 +17,14 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.prover.bisection import Bisection, Culprit, Examined, SearchOutcome
-from hloopt.prover.checks import OUTCOMES, CheckedModule, CommandCheck, ModuleCheck
+from hloopt.prover.checks import (
+    OUTCOMES,
+    CheckedModule,
+    CommandCheck,
+    ModuleCheck,
+    ResultCheck,
+)
+from hloopt.prover.explained import Explained
 from hloopt.prover.fuel_search import (
     FoundRewrite,
     RewriteSearch,
@@ -249,17 +256,30 @@ class PipelineSearch:
                 f"--fuel {bad.instance.name}={fuel}; with {fuel - rewrite.unknown - 1} it is right"
             )
         notes += self._aftermath(bad, good[0] if good else 0)
+        shown = self._explained(bad, rewrite)
+        notes += filter(None, (shown.note,))
         remedy, remedy_note = self._remedy(bad.instance, rewrite.rule if rewrite else "")
         return Culprit(
             name,
             where,
             found.reason,
             found.results,
+            differences=shown.differences,
             rewritten=rewrite.changed if rewrite else (),
             remedy=remedy,
             remedy_note=remedy_note,
             notes=tuple(notes),
         )
+
+    def _explained(self, bad: _Stage, rewrite: FoundRewrite | None) -> Explained:
+        """Where results begin to differ, with the rewrite; with the whole run where it is not known."""
+        if not isinstance(self.check, ResultCheck) or bad.failure:
+            return Explained()
+        self.stage = "the first value that differs"
+        modules = rewrite.modules if rewrite is not None else None
+        if modules is None:
+            modules = (self._module_after(bad.number - 1), self._module_after(bad.number))
+        return self.check.explained(*modules)
 
     def _is_skipped(self, stage: _Stage) -> bool:
         return self.examined[stage.number].outcome == "skipped"

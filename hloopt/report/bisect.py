@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
@@ -9,6 +11,7 @@ from typing import Final
 from rich.console import Console
 
 from hloopt.prover.bisection import Bisection, ChangedInstruction, Culprit, Examined
+from hloopt.report.comparing import difference_lines
 from hloopt.report.console import say, table
 
 __all__ = ["show_bisection"]
@@ -28,6 +31,9 @@ _WORDS: Final = {
 _QUIET: Final = frozenset({"first", "same", "equal", "passes"})
 _EXAMINED: Final = {"pipeline": "run", "kernels": "run"}
 _MOST: Final = 12
+_WIDTH: Final = 80
+_FOLDER: Final = re.compile(r"(?<=^          )\S*/(?=\S+:\d+:\d+$)")
+"""The folder of the text that a line is in: a stage's name says which text that is."""
 
 
 def show_bisection(found: Bisection, console: Console, *, every: bool = False) -> None:
@@ -41,8 +47,8 @@ def show_bisection(found: Bisection, console: Console, *, every: bool = False) -
         _show_culprit(culprit, console)
     for note in found.notes:
         say(console, ("note", "yellow"), f" {note}")
-    colour = "red" if found.culprits else "yellow" if found.failed else "green"
-    say(console, (found.summary, colour))
+    if not found.culprits:
+        _prose(console, found.summary, "yellow" if found.failed else "green", indent="")
 
 
 def _more(items: Sequence[str]) -> str:
@@ -78,11 +84,14 @@ def _gives(count: int) -> str:
 def _show_culprit(culprit: Culprit, console: Console) -> None:
     say(console, "")
     say(console, (culprit.name, "bold red"), f"  {culprit.where}")
-    say(console, f"  {culprit.reason}")
+    _prose(console, culprit.reason)
     for name, compared in culprit.results:
-        say(console, f"  {name}: {compared.reason}")
+        _prose(console, f"{name}: {compared.reason}")
     for line in culprit.first:
-        say(console, f"  {line}")
+        _prose(console, line)
+    for difference in culprit.differences:
+        for line in difference_lines(difference):
+            _prose(console, _FOLDER.sub("", line))
     sides = {one.side for one in culprit.rewritten}
     for side in ("before", "after"):
         entries = [one for one in culprit.rewritten if one.side == side]
@@ -91,11 +100,26 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
         for one in entries:
             say(console, f"    {one.text}{_place(one)}")
     if culprit.remedy:
-        say(console, f"  without it: {culprit.remedy}  ({culprit.remedy_note})")
-    elif culprit.remedy_note:
-        say(console, f"  {culprit.remedy_note}")
+        say(console, f"  without it: {culprit.remedy}")
+    if culprit.remedy_note:
+        _prose(console, ("  " if culprit.remedy else "") + culprit.remedy_note)
     for note in culprit.notes:
-        say(console, f"  {note}")
+        _prose(console, note)
+
+
+def _prose(console: Console, text: str, style: str = "", indent: str = "  ") -> None:
+    """Print a sentence in lines of 80 columns, or fewer where the console has fewer."""
+    words = text.lstrip()
+    indent += " " * (len(text) - len(words))
+    for line in textwrap.wrap(
+        words,
+        min(console.width, _WIDTH),
+        initial_indent=indent,
+        subsequent_indent=indent + "  " * bool(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        say(console, (line, style))
 
 
 def _place(one: ChangedInstruction) -> str:

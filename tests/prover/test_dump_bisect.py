@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hloopt
 from hloopt.dumps import read_dump
+from hloopt.errors import UsageError
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.stages import compiler_of, stages_of
@@ -86,6 +88,18 @@ def test_a_pass_that_cannot_be_switched_off_says_so(tmp_path: Path) -> None:
     assert culprit.remedy_note.startswith("cannot be switched off: ")
 
 
+@pytest.mark.parametrize(("last", "required"), [("cpu", False), ("sm_9.0_gpu", True)])
+def test_what_gpus_need_can_be_switched_off_elsewhere(
+    tmp_path: Path, last: str, required: bool
+) -> None:
+    wrong = BEFORE.replace("divide(e, c)", "divide(c, e)")
+    stages = (("0001.a.after_conv-rewriter.before_x", wrong),)
+    final = (f"{last}_after_optimizations", wrong)
+    (culprit,) = dump(tmp_path, *stages, final).run().culprits
+    assert culprit.remedy_note.startswith("cannot be switched off: ") is required
+    assert bool(culprit.remedy) is not required
+
+
 def test_nothing_is_compared_across_what_draws_anew(tmp_path: Path) -> None:
     other = BEFORE.replace("divide(e, c)", "multiply(e, c)")
     found = dump(
@@ -139,3 +153,35 @@ def test_a_dump_of_ours_is_known_by_its_passes(tmp_path: Path) -> None:
     assert compiler_of(own.stages) == "hloopt"
     xla = dump(tmp_path, ("0002.b.after_pipeline-start.before_algsimp", BEFORE))
     assert compiler_of(xla.stages) == "xla"
+
+
+def test_each_change_that_results_show_is_found(tmp_path: Path) -> None:
+    """Two rewrites of one pass, of results that have nothing to do with each other."""
+    text = """HloModule f
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  a = f32[4] add(x, y)
+  m = f32[4] multiply(x, y)
+  t = f32[4] tanh(m)
+  ROOT out = (f32[4], f32[4], f32[4]) tuple(a, t, m)
+}
+"""
+    wrong = text.replace("add(x", "subtract(x").replace("tanh(m)", "negate(m)")
+    for label, own in (("before_optimizations", text), ("0001.a.after_algsimp.before_x", wrong)):
+        (tmp_path / f"module_0001.jit_f.{label}.txt").write_text(own)
+    (module,) = read_dump(tmp_path).modules
+    (culprit,) = DumpBisect(module.label, str(tmp_path), stages_of(module)).run().culprits
+    assert {found.after.name for found in culprit.differences} == {"a", "t"}
+    assert {found.after.opcode for found in culprit.differences} == {"subtract", "negate"}
+
+
+def test_python_bisects_a_dump_as_the_command_does(tmp_path: Path) -> None:
+    wrong = BEFORE.replace("divide(e, c)", "divide(c, e)")
+    dump(tmp_path, ("0001.a.after_cse.before_x", wrong))
+    assert [one.name for one in hloopt.bisect(tmp_path).culprits] == ["cse"]
+    (tmp_path / "module_0002.jit_g.before_optimizations.txt").write_text(BEFORE)
+    (tmp_path / "module_0002.jit_g.cpu_after_optimizations.txt").write_text(BEFORE)
+    with pytest.raises(UsageError, match="it has 2 modules"):
+        hloopt.bisect(tmp_path)
+    assert not hloopt.bisect(tmp_path, dumped="jit_g").culprits

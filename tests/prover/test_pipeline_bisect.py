@@ -72,6 +72,10 @@ def test_the_rewrite_is_found_by_fuel() -> None:
     assert (old.side, old.text) == ("before", "%d = f32[6] add(%c, %a)")
     assert (old.place, old.user) == ("sums.hlo:7", "model.py:4")
     assert new.side == "after"
+    (first,) = culprit.differences
+    assert first.before is not None
+    assert (first.before.name, first.after.name) == ("e", "e")
+    assert [(one.name, one.user) for one in first.missing] == [("d", "model.py:4")]
     assert culprit.remedy == "--disable drops-term"
     assert culprit.remedy_note.startswith("tried: ")
     assert "--stop-after 2 --fuel drops-term=2; with 1 it is right" in culprit.notes[-1]
