@@ -328,10 +328,13 @@ def compare(
 
     ``before`` and ``after`` are modules, or paths of texts, protocol buffers or snapshots.  Other arguments are
     the options of their names; ``device`` runs both, ``inputs`` is the path of a file or folder of arrays.
+    Without ``inputs``, ``trials`` and ``special`` each class of special values is tried after one random input,
+    for 30 seconds at most; ``untried`` has those left out.
 
     The record has ``equal`` and ``verdict``; ``trials`` with the comparison of each result; ``first``, the
     first value that differs, with both instructions, the operands and the cause; ``given``, the inputs of the
-    last trial, which shows the difference; and ``to_json()``, the JSON that the command prints.
+    last trial, which shows the difference; ``reordered``, where results or parameters are in another order; and
+    ``to_json()``, the JSON that the command prints.
 
     Raises ``UsageError`` for modules that take other inputs or give other results, and what ``run`` raises.
     """
