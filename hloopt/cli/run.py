@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -11,6 +12,7 @@ from hloopt.cli.files import Input, InputText, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.kernel_options import KERNELS, kernel_options
+from hloopt.cli.messages import show_error
 from hloopt.cli.options import OptionGroup, files_argument, json_option, option, strict_option
 from hloopt.cli.pipeline_options import PASSES, pass_options
 from hloopt.cli.tolerance_options import TOLERANCE
@@ -23,6 +25,9 @@ from hloopt.interpret.plugins import load
 from hloopt.ir.walk import custom_call_targets
 from hloopt.report.console import product
 from hloopt.report.run import show_summary
+
+if TYPE_CHECKING:
+    from hloopt.driver.spmd import World
 
 __all__ = ["command"]
 
@@ -54,6 +59,7 @@ GPU = OptionGroup(
             "repeat",
             "replicas",
             "partitions",
+            "spmd",
             "exact",
             "excess_precision",
             "custom_calls",
@@ -185,6 +191,13 @@ GPU = OptionGroup(
     type=click.IntRange(1),
     help="Participants each replica is split into; the default is the module's num_partitions.",
 )
+@click.option(
+    "--spmd",
+    type=click.Choice(["threads", "mpi"]),
+    default="threads",
+    show_default=True,
+    help="Where participants run on cpu: in threads of this process, or on the processes that mpiexec started.",
+)
 @PASSES
 @WATCH.only("verify_each", "dump_dir")
 @click.option(
@@ -234,7 +247,8 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     given |= TOLERANCE.given()
     options = RunOptions(*records, verify_each=watch.verify_each, **given)
     unused = dict.fromkeys(map(load, options.custom_calls))
-    runner = Runner.of(options, ctx.with_resource)
+    world = _world(ctx) if options.spmd == "mpi" else None
+    runner = replace(Runner.of(options, ctx.with_resource), world=world)
     runner.watchers.extend(watch.watchers("", runner.chosen.label))
     for note in runner.notes:
         click.echo(f"note: {note}", err=True)
@@ -265,6 +279,18 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
             click.echo(f"note: no custom call that was run has the target {target}", err=True)
     failed = [row for row in rows if row.get("verdict") in ("differs", "nothing verified")]
     ctx.exit(max([code, *(1 for _ in failed)]))
+
+
+def _world(ctx: click.Context) -> World:
+    """The processes that mpiexec started; all but the first serve it here, and end with it."""
+    from hloopt.driver.spmd import World, processes
+
+    world = World(processes(), show_error)
+    if world.processes.rank:
+        world.serve()
+        ctx.exit(0)
+    ctx.call_on_close(world.stop)
+    return world
 
 
 def _texts(files: tuple[str, ...], options: RunOptions) -> list[InputText]:

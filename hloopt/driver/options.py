@@ -103,6 +103,7 @@ class RunOptions:
     replicas: int | None = None
     partitions: int | None = None
     exact: bool = False
+    spmd: str = "threads"
     excess_precision: bool = False
     custom_calls: tuple[str, ...] = ()
     verify_each: bool = False
@@ -145,6 +146,8 @@ class RunOptions:
             raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
         if self.exact and self.device != "cpu":
             raise UsageError(f"--exact is for --device cpu; {self.device} has its own functions")
+        if self.spmd == "mpi" and self.device != "cpu":
+            raise UsageError(f"--spmd mpi is for --device cpu, not {self.device}")
         written = {
             "--save-snapshot": self.save_snapshot,
             "--save-outputs": self.save_outputs,

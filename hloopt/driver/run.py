@@ -50,6 +50,7 @@ from hloopt.verifier import verify_module
 
 if TYPE_CHECKING:
     from hloopt.driver.on_devices import OnDevices
+    from hloopt.driver.spmd import World
     from hloopt.interpret import Host
     from hloopt.interpret.progress import Progress
     from hloopt.pipelines import Given
@@ -109,7 +110,7 @@ class _Form:
 class Runner:
     """Runs modules as ``options`` say, one after the other; ``stage`` is what it is at.
 
-    ``watchers`` look on while passes run.
+    ``watchers`` look on while passes run.  ``world`` are the processes that participants run on, if several.
     """
 
     options: RunOptions
@@ -117,6 +118,7 @@ class Runner:
     on_devices: OnDevices | None = None
     watchers: list[Watcher] = field(default_factory=list)
     stage: Activity = field(default_factory=Activity)
+    world: World | None = None
 
     @classmethod
     def of(
@@ -247,6 +249,8 @@ class Runner:
         if options.device == "cpu":
             rounds, exact = options.excess_precision, options.exact
             given = NumpyOptions(rounds, *counts, exact, options.threads)
+            if self.world is not None:
+                return self.world.compile(module, given)
             return compile_module(module, options=given)
         check_device_takes(options.device, prod(counts), excess_precision=options.excess_precision)
         assert self.on_devices is not None

@@ -66,6 +66,10 @@ class Host:
             other.number, other._streams = number, self._streams
         return self._others[number]
 
+    def take(self, number: int, other: Host) -> None:
+        """Take what a participant's host has become in another process."""
+        self._others[number] = other
+
     def restarted(self) -> Host:
         """A host of the same streams and seed, at their start."""
         other = Host(seed=self.seed)

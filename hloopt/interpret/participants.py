@@ -4,15 +4,19 @@ Participant ``replica * partitions + partition`` runs in its own thread, but a b
 them run at a time: it runs until it has to wait for others, and then the participant of the lowest number
 that can go on has the baton.  So the order is the same in every run, and evaluators need no locks.
 
-``Participant`` is the only one of an ordinary evaluation; ``Participants`` runs several.
+``Participant`` is the only one of an ordinary evaluation; ``Participants`` runs several.  Those of other
+processes are reached by a ``Transport``: the members of a group meet where the first of them is, and values are
+combined there, in the group's order, as they are in one process.
 """
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from dataclasses import field
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,12 +28,47 @@ if TYPE_CHECKING:
     from hloopt.interpret.context import Value
     from hloopt.ir import Instruction
 
-__all__ = ["Combine", "Participant", "Participants"]
+__all__ = ["Combine", "Parcel", "Participant", "Participants", "Transport"]
 
 Combine: TypeAlias = "Callable[[Sequence[Value]], Sequence[Value]]"
 """From the values of a group's members, in the group's order, to what each of them gets."""
 
 T = TypeVar("T")
+
+_Meeting: TypeAlias = "tuple[str, str, tuple[int, ...]]"
+"""Where a group meets: computation, instruction and members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What goes from one process to another: what a participant brings, what it is given, or posts."""
+
+    kind: Literal["brings", "given", "posts"]
+    key: Hashable
+    number: int
+    value: Value
+
+
+class Transport(ABC):
+    """How participants of this process reach those of others; ``local`` are the numbers of its own."""
+
+    local: tuple[int, ...]
+
+    @abstractmethod
+    def send(self, receiver: int | None, message: Parcel) -> None:
+        """Send to the process of a participant, or to all others; what is sent may change afterwards."""
+
+    @abstractmethod
+    def receive(self, places: tuple[str, ...]) -> Parcel | None:
+        """Wait for a message; None where the participants of all processes wait.
+
+        ``places`` say where those of this process do.
+        """
+
+    @property
+    @abstractmethod
+    def places(self) -> tuple[str, ...]:
+        """Where the participants of all processes wait, as far as this one knows."""
 
 
 class Participant:
@@ -63,8 +102,11 @@ class Participant:
         """
         return combine([value])[0]
 
-    def post(self, key: Hashable, value: Value) -> None:
-        """Keep a value until it is taken by this key; the first one posted is taken first."""
+    def post(self, key: Hashable, value: Value, receiver: int | None) -> None:
+        """Keep a value until it is taken by this key; the first one posted is taken first.
+
+        ``receiver`` is who takes it, where that is known.
+        """
         self._mail[key].append(_private(value))
 
     def take(self, instruction: Instruction, key: Hashable, sender: int | None) -> Value:
@@ -104,6 +146,19 @@ class _Wait:
     key: Hashable = None
 
 
+@dataclass
+class _Gathered:
+    """What participants have brought to a meeting, by their numbers, and what combines it."""
+
+    values: dict[int, Value] = field(default_factory=dict)
+    combine: Combine | None = None
+
+
+def _meeting(instruction: Instruction, group: tuple[int, ...]) -> _Meeting:
+    home = instruction.computation
+    return (home.name if home is not None else "", instruction.name, group)
+
+
 class _Stopped(BaseException):
     """Unwinds the thread of a participant after another one has failed."""
 
@@ -129,26 +184,23 @@ class _Member(Participant):
         group = tuple(members)
         if len(group) == 1:
             return combine([value])[0]
-        world = self._world
-        arrived = world.meetings.setdefault((instruction, group), {})
-        arrived[self.number] = value
-        if len(arrived) < len(group):
-            world.wait(self, _Wait(instruction, group))
+        world, key = self._world, _meeting(instruction, group)
+        if group[0] in world.local:
+            world.bring(key, self.number, value, combine)
         else:
-            del world.meetings[instruction, group]
-            results = combine([arrived[number] for number in group])
-            for number, result in zip(group, results, strict=True):
-                world.members[number].given = _private(result)
-                world.members[number].waits = None
+            world.send(group[0], Parcel("brings", key, self.number, value))
+        if self.given is None:
+            world.wait(self, _Wait(instruction, group))
         given, self.given = self.given, None
         assert given is not None
         return given
 
-    def post(self, key: Hashable, value: Value) -> None:
-        super().post(key, value)
-        for member in self._world.members:
-            if member.waits is not None and member.waits.key == key:
-                member.waits = None
+    def post(self, key: Hashable, value: Value, receiver: int | None) -> None:
+        world = self._world
+        if receiver not in world.local:
+            world.send(receiver, Parcel("posts", key, self.number, value))
+        if receiver is None or receiver in world.local:
+            world.deposit(key, value)
 
     def take(self, instruction: Instruction, key: Hashable, sender: int | None) -> Value:
         while not self._mail[key]:
@@ -161,7 +213,7 @@ class Participants(Generic[T]):
     """Runs something once for each of ``replicas * partitions`` participants.
 
     ``entered`` is called with a participant whenever it gets the baton after another one had it: for the state
-    that threads share.
+    that threads share.  With a ``transport`` those that are local to it run here.
     """
 
     def __init__(
@@ -169,32 +221,36 @@ class Participants(Generic[T]):
         replicas: int,
         partitions: int,
         entered: Callable[[Participant], None] | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.replicas = replicas
         self.partitions = partitions
-        self.meetings: dict[tuple[Instruction, tuple[int, ...]], dict[int, Value]] = {}
+        self._transport = transport
+        self._gathered: dict[_Meeting, _Gathered] = {}
         self.mail: defaultdict[Hashable, deque[Value]] = defaultdict(deque)
         self.claims: dict[Hashable, int] = {}
-        self.members = [_Member(number, self) for number in range(replicas * partitions)]
+        numbers = range(replicas * partitions) if transport is None else transport.local
+        self.local = {number: _Member(number, self) for number in numbers}
         self._entered = entered
         self._guard = threading.Lock()
         self._failure: BaseException | None = None
         self._results: dict[int, T] = {}
 
     def run(self, body: Callable[[Participant], T]) -> list[T]:
-        """What ``body`` gives for each participant, in their order.
+        """What ``body`` gives for each participant of this process, in their order.
 
         Raises what a body raises first, after all of them have been stopped; ``EvaluationError`` when
         participants wait for each other without end.
         """
         threads = [
             threading.Thread(target=self._run, args=(member, body), name=f"participant {number}")
-            for number, member in enumerate(self.members)
+            for number, member in self.local.items()
         ]
         try:
             for thread in threads:
                 thread.start()
-            self._give(self.members[0])
+            for member in list(self.local.values())[:1]:
+                self._give(member)
         except RuntimeError as error:
             self._fail(
                 EvaluationError(f"{len(threads)} participants need as many threads: {error}")
@@ -204,16 +260,71 @@ class Participants(Generic[T]):
         self._join([thread for thread in threads if thread.ident is not None])
         if self._failure is not None:
             raise self._failure
-        return [self._results[member.number] for member in self.members]
+        return [self._results[number] for number in self.local]
 
     def wait(self, member: _Member, wait: _Wait) -> None:
         """Pass the baton on until what this participant waits for is there."""
         member.waits = wait
-        following = self._next()
+        following = self._next() or self._next_by_message()
         if following is None:
             raise self._deadlock()
         self._give(following)
         self._take(member)
+
+    # ---- what participants exchange -----------------------------------------------------------------
+
+    def bring(
+        self, key: _Meeting, number: int, value: Value, combine: Combine | None = None
+    ) -> None:
+        """Have a participant arrive at a meeting in this process; the last one completes it."""
+        here = self._gathered.setdefault(key, _Gathered())
+        here.values[number] = value
+        here.combine = combine or here.combine
+        group = key[-1]
+        if len(here.values) < len(group):
+            return
+        del self._gathered[key]
+        assert here.combine is not None, "the first of the group is of this process"
+        results = here.combine([here.values[member] for member in group])
+        for member, result in zip(group, results, strict=True):
+            if member in self.local:
+                self._give_value(member, _private(result))
+            else:
+                self.send(member, Parcel("given", key, member, result))
+
+    def _give_value(self, number: int, value: Value) -> None:
+        self.local[number].given = value
+        self.local[number].waits = None
+
+    def deposit(self, key: Hashable, value: Value) -> None:
+        """Keep what is posted, and wake who waits for it."""
+        self.mail[key].append(_private(value))
+        for member in self.local.values():
+            if member.waits is not None and member.waits.key == key:
+                member.waits = None
+
+    def send(self, receiver: int | None, message: Parcel) -> None:
+        """Send to another process, if there are any."""
+        if self._transport is not None:
+            self._transport.send(receiver, message)
+
+    def _next_by_message(self) -> _Member | None:
+        """Take messages until a participant of this process can go on; None where none ever will."""
+        following = None
+        while following is None and self._transport is not None:
+            waiting = (member for member in self.local.values() if member.waits is not None)
+            message = self._transport.receive(tuple(map(_whereabouts, waiting)))
+            if message is None:
+                return None
+            if message.kind == "posts":
+                self.deposit(message.key, message.value)
+            elif message.kind == "given":
+                self._give_value(message.number, message.value)
+            else:
+                assert isinstance(message.key, tuple), "where a group meets"
+                self.bring(message.key, message.number, message.value)
+            following = self._next()
+        return following
 
     def _run(self, member: _Member, body: Callable[[Participant], T]) -> None:
         try:
@@ -243,7 +354,8 @@ class Participants(Generic[T]):
                 member.turn.release()
 
     def _next(self) -> _Member | None:
-        ready = (member for member in self.members if not member.ended and member.waits is None)
+        members = self.local.values()
+        ready = (member for member in members if not member.ended and member.waits is None)
         return next(ready, None)
 
     def _pass_on(self) -> None:
@@ -251,15 +363,18 @@ class Participants(Generic[T]):
         following = self._next()
         if following is not None:
             self._give(following)
-        elif any(not member.ended for member in self.members):
-            raise self._deadlock()
+        elif any(not member.ended for member in self.local.values()):
+            following = self._next_by_message()
+            if following is None:
+                raise self._deadlock()
+            self._give(following)
 
     def _fail(self, error: BaseException) -> None:
         """Stop all participants; the first error is the one that is reported."""
         with self._guard:
             if self._failure is None:
                 self._failure = error
-                for member in self.members:
+                for member in self.local.values():
                     if member.turn.locked():
                         member.turn.release()
 
@@ -279,7 +394,7 @@ class Participants(Generic[T]):
         import ctypes
 
         with self._guard:
-            for thread, member in zip(threads, self.members, strict=False):
+            for thread, member in zip(threads, self.local.values(), strict=False):
                 if not member.ended and thread.ident is not None:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
                         ctypes.c_ulong(thread.ident), ctypes.py_object(_Stopped)
@@ -289,17 +404,23 @@ class Participants(Generic[T]):
 
     def _deadlock(self) -> EvaluationError:
         """All wait: the error names the instructions and which participants are where."""
-        first = next(member for member in self.members if member.waits is not None)
+        members = self.local.values()
+        first = next(member for member in members if member.waits is not None)
         wait = first.waits
         assert wait is not None
         instruction = wait.instruction
-        here = [member.number for member in self.members if member.waits == wait]
+        if self._transport is not None:
+            places = "; ".join(self._transport.places)
+            return failure(
+                wait.instruction, f"participants wait for each other without end: {places}"
+            )
+        here = [member.number for member in members if member.waits == wait]
         away = [number for number in wait.members if number not in here or wait.key is not None]
         what = "wait for" if len(here) > 1 else "waits for"
         if away:
             what += f"{' data from' if wait.key is not None else ''} {_listed(away)}"
         else:
-            away = [member.number for member in self.members if member.number not in here]
+            away = [member.number for member in members if member.number not in here]
             what += " data that is never sent"
         where = "; ".join(self._whereabouts(away))
         name = f"participant{'s' * (len(here) > 1)} {_listed(here)}"
@@ -309,7 +430,7 @@ class Participants(Generic[T]):
         """Where participants are, those at one place together."""
         places: dict[str, list[int]] = {}
         for number in numbers:
-            member = self.members[number]
+            member = self.local[number]
             if member.waits is None:
                 said = "ended"
             else:
@@ -323,6 +444,12 @@ class Participants(Generic[T]):
                 verb = "are" if len(group) > 1 else "is"
             found.append(f"{_listed(group)} {verb} {said}")
         return found
+
+
+def _whereabouts(member: _Member) -> str:
+    assert member.waits is not None
+    at = member.waits.instruction
+    return f"{member.number} is at {at.name} ({at.opcode})"
 
 
 def _private(value: Value) -> Value:

@@ -56,12 +56,13 @@ def send(instruction: Instruction, operands: tuple[Value, ...], context: Context
     pairs, number = pairs_of(instruction), channel(instruction)
     if pairs is None:
         participant.claim(instruction, ("sends", number))
-        participant.post(number, data)
+        participant.post(number, data, None)
     else:
         own, other = _own_id(instruction, participant)
         for source, target in pairs:
             if source == own:
-                participant.post((number, other, source, target), data)
+                key = (number, other, source, target)
+                participant.post(key, data, _number(number, other, target, participant))
     return (data, np.zeros((), np.uint32), token())
 
 
@@ -114,9 +115,14 @@ def _sender(key: Hashable, participant: Participant) -> int | None:
     if not isinstance(key, tuple):
         return None
     number, other, source, _ = key
-    if number > 0:
-        return int(other * participant.partitions + source)
-    return int(source * participant.partitions + other)
+    return _number(number, other, source, participant)
+
+
+def _number(channel: int, other: int, own: int, participant: Participant) -> int:
+    """The participant that pairs call ``own`` within the group that ``other`` distinguishes."""
+    if channel > 0:
+        return int(other * participant.partitions + own)
+    return int(own * participant.partitions + other)
 
 
 def check_transfer(instruction: Instruction, replicas: int, partitions: int) -> str | None:

@@ -286,7 +286,7 @@ def npz(arrays: Mapping[str, Array]) -> bytes:
 
 def _npz_array(array: Array) -> Array:
     kind = of_numpy(array.dtype)
-    if array.dtype.isbuiltin == 1:
+    if kind.numpy.isbuiltin == 1:  # the array's own type may be a copy, from another process
         return array
     if kind.is_integer:
         return array.astype(np.int8 if kind.kind == "signed" else np.uint8)

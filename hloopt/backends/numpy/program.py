@@ -13,7 +13,7 @@ from hloopt.backends.numpy.plan import unpack
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.errors import EvaluationError
 from hloopt.interpret import Host, check_inputs, supported
-from hloopt.interpret.participants import Participant, Participants
+from hloopt.interpret.participants import Participant, Participants, Transport
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Module
@@ -89,6 +89,18 @@ class NumpyProgram(Program):
         check_inputs(inputs, self._replicas, self._partitions)
         if len(inputs) == 1:
             return [self.run(inputs[0], host)]
+        return self._run_together(inputs, host, None)
+
+    def run_local(
+        self, inputs: Sequence[Sequence[Array]], host: Host, transport: Transport
+    ) -> list[list[Array]]:
+        """As ``run_participants``, for those of this process; ``transport`` reaches the others."""
+        check_inputs(inputs, self._replicas, self._partitions)
+        return self._run_together(inputs, host, transport)
+
+    def _run_together(
+        self, inputs: Sequence[Sequence[Array]], host: Host | None, transport: Transport | None
+    ) -> list[list[Array]]:
         hosts = host or Host()
         counts = [0] * len(inputs)
         running = [0]
@@ -101,7 +113,9 @@ class NumpyProgram(Program):
 
         with self._running:
             self._launches[0] = 0
-            several = Participants[list[Array]](self._replicas, self._partitions, entered)
+            several = Participants[list[Array]](
+                self._replicas, self._partitions, entered, transport
+            )
             outputs = several.run(lambda participant: self._run(inputs[participant.number]))
             counts[running[0]] = self._launches[0]
             self.launches = counts[0]

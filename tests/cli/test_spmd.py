@@ -1,0 +1,232 @@
+"""``run --spmd mpi``: participants on processes give the bits of threads; failures end all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.support import invoke
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or not MPIEXEC.is_file(),
+    reason="no MPI: install the extra mpi",
+)
+HLOOPT = (sys.executable, "-m", "hloopt", "run", "--spmd", "mpi")
+
+PLUS = """
+plus {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+"""
+SEVERAL = f"""HloModule several, num_partitions=8
+{PLUS}
+body {{
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  half = f32[] constant(0.37)
+  h = f32[8] broadcast(half), dimensions={{}}
+  m = f32[8] multiply(x, h)
+  sum = f32[8] all-reduce(m), channel_id=1, replica_groups={{{{0,2,4,6}},{{7,5,3,1}}}},
+    use_global_device_ids=true, to_apply=plus
+  next = f32[8] collective-permute(sum), channel_id=2,
+    source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,4}},{{4,5}},{{5,6}},{{6,7}}}}
+  y = f32[8] add(next, m)
+  ROOT t = (s32[], f32[8]) tuple(j, y)
+}}
+less {{
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(TRIPS)
+  ROOT p = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  x = f32[8] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[8]) tuple(zero, x)
+  w = (s32[], f32[8]) while(s), condition=less, body=body
+  y = f32[8] get-tuple-element(w), index=1
+  all = f32[64] all-gather(y), channel_id=3, dimensions={{0}}, replica_groups={{}}
+  p = u32[] partition-id()
+  part = f32[8] reduce-scatter(all), channel_id=4, dimensions={{0}}, replica_groups={{}}, to_apply=plus
+  turned = f32[8] all-to-all(part), channel_id=5, dimensions={{0}}, replica_groups={{}}
+  ROOT t = (f32[8], f32[8], u32[]) tuple(y, turned, p)
+}}
+"""
+SENT = """HloModule sent, num_partitions=2
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  order = token[] after-all()
+  send = (f32[4], u32[], token[]) send(x, order), channel_id=7,
+    frontend_attributes={_xla_send_recv_source_target_pairs="{{1,0}}"}
+  sent = token[] send-done(send), channel_id=7
+  recv = (f32[4], u32[], token[]) recv(order), channel_id=7,
+    frontend_attributes={_xla_send_recv_source_target_pairs="{{1,0}}"}
+  done = (f32[4], token[]) recv-done(recv), channel_id=7
+  ROOT y = f32[4] get-tuple-element(done), index=0
+}
+"""
+APART = f"""HloModule apart, num_partitions=4
+{PLUS}
+yes {{
+  x = f32[4] parameter(0)
+  ROOT s = f32[4] all-reduce(x), channel_id=1, replica_groups={{}}, to_apply=plus
+}}
+no {{
+  x = f32[4] parameter(0)
+  ROOT s = f32[4] negate(x)
+}}
+ENTRY e {{
+  x = f32[4] parameter(0)
+  p = u32[] partition-id()
+  two = u32[] constant(2)
+  c = pred[] compare(p, two), direction=LT
+  ROOT r = f32[4] conditional(c, x, x), true_computation=yes, false_computation=no
+}}
+"""
+ENDLESS = f"""HloModule endless, num_partitions=4
+{PLUS}
+again {{
+  p = u32[] parameter(0)
+  three = u32[] constant(3)
+  ROOT r = pred[] compare(p, three), direction=EQ
+}}
+body {{
+  ROOT p = u32[] parameter(0)
+}}
+ENTRY e {{
+  p = u32[] partition-id()
+  w = u32[] while(p), condition=again, body=body
+  f = f32[] convert(w)
+  ROOT s = f32[] all-reduce(f), channel_id=1, replica_groups={{}}, to_apply=plus
+}}
+"""
+
+
+def mpi(processes: int, *words: str) -> Sequence[str]:
+    return (str(MPIEXEC), "-n", str(processes), *HLOOPT, *words)
+
+
+def spread(processes: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        mpi(processes, *words), capture_output=True, text=True, check=False, timeout=100
+    )
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "m.hlo"
+    path.write_text(text)
+    return str(path)
+
+
+@needs_mpi
+@pytest.mark.parametrize("processes", [1, 3, 4])
+def test_processes_give_the_bits_of_threads(tmp_path: Path, processes: int) -> None:
+    path = written(tmp_path, SEVERAL.replace("TRIPS", "5"))
+    here, there = tmp_path / "here.npz", tmp_path / "there.npz"
+    assert invoke("run", path, "--repeat", "1", "--save-outputs", str(here)).exit_code == 0
+    words = (path, "--repeat", "2", "--json", "--save-outputs", str(there))
+    result = spread(processes, *words)
+    assert (result.returncode, result.stderr) == (0, "")
+    (row,) = json.loads(result.stdout)["modules"]
+    assert row["verdict"] == "ok"
+    with np.load(here) as ours, np.load(there) as theirs:
+        assert sorted(ours) == sorted(theirs)
+        for name in ours:
+            assert ours[name].tobytes() == theirs[name].tobytes(), name
+
+
+@needs_mpi
+def test_what_is_sent_arrives(tmp_path: Path) -> None:
+    result = spread(2, written(tmp_path, SENT), "--repeat", "1")
+    assert result.returncode == 0, result.stderr
+    assert "ok 1 result of each participant: equal" in result.stdout
+
+
+@needs_mpi
+def test_participants_that_wait_without_end_are_named(tmp_path: Path) -> None:
+    result = spread(4, written(tmp_path, APART), "--no-reference", "-O0")
+    assert result.returncode == 3
+    assert "m.hlo:11:8: error: s: participants wait for each other without end: " in result.stderr
+    assert "0 is at s (all-reduce); 1 is at s (all-reduce)" in result.stderr
+    assert result.stdout == ""
+
+
+@needs_mpi
+def test_an_error_in_one_process_ends_all(tmp_path: Path) -> None:
+    result = spread(4, written(tmp_path, ENDLESS), "--no-reference", "-O0")
+    assert result.returncode == 3
+    assert "error: w: the loop does not end" in result.stderr
+    assert "note: this ended process 3, and so all" in result.stderr
+
+
+def descendants(parent: int) -> list[tuple[int, str]]:
+    """Numbers and command lines of a process's children, their children and so on."""
+    found, pending = [], [parent]
+    while pending:
+        children = Path(f"/proc/{pending.pop()}/task").glob("*/children")
+        for number in (int(word) for file in children for word in file.read_text().split()):
+            line = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            found.append((number, line))
+            pending.append(number)
+    return found
+
+
+@needs_mpi
+def test_a_killed_process_ends_the_run(tmp_path: Path) -> None:
+    path = written(tmp_path, SEVERAL.replace("TRIPS", "100000000"))
+    words = mpi(2, path, "--no-reference", "-O0")
+    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        ranks: list[int] = []
+        end = time.monotonic() + 60
+        while len(ranks) < 2 and time.monotonic() < end:
+            ranks = [one for one, line in descendants(run.pid) if line.startswith(sys.executable)]
+            time.sleep(0.1)
+        time.sleep(2)
+        begin = time.monotonic()
+        os.kill(ranks[-1], signal.SIGKILL)
+        run.communicate(timeout=30)
+        assert time.monotonic() - begin < 5
+        assert run.returncode != 0
+    finally:
+        run.kill()
+
+
+@needs_mpi
+def test_a_missing_file_is_one_message(tmp_path: Path) -> None:
+    result = spread(3, str(tmp_path / "none.hlo"))
+    assert result.returncode == 2
+    assert result.stderr == f"hloopt: error: {tmp_path / 'none.hlo'}: no such file or directory\n"
+
+
+def test_only_cpu_runs_on_processes(tmp_path: Path) -> None:
+    result = invoke("run", written(tmp_path, SENT), "--spmd", "mpi", "--device", "native")
+    assert result.exit_code == 2
+    assert "--spmd mpi is for --device cpu, not native" in result.stderr
+
+
+def test_without_mpi4py_the_command_that_installs_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    result = invoke("run", written(tmp_path, SENT), "--spmd", "mpi")
+    assert result.exit_code == 5
+    assert "--spmd mpi needs MPI: pip install" in result.stderr
+    assert "[mpi]" in result.stderr
