@@ -23,10 +23,10 @@ from hloopt.interpret.bitcast import bitcast
 from hloopt.interpret.bounding import Bounding, Bounds
 from hloopt.interpret.bounds_collective import exchanged
 from hloopt.interpret.bounds_elementwise import ErrorBound, elementwise_bound
+from hloopt.interpret.bounds_linear import compares, picked_sums, scaled_products
 from hloopt.interpret.bounds_sums import (
     folded,
     product,
-    rescaled,
     scattered,
     transformed,
 )
@@ -55,7 +55,7 @@ from hloopt.ops.traits import (
     SOURCES,
     op_table,
 )
-from hloopt.types import Array, ArrayShape, leaves
+from hloopt.types import ArrayShape, leaves
 
 __all__ = ["RULES", "bounded"]
 
@@ -198,15 +198,6 @@ def _transform(one: Bounding) -> Value:
     return one.close(result, [transformed(one.instruction, *one.arrays(), result)])
 
 
-def _scaled(one: Bounding) -> Value:
-    result = array_of(one.run())
-
-    def again(arrays: list[Array]) -> Array:
-        return array_of(one.run(tuple(arrays)))
-
-    return one.close(result, [rescaled(one.instruction, *one.arrays(), result, again)])
-
-
 def _sort(one: Bounding) -> Value:
     """What is carried along moves with it; keys that are off leave nothing known, but of themselves alone.
 
@@ -220,7 +211,7 @@ def _sort(one: Bounding) -> Value:
         bool(parameters[2 * at].users or parameters[2 * at + 1].users) for at in range(len(arrays))
     ]
     decided = all(bound is None for bound, is_key in zip(bounds, read, strict=True) if is_key)
-    if len(arrays) == 1 and (decided or _compares(instruction)):
+    if len(arrays) == 1 and (decided or compares(instruction.to_apply)):
         (bound,) = bounds
         if bound is not None:
             bound = np.max(bound, axis=instruction.dimensions[0], keepdims=True, initial=0.0)
@@ -252,12 +243,6 @@ def _topk(one: Bounding) -> Value:
     return one.close(result, found)
 
 
-def _compares(instruction: Instruction) -> bool:
-    """Whether a sort's comparator is one comparison of its two elements."""
-    root = instruction.to_apply.root
-    return root.opcode == "compare" and set(root.operands) == set(instruction.to_apply.parameters)
-
-
 RULES: Final[Mapping[str, _BoundRule]] = op_table(
     {
         **dict.fromkeys(ELEMENTWISE, _elementwise),
@@ -267,7 +252,7 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
         **dict.fromkeys(SOURCES | DEVICE_NUMBERS, _given),
         **dict.fromkeys(COLLECTIVE - {"ragged-all-to-all"}, exchanged),
         **dict.fromkeys(DONES & COLLECTIVE, _inside),
-        **dict.fromkeys(("ragged-dot", "scaled-dot"), _scaled),
+        **dict.fromkeys(("ragged-dot", "scaled-dot"), scaled_products),
         **dict.fromkeys(("after-all", "get-dimension-size", "infeed"), _given),
         "bitcast": _bitcast,
         "conditional": _conditional,
@@ -278,6 +263,7 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
         "reduce": _fold,
         "reduce-window": _fold,
         "scatter": _scatter,
+        "select-and-scatter": picked_sums,
         "sort": _sort,
         "topk": _topk,
         "while": _while,
@@ -296,5 +282,7 @@ _BY_ELEMENT: Final = (
     _scatter,
     _sort,
     _topk,
+    picked_sums,
+    scaled_products,
 )
 """Rules that take operands to have the sizes of their shapes."""

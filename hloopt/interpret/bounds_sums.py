@@ -32,8 +32,8 @@ from hloopt.types import Array, ConvNumbers, DotDims, DType, ScatterDims, dtype
 __all__ = [
     "bounds_of",
     "folded",
+    "is_counting",
     "product",
-    "rescaled",
     "scattered",
     "size_of",
     "total_bound",
@@ -87,7 +87,7 @@ def bounds_of(arrays: Sequence[Array], bounds: Sequence[ErrorBound]) -> list[Arr
     return found
 
 
-def _is_counting(arrays: Sequence[Array], bounds: Sequence[ErrorBound], added: Array) -> bool:
+def is_counting(arrays: Sequence[Array], bounds: Sequence[ErrorBound], added: Array) -> bool:
     """Whether all terms are whole and their sums small: no order rounds anything."""
     return all(bound is None for bound in bounds) and all(map(is_whole, arrays)) and is_small(added)
 
@@ -127,7 +127,7 @@ def product(
             return convolution(one, other, ConvNumbers.of(attributes))
 
     added = times(left, right)
-    if _is_counting(operands[:2], bounds[:2], added):
+    if is_counting(operands[:2], bounds[:2], added):
         return None
     off_left, off_right = bounds_of(operands[:2], bounds[:2])
     off = np.zeros(added.shape)
@@ -215,7 +215,7 @@ def _named(
         return fold("maximum", off, start)
     if name == "add":
         added = fold("add", size_of(operands[0]), size_of(operands[1]))
-        if _is_counting(operands, bounds, added):
+        if is_counting(operands, bounds, added):
             return None
         nonzero = [(array != 0).astype(np.float64) for array in operands]
         off = fold("add", *bounds_of(operands, bounds))
@@ -297,32 +297,6 @@ def _choice(
     return [value, np.where(able > 1, np.inf, 0.0)]
 
 
-def rescaled(
-    instruction: Instruction,
-    operands: Sequence[Array],
-    bounds: Sequence[ErrorBound],
-    result: Array,
-    again: Callable[[list[Array]], Array],
-) -> ErrorBound:
-    """Of ``scaled-dot`` and ``ragged-dot`` of exact operands; ``again`` gives their result for others."""
-    kind = instruction.array.dtype
-    if any(bound is not None for bound in bounds):
-        return _unknown(result)
-    if not (kind.is_float or kind.is_complex):
-        return None
-    sizes, ones = (
-        [
-            array if array.dtype.kind in "biu" else np.asarray(of(array), array.dtype)
-            for array in operands
-        ]
-        for of in (np.abs, np.ones_like)
-    )
-    # Those sums are themselves rounded to the result's type.
-    more = 1 + 4 * unit_roundoff(kind)
-    added, terms = (size_of(again(arrays)) * more for arrays in (sizes, ones))
-    return total_bound(result, kind, np.zeros(added.shape), added, 4 * (terms + 3))
-
-
 def scattered(
     instruction: Instruction,
     operands: Sequence[Array],
@@ -354,7 +328,7 @@ def scattered(
     if not (kind.is_float or kind.is_complex):
         return [into("add", *offs)]
     added = into("add", size_of(target), size_of(updates))
-    if _is_counting((target, updates), (bounds[0], bounds[2]), added):
+    if is_counting((target, updates), (bounds[0], bounds[2]), added):
         return [None]
     offs = bounds_of((target, updates), (bounds[0], bounds[2]))
     terms = into("add", (target != 0).astype(float), (updates != 0).astype(float)) - 1

@@ -530,3 +530,33 @@ def test_arrays_of_fewer_elements_than_their_bound_have_none() -> None:
     (found,) = bounds_of(text, drawn(3))
     assert found is not None
     assert np.isinf(found).all()
+
+
+def test_picked_sums_are_off_by_what_is_added_there() -> None:
+    """Places that no window picks are exact, so is one of one term; others are off by their terms."""
+    text = entry(
+        "x = f32[6] parameter(0)",
+        "y = f32[5] parameter(1)",
+        "z = f32[] constant(0)",
+        "ROOT r = f32[6] select-and-scatter(x, y, z), window={size=2 stride=1}, select=more, scatter=add",
+        regions="more { a = f32[] parameter(0)\n b = f32[] parameter(1)\n "
+        "ROOT l = pred[] compare(a, b), direction=GE }\n" + ADDED,
+    )
+    x, y = np.array([1, 9, 2, 3, 8, 7], F32), np.abs(drawn(5)) + F32(1)
+    (bound,) = bounds_of(text, x, y)
+    assert bound is not None
+    assert np.flatnonzero(bound).tolist() == [1, 4]
+    added = float(y[0]) + float(y[1])
+    assert U * added <= bound[1] <= 6 * U * added
+    squares = text.replace("y = f32[5]", "q = f32[5]").replace(
+        "z =", "y = f32[5] multiply(q, q)\n z ="
+    )
+    (wider,) = bounds_of(squares, x, np.sqrt(y))
+    assert wider is not None
+    assert (wider[[1, 3, 4]] > bound[[1, 3, 4]]).all()
+    unsure = text.replace("x = f32[6]", "p = f32[6]").replace(
+        "z =", "x = f32[6] exponential(p)\n z ="
+    )
+    (nothing,) = bounds_of(unsure, np.log(x), y)
+    assert nothing is not None
+    assert np.isinf(nothing).all()
