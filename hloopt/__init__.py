@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hloopt import display as _display
 from hloopt.errors import (
     DeviceError,
     EvaluationError,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
     from hloopt.driver.bisecting import BisectOptions
     from hloopt.driver.compare import diff
+    from hloopt.driver.explaining import ModuleExplained, explain
     from hloopt.driver.exporting import ExportedFile, export
+    from hloopt.driver.kernels import ModuleKernels, select_kernels, stats
     from hloopt.driver.options import RunOptions
     from hloopt.driver.reducing import ReduceOptions, Reduction, reduce
     from hloopt.fusion.user_rules import FusionRule
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
     from hloopt.prover.compare import ModulesCompared
     from hloopt.prover.equivalence import Equivalence
     from hloopt.prover.reduction.search import SearchLimits
+    from hloopt.reading import from_jax
     from hloopt.report.run import RunReport
+    from hloopt.report.stats import ModuleStats
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
     from hloopt.runtime.program import Program
 
@@ -55,6 +60,9 @@ __all__ = [
     "HlooptError",
     "Host",
     "Module",
+    "ModuleExplained",
+    "ModuleKernels",
+    "ModuleStats",
     "ParseError",
     "Pass",
     "PassLog",
@@ -75,13 +83,17 @@ __all__ = [
     "equivalent",
     "evaluate",
     "evaluate_participants",
+    "explain",
     "export",
+    "from_jax",
     "optimize",
     "parse",
     "parse_pipeline",
     "read",
     "reduce",
     "run",
+    "select_kernels",
+    "stats",
     "verify",
 ]
 
@@ -346,6 +358,9 @@ def compare(
     )
 
 
+_display.report.load = lambda: import_module("hloopt.report.notebook")
+
+
 def __getattr__(name: str) -> Any:
     # NumPy is loaded with the graph; a command that only prints its help must not wait for that.
     if name in _HOMES:
@@ -364,12 +379,19 @@ _HOMES = {
     "PassLog": "rewrite",
     "Pipeline": "rewrite",
     "ExportedFile": "driver.exporting",
+    "ModuleExplained": "driver.explaining",
+    "ModuleKernels": "driver.kernels",
+    "ModuleStats": "report.stats",
     "ReduceOptions": "driver.reducing",
     "Reduction": "driver.reducing",
     "RunOptions": "driver.options",
     "RunReport": "report.run",
     "SearchLimits": "prover.reduction.search",
     "diff": "driver.compare",
+    "explain": "driver.explaining",
+    "from_jax": "reading",
+    "select_kernels": "driver.kernels",
+    "stats": "driver.kernels",
     "export": "driver.exporting",
     "reduce": "driver.reducing",
 }

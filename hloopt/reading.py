@@ -7,13 +7,14 @@ of them perhaps gzipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.dataclass import dataclass
-from hloopt.errors import ParseError, UsageError
+from hloopt.errors import DeviceError, ParseError, UsageError
 from hloopt.ir import Module
 from hloopt.text.encoding import decode
 from hloopt.text.parser import parse_module
@@ -30,6 +31,7 @@ __all__ = [
     "bytes_of",
     "decompressed",
     "form_of",
+    "from_jax",
     "is_model",
     "read",
     "read_content",
@@ -82,6 +84,25 @@ def read(
     elif module is not None or stage is not None:
         raise UsageError(f"{source} is not a dump directory, of which module= and stage= pick")
     return read_file(path, twin, name=name, strict=strict, sizes=sizes).module
+
+
+def from_jax(
+    fun: Callable[..., Any], *args: Any, name: str | None = None, **keywords: Any
+) -> Module:
+    """The module that JAX compiles for ``fun(*args, **keywords)``, with the lines of the Python source.
+
+    ``fun`` is a function, or what ``jax.jit`` made of one with its static and donated arguments; arguments are
+    arrays, or ``jax.ShapeDtypeStruct``.  Nothing is compiled or run.  ``name`` is the module's in messages.
+
+    Raises ``DeviceError`` where this Python has no JAX, and what ``fun`` raises while it is traced.
+    """
+    try:
+        jax: Any = import_module("jax")
+    except ImportError as error:
+        raise DeviceError(f"from_jax needs JAX in this Python: {error}") from error
+    staged = fun if hasattr(fun, "lower") else jax.jit(fun)
+    text = staged.lower(*args, **keywords).as_text(debug_info=True)
+    return read(text.encode(), name=name or getattr(fun, "__name__", "jax"))
 
 
 def argument_sizes(given: Sequence[str]) -> Sizes:

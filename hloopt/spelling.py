@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["first_of", "nearest"]
+__all__ = ["first_of", "missing", "nearest"]
 
 
 def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6) -> list[str]:
@@ -19,3 +19,9 @@ def first_of(names: Iterable[str], most: int = 3) -> str:
     every = [*names]
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more
+
+
+def missing(name: str, known: Iterable[str], what: str) -> str:
+    """``module m has no instruction 'fusoin'; did you mean 'fusion'?``"""
+    close = nearest(name.removeprefix("%"), known)
+    return f"{what} '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")

@@ -18,6 +18,7 @@ FLOORS = {
     "cache_folder": 0,
     "compiled_cache": 0,
     "dataclass": 0,
+    "display": 0,
     "source": 0,
     "graphs": 0,
     "lazy_table": 0,

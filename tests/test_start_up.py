@@ -80,14 +80,14 @@ def missing(names: set[str], unwanted: Sequence[str]) -> bool:
 def test_help_loads_the_command_line_only() -> None:
     """Neither NumPy nor Lark, and of ours what stands at the bottom."""
     names = loaded(COMMAND, "--help")
-    assert rooms(names) == {"cache_folder", "cli", "errors", "source", "spelling"}
+    assert rooms(names) == {"cache_folder", "cli", "display", "errors", "source", "spelling"}
     assert missing(names, ["numpy", "lark", "dataclasses", "json", "difflib", "traceback"])
 
 
 def test_check_loads_what_reads_and_verifies() -> None:
     """What explains mistakes is for texts that have some."""
     names = loaded(COMMAND, "check", str(SAMPLE))
-    ground = {"cache_folder", "dataclass", "errors", "graphs", "source", "spelling"}
+    ground = {"cache_folder", "dataclass", "display", "errors", "graphs", "source", "spelling"}
     assert rooms(names) == {*ground, "cli", "ir", "ops", "reading", "text", "types", "verifier"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])

@@ -13,15 +13,15 @@ from hloopt.cli.options import PICK
 from hloopt.cli.waiting import patience
 from hloopt.driver.writing import check_writable, write_bytes
 from hloopt.errors import UsageError
-from hloopt.prover.equivalence import STEPS, Equivalence, decide
+from hloopt.prover.equivalence import STEPS, decide
+from hloopt.report.comparing import show_equivalence
+from hloopt.report.console import ONE_LINE, product
 from hloopt.runtime.inputs import npz
 
 __all__ = ["check_equivalent"]
 
 _SIDES = 2
-_SHOWN = 32
 _CODES = {"proved": 0, "refuted": 1, "not known": 4}
-_WORDS = {"proved": "proved equal", "refuted": "not equal", "not known": "not known to be equal"}
 
 
 def check_equivalent(
@@ -62,26 +62,9 @@ def check_equivalent(
         code = _CODES[answer.verdict]
         content |= answer.to_json()
         if not as_json:
-            _show(answer, names)
+            show_equivalence(answer, product(ONE_LINE), names)
         if save is not None and answer.counterexample is not None:
             write_bytes(save, npz(answer.counterexample.arrays()), save)
     if as_json:
         write_json("check", content)
     ctx.exit(code)
-
-
-def _show(answer: Equivalence, names: tuple[str, str]) -> None:
-    why = answer.reason or answer.how
-    click.echo(f"{names[0]}, {names[1]}: {_WORDS[answer.verdict]}: {why}")
-    found = answer.counterexample
-    if found is None:
-        return
-    place = f"[{','.join(map(str, found.index))}]" if found.index else ""
-    for name, value in zip(names, found.values, strict=True):
-        click.echo(f"  result {found.output}{place} of {name}: {value}")
-    if found.rounding:
-        click.echo("  The difference is within what rounding allows.")
-    arrays = found.arrays()
-    if sum(array.size for array in arrays.values()) <= _SHOWN:
-        for name, array in arrays.items():
-            click.echo(f"  {name} = {array.tolist()}")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from hloopt.cli.explain_fusion import Questions
-from hloopt.cli.explain_trials import Trials
 from hloopt.cli.explain_xla import explain_xla, xla_option
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
@@ -21,24 +17,12 @@ from hloopt.cli.options import json_option, pick_options, strict_option
 from hloopt.cli.pipeline_options import PASSES, chosen_passes
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.cli.words import complete_instruction
-from hloopt.dataclass import dataclass
-from hloopt.driver.passes import Chosen
-from hloopt.driver.selecting import Selecting, selecting
+from hloopt.driver.explaining import explain_module
+from hloopt.driver.selecting import selecting
 from hloopt.errors import UsageError
-from hloopt.fusion.advice import Advice
-from hloopt.fusion.provenance import Provenance
-from hloopt.ir import Module, build
-from hloopt.kernels.selection import Choice
+from hloopt.ir.build import clone_module
 from hloopt.report.console import product, show_name
-from hloopt.report.cost import costs_by_place
-from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
-from hloopt.targets import Target, find_target
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from hloopt.cli.explain_fusion import FusionAnswer
-    from hloopt.report.cost import KernelCost, KernelCosts
+from hloopt.targets import find_target
 
 __all__ = ["command"]
 
@@ -118,110 +102,32 @@ def command(
     choice = chosen_passes(kernels)
     measuring = None if profile is None else Measuring.of(profile, paths)
     texts = open_texts(paths) if measuring is None else measuring.texts
-    several = len(texts) > 1
-    explaining = _Explaining(selection, choice, names, every, as_json, several, measuring)
     if not selection.has_kernels:
-        note = f"kernels are CUDA: for {explaining.target.name} fusion alone is explained"
-        click.echo(f"note: {note}", err=True)
+        name = find_target(selection.instance.target).name
+        click.echo(f"note: kernels are CUDA: for {name} fusion alone is explained", err=True)
     if names:
         one_text(texts, "an INSTRUCTION belongs")
-    rows, code = each_input(texts, explaining.explained, "explaining")
+
+    def step(found: Input) -> dict[str, Any]:
+        times = None
+        if measuring is not None:
+            kept = clone_module(found.module)  # passes rename what was measured
+            times = measuring.measured(replace(found, module=kept))
+        made = explain_module(found.module, names, choice, selection)
+        made = replace(made, measured=times)
+        for note in made.notes:
+            click.echo(f"{found.name}: note: {note}", err=True)
+        if not as_json:
+            if len(texts) > 1:
+                show_name(found.module.name, found.name, product())
+            made.show(product(), every=every)
+            if len(texts) > 1:
+                click.echo()
+        return made.to_json()
+
+    rows, code = each_input(texts, step, "explaining")
     selection.finish(choice.watcher)
     end(ctx, rows, code)
-
-
-@dataclass(frozen=True)
-class _Explaining:
-    """The options of one call; ``several`` says whether it is about several modules."""
-
-    selection: Selecting
-    choice: Chosen
-    names: tuple[str, ...]
-    every: bool
-    as_json: bool
-    several: bool
-    measuring: Measuring | None
-
-    @property
-    def target(self) -> Target:
-        return find_target(self.selection.instance.target)
-
-    def explained(self, found: Input) -> dict[str, Any]:
-        """Explain one module: shown unless it is for JSON, and the JSON of it."""
-        module, selection, names = found.module, self.selection, self.names
-        times = None
-        if self.measuring is not None:
-            kept = build.clone_module(module)  # passes rename what was measured
-            times = self.measuring.measured(replace(found, module=kept))
-        answer, refused, notes, is_about_fusion = self._fusion(module)
-        ready, rows = module, list[Choice]()
-        if selection.has_kernels:
-            ready, rows, more = selection.choose(module)
-            notes = [*notes, *more]
-        costs = costs_by_place(ready, selection.predictor()) if rows else {}
-        for note in notes:
-            click.echo(f"{found.name}: note: {note}", err=True)
-        head: dict[str, Any] = {"module": module.name, "target": selection.instance.target}
-        if answer is not None:
-            head["fusion"] = answer.json
-        limits = selection.instance.limits()
-        shown = _choices(rows, names, answer) if len(names) == 1 else []
-        if answer is None and not shown:
-            raise UsageError(refused)
-        if not self.as_json:
-            if self.several:
-                show_name(module.name, found.name, product())
-            blocks: list[Callable[[Console], None]] = [
-                partial(show_explanation, row, _cost(costs, row), limits, every=self.every)
-                for row in shown
-            ]
-            if answer is not None and (is_about_fusion or answer.rewritten):
-                blocks.insert(0, answer.show)
-            if not names and rows:
-                blocks.append(partial(show_summary, rows, costs))
-            if times is not None:
-                blocks.append(partial(times.show_named, names=_kernels(names, answer)))
-            _show(blocks, several=self.several)
-        if times is not None:
-            head["measured"] = times.to_json()
-        if not names:
-            return {**head, "summary": summary(rows, costs)}
-        choices = [explanation_json(row, _cost(costs, row), limits) for row in shown]
-        return {**head, "choices": choices}
-
-    def _fusion(self, module: Module) -> tuple[FusionAnswer | None, str, list[str], bool]:
-        """Run the passes; return the answer about fusion, or why there is none; notes; whether it matters."""
-        is_pair = len(self.names) == _MOST_NAMES
-        trials = None
-        if is_pair:
-            aim = self.selection.instance.target
-            trials = Trials(build.clone_module(module), self.choice, self.target, aim)
-        advice = self.choice.controls.advice
-        assert isinstance(advice, Advice), "there always is one"
-        provenance = Provenance(advice.histories)
-        report = self.choice.run(module, (provenance,), remarks=True)
-        questions = Questions(module, provenance, self.target, trials)
-        matters = questions.is_about_fusion or is_pair or not self.selection.has_kernels
-        return *_answer(questions, self.names), report.notes, matters
-
-
-def _answer(questions: Questions, names: tuple[str, ...]) -> tuple[FusionAnswer | None, str]:
-    """The answer about fusion, or why there is none: a single name may be one of the device's."""
-    try:
-        return questions.answer(names), ""
-    except UsageError as error:
-        if len(names) == 1:
-            return None, error.message
-        raise
-
-
-def _show(blocks: list[Callable[[Console], None]], *, several: bool) -> None:
-    for number, block in enumerate(blocks):
-        if number:
-            click.echo()
-        block(product())
-    if several:
-        click.echo()
 
 
 def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -250,23 +156,3 @@ def _is_file(words: tuple[str, ...]) -> bool:
 
 def _may_be_file(word: str) -> bool:
     return "/" in word or Path(word).suffix in _SUFFIXES
-
-
-def _cost(costs: KernelCosts, row: Choice) -> KernelCost | None:
-    return costs.get((row.computation, row.instruction))
-
-
-def _choices(
-    rows: list[Choice], names: tuple[str, ...], answer: FusionAnswer | None
-) -> list[Choice]:
-    """The choices for an instruction, or for the kernels that it is in."""
-    wanted = _kernels(names, answer)
-    return [row for row in rows if row.instruction in wanted]
-
-
-def _kernels(names: tuple[str, ...], answer: FusionAnswer | None) -> frozenset[str]:
-    """What is named, and the kernels that it is in."""
-    if not names:
-        return frozenset()
-    given = (name.removeprefix("%") for name in names)
-    return frozenset((*given, *(answer.kernels if answer is not None else ())))

@@ -12,9 +12,7 @@ from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.report.console import product, show_name
-from hloopt.report.cost import kernel_costs
-from hloopt.report.prediction import prediction_json, show_prediction
-from hloopt.report.stats import module_stats, show_stats
+from hloopt.report.stats import module_stats
 
 if TYPE_CHECKING:
     from hloopt.report.prediction import By
@@ -80,23 +78,17 @@ def command(
     texts = open_texts(files) if measuring is None else measuring.texts
 
     def step(found: Input) -> dict[str, Any]:
-        module = found.module
-        stats = module_stats(module, buffers=buffers)
-        if predicting is not None and measuring is None:
-            costs = kernel_costs(module, predicting)
-            stats["prediction"] = prediction_json(predicting, costs)
+        predicted = predicting if measuring is None else None
+        stats = module_stats(found.module, buffers=buffers, predictor=predicted)
+        if measuring is None:
             if not as_json:
-                show_name(stats["module"], found.name, product())
-                show_prediction(costs, predicting, product(), by=by, top=top)
-        elif measuring is not None:
-            times = measuring.measured(found, predicting)
-            stats["measured"] = times.to_json()
-            if not as_json:
-                show_name(stats["module"], found.name, product())
-                times.show(product(), by=by, top=top)
-        elif not as_json:
-            show_stats({"file": found.name, **stats}, product())
-        return stats
+                stats.show(product(), file=found.name, by=by, top=top)
+            return stats.to_json()
+        times = measuring.measured(found, predicting)
+        if not as_json:
+            show_name(stats.module, found.name, product())
+            times.show(product(), by=by, top=top)
+        return {**stats.to_json(), "measured": times.to_json()}
 
     rows, code = each_input(texts, step, "counting in")
     end(ctx, rows, code)

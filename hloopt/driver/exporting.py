@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
@@ -36,7 +37,7 @@ FORMS: Final[Mapping[str, tuple[str, Callable[[KernelExport, KernelCheck], str]]
 
 
 @dataclass(frozen=True)
-class ExportedFile:
+class ExportedFile(Displayed):
     """A kernel as a file.
 
     name      what the file may be called, without a folder
@@ -53,6 +54,9 @@ class ExportedFile:
     kernel: str
     target: str
     compared: int
+
+    def __str__(self) -> str:
+        return self.text
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

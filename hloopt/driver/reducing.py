@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import choose_passes
 from hloopt.driver.writing import is_folder, write_bytes, write_text
@@ -116,7 +117,7 @@ class ReduceOptions:
 
 
 @dataclass(frozen=True)
-class Reduction:
+class Reduction(Displayed):
     """A module that was reduced.
 
     name         what messages call it
@@ -164,6 +165,9 @@ class Reduction:
     def summary(self) -> str:
         """``2,114 -> 18 instructions, 143 tests``."""
         return summary(self.first, self.case, self.tests)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.summary}\n{self.text}"
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

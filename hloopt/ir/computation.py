@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hloopt.ir.instruction import Instruction
+from hloopt.ir.instruction import MOST_SHOWN, Instruction, brief
+from hloopt.spelling import first_of, missing
 from hloopt.types import Shape
 
 if TYPE_CHECKING:
@@ -72,7 +73,17 @@ class Computation:
     def __len__(self) -> int:
         return self._count
 
+    def __getitem__(self, name: str) -> Instruction:
+        """The instruction of a name, with ``%`` or without.  Raises ``KeyError``, with similar names."""
+        found = self.by_name.get(name.removeprefix("%"))
+        if found is None:
+            what = f"computation {self.name} has no instruction"
+            raise KeyError(missing(name, self.by_name, what))
+        return found
+
     def __contains__(self, instruction: object) -> bool:
+        if isinstance(instruction, str):
+            return instruction.removeprefix("%") in self.by_name
         return isinstance(instruction, Instruction) and instruction.computation is self
 
     @property
@@ -105,4 +116,11 @@ class Computation:
         return name
 
     def __repr__(self) -> str:
-        return f"<computation {self.name}: {self._count} instructions>"
+        return f"<computation {self.outline}: {self._count} instructions>"
+
+    @property
+    def outline(self) -> str:
+        """``main(x: f32[8], y: f32[]) -> f32[8]``, without layouts, long ones cut."""
+        given = first_of((f"{one.name}: {brief(one.shape)}" for one in self.parameters), MOST_SHOWN)
+        root = getattr(self, "root", None)  # one that is being made has none yet
+        return f"{self.name}({given})" + (f" -> {brief(root.shape)}" if root is not None else "")

@@ -7,16 +7,36 @@ which keeps both ends in step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.ops import OPS, OpDef, attributes_of, op_of
-from hloopt.types import Array, ArrayShape, Literal, Metadata, Shape, TupleShape, Window
+from hloopt.spelling import first_of
+from hloopt.types import (
+    Array,
+    ArrayShape,
+    Literal,
+    Metadata,
+    Shape,
+    TupleShape,
+    Window,
+    without_layout,
+)
 
 if TYPE_CHECKING:
     from hloopt.ir.computation import Computation
     from hloopt.ir.module import Module
 
-__all__ = ["Instruction"]
+__all__ = ["MOST_SHOWN", "Instruction", "brief"]
+
+MOST_SHOWN: Final = 4
+"""Operands or parameters that a ``repr`` names."""
+_LONGEST: Final = 60
+
+
+def brief(shape: Shape) -> str:
+    """A shape without layouts, cut where it is long: for ``repr``."""
+    text = str(without_layout(shape))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 class Instruction:
@@ -255,5 +275,5 @@ class Instruction:
         return self.computation is not None and self.computation.root is self
 
     def __repr__(self) -> str:
-        operands = ", ".join(operand.name for operand in self.operands)
-        return f"<{self.name} = {self.shape} {self.opcode}({operands})>"
+        operands = first_of((operand.name for operand in self.operands), MOST_SHOWN)
+        return f"<{self.name} = {brief(self.shape)} {self.opcode}({operands})>"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hloopt.display import Displayed
 from hloopt.errors import UnsupportedError
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.source import Source
+from hloopt.spelling import missing
 from hloopt.types import Metadata
 
 __all__ = ["Module", "StackTables"]
@@ -45,8 +47,8 @@ class StackTables:
         return bool(self.file_names or self.function_names or self.locations or self.frames)
 
 
-class Module:
-    """An HLO module.
+class Module(Displayed):
+    """An HLO module: ``module["fusion.3"]`` is an instruction, ``len`` and iteration are of computations.
 
     ``attributes`` holds the header's attributes by name (``is_scheduled``, ``input_output_alias`` ...);
     ``entry_computation_layout`` is kept there as a tuple (parameter shapes, result shape).
@@ -66,6 +68,35 @@ class Module:
 
     def __iter__(self) -> Iterator[Computation]:
         return iter(list(self.computations.values()))
+
+    def __len__(self) -> int:
+        return len(self.computations)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, name: str) -> Instruction:
+        """The instruction of a name, with ``%`` or without, the entry's first; ``computation/name`` is exact.
+
+        Raises ``KeyError``, with similar names, where there is none.
+        """
+        found = self._find(name)
+        if found is None:
+            known = dict.fromkeys(one.name for one in self.instructions())
+            raise KeyError(missing(name, known, f"module {self.name} has no instruction"))
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name) is not None
+
+    def _find(self, name: str) -> Instruction | None:
+        plain = name.removeprefix("%")
+        for computation in (self.entry, *self.computations.values()):
+            if (found := computation.by_name.get(plain)) is not None:
+                return found
+        home, _, inner = plain.partition("/")
+        place = self.computations.get(home)
+        return None if place is None else place.by_name.get(inner.removeprefix("%"))
 
     def instructions(self) -> Iterator[Instruction]:
         """All instructions of all computations."""
@@ -143,7 +174,9 @@ class Module:
         return print_module(self, PrintOptions(metadata, layouts, canonical))
 
     def __repr__(self) -> str:
-        return f"<module {self.name}: {len(self.computations)} computations>"
+        counts = f"{len(self)} computations, {self.instruction_count()} instructions"
+        entry = getattr(self, "entry", None)  # a module that is being made has none yet
+        return f"<module {self.name}: {counts}{f', entry {entry.outline}' if entry else ''}>"
 
 
 def _listed(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from hloopt.pipelines import Given, make_pipeline, optimize_module
 from hloopt.prover.compare import ModulesCompared, compare_modules
 from hloopt.report.cost import costs_by_place
 from hloopt.report.explain import summary
-from hloopt.report.stats import module_stats
+from hloopt.report.stats import ModuleStats, module_stats
 from hloopt.runtime.program import NumpyOptions
 from hloopt.targets import find_gpu
 
@@ -116,7 +116,7 @@ class Function:
         """The module that runs for these arguments."""
         return self._backend.made_of(self.module(*args, **kwargs))
 
-    def stats(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def stats(self, *args: Any, **kwargs: Any) -> ModuleStats:
         """What ``hloopt stats`` counts in the module that runs for these arguments."""
         return module_stats(self.hlo(*args, **kwargs))
 

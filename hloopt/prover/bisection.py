@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.ir import Instruction
 from hloopt.prover.comparing import RunsCompared
 from hloopt.prover.executor import Run
@@ -156,7 +157,7 @@ class Culprit:
 
 
 @dataclass(frozen=True)
-class Bisection:
+class Bisection(Displayed):
     """A search for what changes the results of a module.
 
     kind      what was searched: ``stages`` of a dump, by results or by a ``check``; a ``pipeline``,

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import participant_counts, tells_participants_apart
 from hloopt.interpret.partitioning import is_partitioned
@@ -84,7 +85,7 @@ _WORST_FIRST: tuple[ResultVerdict, ...] = (
 
 
 @dataclass(frozen=True)
-class ModulesCompared:
+class ModulesCompared(Displayed):
     """The trials of two modules; only the last one may differ.
 
     names    what the modules were read from

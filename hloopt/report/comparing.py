@@ -8,6 +8,7 @@ from typing import Final
 from rich.console import Console
 
 from hloopt.prover.compare import ModulesCompared, TrialCompared
+from hloopt.prover.equivalence import Equivalence
 from hloopt.prover.first_difference import FirstDifference, OperandPair, Site
 from hloopt.report.console import say, table
 from hloopt.report.numbers import error
@@ -23,6 +24,13 @@ _VERDICTS: Final = {
 }
 _MOST = 20
 """Results of a trial that are listed."""
+_MOST_GIVEN: Final = 32
+"""Elements of the inputs of a counterexample that are printed."""
+_EQUIVALENT: Final = {
+    "proved": "proved equal",
+    "refuted": "not equal",
+    "not known": "not known to be equal",
+}
 
 
 def show_compared(found: ModulesCompared, console: Console) -> None:
@@ -145,3 +153,23 @@ def _operand(pair: OperandPair) -> list[str]:
     lines += [f"    before  {left}: {pair.want}"] if left else []
     lines += [f"    after   {right}: {pair.got}"] if right else []
     return lines
+
+
+def show_equivalence(
+    answer: Equivalence, console: Console, names: tuple[str, str] = ("before", "after")
+) -> None:
+    """Print the verdict; of a counterexample the element, both values, and inputs that are small."""
+    why = answer.reason or answer.how
+    say(console, f"{names[0]}, {names[1]}: {_EQUIVALENT[answer.verdict]}: {why}")
+    found = answer.counterexample
+    if found is None:
+        return
+    place = f"[{','.join(map(str, found.index))}]" if found.index else ""
+    for name, value in zip(names, found.values, strict=True):
+        say(console, f"  result {found.output}{place} of {name}: {value}")
+    if found.rounding:
+        say(console, "  The difference is within what rounding allows.")
+    arrays = found.arrays()
+    if sum(array.size for array in arrays.values()) <= _MOST_GIVEN:
+        for name, array in arrays.items():
+            say(console, f"  {name} = {array.tolist()}")

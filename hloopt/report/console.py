@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -17,7 +18,9 @@ from hloopt.source import visible
 
 __all__ = [
     "ONE_LINE",
+    "Console",
     "TableColumn",
+    "capturing",
     "messages",
     "plain_text",
     "product",
@@ -36,6 +39,19 @@ ONE_LINE = 1 << 16
 def product(width: int = _PIPE_WIDTH) -> Console:
     """A console on stdout; in a pipe, lines have ``width`` columns unless the environment says how many."""
     return _console(stderr=False, pipe_width=width)
+
+
+def capturing(width: int) -> Console:
+    """A console that prints nothing and remembers all, for its ``export`` methods."""
+    return _Console(
+        file=StringIO(),
+        record=True,
+        width=width,
+        highlight=False,
+        force_terminal=True,
+        force_jupyter=False,
+        color_system="truecolor",
+    )
 
 
 def messages() -> Console:

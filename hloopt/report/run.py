@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.report.console import say, table
 from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.report.profile import profile_json, show_profile
@@ -61,7 +62,7 @@ class RunRow:
 
 
 @dataclass
-class RunReport:
+class RunReport(Displayed):
     """All rows of one module; speed-ups are relative to ``baseline``, the row of that name.
 
     ``skipped`` says why there is no interpreter's result; ``invented`` is how many constants have values that

@@ -3,55 +3,136 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rich.console import Console
 
+from hloopt.analysis.cost import Cost
 from hloopt.analysis.liveness import largest_buffers, peak
+from hloopt.cost_models.predictor import Predictor
+from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.ir import Module
 from hloopt.report.console import TableColumn, records_table, show_name, table
-from hloopt.report.cost import kernel_costs, totals
+from hloopt.report.cost import KernelCost, kernel_costs, totals
 from hloopt.report.numbers import amount, byte_size
+from hloopt.report.prediction import By, prediction_json, show_prediction
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.types import Shape, TupleShape
 
-__all__ = ["module_stats", "show_stats"]
+__all__ = ["LargeBuffer", "ModuleStats", "module_stats"]
+
+_MOST_OPCODES: Final = 15
 
 
-def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
-    """Counts, flops, bytes and buffers, as JSON values.
+@dataclass(frozen=True)
+class LargeBuffer:
+    """One of the largest arrays of a module; ``index`` is where it is in a tuple, ``kind`` what it is for."""
 
-    ``flops`` and bytes are those of the kernels of one run of the entry, loops counted as ``counted_trips``
-    has them.  ``peak_bytes`` is the most that is alive at once in the order of the text.
+    name: str
+    index: tuple[int, ...]
+    byte_size: int
+    shape: str
+    kind: str
+    lines: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "name": self.name,
+            "index": list(self.index),
+            "bytes": self.byte_size,
+            "shape": self.shape,
+            "kind": self.kind,
+            "place": next(iter(self.lines), ""),
+            "lines": list(self.lines),
+        }
+
+
+@dataclass(frozen=True)
+class ModuleStats(Displayed):
+    """What is in a module.
+
+    opcodes    how many instructions have each, the most frequent first
+    cost       of the kernels of one run of the entry, loops counted as ``counted_trips`` has them
+    peak_bytes the most that is alive at once in the order of the text
+    kernels    what runs by itself, with the times that were predicted
+    predictor  what predicted them; None where no target was named
     """
+
+    module: str
+    instructions: int
+    computations: int
+    opcodes: Mapping[str, int]
+    cost: Cost
+    peak_bytes: int
+    buffers: tuple[LargeBuffer, ...]
+    kernels: tuple[KernelCost, ...]
+    predictor: Predictor | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """The predicted time of one run; None where no target was named."""
+        return None if self.predictor is None else sum(row.seconds for row in self.kernels)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; with ``prediction`` where a target was named."""
+        cost = self.cost
+        found: dict[str, Any] = {
+            "module": self.module,
+            "instructions": self.instructions,
+            "computations": self.computations,
+            "kernels": len(self.kernels),
+            "opcodes": dict(self.opcodes),
+            "flops": cost.flops,
+            "transcendentals": cost.transcendentals,
+            "bytes_read": cost.bytes_read,
+            "bytes_written": cost.bytes_written,
+            "arithmetic_intensity": cost.arithmetic_intensity,
+            "peak_bytes": self.peak_bytes,
+            "buffers": [buffer.to_json() for buffer in self.buffers],
+        }
+        if self.predictor is not None:
+            found["prediction"] = prediction_json(self.predictor, self.kernels)
+        return found
+
+    def show(self, console: Console, *, file: str = "", by: By = "kernel", top: int = 20) -> None:
+        """Print the tables; of a target's times the ``top`` rows by kernel, source line or opcode."""
+        if self.predictor is None:
+            _show_contents(self.to_json(), file, console)
+            return
+        show_name(self.module, file, console)
+        show_prediction(self.kernels, self.predictor, console, by=by, top=top)
+
+
+def module_stats(
+    module: Module, *, buffers: int = 10, predictor: Predictor | None = None
+) -> ModuleStats:
+    """Counts, work, the largest ``buffers`` and, with a ``predictor``, times."""
     opcodes = Counter(instruction.opcode for instruction in module.instructions())
-    rows = kernel_costs(module)
-    cost = totals(module, rows).cost
-    return {
-        "module": module.name,
-        "instructions": module.instruction_count(),
-        "computations": len(module.computations),
-        "kernels": len(rows),
-        "opcodes": dict(opcodes.most_common()),
-        "flops": cost.flops,
-        "transcendentals": cost.transcendentals,
-        "bytes_read": cost.bytes_read,
-        "bytes_written": cost.bytes_written,
-        "arithmetic_intensity": cost.arithmetic_intensity,
-        "peak_bytes": peak(module.entry).byte_size,
-        "buffers": [
-            {
-                "name": entry.instruction.name,
-                "index": list(entry.index),
-                "bytes": entry.byte_size,
-                "shape": str(_element(entry.instruction.shape, entry.index)),
-                "kind": entry.kind,
-                "place": module.user_line(entry.instruction.metadata),
-                "lines": list(module.user_lines(entry.instruction.metadata)),
-            }
+    rows = kernel_costs(module, predictor)
+    return ModuleStats(
+        module.name,
+        module.instruction_count(),
+        len(module.computations),
+        dict(opcodes.most_common()),
+        totals(module, rows).cost,
+        peak(module.entry).byte_size,
+        tuple(
+            LargeBuffer(
+                entry.instruction.name,
+                tuple(entry.index),
+                entry.byte_size,
+                str(_element(entry.instruction.shape, entry.index)),
+                entry.kind,
+                module.user_lines(entry.instruction.metadata),
+            )
             for entry in largest_buffers(module, buffers)
-        ],
-    }
+        ),
+        tuple(rows),
+        predictor,
+    )
 
 
 def _element(shape: Shape, index: tuple[int, ...]) -> Shape:
@@ -61,9 +142,8 @@ def _element(shape: Shape, index: tuple[int, ...]) -> Shape:
     return shape
 
 
-def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) -> None:
-    """Print what ``module_stats`` found."""
-    show_name(stats["module"], stats.get("file", ""), console)
+def _show_contents(stats: dict[str, Any], file: str, console: Console) -> None:
+    show_name(stats["module"], file, console)
     summary = table("what", "value")
     for name in ("instructions", "computations", "kernels"):
         summary.add_row(name, str(stats[name]))
@@ -75,11 +155,11 @@ def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) ->
     console.print(summary)
     counts = table("opcode", "count", title="\nopcodes")
     found = list(stats["opcodes"].items())
-    for opcode, count in found[:opcodes]:
+    for opcode, count in found[:_MOST_OPCODES]:
         counts.add_row(opcode, str(count))
-    if len(found) > opcodes:
-        rest = sum(count for _, count in found[opcodes:])
-        counts.add_row(f"{len(found) - opcodes} more", str(rest))
+    if len(found) > _MOST_OPCODES:
+        rest = sum(count for _, count in found[_MOST_OPCODES:])
+        counts.add_row(f"{len(found) - _MOST_OPCODES} more", str(rest))
     console.print(counts)
     console.print(
         records_table(

@@ -70,6 +70,7 @@ def test_every_command_speaks_json(name: str, softmax: Path, tmp_path: Path) -> 
         "diff": both,
         "compare": both,
         "bisect": [str(tmp_path / "stages")],
+        "export": [str(softmax), "m", "-O0", "--as", "cuda"],
         "reduce": [str(softmax), "--check", "true", "--tests", "3"],
     }
     words = given.get(name, [])

@@ -135,14 +135,6 @@ def test_nvcc_builds_the_file(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
 
 
-HOSTILE = """HloModule m
-ENTRY main {
-  "x'''\\\\" = f32[8] parameter(0)
-  ROOT k = f32[8] tanh("x'''\\\\")
-}
-"""
-
-
 def test_text_of_a_module_stays_text() -> None:
     """Whatever a name holds: a comment ends with its line, and a string of Python is what was put in."""
     for text in ("a\nb\n", "'''\n", "\\\n", "a'''+exit()+'''\n", "\x00\n", "no end", "é \\ ''\n"):

@@ -179,7 +179,7 @@ def test_views() -> None:
     hlo = found.hlo(WEIGHTS, jax.ShapeDtypeStruct((4, 8), np.float32))
     assert any(one.opcode == "fusion" for one in hlo.instructions())
     assert not any(one.opcode == "fusion" for one in found.module(WEIGHTS, X).instructions())
-    assert found.stats(WEIGHTS, X)["opcodes"]["dot"] == 3
+    assert found.stats(WEIGHTS, X).opcodes["dot"] == 3
     assert {row["opcode"] for row in found.explain(WEIGHTS, X, target="h200")} >= {"fusion", "dot"}
     assert found.compare(WEIGHTS, X).equal
     with pytest.raises(UsageError, match="h2000"):

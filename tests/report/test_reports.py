@@ -13,7 +13,7 @@ import hloopt
 from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size, error, seconds
 from hloopt.report.run import RunReport, RunRow
-from hloopt.report.stats import module_stats, show_stats
+from hloopt.report.stats import module_stats
 from hloopt.runtime.judge import compare
 from hloopt.runtime.timing import Timing
 
@@ -91,7 +91,7 @@ def test_names_are_no_markup() -> None:
     )
     module.name = "[red]"
     stream = io.StringIO()
-    show_stats(module_stats(module), Console(file=stream, width=200))
+    module_stats(module).show(Console(file=stream, width=200))
     made = table("name")
     made.add_row("[/]")
     Console(file=stream).print(made)
@@ -219,10 +219,10 @@ def test_a_buffer_has_the_shape_of_its_place_in_a_tuple() -> None:
     )
     stats = module_stats(module)
     stream = io.StringIO()
-    show_stats(stats, Console(file=stream, width=200))
-    assert [(entry["index"], entry["shape"]) for entry in stats["buffers"]] == [
-        ([0, 0], "f32[8]"),
-        ([0, 1], "s32[2]"),
+    stats.show(Console(file=stream, width=200))
+    assert [(entry.index, entry.shape) for entry in stats.buffers] == [
+        ((0, 0), "f32[8]"),
+        ((0, 1), "s32[2]"),
     ]
     assert "i{0,1}  s32[2]" in stream.getvalue()
 

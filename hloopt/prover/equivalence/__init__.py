@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.errors import DeviceError, EvaluationError, HlooptError, UnsupportedError
 from hloopt.extras import install_command
 from hloopt.interpret import participant_counts
@@ -89,7 +90,7 @@ class Counterexample:
 
 
 @dataclass(frozen=True)
-class Equivalence:
+class Equivalence(Displayed):
     """What is known of two modules.
 
     verdict         proved, refuted, or not known

@@ -24,12 +24,11 @@ from hloopt.rewrite.naming import parse_pattern
 from hloopt.rewrite.spec import did_you_mean
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from hloopt.cli.explain_trials import Trials
     from hloopt.cost_models.model import CostModel
+    from hloopt.driver.explain_trials import Trials
     from hloopt.fusion.provenance import FusionNode, GivenInstruction, Provenance, TracedRewrite
     from hloopt.ir import Instruction, Module
+    from hloopt.report.console import Console
     from hloopt.targets import Target
 
 __all__ = ["FusionAnswer", "Questions"]
@@ -63,7 +62,7 @@ class FusionAnswer:
 
 
 class Questions:
-    """The names of the command line, looked up in one module's provenance."""
+    """Names of instructions, looked up in one module's provenance."""
 
     def __init__(
         self, module: Module, provenance: Provenance, target: Target, trials: Trials | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hloopt.cli.explain_fusion import Questions
+from hloopt.driver.explain_fusion import Questions
 from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance

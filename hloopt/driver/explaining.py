@@ -1,0 +1,187 @@
+"""Why instructions are fused or apart, and their kernels: what ``hloopt.explain`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
+from hloopt.driver.explain_fusion import FusionAnswer, Questions
+from hloopt.driver.explain_trials import Trials
+from hloopt.driver.options import KernelOptions, PassOptions
+from hloopt.driver.passes import Chosen, choose_passes
+from hloopt.driver.run import read_task
+from hloopt.driver.selecting import Selecting, selecting
+from hloopt.errors import UsageError
+from hloopt.fusion.advice import Advice
+from hloopt.fusion.provenance import Provenance
+from hloopt.ir import Module, build
+from hloopt.report.cost import costs_by_place
+from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
+from hloopt.targets import find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hloopt.kernels.limits import Limits
+    from hloopt.kernels.selection import Choice
+    from hloopt.pipelines import Given
+    from hloopt.report.console import Console
+    from hloopt.report.cost import KernelCost, KernelCosts
+    from hloopt.report.measured import MeasuredTimes
+
+__all__ = ["ModuleExplained", "explain", "explain_module"]
+
+_MOST_NAMES = 2
+
+
+def explain(
+    module: Module | str | Path,
+    *names: str,
+    pipeline: Given | None = None,
+    target: str | None = None,
+) -> ModuleExplained:
+    """What ``hloopt explain`` says: why instructions are fused or apart, and which kernels run them.
+
+    ``module`` is a module, which stays as it is, or the path of one; ``pipeline`` and ``target`` are as for
+    ``select_kernels``.  Of two ``names``: whether they are in one kernel, and what keeps them apart; of one:
+    its kernel and the candidates; of none: the refusals that cost most, and a summary by kernel.
+
+    Raises ``UsageError`` for a name that nothing has, and for an unknown pass or target.
+    """
+    if len(names) > _MOST_NAMES:
+        raise UsageError(f"one instruction is explained, or two, not {len(names)}")
+    with ExitStack() as stack:
+        options = KernelOptions(target=target)
+        chosen = choose_passes(PassOptions(passes=pipeline), options)
+        selection = selecting(options, stack.enter_context, predicted=True)
+        copy = build.clone_module(read_task(module).module)
+        return explain_module(copy, names, chosen, selection)
+
+
+@dataclass(frozen=True)
+class ModuleExplained(Displayed):
+    """What is said of a module.
+
+    fusion    the answer about fusion; None where nothing of that name was there to be fused
+    choices   those that the names are about, each with its candidates; of no name all
+    costs     what the kernels cost, by place
+    notes     those of passes
+    measured  the times of a real run, where they were joined to the module as it was given
+    """
+
+    module: str
+    target: str
+    names: tuple[str, ...]
+    fusion: FusionAnswer | None
+    choices: tuple[Choice, ...]
+    costs: KernelCosts
+    limits: Limits
+    matters: bool
+    notes: tuple[str, ...]
+    measured: MeasuredTimes | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        found: dict[str, Any] = {"module": self.module, "target": self.target}
+        if self.fusion is not None:
+            found["fusion"] = self.fusion.json
+        if self.measured is not None:
+            found["measured"] = self.measured.to_json()
+        if not self.names:
+            return {**found, "summary": summary(self.choices, self.costs)}
+        choices = [explanation_json(row, self._cost(row), self.limits) for row in self.choices]
+        return {**found, "choices": choices}
+
+    def show(self, console: Console, *, every: bool = False) -> None:
+        """Print it; ``every`` candidate, those for other opcodes included."""
+        blocks: list[Callable[[Console], None]] = []
+        if self.fusion is not None and (self.matters or self.fusion.rewritten):
+            blocks.append(self.fusion.show)
+        if self.names:
+            blocks += [
+                partial(show_explanation, row, self._cost(row), self.limits, every=every)
+                for row in self.choices
+            ]
+        elif self.choices:
+            blocks.append(partial(show_summary, self.choices, self.costs))
+        if self.measured is not None:
+            blocks.append(partial(self.measured.show_named, names=self._named))
+        for number, block in enumerate(blocks):
+            if number:
+                console.print()
+            block(console)
+
+    @property
+    def _named(self) -> frozenset[str]:
+        """The names given, and the kernels that these are in."""
+        return _kernels(self.names, self.fusion)
+
+    def _cost(self, row: Choice) -> KernelCost | None:
+        return self.costs.get((row.computation, row.instruction))
+
+
+def explain_module(
+    module: Module, names: Sequence[str], chosen: Chosen, selection: Selecting
+) -> ModuleExplained:
+    """As ``explain``, of a module that the passes change in place."""
+    answer, refused, notes, matters = _fusion(module, names, chosen, selection)
+    ready, rows = module, list["Choice"]()
+    if selection.has_kernels:
+        ready, rows, more = selection.choose(module)
+        notes = [*notes, *more]
+    if names:
+        wanted = _kernels(names, answer)
+        found = [row for row in rows if row.instruction in wanted and len(names) == 1]
+        if answer is None and not found:
+            raise UsageError(refused)
+    return ModuleExplained(
+        module.name,
+        selection.instance.target,
+        tuple(names),
+        answer,
+        tuple(found if names else rows),
+        costs_by_place(ready, selection.predictor()) if rows else {},
+        selection.instance.limits(),
+        matters,
+        tuple(notes),
+    )
+
+
+def _kernels(names: Sequence[str], answer: FusionAnswer | None) -> frozenset[str]:
+    """What is named, and the kernels that it is in; nothing without a name."""
+    if not names:
+        return frozenset()
+    given = (name.removeprefix("%") for name in names)
+    return frozenset((*given, *(answer.kernels if answer is not None else ())))
+
+
+def _fusion(
+    module: Module, names: Sequence[str], chosen: Chosen, selection: Selecting
+) -> tuple[FusionAnswer | None, str, list[str], bool]:
+    """Run the passes; return the answer about fusion, or why there is none; notes; whether it matters."""
+    is_pair = len(names) == _MOST_NAMES
+    aim = selection.instance.target
+    target = find_target(aim)
+    trials = Trials(build.clone_module(module), chosen, target, aim) if is_pair else None
+    advice = chosen.controls.advice
+    assert isinstance(advice, Advice), "there always is one"
+    provenance = Provenance(advice.histories)
+    report = chosen.run(module, (provenance,), remarks=True)
+    questions = Questions(module, provenance, target, trials)
+    matters = questions.is_about_fusion or is_pair or not selection.has_kernels
+    return *_answer(questions, names), report.notes, matters
+
+
+def _answer(questions: Questions, names: Sequence[str]) -> tuple[FusionAnswer | None, str]:
+    """The answer about fusion, or why there is none: a single name may be one of the device's."""
+    try:
+        return questions.answer(names), ""
+    except UsageError as error:
+        if len(names) == 1:
+            return None, error.message
+        raise
