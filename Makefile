@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate exports mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ stablehlo: $(VENV)/.installed-dev  ## 67 programs of JAX in every form of Stable
 tolerance: $(VENV)/.installed-dev  ## would the judge notice?  modules changed wrongly, and right ones after passes; 15 minutes
 	$(BIN)/python -m tests.prover.tolerance
 	$(BIN)/python -m tests.prover.tolerance --alarms
+
+exports: $(VENV)/.installed-dev  ## every fusion of ten programs of the corpus as a file of each form: imports, checks, NVRTC
+	$(BIN)/python -m tests.exports.measure
 
 mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable
 	$(BIN)/python -m tests.corpus.mutate_kernels --jobs $(JOBS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,12 +17,15 @@ from hloopt.cli.options import json_option, pick_options, strict_option
 from hloopt.cli.pipeline_options import PASSES, chosen_passes
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.cli.words import complete_instruction
-from hloopt.driver.explaining import explain_module
+from hloopt.driver.explaining import ModuleExplained, explain_module
 from hloopt.driver.selecting import selecting
 from hloopt.errors import UsageError
 from hloopt.ir.build import clone_module
 from hloopt.report.console import product, show_name
 from hloopt.targets import find_target
+
+if TYPE_CHECKING:
+    from hloopt.report.measured import MeasuredTimes
 
 __all__ = ["command"]
 
@@ -103,31 +106,37 @@ def command(
     measuring = None if profile is None else Measuring.of(profile, paths)
     texts = open_texts(paths) if measuring is None else measuring.texts
     if not selection.has_kernels:
-        name = find_target(selection.instance.target).name
-        click.echo(f"note: kernels are CUDA: for {name} fusion alone is explained", err=True)
+        note = f"for {find_target(selection.instance.target).name} fusion alone is explained"
+        click.echo(f"note: kernels are CUDA: {note}", err=True)
     if names:
         one_text(texts, "an INSTRUCTION belongs")
 
     def step(found: Input) -> dict[str, Any]:
-        times = None
-        if measuring is not None:
-            kept = clone_module(found.module)  # passes rename what was measured
-            times = measuring.measured(replace(found, module=kept))
-        made = explain_module(found.module, names, choice, selection)
-        made = replace(made, measured=times)
+        times = None if measuring is None else _times(measuring, found)
+        made = replace(explain_module(found.module, names, choice, selection), measured=times)
         for note in made.notes:
             click.echo(f"{found.name}: note: {note}", err=True)
         if not as_json:
-            if len(texts) > 1:
-                show_name(found.module.name, found.name, product())
-            made.show(product(), every=every)
-            if len(texts) > 1:
-                click.echo()
+            _show(made, found, every=every, several=len(texts) > 1)
         return made.to_json()
 
     rows, code = each_input(texts, step, "explaining")
     selection.finish(choice.watcher)
     end(ctx, rows, code)
+
+
+def _times(measuring: Measuring, found: Input) -> MeasuredTimes:
+    """What was measured, joined to a copy: passes rename it."""
+    return measuring.measured(replace(found, module=clone_module(found.module)))
+
+
+def _show(made: ModuleExplained, found: Input, *, every: bool, several: bool) -> None:
+    """Print it, of several modules below the name."""
+    if several:
+        show_name(made.module, found.name, product())
+    made.show(product(), every=every)
+    if several:
+        click.echo()
 
 
 def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

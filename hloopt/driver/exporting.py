@@ -17,6 +17,7 @@ from hloopt.exports.check import KernelCheck, check_of
 from hloopt.exports.cuda_file import write_cuda
 from hloopt.exports.cupy_file import write_cupy
 from hloopt.exports.kernel import KernelExport, export_kernel
+from hloopt.exports.python_files import write_jax, write_torch
 from hloopt.ir.build import clone_module
 from hloopt.rewrite.spec import did_you_mean
 
@@ -32,6 +33,8 @@ __all__ = ["FORMS", "ExportedFile", "export", "export_from"]
 FORMS: Final[Mapping[str, tuple[str, Callable[[KernelExport, KernelCheck], str]]]] = {
     "cuda": (".cu", write_cuda),
     "cupy": (".py", write_cupy),
+    "jax": (".py", write_jax),
+    "torch": (".py", write_torch),
 }
 """The forms of a file: the end of its name, and what writes it."""
 

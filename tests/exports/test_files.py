@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -58,6 +59,44 @@ def test_the_check_of_a_cupy_file_passes_on_the_emulator(
         assert names["main"]() == 0
     assert capsys.readouterr().out.endswith(f": ok, {file.compared} numbers compared\n")
     assert file.compared
+
+
+@pytest.mark.parametrize(("form", "variable"), [("jax", "XLA"), ("torch", "TORCH")])
+@pytest.mark.parametrize("text", [PROGRAMS["several results of several types"]])
+def test_a_framework_computes_the_same_on_a_cpu(
+    text: str, form: str, variable: str, tmp_path: Path
+) -> None:
+    """The file is imported without a GPU, and its own operations pass its check."""
+    python = os.environ.get(f"HLOOPT_{variable}_PYTHON", sys.executable)
+    file = exported(text, form)
+    (tmp_path / file.name).write_text(file.text)
+    there = [python, "-c", f"import {form}"]
+    if subprocess.run(there, capture_output=True, check=False, timeout=60).returncode:
+        pytest.skip(f"no {form}; HLOOPT_{variable}_PYTHON names a Python that has it")
+    ran = subprocess.run(
+        [python, file.name], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.endswith(f": ok, {file.compared} numbers compared\n")
+
+
+def test_an_operation_that_a_framework_lacks_is_named() -> None:
+    """With its place; CUDA does not need it."""
+    text = """HloModule m
+ENTRY main {
+  x = u8[64] parameter(0)
+  ROOT k = u8[64] sort(x), dimensions={0}, to_apply=less
+}
+less {
+  a = u8[] parameter(0)
+  b = u8[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+"""
+    module = hloopt.parse(text, "m.hlo")
+    assert export(module, "k", "cuda", pipeline="").compared
+    with pytest.raises(UnsupportedError, match="k: PyTorch has no operation for sort"):
+        export(module, "k", "torch", pipeline="")
 
 
 def test_the_check_of_a_wrong_kernel_fails(capsys: pytest.CaptureFixture[str]) -> None:
