@@ -57,6 +57,7 @@ FLOORS = {
     "driver": 14,
     "cli": 15,
     "jax": 15,
+    "torch": 17,
     "__init__": 16,
     "__main__": 16,
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 
 from hloopt.dataclass import dataclass
@@ -83,6 +84,27 @@ def measure_in_turn(
 
     What slows the machine down for a while slows them all.
     """
+    with _old_objects_rest():
+        return _measured(steps, repeat, warm_up=warm_up, seconds=seconds)
+
+
+@contextmanager
+def _old_objects_rest() -> Iterator[None]:
+    """The collections before calls look at what calls made: a process with torch in it has millions more."""
+    if gc.get_freeze_count():  # somebody else's; they rest already
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _measured(
+    steps: Sequence[Callable[[], object]], repeat: int, *, warm_up: bool, seconds: float
+) -> tuple[Timing, ...]:
     taken: list[list[float]] = [[] for _ in steps]
     if warm_up:
         for step, own in zip(steps, taken, strict=True):

@@ -1,11 +1,12 @@
 """MLIR to HLO and back, run by a Python that has jaxlib; hloopt is not imported.
 
-    python child.py read | stablehlo | mlir.bc
+    python child.py read | artifact | stablehlo | mlir.bc
 
 stdin and stdout hold a line of JSON and, behind it, bytes.  ``read`` takes StableHLO (text, bytecode, portable
-artifact) with ``sizes`` for arguments by name or number, and answers with an HloModuleProto.  The
-others take an HloModuleProto and answer with text or a portable artifact.  A line with ``error`` says what
-went wrong; with ``line`` and ``column`` where that is a place in the text.
+artifact) with ``sizes`` for arguments by name or number, and answers with an HloModuleProto.  ``artifact``
+takes a text of StableHLO and answers with a portable artifact.  The others take an HloModuleProto and answer
+with text or a portable artifact.  A line with ``error`` says what went wrong; with ``line`` and ``column``
+where that is a place in the text.
 """
 
 from __future__ import annotations
@@ -177,6 +178,18 @@ class Converter:
                 dense = f"dense<> : {match[2]}"
             op.attributes["value"] = self.ir.Attribute.parse(dense)
 
+    def artifact(self, data: bytes) -> bytes:
+        """A portable artifact of StableHLO."""
+        with self.context:
+            module = self._parsed(data, is_text=True)
+            self._put_resources_in_line(module, data)
+            return self._serialized(module)
+
+    def _serialized(self, module: Any) -> bytes:
+        current = self.stablehlo.get_current_version()
+        artifact: bytes = self.stablehlo.serialize_portable_artifact(module, current, True)
+        return artifact
+
     def write(self, data: bytes, form: str, request: dict[str, Any]) -> bytes:
         """StableHLO of an HloModuleProto, with ``counts`` of devices and ``names`` of arguments."""
         code = self.xla.hlo_to_stablehlo(data)
@@ -194,9 +207,7 @@ class Converter:
             if form == "stablehlo":
                 text: str = module.operation.get_asm(enable_debug_info=True)
                 return text.encode()
-            current = self.stablehlo.get_current_version()
-            artifact: bytes = self.stablehlo.serialize_portable_artifact(module, current, True)
-            return artifact
+            return self._serialized(module)
 
 
 def _is_function(op: Any, name: str) -> bool:
@@ -271,6 +282,8 @@ def main(form: str) -> None:
             if form == "read":
                 found, made = converter.read(data, request["sizes"])
                 reply |= found
+            elif form == "artifact":
+                made = converter.artifact(data)
             else:
                 made = converter.write(data, form, request)
         except Refused as refused:

@@ -28,7 +28,7 @@ from hloopt.source import Source
 from hloopt.stablehlo import BYTECODE, artifact
 from hloopt.types import Metadata
 
-__all__ = ["read_stablehlo", "write_stablehlo"]
+__all__ = ["portable_artifact", "read_stablehlo", "write_stablehlo"]
 
 _CHILD: Final = Path(__file__).with_name("child.py")
 _CACHE: Final = CompiledCache("stablehlo", ".hlo")
@@ -98,18 +98,35 @@ def read_stablehlo(
     return module
 
 
-def write_stablehlo(module: Module, form: str) -> bytes:
-    """A module as StableHLO: ``form`` is ``stablehlo`` for text, ``mlir.bc`` for a portable artifact.
+def portable_artifact(text: str, name: str) -> bytes:
+    """The portable artifact of a StableHLO text, which other versions of MLIR read; ``name`` is the file's.
 
-    The module is in the form that XLA compiles (``runtime.xla_form``).  Raises ``UnsupportedError`` for what
-    has no form there, ``DeviceError`` where no Python with jaxlib is known.
+    Raises ``ParseError`` with the place of what MLIR refuses, ``DeviceError`` where no Python with jaxlib is
+    known.
     """
+    try:
+        return _ask(_writing_python(), "artifact", {}, text.encode()).made
+    except _Refused as refused:
+        raise _read_error(refused.says, name, Source(text, name)) from None
+
+
+def _writing_python() -> str:
     python = jaxlib_python()
     if python is None:
         raise DeviceError(
             f"writing StableHLO needs jaxlib: {install_command('stablehlo')}, or name a Python that has "
             f"it in {XLA_PYTHON}"
         )
+    return python
+
+
+def write_stablehlo(module: Module, form: str) -> bytes:
+    """A module as StableHLO: ``form`` is ``stablehlo`` for text, ``mlir.bc`` for a portable artifact.
+
+    The module is in the form that XLA compiles (``runtime.xla_form``).  Raises ``UnsupportedError`` for what
+    has no form there, ``DeviceError`` where no Python with jaxlib is known.
+    """
+    python = _writing_python()
     for instruction in module.instructions():
         if instruction.literal is not None and instruction.literal.elided:
             problem = "its values are left out of the text ({...}), which StableHLO has no form for"

@@ -17,7 +17,7 @@ from hloopt.ops import OPS
 from hloopt.ops.traits import ALL, TABLES
 
 PACKAGE = Path(hloopt.__file__).parent
-OPTIONAL = ("jax", "z3")
+OPTIONAL = ("jax", "torch", "torch_mlir", "z3")
 """Packages that an extra installs, and that the modules which stand on them import at their top."""
 MOST = 3
 """So many opcodes may stand beside each other in code; more of them are a property that the table lacks."""

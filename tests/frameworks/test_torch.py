@@ -1,0 +1,133 @@
+"""PyTorch in, by torch-mlir, and out, by torch.compile; run where torch, torch-mlir and jaxlib are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.errors import UnsupportedError, UsageError
+from hloopt.extras import jaxlib_python
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch_mlir.fx", reason="torch-mlir is not installed")
+if jaxlib_python() is None:
+    pytest.skip("no Python with jaxlib is known", allow_module_level=True)
+
+import hloopt.torch as ht  # noqa: E402
+from tests.frameworks.torch_modules import Mlp, cases  # noqa: E402
+
+# torch warns of its own deprecated parts.
+pytestmark = pytest.mark.filterwarnings("default")
+CASES = cases()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_module_gives_what_torch_gives(name: str) -> None:
+    module, args = CASES[name]
+    model = ht.convert(module, args)
+    found = hloopt.evaluate(model.module, model.arrays)
+    allowed = 1e-2 if "bf16" in name else 1e-5
+    for one, other in zip(found, model.expected, strict=True):
+        np.testing.assert_allclose(
+            one.astype(np.float64), other.astype(np.float64), rtol=0, atol=allowed
+        )
+
+
+def test_weights_are_parameters_with_their_names() -> None:
+    model = ht.convert(Mlp(), (torch.zeros(4, 24),))
+    assert [(one.name, one.kind) for one in model.inputs][-2:] == [
+        ("layers.3.bias", "weight"),
+        ("x", "input"),
+    ]
+    assert [one.name for one in model.outputs] == ["['y']", "['norm']"]
+    names = [one.metadata.fields["op_name"] for one in model.module.entry.parameters]
+    assert names == [one.name for one in model.inputs]
+
+
+def test_what_a_module_changes_in_place_comes_first() -> None:
+    module, args = CASES["resnet in training"]
+    before = module.norms[0].running_mean.clone()
+    model = ht.convert(module, args)
+    kinds = [one.kind for one in model.outputs]
+    assert kinds == ["buffer"] * 9 + ["result"]
+    assert torch.equal(module.norms[0].running_mean, before)
+
+
+def test_arguments_that_are_no_tensors_are_constants() -> None:
+    class Power(torch.nn.Module):
+        def forward(self, x, n, *, scale):
+            return {"power": x**n * scale["by"], "n": n}
+
+    model = ht.convert(Power(), (torch.arange(3.0), 3), {"scale": {"by": torch.tensor(2.0)}})
+    assert [one.name for one in model.inputs] == ["x", "scale['by']"]
+    (found,) = hloopt.evaluate(model.module, model.arrays)
+    assert found.tolist() == [0, 2, 16]
+
+
+def test_random_results_are_not_expected() -> None:
+    model = ht.convert(torch.nn.Dropout(0.5), (torch.ones(64),))
+    assert model.expected is None
+
+
+def test_a_folder_is_read_back(tmp_path) -> None:
+    module, args = CASES["mlp"]
+    folder = tmp_path / "model"
+    ht.convert(module, args).write(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "data",
+        "model.json",
+        "model.mlir",
+        "model.mlir.bc",
+    ]
+    command = [sys.executable, "-m", "hloopt", "run", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "inputs: snapshot" in done.stdout
+    assert hloopt.read(folder / "model.mlir.bc").entry.parameter_shapes[-1].dims == (4, 24)
+
+
+def test_what_torch_mlir_lacks_is_an_error_at_its_line() -> None:
+    class Lapack(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.qr(x)[0]
+
+    with pytest.raises(UnsupportedError, match=r"torch-mlir has no StableHLO for torch\.aten") as e:
+        ht.convert(Lapack(), (torch.eye(3),))
+    assert e.value.name.endswith("test_torch.py")
+    assert e.value.line > 0
+
+
+@pytest.mark.parametrize("name", ["attention", "resnet in training", "mlp in bf16", "diffusion"])
+def test_torch_compile_gives_the_same_results_and_gradients(name: str) -> None:
+    module, args = CASES[name]
+    torch._dynamo.reset()
+    fast = torch.compile(module, backend=ht.backend)
+    allowed = 2e-2 if "bf16" in name else 1e-4
+    for one, other in zip(_with_gradients(fast, args), _with_gradients(module, args), strict=True):
+        torch.testing.assert_close(one, other, rtol=allowed, atol=allowed)
+
+
+def _with_gradients(module, args):
+    module.zero_grad()
+    results = torch.utils._pytree.tree_leaves(module(*args))
+    sum((one.float() ** 2).sum() for one in results).backward()
+    return [one.detach() for one in results] + [one.grad.clone() for one in module.parameters()]
+
+
+def test_open_sizes_are_left_to_torch_with_a_warning() -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(lambda x: x.sin() + x.shape[0], backend=ht.backend, dynamic=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.allclose(fast(torch.ones(5)), torch.ones(5).sin() + 5)
+    assert any("dynamic=False" in str(one.message) for one in caught)
+
+
+def test_an_unknown_option_is_an_error() -> None:
+    with pytest.raises(UsageError, match="the back end has no option 'devise'"):
+        ht.backend(None, [], options={"devise": "cpu"})
