@@ -73,7 +73,8 @@ def total_bound(
     facts = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
     least = float(facts.tiny if kind.name in FLUSHED else facts.smallest_subnormal)
     floor = np.where((size < 2 * least) & (added + off > 0), least, 0.0)
-    bound = np.where(moved > 0, moved + own * (2 * size + moved) + floor, 0.0)
+    # Nothing is known where this is NaN, as of one unknown term: no comparison may make a zero of it.
+    bound = np.where(moved <= 0, 0.0, moved + own * (2 * size + moved) + floor)
     return np.where(np.isnan(bound), np.inf, bound)
 
 
@@ -249,7 +250,7 @@ def _multiplied(
         part = np.where((off > 0) & (size == 0), np.inf, part)
         parts.append(part + 2 * np.log1p(unit) * (array != 1))
     relative = np.expm1(fold("add", *parts))
-    bound = np.where(relative > 0, size_of(result) * relative, 0.0)
+    bound = np.where(relative <= 0, 0.0, size_of(result) * relative)
     least = float(ml_dtypes.finfo(kind.numpy).tiny)  # type: ignore[no-untyped-call]
     bound = bound + np.where((relative > 0) & (size_of(result) < 2 * least), np.inf, 0.0)
     return np.where(np.isnan(bound), np.inf, bound)
@@ -268,7 +269,7 @@ def _extreme(
     low = fold(name, *(x - e for x, e in zip(wide, offs, strict=True)))
     high = fold(name, *(x + e for x, e in zip(wide, offs, strict=True)))
     own = result.astype(np.float64)
-    bound = np.where(high > low, np.maximum(high - own, own - low) * (1 + 2.0**-52), 0.0)
+    bound = np.where(high <= low, 0.0, np.maximum(high - own, own - low) * (1 + 2.0**-52))
     return np.where(np.isnan(bound), np.inf, bound)
 
 

@@ -560,3 +560,18 @@ def test_picked_sums_are_off_by_what_is_added_there() -> None:
     (nothing,) = bounds_of(unsure, np.log(x), y)
     assert nothing is not None
     assert np.isinf(nothing).all()
+
+
+@pytest.mark.parametrize(("opcode", "start"), [("add", 0), ("multiply", 1), ("maximum", 0)])
+def test_a_fold_of_one_unknown_term_is_unknown(opcode: str, start: int) -> None:
+    """An unknown error times no steps is not a number, which must not become zero."""
+    text = entry(
+        "x = f32[2,1,1] parameter(0)",
+        f"z = f32[] constant({start})",
+        "c = f32[2,1,1] cholesky(x)",
+        "ROOT r = f32[2] reduce(c, z), dimensions={1,2}, to_apply=add",
+        regions=ADDED.replace(" add(a", f" {opcode}(a"),
+    )
+    (found,) = bounds_of(text, np.full((2, 1, 1), 3, F32))
+    assert found is not None
+    assert np.isinf(found).all()
