@@ -239,7 +239,9 @@ def test_without_z3_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -
 def test_modules_of_other_shapes_are_not_compared() -> None:
     """There is nothing to prove."""
     one, other = read("ROOT x = f32[4] parameter(0)"), read("ROOT x = f32[5] parameter(0)")
-    with pytest.raises(UsageError, match="parameters of the first module and the second module"):
+    with pytest.raises(
+        UsageError, match="parameter 0 of the first module and the second module is not the same"
+    ):
         hloopt.equivalent(one, other)
 
 
