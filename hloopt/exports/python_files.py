@@ -69,6 +69,9 @@ def write_jax(kernel: KernelExport, check: KernelCheck) -> str:
 
 def write_torch(kernel: KernelExport, check: KernelCheck) -> str:
     """The file; raises ``UnsupportedError`` for what PyTorch does not have."""
+    if not kernel.arguments:
+        problem = "it has no arguments, and an operator of PyTorch is called with tensors"
+        raise kernel.module.unsupported(kernel.module.entry.root, problem)
     made = translated(kernel, TORCH)
     single = len(kernel.results) == 1
     given = [one.name for one in kernel.arguments]

@@ -7,7 +7,7 @@ keywords say which attributes of an instruction they need, so that this table is
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from importlib.resources import files
@@ -17,7 +17,7 @@ from hloopt.dataclass import dataclass
 from hloopt.exports.kernel import KernelExport, identifier
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import EXTREMA
-from hloopt.types import ArrayShape, DotDims, GatherDims, ScatterDims, leaves
+from hloopt.types import ArrayShape, DotDims, GatherDims, ScatterDims, Shape, TupleShape, leaves
 
 __all__ = ["Framework", "Translated", "translated"]
 
@@ -159,9 +159,10 @@ class _Writer:
         if len(results) == 1 and isinstance(entry.root.shape, ArrayShape):
             shown = save.format(root, results[0].shape.dtype.name)
         else:
+            places = _places(entry.root.shape, root)
             parts = [
-                save.format(f"{root}[{number}]", array.shape.dtype.name)
-                for number, array in enumerate(results)
+                save.format(place, array.shape.dtype.name)
+                for place, array in zip(places, results, strict=True)
             ]
             shown = f"({', '.join(parts)},)"
         given = ", ".join(array.name for array in self.kernel.arguments)
@@ -253,6 +254,15 @@ class _Writer:
         ):
             return root.opcode
         raise self.refused(one, f"{self.framework.name} has no scatter by {root.opcode}")
+
+
+def _places(shape: Shape, value: str) -> Iterator[str]:
+    """The expression of each leaf of a value."""
+    if isinstance(shape, TupleShape):
+        for number, element in enumerate(shape.elements):
+            yield from _places(element, f"{value}[{number}]")
+    else:
+        yield value
 
 
 def _problem(one: Instruction) -> str:
