@@ -247,13 +247,13 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     given |= TOLERANCE.given()
     options = RunOptions(*records, verify_each=watch.verify_each, **given)
     unused = dict.fromkeys(map(load, options.custom_calls))
+    options.check()
     world = _world(ctx) if options.spmd == "mpi" else None
     runner = replace(Runner.of(options, ctx.with_resource), world=world)
     runner.watchers.extend(watch.watchers("", runner.chosen.label))
     for note in runner.notes:
         click.echo(f"note: {note}", err=True)
     texts = _texts(files, options)
-    options.check()
 
     def step(found: Input) -> dict[str, Any]:
         with patience("running", found.name, lambda: str(runner.stage), alone=len(texts) == 1):

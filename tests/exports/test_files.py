@@ -67,7 +67,7 @@ def test_a_framework_computes_the_same_on_a_cpu(
     text: str, form: str, variable: str, tmp_path: Path
 ) -> None:
     """The file is imported without a GPU, and its own operations pass its check."""
-    python = os.environ.get(f"HLOOPT_{variable}_PYTHON", sys.executable)
+    python = os.environ.get(f"HLOOPT_{variable}_PYTHON") or sys.executable
     file = exported(text, form)
     (tmp_path / file.name).write_text(file.text)
     there = [python, "-c", f"import {form}"]
@@ -83,14 +83,14 @@ def test_a_framework_computes_the_same_on_a_cpu(
 def test_an_operation_that_a_framework_lacks_is_named() -> None:
     """With its place; CUDA does not need it."""
     text = """HloModule m
-ENTRY main {
-  x = u8[64] parameter(0)
-  ROOT k = u8[64] sort(x), dimensions={0}, to_apply=less
-}
 less {
   a = u8[] parameter(0)
   b = u8[] parameter(1)
   ROOT c = pred[] compare(a, b), direction=LT
+}
+ENTRY main {
+  x = u8[64] parameter(0)
+  ROOT k = u8[64] sort(x), dimensions={0}, to_apply=less
 }
 """
     module = hloopt.parse(text, "m.hlo")
