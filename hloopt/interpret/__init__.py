@@ -21,7 +21,8 @@ from hloopt.interpret.context import Context, Evaluator, Observer, Value
 from hloopt.interpret.families import CHECKS, COLLECTIVES, EVALUATORS
 from hloopt.interpret.host import Host
 from hloopt.interpret.interpreter import Interpreter
-from hloopt.interpret.participants import Participant, Participants
+from hloopt.interpret.participant import Participant
+from hloopt.interpret.participants import Participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.values import array_leaves, flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module

@@ -19,7 +19,7 @@ import numpy as np
 
 from hloopt.errors import UnsupportedError
 from hloopt.interpret.host import Host
-from hloopt.interpret.participants import Participant
+from hloopt.interpret.participant import Participant
 from hloopt.ir import Computation, Instruction
 from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, rounded
 

@@ -19,7 +19,7 @@ import numpy as np
 from hloopt.interpret.context import Context, Value, array_of, token
 from hloopt.interpret.control import zeros
 from hloopt.interpret.failures import failure
-from hloopt.interpret.participants import Participant
+from hloopt.interpret.participant import Participant
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, FrontendAttributes, Shape, TupleShape
 

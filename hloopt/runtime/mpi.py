@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 from hloopt.extras import install_command
-from hloopt.interpret.participants import Parcel, Transport
+from hloopt.interpret.participant import Parcel, Transport
 
 __all__ = ["Processes", "RemoteRun", "processes"]
 

@@ -11,7 +11,8 @@ import pytest
 
 import hloopt
 from hloopt.errors import EvaluationError
-from hloopt.interpret.participants import Participant, Participants
+from hloopt.interpret.participant import Participant
+from hloopt.interpret.participants import Participants
 from tests.interpret.lockstep import ADD, RUNNERS, Runner, column, module, scalars
 
 

@@ -13,7 +13,8 @@ from hloopt.backends.numpy.plan import unpack
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.errors import EvaluationError
 from hloopt.interpret import Host, check_inputs, supported
-from hloopt.interpret.participants import Participant, Participants, Transport
+from hloopt.interpret.participant import Participant, Transport
+from hloopt.interpret.participants import Participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Module
