@@ -247,9 +247,10 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     given |= TOLERANCE.given()
     options = RunOptions(*records, verify_each=watch.verify_each, **given)
     unused = dict.fromkeys(map(load, options.custom_calls))
+    runner = Runner.of(options, ctx.with_resource)
     options.check()
-    world = _world(ctx) if options.spmd == "mpi" else None
-    runner = replace(Runner.of(options, ctx.with_resource), world=world)
+    if options.spmd == "mpi":
+        runner = replace(runner, world=_world(ctx))
     runner.watchers.extend(watch.watchers("", runner.chosen.label))
     for note in runner.notes:
         click.echo(f"note: {note}", err=True)

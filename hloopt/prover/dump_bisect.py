@@ -33,6 +33,7 @@ from hloopt.prover.trials import Arrays, TrialInputs, TrialOptions
 from hloopt.prover.xla_oracle import XlaOracle
 from hloopt.runtime.inputs import load_all_expected
 from hloopt.runtime.tolerance import FREE, Tolerance
+from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.proto.snapshot import Snapshot
@@ -265,6 +266,9 @@ def _notes(search: StageSearch) -> list[str]:
         )
     if compiler_of(search.stages) == "hloopt":
         notes.append("the stages are of hloopt's own passes")
+    if search.assumed:
+        names = first_of(sorted(search.assumed), 3)
+        notes.append(f"nothing says how the parts of {names} lie: as they agree best")
     return notes
 
 

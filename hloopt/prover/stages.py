@@ -113,10 +113,14 @@ class StagePair:
 def stages_of(module: DumpModule, picked: Sequence[Stage] | None = None) -> list[DumpStage]:
     """The stages of a module, or those ``picked``, in the order of compilation.
 
-    Those whose place in it is not known are left out.
+    Those whose place in it is not known are left out, and what the frontend wrote before any pass (StableHLO).
     """
     stages = module.stages if picked is None else picked
-    return [_stage_of(stage) for stage in stages if stage.kind in ("before", "pass", "after")]
+    return [
+        _stage_of(stage)
+        for stage in stages
+        if stage.kind in ("before", "pass", "after") and (stage.file("text") or stage.file("proto"))
+    ]
 
 
 def snapshot_of(module: DumpModule) -> Snapshot | None:
@@ -199,6 +203,7 @@ class StageSearch:
     tolerance  what a user allows of every pass in place of what its class does
     every      find all stages that change results, not only the first
     is_whole   the first stage has not been partitioned: later ones may work on parts of its arrays
+    assumed    results whose parts no annotation places: they are put together as they agree best
     status     where the search is, for a progress line
     last       the last stage that was run
     """
@@ -213,6 +218,7 @@ class StageSearch:
     examined: list[Examined] = field(default_factory=list)
     found: list[StagePair] = field(default_factory=list)
     failures: list[HlooptError] = field(default_factory=list)
+    assumed: set[str] = field(default_factory=set)
     status: str = ""
     last: StageRuns | None = None
 
@@ -309,7 +315,11 @@ class StageSearch:
             return tuple(self.executor.run(module, inputs, name) for inputs in self.trials)
         for one in self._partitioned:
             one.executor = self.executor
-        return tuple(one.run(module, name) for one in self._partitioned)
+        runs = tuple(one.run(module, name) for one in self._partitioned)
+        self.assumed.update(
+            name for run in runs if run.parts is not None for name in run.parts.assumed
+        )
+        return runs
 
     def _judge(self, last: StageRuns, ran: StageRuns, skipped: tuple[DumpStage, ...]) -> None:
         allowed = self._allowed(ran.stage, skipped)

@@ -95,7 +95,7 @@ def _plural(number: int, word: str) -> str:
 
 def _formats(stages: list[dict[str, Any]]) -> str:
     found = dict.fromkeys(file["format"] for stage in stages for file in stage["files"])
-    return " ".join(sorted(found, key=("text", "proto", "snapshot").index))
+    return " ".join(sorted(found, key=("text", "proto", "snapshot", "mlir").index))
 
 
 def _count(kinds: set[str], stages: list[dict[str, Any]]) -> str:

@@ -176,3 +176,22 @@ def test_a_shell_completes_modules_and_stages(
     found = complete.get_completions(["stats", str(dump), option], typed)
     assert [item.value for item in found] == words
     assert complete.get_completions(["stats", option], typed) == []
+
+
+def test_what_the_frontend_wrote_is_listed_and_no_stage_to_bisect(tmp_path: Path) -> None:
+    """XLA writes StableHLO beside the stages; of modules whose files are filtered out it is all there is."""
+    for name in ("module_0001.jit_f", "module_0002.jit_g"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "module.mlir").write_text("module @jit_f {\n}\n")
+    text = "HloModule jit_f\n\nENTRY main {\n  ROOT x = f32[2] parameter(0)\n}\n"
+    (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text(text)
+    (tmp_path / "module_0001.jit_f.0001.simplification.after_algsimp.before_cse.txt").write_text(
+        text
+    )
+
+    listed = invoke("ls", str(tmp_path), "--stages")
+    assert listed.exit_code == 0, listed.output
+    assert "mlir" in listed.stdout
+    found = invoke("bisect", str(tmp_path))
+    assert found.exit_code == 0, found.output
+    assert "all 2 stages agree" in found.output
