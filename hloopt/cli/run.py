@@ -249,8 +249,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     unused = dict.fromkeys(map(load, options.custom_calls))
     runner = Runner.of(options, ctx.with_resource)
     options.check()
-    if options.spmd == "mpi":
-        runner = replace(runner, world=_world(ctx))
+    runner = replace(runner, world=_world(ctx) if options.spmd == "mpi" else None)
     runner.watchers.extend(watch.watchers("", runner.chosen.label))
     for note in runner.notes:
         click.echo(f"note: {note}", err=True)
