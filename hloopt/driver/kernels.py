@@ -187,7 +187,7 @@ class ModuleKernels(Displayed):
 
     @cached_property
     def plan_problem(self) -> str:
-        """Why there is no plan although each row has a kernel; empty otherwise."""
+        """Why no plan was made although every row has a kernel; empty if there is one."""
         if all(row.kernel for row in self.rows):
             try:
                 self.plan  # noqa: B018 - made here

@@ -269,7 +269,7 @@ class Reducing:
 
 
 def _nothing_more(case: Case) -> None:
-    """What is done with a better case where nobody asks."""
+    """The default for what to do with each smaller case: nothing."""
 
 
 def _inputs(module: Module, options: ReduceOptions, given: Sequence[Array] | None) -> TrialInputs:

@@ -87,7 +87,7 @@ def check_of(kernel: KernelExport, seed: int = 0) -> KernelCheck:
 
 
 def is_signed(kind: DType) -> bool:
-    """Whether a sign bit stands before the magnitude: in floats, but for those that have none."""
+    """Whether the format has a sign bit: all floats but the unsigned ones."""
     return (kind.is_float or kind.is_complex) and kind.name != "f8e8m0fnu"
 
 

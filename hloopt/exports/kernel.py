@@ -258,7 +258,7 @@ def _problem(shape: Shape) -> str:
     """Why a value cannot be an array of a file, or nothing."""
     for leaf in leaves(shape):
         if not isinstance(leaf, ArrayShape) or not leaf.dtype.is_array:
-            return f"{leaf} is no array"
+            return f"{leaf} is not an array"
         if leaf.is_dynamic:
             return f"{leaf} has no fixed size"
         if is_packed(leaf.dtype):

@@ -26,8 +26,8 @@ _GZIP: Final = b"\x1f\x8b"
 def read_profile(path: str | Path) -> TraceProfile:
     """The times in a trace, gzipped or not, by program, instruction and run.
 
-    Raises ``UsageError`` where it cannot be read, ``FileError`` for what is no trace, is damaged, or has no
-    times of kernels or instructions.
+    Raises ``UsageError`` where it cannot be read, ``FileError`` for a file that is not a trace, is damaged, or
+    has no times of kernels or instructions.
     """
     place = Path(path)
     try:

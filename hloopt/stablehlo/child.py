@@ -227,7 +227,7 @@ def _name(argument: Any) -> str:
 
 
 def _sized(arguments: list[dict[str, Any]], sizes: dict[str, list[int]]) -> list[str]:
-    """The types of all arguments with sizes in them.  Raises ``Refused`` for those that have none."""
+    """The types of all arguments, with every size fixed.  Raises ``Refused`` where a size stays open."""
     types, rest = [], dict(sizes)
     for number, one in enumerate(arguments):
         match = _TENSOR.fullmatch(one["type"])

@@ -211,7 +211,7 @@ def _array(path: Path, shape: Any, what: str) -> Array:
     except (ValueError, EOFError) as error:
         raise UsageError(f"{path}: an array that cannot be read: {error}") from error
     if not isinstance(shape, ArrayShape) or not isinstance(values, np.ndarray):
-        raise UsageError(f"{path}: {what} is {shape}, which is no array")
+        raise UsageError(f"{path}: {what} is {shape}, which is not an array")
     if not shape.holds(values.shape):
         dims = list(values.shape)
         raise UsageError(f"{path}: {what} has dimensions {dims}, not {shape.sizes_text}")

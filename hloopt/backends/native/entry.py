@@ -173,7 +173,7 @@ class NativeEntry:
                 yield self._numbers[key], shape.dims, shape.dtype.numpy, memory
 
     def _call_python(self) -> str | None:
-        """Run on what lies at the places; None, or what failed, for the caller is no Python."""
+        """Run on the arrays at these addresses.  Returns None, or what failed: the caller catches nothing."""
         table = self._memory.table
         placed = self._memory._still.copy()
         for at, dims, kind, memory in self._views:
