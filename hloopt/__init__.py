@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hloopt.driver.compare import diff
     from hloopt.driver.explaining import ModuleExplained, explain
     from hloopt.driver.exporting import ExportedFile, export
+    from hloopt.driver.gating import gate
     from hloopt.driver.kernels import ModuleKernels, select_kernels, stats
     from hloopt.driver.options import RunOptions
     from hloopt.driver.reducing import ReduceOptions, Reduction, reduce
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hloopt.prover.equivalence import Equivalence
     from hloopt.prover.reduction.search import SearchLimits
     from hloopt.reading import from_jax
+    from hloopt.report.gating import GateReport
     from hloopt.report.run import RunReport
     from hloopt.report.stats import ModuleStats
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
@@ -57,6 +59,7 @@ __all__ = [
     "EvaluationError",
     "ExportedFile",
     "Fix",
+    "GateReport",
     "HlooptError",
     "Host",
     "Module",
@@ -86,6 +89,7 @@ __all__ = [
     "explain",
     "export",
     "from_jax",
+    "gate",
     "optimize",
     "parse",
     "parse_pipeline",
@@ -379,6 +383,7 @@ _HOMES = {
     "PassLog": "rewrite",
     "Pipeline": "rewrite",
     "ExportedFile": "driver.exporting",
+    "GateReport": "report.gating",
     "ModuleExplained": "driver.explaining",
     "ModuleKernels": "driver.kernels",
     "ModuleStats": "report.stats",
@@ -393,5 +398,6 @@ _HOMES = {
     "select_kernels": "driver.kernels",
     "stats": "driver.kernels",
     "export": "driver.exporting",
+    "gate": "driver.gating",
     "reduce": "driver.reducing",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,22 +18,15 @@ from hloopt.dumps.content import is_fusion_log
 from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
-from hloopt.report.fusion_diff import compare_kernels, figures, gates_json, show_difference
-from hloopt.report.gate import parse_gates
+from hloopt.report.fusion_diff import compare_kernels, show_difference
 from hloopt.report.module_pairs import GivenModule
 
 if TYPE_CHECKING:
     from hloopt.cost_models.predictor import Predictor
-    from hloopt.report.gate import Gate, GateVerdict
 
 __all__ = ["command"]
 
 _DIFFERENT = 1
-_GATE_FAILED = 6
-
-
-def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Gate, ...]:
-    return tuple(gate for value in values for gate in parse_gates(value))
 
 
 @click.command("diff")
@@ -42,16 +35,6 @@ def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @pick_options
 @strict_option()
 @target_options
-@click.option(
-    "--gate",
-    "gates",
-    multiple=True,
-    metavar="GATES",
-    callback=_gates,
-    help="Exit with 6 when a figure of AFTER is above its limit: 'kernels<=+0,bytes<=+2%'. Figures: "
-    "kernels, launches, bytes, flops, transcendentals, instructions, time (with --target). A limit is a "
-    "number, or with a sign relative to BEFORE. May be given several times.",
-)
 @click.option("--all", "every", is_flag=True, help="List kernels that are the same, too.")
 @click.option(
     "--why-recompile",
@@ -68,7 +51,6 @@ def command(
     after: str | None,
     target: str | None,
     cost_model: str,
-    gates: tuple[Gate, ...],
     every: bool,
     why: bool,
     as_json: bool,
@@ -78,7 +60,7 @@ def command(
     Kernels are matched by what they compute: names, metadata, the order of instructions and the names of
     fusions do not matter. Launches include loop iterations, where the module shows the trip count. BEFORE and
     AFTER are texts, protocol buffers or dump directories (--module and --stage pick); one may be '-'. The exit
-    code is 0 for equal modules and 1 for others; with --gate the gates alone decide.
+    code is 0 for equal modules and 1 for others; hloopt gate sets limits instead.
 
     Directories of several modules are compared module by module: those that are equal belong together, then
     those of the same name and the same ops, whatever their numbers. --stage is for both sides, or given twice,
@@ -89,7 +71,7 @@ def command(
 
     \b
     Example:
-      hloopt diff old.hlo new.hlo --gate 'kernels<=+0,launches<=+0,bytes<=+2%'
+      hloopt diff old.hlo new.hlo
       hloopt diff dump dump --stage before --stage after
       hloopt optimize -O2 dump.txt | hloopt diff dump.txt - --target h200
       hloopt diff --why-recompile dump
@@ -98,29 +80,26 @@ def command(
     """
     stages = stages_of_sides(ctx)
     if why:
-        if gates or target is not None or every:
-            raise UsageError("--gate, --target and --all are about kernels, not --why-recompile")
+        if target is not None or every:
+            raise UsageError("--target and --all are about kernels, not --why-recompile")
         given = [before] if after is None else [before, after]
         ctx.exit(why_recompile(given, stages[: len(given)], as_json=as_json))
     if after is None:
         raise click.MissingParameter(ctx=ctx, param_type="argument", param_hint="'AFTER'")
-    if target is None and any(gate.figure == "time" for gate in gates):
-        raise UsageError("--gate time is for predicted times: it needs --target DEVICE")
     if is_fusion_log(Path(before)) or is_fusion_log(Path(after)):
         from hloopt.cli.fusion_logs import diff_logs
 
-        if gates or target is not None or every:
-            raise UsageError("--gate, --target and --all are about modules, not XLA's fusion logs")
+        if target is not None or every:
+            raise UsageError("--target and --all are about modules, not XLA's fusion logs")
         ctx.exit(_DIFFERENT if diff_logs(before, after, as_json=as_json) else 0)
     model = predictor(target, cost_model)
-    ctx.exit(_diff_modules([before, after], stages, model, gates, every=every, as_json=as_json))
+    ctx.exit(_diff_modules([before, after], stages, model, every=every, as_json=as_json))
 
 
 def _diff_modules(
     arguments: Sequence[str],
     stages: Sequence[Sequence[str]],
     model: Predictor | None,
-    gates: Sequence[Gate],
     *,
     every: bool,
     as_json: bool,
@@ -139,18 +118,11 @@ def _diff_modules(
             write_json("diff", {"modules": rows})
         return code
     count = len(sides[0])
-    equal, verdicts, content, show = _compared(
-        found[:count], found[count:], model, gates, every=every, as_json=as_json
-    )
+    equal, content, show = _compared(found[:count], found[count:], model, every=every)
     if as_json:
-        write_json("diff", {"modules": rows, **content})
+        write_json("diff", {"modules": rows, **content()})
     else:
         show(console=product())
-    for verdict in verdicts:
-        if not verdict.passed:
-            click.echo(f"gate exceeded: {verdict.gate.text}", err=True)
-    if verdicts:
-        return 0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED
     return 0 if equal else _DIFFERENT
 
 
@@ -158,25 +130,16 @@ def _compared(
     before: Sequence[GivenModule],
     after: Sequence[GivenModule],
     predicting: Predictor | None,
-    gates: Sequence[Gate],
     *,
     every: bool,
-    as_json: bool,
-) -> tuple[bool, list[GateVerdict], dict[str, Any], Callable[..., None]]:
-    """Whether both sides are equal, what the gates say, that as JSON where wanted, and what prints it."""
+) -> tuple[bool, Callable[[], dict[str, Any]], Callable[..., None]]:
+    """Whether both sides are equal, what makes JSON of that, and what prints it."""
     if len(before) == len(after) == 1:
         difference = compare_kernels(before[0].module, after[0].module, predicting)
-        verdicts = _verdicts(gates, *map(figures, difference.totals))
-        content = {**difference.to_json(), "gates": gates_json(verdicts)} if as_json else {}
-        show = partial(show_difference, difference, verdicts, every=every)
-        return difference.equal, verdicts, content, show
+        return (
+            difference.equal,
+            difference.to_json,
+            partial(show_difference, difference, every=every),
+        )
     dumps = compare_dumps(before, after, predicting)
-    verdicts = _verdicts(gates, *dumps.sums)
-    content = dump_json(dumps, verdicts) if as_json else {}
-    return dumps.equal, verdicts, content, partial(show_dumps, dumps, verdicts)
-
-
-def _verdicts(
-    gates: Sequence[Gate], before: Mapping[str, float], after: Mapping[str, float]
-) -> list[GateVerdict]:
-    return [gate.check(before.get(gate.figure, 0.0), after.get(gate.figure, 0.0)) for gate in gates]
+    return dumps.equal, partial(dump_json, dumps), partial(show_dumps, dumps)

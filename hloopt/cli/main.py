@@ -39,6 +39,7 @@ COMMANDS = {
         "Explain why instructions are fused or not, and which kernels run them.",
     ),
     "export": ("export", "Write one kernel as CUDA C, or as a file for CuPy, JAX or PyTorch."),
+    "gate": ("gate", "Fail when modules cost more than they may beside those they replace."),
     "hash": ("hash", "Print a digest of each module, equal for equal modules."),
     "help": ("topics", "Explain a topic that several commands share."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),

@@ -42,13 +42,13 @@ def matching_modules(dump: Dump, expression: str | None) -> list[DumpModule]:
 
 
 def matching_stages(module: DumpModule, wanted: Sequence[str]) -> list[Stage]:
-    """The stages called before, after or snapshot, or whose label has a match; without any, the first.
+    """The stages called before, after, snapshot or given, or whose label has a match; without any, the first.
 
     In the order of compilation, whatever the order of what is wanted.
     """
     if not wanted:
         return list(module.stages[:1])
-    kinds = {"before", "after", "snapshot"}.intersection(wanted)
+    kinds = {"before", "after", "snapshot", "given"}.intersection(wanted)
     labels = [re.compile(one) for one in wanted if one not in kinds]
     return [
         entry

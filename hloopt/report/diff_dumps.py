@@ -10,16 +10,8 @@ from rich.console import Console
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.report.console import say, table
-from hloopt.report.fusion_diff import (
-    FusionDifference,
-    compare_kernels,
-    figures,
-    gates_json,
-    show_gates,
-)
-from hloopt.report.gate import GateVerdict
+from hloopt.report.fusion_diff import FusionDifference, compare_kernels, figure_text, figures
 from hloopt.report.module_pairs import GivenModule, match_modules
-from hloopt.report.numbers import byte_size, seconds
 
 __all__ = ["DumpDifference", "compare_dumps", "dump_json", "show_dumps"]
 
@@ -40,7 +32,7 @@ class DumpDifference:
 
     @property
     def sums(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The figures that gates are about, of all pairs together."""
+        """The figures of all pairs together."""
         found: tuple[dict[str, float], dict[str, float]] = ({}, {})
         for _, _, difference in self.pairs:
             for side, totals in zip(found, difference.totals, strict=True):
@@ -64,7 +56,7 @@ def compare_dumps(
     )
 
 
-def dump_json(found: DumpDifference, verdicts: Sequence[GateVerdict]) -> dict[str, Any]:
+def dump_json(found: DumpDifference) -> dict[str, Any]:
     """All pairs as JSON values."""
     return {
         "equal": found.equal,
@@ -74,17 +66,15 @@ def dump_json(found: DumpDifference, verdicts: Sequence[GateVerdict]) -> dict[st
                 "after_file": after.file,
                 "module": before.module.name,
                 **difference.to_json(),
-                "gates": [],
             }
             for before, after, difference in found.pairs
         ],
         "only_before": [one.file for one in found.before],
         "only_after": [one.file for one in found.after],
-        "gates": gates_json(verdicts),
     }
 
 
-def show_dumps(found: DumpDifference, verdicts: Sequence[GateVerdict], console: Console) -> None:
+def show_dumps(found: DumpDifference, console: Console) -> None:
     """A row for each pair of modules, and those without a partner."""
     timed = "time" in found.sums[0]
     columns = ("kernels", "launches", "bytes", *(("time",) if timed else ()))
@@ -103,7 +93,6 @@ def show_dumps(found: DumpDifference, verdicts: Sequence[GateVerdict], console: 
             say(console, f"only {side}: {one.module.name}, {one.file}")
     if any(not difference.equal for _, _, difference in found.pairs):
         say(console, "--module NAME shows what differs in one of them")
-    show_gates(verdicts, console)
 
 
 def _words(difference: FusionDifference) -> str:
@@ -117,11 +106,5 @@ def _words(difference: FusionDifference) -> str:
 
 def _change(name: str, before: float, after: float) -> str:
     """``12 -> 9``; once where both are the same."""
-    old, new = _text(name, before), _text(name, after)
+    old, new = figure_text(name, before), figure_text(name, after)
     return old if old == new else f"{old} -> {new}"
-
-
-def _text(name: str, value: float) -> str:
-    if name == "bytes":
-        return byte_size(round(value))
-    return seconds(value) if name == "time" else f"{value:.0f}"

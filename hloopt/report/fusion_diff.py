@@ -18,7 +18,6 @@ from hloopt.ops.traits import PLUMBING
 from hloopt.report.console import say, table
 from hloopt.report.cost import KernelCost, Totals, kernel_costs, totals
 from hloopt.report.differences import differences_json, show_differences
-from hloopt.report.gate import GateVerdict
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.spelling import first_of
@@ -26,10 +25,9 @@ from hloopt.spelling import first_of
 __all__ = [
     "FusionDifference",
     "compare_kernels",
+    "figure_text",
     "figures",
-    "gates_json",
     "show_difference",
-    "show_gates",
 ]
 
 _MOST_OPCODES = 8
@@ -132,7 +130,7 @@ def _opcodes(module: Module) -> Counter[str]:
 
 
 def figures(found: Totals) -> dict[str, float]:
-    """The figures that gates are about, by their names; time only where it was predicted."""
+    """The figures that gates are about but for the peak, by name; time only where it was predicted."""
     rows: dict[str, float] = {
         "kernels": found.kernels,
         "launches": found.launches,
@@ -144,21 +142,6 @@ def figures(found: Totals) -> dict[str, float]:
     if found.seconds is not None:
         rows["time"] = found.seconds
     return rows
-
-
-def gates_json(verdicts: Sequence[GateVerdict]) -> list[dict[str, Any]]:
-    """Verdicts of gates as JSON values."""
-    return [
-        {
-            "gate": verdict.gate.text,
-            "figure": verdict.gate.figure,
-            "before": verdict.before,
-            "after": verdict.after,
-            "limit": verdict.limit,
-            "passed": verdict.passed,
-        }
-        for verdict in verdicts
-    ]
 
 
 def _totals_json(found: Totals) -> dict[str, Any]:
@@ -194,7 +177,6 @@ def _kernel_json(row: KernelCost) -> dict[str, Any]:
 
 def show_difference(
     found: FusionDifference,
-    verdicts: Sequence[GateVerdict],
     console: Console,
     *,
     every: bool = False,
@@ -233,24 +215,6 @@ def show_difference(
         say(console, f"and {left} groups whose bytes change less (--all)")
     instructions = max(one.instructions for one in found.totals)
     show_differences(found.named, instructions, console, every=every)
-    show_gates(verdicts, console)
-
-
-def show_gates(verdicts: Sequence[GateVerdict], console: Console) -> None:
-    """Print limits and figures of gates, if there are any."""
-    if verdicts:
-        console.print()
-        console.print(_gates(verdicts))
-
-
-def _gates(verdicts: Sequence[GateVerdict]) -> Any:
-    gates = table("gate", "before", "after", "limit", "")
-    for verdict in verdicts:
-        shape = _FORMATS[verdict.gate.figure]
-        values = (verdict.before, verdict.after, verdict.limit)
-        word = "passed" if verdict.passed else "EXCEEDED"
-        gates.add_row(verdict.gate.text, *map(shape, values), word)
-    return gates
 
 
 def _timed(found: FusionDifference) -> tuple[str, ...]:
@@ -278,10 +242,16 @@ _FORMATS = {
     "launches": _count,
     "instructions": _count,
     "bytes": _bytes,
+    "peak": _bytes,
     "flops": _amount,
     "transcendentals": _amount,
     "time": _time,
 }
+
+
+def figure_text(figure: str, value: float) -> str:
+    """A figure of ``figures``, or a change of one, with its unit."""
+    return _FORMATS[figure](value)
 
 
 def _summary(found: FusionDifference) -> Any:

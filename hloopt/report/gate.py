@@ -36,12 +36,13 @@ FIGURES: Final[Mapping[str, Mapping[str, float]]] = {
     "kernels": _COUNTS,
     "launches": _COUNTS,
     "bytes": _BYTES,
+    "peak": _BYTES,
     "flops": _COUNTS,
     "transcendentals": _COUNTS,
     "time": _TIMES,
     "instructions": _COUNTS,
 }
-"""What a gate may be about, with its units; time is in seconds."""
+"""What a gate may be about, with its units; time is in seconds, peak the most bytes alive at once."""
 
 _WORD = re.compile(r"\s*([A-Za-z_]+)")
 _AT_MOST = re.compile(r"\s*<=")
@@ -89,7 +90,7 @@ class GateVerdict:
 
 
 def parse_gates(text: str) -> tuple[Gate, ...]:
-    """Read the text of ``--gate``; raises ``UsageError`` with the column where it stops making sense."""
+    """Read the text of ``--max``; raises ``UsageError`` with the column where it stops making sense."""
     gates: list[Gate] = []
     at = 0
     while True:
@@ -146,5 +147,5 @@ def _found(text: str, at: int) -> str:
 
 
 def _fail(text: str, at: int, message: str, width: int = 1) -> NoReturn:
-    excerpt = Source(text, "--gate").excerpt(at, width)
-    raise UsageError(f"--gate, column {at + 1}: {message}\n{excerpt}")
+    excerpt = Source(text, "--max").excerpt(at, width)
+    raise UsageError(f"--max, column {at + 1}: {message}\n{excerpt}")

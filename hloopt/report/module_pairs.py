@@ -38,8 +38,9 @@ def match_modules(
 ) -> tuple[list[tuple[GivenModule, GivenModule]], list[GivenModule], list[GivenModule]]:
     """Pairs in the order of ``before``, and what is left of either side.
 
-    First what is one module of one dump, then modules that are equal, then those of the same name that also
-    have the same ops of the program, or shapes, or nothing else; in the end those that have the same ops.
+    First what is one module of one dump, then files that users gave the same name, then modules that are
+    equal, then those of the same name that also have the same ops of the program, or shapes, or nothing else;
+    in the end those that have the same ops.
     """
     pairs: dict[int, tuple[GivenModule, GivenModule]] = {}
     left, right = dict(enumerate(before)), dict(enumerate(after))
@@ -57,6 +58,12 @@ def match_modules(
 
 def _label(one: GivenModule) -> Hashable:
     return one.label
+
+
+def _file_name(one: GivenModule) -> Hashable:
+    """Of files that users named: XLA's have numbers, which shift."""
+    path = Path(one.file)
+    return path.name if parse_name(path.name).number is None else None
 
 
 def _fingerprint(one: GivenModule) -> Hashable:
@@ -89,5 +96,5 @@ def _ops(one: GivenModule) -> Hashable:
 
 
 _KEYS: Final[tuple[Callable[[GivenModule], Hashable], ...]] = (
-    _label, _fingerprint, _name_and_ops, _name_and_shapes, _name, _ops,
+    _label, _file_name, _fingerprint, _name_and_ops, _name_and_shapes, _name, _ops,
 )  # fmt: skip

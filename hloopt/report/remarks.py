@@ -10,10 +10,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from urllib.parse import quote
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
+from hloopt.report.sarif import physical_location, sarif_log
 from hloopt.rewrite import LoggedRemark, PipelineReport
 from hloopt.types import Metadata
 
@@ -193,24 +193,12 @@ def _escape(code: int) -> str:
     return f"\\u{code:04X}"
 
 
-_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-
-
 def _sarif(found: Sequence[Finding], version: str) -> dict[str, object]:
-    """SARIF 2.1.0: what was missed is a note, what was done is information."""
+    """What was missed is a note, what was done is information."""
     ids = list(dict.fromkeys(entry.rule_id for entry in found))
     index = {rule: number for number, rule in enumerate(ids)}
-    driver = {
-        "name": "hloopt",
-        "version": version,
-        "rules": [{"id": rule, "shortDescription": {"text": rule}} for rule in ids],
-    }
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(entry, index[entry.rule_id]) for entry in found],
-    }
-    return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    rules = [{"id": rule, "shortDescription": {"text": rule}} for rule in ids]
+    return sarif_log(version, rules, [_result(entry, index[entry.rule_id]) for entry in found])
 
 
 def _result(entry: Finding, rule_index: int) -> dict[str, object]:
@@ -224,8 +212,8 @@ def _result(entry: Finding, rule_index: int) -> dict[str, object]:
             }
         ]
     }
-    text = _physical(entry.hlo, entry.line, entry.column) if entry.line else None
-    source = _physical(entry.source_file, entry.source_line, entry.source_column)
+    text = physical_location(entry.hlo, entry.line, entry.column) if entry.line else None
+    source = physical_location(entry.source_file, entry.source_line, entry.source_column)
     if entry.source_file:
         location["physicalLocation"] = source
     elif text is not None:
@@ -243,13 +231,3 @@ def _result(entry: Finding, rule_index: int) -> dict[str, object]:
     if entry.source_file and text is not None:
         result["relatedLocations"] = [{"id": 1, "physicalLocation": text}]
     return result
-
-
-def _physical(file: str, line: int, column: int) -> dict[str, object]:
-    uri = quote(file, safe="/~!$&'()*+,;=@-._")
-    found: dict[str, object] = {
-        "artifactLocation": {"uri": f"file://{uri}" if uri.startswith("/") else uri}
-    }
-    if line:
-        found["region"] = {"startLine": line} | ({"startColumn": column} if column else {})
-    return found

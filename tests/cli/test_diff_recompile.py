@@ -109,7 +109,7 @@ def test_long_lists_are_cut(tmp_path: Path) -> None:
     ("words", "code", "message"),
     [
         (("one",), 2, "Missing argument 'AFTER'"),
-        (("--why-recompile", "one", "two", "--gate", "kernels<=1"), 2, "are about kernels"),
+        (("--why-recompile", "one", "two", "--all"), 2, "are about kernels"),
         (("--why-recompile", "one", "none"), 2, "none: no such file or directory"),
         (("--why-recompile", "one", "bad"), 3, "bad:3:20: error: "),
         (("--why-recompile", "empty"), 2, "empty: no HLO modules"),
@@ -262,5 +262,5 @@ def test_errors_of_logs(tmp_path: Path, text: str, code: int, message: str) -> N
 def test_options_about_modules_are_refused_for_logs(tmp_path: Path) -> None:
     """A log has no kernels to gate."""
     before = log(tmp_path / "a.txt", *STEPS)
-    result = invoke("diff", before, before, "--gate", "kernels<=1")
+    result = invoke("diff", before, before, "--target", "h100")
     assert (result.exit_code, "not XLA's fusion logs" in result.stderr) == (2, True)

@@ -61,7 +61,7 @@ def test_a_gate_that_makes_no_sense(text: str, column: int, message: str) -> Non
     with pytest.raises(UsageError) as caught:
         parse_gates(text)
     first, *excerpt = str(caught.value).splitlines()
-    assert first.startswith(f"--gate, column {column}: ")
+    assert first.startswith(f"--max, column {column}: ")
     assert message in first
     assert excerpt[-1].index("^") == column - 1
 
