@@ -100,7 +100,7 @@ def test_no_pass_takes_the_square(shape: str) -> None:
     ("name", "shapes"),
     [
         ("instruction-fusion", "concatenate summed wide_fusion"),
-        ("multi-output-fusion", "backward diamonds ladder selects sibling_fusions skips"),
+        ("multi-output-fusion", "backward diamonds ladder layers selects sibling_fusions skips"),
         ("priority-fusion", "backward copies fusions ladder layouts pads selects sums"),
     ],
 )

@@ -8,7 +8,8 @@ in question and memory stays linear.  Ranks follow a merge by reordering the aff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from hloopt.ir import Computation, Instruction, walk
@@ -39,17 +40,17 @@ class Reachability:
         """Whether ``after`` depends on ``before`` through operands or control edges (or is it)."""
         if before is after:
             return True
-        floor = self._rank[before]
-        if floor > self._rank[after]:
+        floor, ceiling = self._rank[before], self._rank[after]
+        if floor > ceiling:
             return False
-        pending, seen = [after], {after}
-        while pending:
-            for source in _predecessors(pending.pop()):
-                if source is before:
-                    return True
-                if source not in seen and self._rank[source] > floor:
-                    seen.add(source)
-                    pending.append(source)
+        ahead, behind = {before}, {after}
+        forward = self._search([before], _successors, floor, ceiling)
+        backward = self._search([after], _predecessors, floor, ceiling)
+        for user, source in zip(forward, backward, strict=False):
+            ahead.add(user)
+            behind.add(source)
+            if user in behind or source in ahead:
+                return True
         return False
 
     def connected(self, left: Instruction, right: Instruction) -> bool:
@@ -63,18 +64,40 @@ class Reachability:
 
         So it is when some path from producer to consumer leads through a third instruction.
         """
-        middle = producer.users.keys() | set(producer.control_successors)
-        floor = self._rank[producer]
-        pending, seen = [consumer], {consumer}
-        while len(middle) > 1 and pending:
-            instruction = pending.pop()
-            for source in (*instruction.operands, *instruction.control_predecessors):
-                if source in middle and source is not consumer:
-                    return True
-                if source not in seen and self._rank[source] > floor:
-                    seen.add(source)
-                    pending.append(source)
-        return False
+        middle = (producer.users.keys() | set(producer.control_successors)) - {consumer}
+        bounds = self._rank[producer], self._rank[consumer]
+        return bool(middle) and any(
+            source in middle for source in self._search([consumer], _predecessors, *bounds)
+        )
+
+    def dependence(self, some: Sequence[Instruction]) -> tuple[list[int], list[int]]:
+        """Which of ``some`` each of them depends on, and which depend on it: bit ``i`` is the ``i``-th.
+
+        One walk of what ranks between them answers for all pairs.
+        """
+        bits = {instruction: 1 << at for at, instruction in enumerate(some)}
+        bounds = [self._rank[instruction] for instruction in some]
+        between = {*some, *self._search(some, _predecessors, min(bounds), max(bounds))}
+        order = sorted(between, key=self._rank.__getitem__)
+        before = _reaching(order, _predecessors, bits)
+        after = _reaching(reversed(order), _successors, bits)
+        return (
+            [before[instruction] for instruction in some],
+            [after[instruction] for instruction in some],
+        )
+
+    def _search(
+        self, starts: Iterable[Instruction], step: _Step, floor: float, ceiling: float
+    ) -> Iterator[Instruction]:
+        """What steps lead to, nearest first, among what has its rank within the bounds."""
+        seen = set(starts)
+        pending = deque(seen)
+        while pending:
+            for neighbour in step(pending.popleft()):
+                if neighbour not in seen and floor <= self._rank[neighbour] <= ceiling:
+                    seen.add(neighbour)
+                    pending.append(neighbour)
+                    yield neighbour
 
     def replace(self, old: Instruction, new: Instruction) -> None:
         """``new`` stands where ``old`` stood, with no predecessors that rank higher."""
@@ -176,26 +199,15 @@ class Reachability:
         floor, ceiling = self._rank[after], self._rank[before]
         if ceiling < floor:
             return
-        ahead = self._region(after, _successors, floor, ceiling)
+        ahead = {after, *self._search([after], _successors, floor, ceiling)}
         if before in ahead:
             raise ValueError(f"{before.name} and {after.name} depend on each other")
-        behind = self._region(before, _predecessors, floor, ceiling)
+        behind = {before, *self._search([before], _predecessors, floor, ceiling)}
         moved = sorted(behind, key=self._rank.__getitem__)
         moved += sorted(ahead, key=self._rank.__getitem__)
         places = sorted(self._rank[instruction] for instruction in moved)
         for instruction, place in zip(moved, places, strict=True):
             self._rank[instruction] = place
-
-    def _region(
-        self, start: Instruction, step: _Step, floor: float, ceiling: float
-    ) -> set[Instruction]:
-        seen, pending = {start}, [start]
-        while pending:
-            for neighbour in step(pending.pop()):
-                if neighbour not in seen and floor <= self._rank[neighbour] <= ceiling:
-                    seen.add(neighbour)
-                    pending.append(neighbour)
-        return seen
 
 
 class _Frontier:
@@ -210,6 +222,20 @@ class _Frontier:
             if neighbour not in self.seen:
                 self.seen.add(neighbour)
                 self.pending.append(neighbour)
+
+
+def _reaching(
+    order: Iterable[Instruction], step: _Step, bits: Mapping[Instruction, int]
+) -> dict[Instruction, int]:
+    """The bits of all that lead to each instruction, itself not among them."""
+    found: dict[Instruction, int] = {}
+    for instruction in order:
+        mask = 0
+        for neighbour in step(instruction):
+            if neighbour in found:
+                mask |= found[neighbour] | bits.get(neighbour, 0)
+        found[instruction] = mask
+    return found
 
 
 def _reached(start: Instruction, within: set[Instruction], step: _Step) -> set[Instruction]:

@@ -60,6 +60,20 @@ def test_answers_are_those_of_a_plain_search(seed: int) -> None:
             )
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_one_walk_answers_for_all_pairs(seed: int) -> None:
+    """The bits of what each depends on, and of what depends on it."""
+    nodes = _random_graph(seed, 18)
+    edit.add_control_edge(nodes[3], nodes[15])
+    some = random.Random(seed).sample(nodes, 9)
+    before, after = Reachability(_home(nodes[0])).dependence(some)
+    for at, left in enumerate(some):
+        for to, right in enumerate(some):
+            depends = at != to and _depends(left, right)
+            assert bool(before[to] >> at & 1) == depends
+            assert bool(after[at] >> to & 1) == depends
+
+
 def test_merging_past_a_third_instruction_makes_a_cycle() -> None:
     """a -> b -> c and a -> c: a and c cannot be one instruction while b is between them."""
     a, b, c, d = _graph([(), (0,), (0, 1), (0,)])

@@ -548,6 +548,18 @@ def sibling_fusions(n: int) -> str:
     return _module([*lines, _tuple([f"y{i}" for i in range(n)], _V)], bodies)
 
 
+def layers(n: int) -> str:
+    """n fusions that read the same two arrays, each the result of the one before as well."""
+    lines = [f"w = {_V} parameter(0)", f"b = {_V} parameter(1)", f"x0 = {_V} parameter(2)"]
+    lines += [f"x{i + 1} = {_V} fusion(x{i}, w, b), kind=kLoop, calls=fn{i}" for i in range(n)]
+    bodies = [
+        f"fn{i} {{ a = {_V} parameter(0) w = {_V} parameter(1) b = {_V} parameter(2) "
+        f"m = {_V} multiply(a, w) s = {_V} add(m, b) ROOT r = {_V} tanh(s) }}"
+        for i in range(n)
+    ]
+    return _module([*lines, f"ROOT r = {_V} negate(x{n})"], bodies)
+
+
 def long_fusion(n: int) -> str:
     """One fusion of n instructions."""
     body = [f"x0 = {_V} parameter(0)", f"y = {_V} parameter(1)"]
@@ -644,7 +656,7 @@ SHAPES: Final[Mapping[str, Callable[[int], str]]] = {
         reduces, column_reduces, all_reduces, calls, deep_calls, loops, deep_loops, carried, conditionals,
         deep_conditionals, updates, places, tuples, nested_tuples, wide_tuple, control_chain, control_fan,
         movement, views, layouts, dots, dots_of_one, converts, constants, long_constant,
-        growing_concatenates, pads, selects, sums, gathers, sorts, fusions, sibling_fusions, long_fusion,
-        wide_fusion, custom_calls, tokens, copies, windows, softmaxes,
+        growing_concatenates, pads, selects, sums, gathers, sorts, fusions, sibling_fusions, layers,
+        long_fusion,        wide_fusion, custom_calls, tokens, copies, windows, softmaxes,
     )
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -20,10 +20,17 @@ from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible, is_loop_fusible_producer, physically_transposes
 from hloopt.fusion.in_place import updated_in_place
 from hloopt.fusion.kinds import is_input_reduction
-from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, fused_ops
+from hloopt.fusion.limits import (
+    Footprint,
+    Footprints,
+    KernelLimits,
+    decide_budget,
+    fused_ops,
+    subshapes,
+)
 from hloopt.fusion.multi_output.forms import Era, KernelForm, decide_forms, kernel_form_of
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape, SliceRange, TupleShape
 
 __all__ = ["MultiOutputRules", "is_nestable_variadic"]
 
@@ -112,15 +119,18 @@ class MultiOutputRules:
         first: Instruction,
         second: Instruction,
         shared: Instruction,
-        reachability: Reachability,
         *,
+        connected: bool,
         wanted: bool = False,
     ) -> Decision:
-        """The first rule that forbids; for ``wanted`` pairs only rules of correctness count."""
+        """The first rule that forbids; for ``wanted`` pairs only rules of correctness count.
+
+        ``connected`` says whether one depends on the other.
+        """
         decision = self._decide_forms(first, second)
         if not decision:
             return decision
-        if reachability.connected(first, second):
+        if connected:
             return forbid("siblings-connected")
         if not wanted:
             if self._read_apart(first, second, shared):
@@ -211,17 +221,41 @@ class MultiOutputRules:
 
     def _read_apart(self, first: Instruction, second: Instruction, shared: Instruction) -> bool:
         """Whether each reads one slice of the shared operand, and the two have no element in common."""
-        if self.era == "2023" or self.slice_overlap_bytes < 0:
+        if not self.may_read_apart(shared):
             return False
-        if not isinstance(shared.shape, ArrayShape):
-            return False
-        if shared.shape.byte_size < self.slice_overlap_bytes:
-            return False
-        left, right = _only_slice(shared, first), _only_slice(shared, second)
+        left, right = self.slice_of(shared, first), self.slice_of(shared, second)
         if left is None or right is None:
             return False
-        ranges = zip(left.attributes["slice"], right.attributes["slice"], strict=True)
+        ranges = zip(left, right, strict=True)
         return any(one.start >= other.limit or other.start >= one.limit for one, other in ranges)
+
+    def may_read_apart(self, shared: Instruction) -> bool:
+        """Whether readers of different slices of a value stay apart."""
+        if self.era == "2023" or self.slice_overlap_bytes < 0:
+            return False
+        return (
+            isinstance(shared.shape, ArrayShape)
+            and shared.shape.byte_size >= self.slice_overlap_bytes
+        )
+
+    def slice_of(self, shared: Instruction, reader: Instruction) -> Sequence[SliceRange] | None:
+        """The one slice through which alone ``reader`` reads a value; None where there is no such."""
+        only = _only_slice(shared, reader)
+        return None if only is None else only.attributes["slice"]
+
+    def likeness(self, instruction: Instruction) -> Hashable:
+        """What the rules for siblings read of one that depends on no other, but for its slice and its code's
+        size: of two that are alike, a third gets the same verdict.
+        """
+        form = self._form(instruction)
+        return (
+            form.hero if self.era == "2023" else None,
+            (form.loop, form.reduction, form.transpose, form.is_plain_transpose),
+            self.footprints.of(instruction),
+            (frozenset(instruction.operands), len(instruction.operands)),
+            subshapes(instruction.shape),
+            _has_update_root(instruction),
+        )
 
 
 def is_nestable_variadic(instruction: Instruction) -> bool:

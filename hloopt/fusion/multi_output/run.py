@@ -15,13 +15,19 @@ from hloopt.fusion.history import root_opcode
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.limits import Footprint
 from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
+from hloopt.fusion.multi_output.siblings import Siblings
 from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["MultiOutputRun"]
 
 _TOLD_IN_PAIRS: Final = 64
-"""Up to this many readers of one value, every pair gets a reason why it is not fused."""
+"""Up to this many readers of one value, every pair gets a reason why it is not fused: reasons for more would
+cost the square of their number."""
+_AT_ONCE: Final = 4096
+"""Readers of one value that are asked about each other."""
+_OF_THE_PAIR: Final = frozenset({"code-size", "disjoint-slices"})
+"""Reasons that hold for no other pair."""
 
 
 @dataclass
@@ -77,34 +83,33 @@ class MultiOutputRun:
             self.recorder.refused(shared, None, verdict)
             if not self.recorder.advice:
                 return
+        for at in range(0, len(users), _AT_ONCE):
+            self._fuse_siblings(users[at : at + _AT_ONCE], shared, verdict)
+        if len(users) > _AT_ONCE:
+            self.recorder.log.note(
+                f"%{shared.name} has {len(users)} readers: siblings are looked for among {_AT_ONCE}"
+                " of them at a time"
+            )
+
+    def _fuse_siblings(
+        self, users: list[Instruction], shared: Instruction, verdict: Decision
+    ) -> None:
         users.sort(key=_preference, reverse=True)
-        peers = self._peers(users)
-        gone: set[Instruction] = set()
+        each = len(users) <= _TOLD_IN_PAIRS or bool(self.recorder.advice)
+        siblings = Siblings(users, shared, self.rules, self.reachability, each=each)
         for first in users:
-            if first in gone or first.opcode != "fusion":
+            if first.opcode != "fusion" or not siblings.is_left(first):
                 continue
-            for second in peers[first]:
-                if second in gone:
-                    continue
-                decision = self._decide_siblings(first, second, shared, verdict)
+            for second in siblings.after(first):
+                connected = siblings.connected(first, second)
+                decision = self._decide_siblings(first, second, shared, verdict, connected)
                 if decision:
-                    gone.add(second)
                     self._merge(first, second)
+                    siblings.merge(first, second)
                 elif decision is not verdict:
                     self.recorder.refused(second, first, decision)
-
-    def _peers(self, users: list[Instruction]) -> dict[Instruction, list[Instruction]]:
-        """The later users that each user is paired with.
-
-        Of very many users, only those with a loop of as many elements, which no fusion changes: the others
-        cannot share it, and a reason for each pair would cost the square of their number.
-        """
-        if len(users) <= _TOLD_IN_PAIRS or self.recorder.advice:
-            return {user: users[at + 1 :] for at, user in enumerate(users)}
-        sizes: dict[int, list[Instruction]] = {}
-        for user in users:
-            sizes.setdefault(self.rules.loop_size(user), []).append(user)
-        return {user: row[at + 1 :] for row in sizes.values() for at, user in enumerate(row)}
+                    if decision.code not in _OF_THE_PAIR:
+                        siblings.refuse(second)
 
     def _is_sibling(self, user: Instruction) -> bool:
         if not user.users or is_nestable_variadic(user) or not self.rules.decide_root(user):
@@ -114,7 +119,12 @@ class MultiOutputRun:
         return {reader.opcode for reader in user.users} == {"get-tuple-element"}
 
     def _decide_siblings(
-        self, first: Instruction, second: Instruction, shared: Instruction, verdict: Decision
+        self,
+        first: Instruction,
+        second: Instruction,
+        shared: Instruction,
+        verdict: Decision,
+        connected: bool,
     ) -> Decision:
         advised = self.recorder.advice.decide(second, first)
         if not advised:
@@ -122,7 +132,7 @@ class MultiOutputRun:
         if not (verdict or advised.wanted):
             return verdict
         decision = self.rules.decide_siblings(
-            first, second, shared, self.reachability, wanted=advised.wanted
+            first, second, shared, connected=connected, wanted=advised.wanted
         )
         return decision and self.recorder.allows()
 
