@@ -74,6 +74,7 @@ EXCEPTIONS = {
 CONFINED = {
     "lark": ("text",),
     "cupy": ("backends.cuda",),
+    "pygments": ("report",),
     "rich": ("report", "cli"),
     "click": ("report", "cli"),
 }

@@ -103,7 +103,12 @@ class ModuleOutput:
             text = content.decode()
         if self.as_json and self.output is None:
             return {"text": text}
-        write_text(self.output, text, name, heading=self.several, form=self.form)
+        if self.output in (None, "-") and not self.is_stablehlo and sys.stdout.isatty():
+            from hloopt.report.highlight import print_hlo
+
+            print_hlo(f"// {name}\n{text}\n" if self.several else text)
+        else:
+            write_text(self.output, text, name, heading=self.several, form=self.form)
         return {}
 
 
