@@ -55,6 +55,7 @@ FLOORS = {
     "prover": 12,
     "report": 13,
     "driver": 14,
+    "editor": 15,
     "cli": 15,
     "jax": 15,
     "torch": 17,
@@ -74,6 +75,7 @@ EXCEPTIONS = {
 CONFINED = {
     "lark": ("text",),
     "cupy": ("backends.cuda",),
+    "pygls": ("editor",),
     "pygments": ("report",),
     "rich": ("report", "cli"),
     "click": ("report", "cli"),

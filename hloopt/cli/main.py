@@ -43,6 +43,7 @@ COMMANDS = {
     "hash": ("hash", "Print a digest of each module, equal for equal modules."),
     "help": ("topics", "Explain a topic that several commands share."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
+    "lsp": ("lsp", "Serve HLO to an editor: mistakes, names, predicted times, fusion."),
     "ls": ("ls", "List the modules of a dump directory and their stages."),
     "ops": ("ops", "List the opcodes of HLO and what hloopt can do with each."),
     "optimize": ("optimize", "Run passes over modules and print them as HLO."),

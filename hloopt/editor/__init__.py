@@ -1,0 +1,1 @@
+"""HLO in editors: what ``hloopt lsp`` answers about a text."""
