@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from hloopt import __version__
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.errors import DeviceError
 from hloopt.extras import install_command
@@ -35,4 +36,4 @@ def command(target: str | None, cost_model: str) -> None:
         if (error.name or "").partition(".")[0] not in {"pygls", "lsprotocol"}:
             raise
         raise DeviceError(f"hloopt lsp needs pygls: {install_command('lsp')}") from error
-    make_server(model).start_io()
+    make_server(model, __version__).start_io()

@@ -18,14 +18,14 @@ from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.spelling import first_of
 from hloopt.types import TupleShape
 
-__all__ = ["Answers", "Unfused"]
+__all__ = ["DocumentAnswers", "UnfusedArray"]
 
 _MOST_NAMES: Final = 6
 _WIDTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Unfused:
+class UnfusedArray:
     """An instruction whose result is written to memory for others to read: its bytes, and why."""
 
     instruction: Instruction
@@ -40,7 +40,7 @@ class Unfused:
         return f"{byte_size(self.byte_size)} in memory for {first_of(self.readers)}: {why}"
 
 
-class Answers:
+class DocumentAnswers:
     """About one valid module; times are predicted by ``predictor`` for the module as it stands."""
 
     def __init__(self, module: Module, predictor: Predictor) -> None:
@@ -103,12 +103,12 @@ class Answers:
         if told:
             yield ", ".join(told)
 
-    def unfused(self) -> list[Unfused]:
+    def unfused(self) -> list[UnfusedArray]:
         """The arrays between kernels that instructions of the text write, as ``hloopt explain`` lists them.
 
         Raises as ``explained``.
         """
-        found: dict[Instruction, Unfused] = {}
+        found: dict[Instruction, UnfusedArray] = {}
         explained = self.explained()
         rows = [] if explained.fusion is None else explained.fusion.json.get("arrays", [])
         for row in rows:
@@ -121,7 +121,7 @@ class Answers:
             if known is not None:
                 codes = dict.fromkeys([*known.codes, *codes])
             readers = dict.fromkeys([*(known.readers if known else ()), row["reader"]])
-            found[writer] = Unfused(writer, row["bytes"], tuple(readers), tuple(codes))
+            found[writer] = UnfusedArray(writer, row["bytes"], tuple(readers), tuple(codes))
         return list(found.values())
 
     def explained(self, *names: str) -> ModuleExplained:

@@ -12,9 +12,8 @@ from urllib.request import url2pathname
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 
-from hloopt import __version__
 from hloopt.cost_models.predictor import Predictor
-from hloopt.editor.answers import Answers
+from hloopt.editor.answers import DocumentAnswers
 from hloopt.editor.document import Document, Mistake
 from hloopt.errors import HlooptError
 
@@ -34,14 +33,14 @@ class _Open:
         self.version = version
         self.lines = text.splitlines(keepends=True)
         valid = self.document.valid
-        self.answers = None if valid is None else Answers(valid, predictor)
+        self.answers = None if valid is None else DocumentAnswers(valid, predictor)
 
 
 class HloServer(LanguageServer):
     """Texts by their URI; each is read when it has rested for a moment, or when something is asked of it."""
 
-    def __init__(self, predictor: Predictor) -> None:
-        super().__init__("hloopt", __version__)
+    def __init__(self, predictor: Predictor, version: str) -> None:
+        super().__init__("hloopt", version)
         self.predictor = predictor
         self._texts: dict[str, _Open] = {}
 
@@ -77,12 +76,13 @@ class HloServer(LanguageServer):
         return self.range(text, offset, offset + len(name))
 
 
-def make_server(predictor: Predictor) -> HloServer:
-    """A server whose prices are the predictor's."""
-    server = HloServer(predictor)
+def make_server(predictor: Predictor, version: str) -> HloServer:
+    """A server whose prices are the predictor's; ``version`` is hloopt's."""
+    server = HloServer(predictor, version)
     _add_reading(server)
     _add_navigation(server)
     _add_prices(server)
+    _add_fusion(server)
     return server
 
 
@@ -207,6 +207,8 @@ def _add_prices(server: HloServer) -> None:
             if first <= one.offset <= last
         ]
 
+
+def _add_fusion(server: HloServer) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)
     @server.thread()
     def lenses(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
