@@ -54,6 +54,7 @@ FLOORS = {
     "study": 12,
     "prover": 12,
     "report": 13,
+    "pages": 13,
     "driver": 14,
     "editor": 15,
     "cli": 15,

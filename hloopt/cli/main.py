@@ -40,6 +40,7 @@ COMMANDS = {
     ),
     "export": ("export", "Write one kernel as CUDA C, or as a file for CuPy, JAX or PyTorch."),
     "gate": ("gate", "Fail when modules cost more than they may beside those they replace."),
+    "graph": ("graph", "Draw the graph of a module, or write it for Graphviz and other tools."),
     "hash": ("hash", "Print a digest of each module, equal for equal modules."),
     "help": ("topics", "Explain a topic that several commands share."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
