@@ -30,11 +30,12 @@ def install_command(extra: str) -> str:
 def jaxlib_python() -> str | None:
     """The Python that ``HLOOPT_XLA_PYTHON`` names, else this one if it has jaxlib, else None.
 
-    What the variable names is not tried here: who runs it reports what it lacks.
+    The variable may be set to nothing: then there is none.  What it names is not tried here: who runs it
+    reports what it lacks.
     """
     named = os.environ.get(XLA_PYTHON)
-    if named:
-        return named
+    if named is not None:
+        return named or None
     import importlib.util
 
     return sys.executable if importlib.util.find_spec("jaxlib") else None

@@ -86,12 +86,13 @@ def command(
     kernel is tried in the place of the wrong one.
 
     Of a dump directory, of XLA (--xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*
-    --xla_dump_large_constants) or of hloopt (optimize --dump-dir): every stage is run on the same inputs, and
-    the first that changes results by more than the class of its pass allows is named. Passes that only move,
-    share or fuse what is computed may change no bit; others what rounding allows. Exits with 1 when a stage is
-    found, with 0 when all agree. What disables the pass is tried where HLOOPT_XLA_PYTHON names a Python with
-    jaxlib. Where all stages agree, and the compiled program gave other results (--expect, a snapshot in the
-    dump, --xla), code generation is to blame, and jaxlib shows the first value that is wrong.
+    --xla_dump_large_constants) or of hloopt (optimize --dump-dir): stages are run on the same inputs, several
+    at a time, and the first that changes results by more than the class of its pass allows is named. Passes
+    that only move, share or fuse what is computed may change no bit; others what rounding allows. Of more than
+    16 stages those between two with the same results are run only where nothing else is found. Exits with 1
+    when a stage is found, with 0 when all agree. What disables the pass is tried where HLOOPT_XLA_PYTHON names
+    a Python with jaxlib. Where all stages agree, and the compiled program gave other results (--expect, a
+    snapshot in the dump, --xla), code generation is to blame, and jaxlib shows the first value that is wrong.
 
     With --check a command of yours decides, whatever it looks for, in either.
 

@@ -22,10 +22,10 @@ from hloopt.pipelines import Given, parse_pipeline
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.checks import CommandCheck, ModuleCheck, ResultCheck
 from hloopt.prover.dump_bisect import DumpBisect
+from hloopt.prover.dumped_stages import snapshot_of, stages_of
 from hloopt.prover.executor import Executor
 from hloopt.prover.pipeline_bisect import PipelineSearch
 from hloopt.prover.stage_check import StageCheck
-from hloopt.prover.stages import snapshot_of, stages_of
 from hloopt.prover.trials import TrialInputs, TrialOptions
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.tolerance import FREE, Tolerance

@@ -2,10 +2,11 @@
 
 from hloopt.dumps.content import gunzip, is_gzip, read_bytes
 from hloopt.dumps.directory import Dump, DumpFile, DumpModule, Stage, counts, read_dump
-from hloopt.dumps.names import DumpName, parse_name
+from hloopt.dumps.names import OWN, DumpName, parse_name
 from hloopt.dumps.pick import matching_modules, matching_stages, pick
 
 __all__ = [
+    "OWN",
     "Dump",
     "DumpFile",
     "DumpModule",

@@ -21,7 +21,11 @@ import re
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["DumpName", "parse_name", "side_kind"]
+__all__ = ["OWN", "DumpName", "parse_name", "side_kind"]
+
+OWN = "hloopt-"
+"""How the pipelines are called of stages that hloopt dumps."""
+
 
 _NUMBERED = re.compile(
     r"(?:(?P<prefix>.+?)\.)?module_(?P<number>\d+)(?:\.(?P<rest>.+))?", re.DOTALL

@@ -16,19 +16,18 @@ from hloopt.prover.bisection import (
     Culprit,
     different_results,
 )
-from hloopt.prover.executor import Executor, Run
-from hloopt.prover.explained import explained
-from hloopt.prover.pass_classes import required_on_gpu
-from hloopt.prover.rewritten import rewritten
-from hloopt.prover.stages import (
+from hloopt.prover.dumped_stages import (
     DumpStage,
-    StagePair,
-    StageSearch,
     compiler_of,
     is_about_running,
     read_stage,
     starts_whole,
 )
+from hloopt.prover.executor import Executor, Run
+from hloopt.prover.explained import explained
+from hloopt.prover.pass_classes import required_on_gpu
+from hloopt.prover.rewritten import rewritten
+from hloopt.prover.stages import StagePair, StageSearch
 from hloopt.prover.trials import Arrays, TrialInputs, TrialOptions
 from hloopt.prover.xla_oracle import XlaOracle
 from hloopt.runtime.inputs import load_all_expected
@@ -266,8 +265,13 @@ def _notes(search: StageSearch) -> list[str]:
         )
     if compiler_of(search.stages) == "hloopt":
         notes.append("the stages are of hloopt's own passes")
-    if search.assumed:
-        names = first_of(sorted(search.assumed), 3)
+    if search.found and search.between:
+        notes.append(
+            f"{search.between} stages between others that give the same results were not run: --every runs all"
+        )
+    assumed = search.runner.assumed
+    if assumed:
+        names = first_of(sorted(assumed), 3)
         notes.append(f"nothing says how the parts of {names} lie: as they agree best")
     return notes
 

@@ -9,8 +9,8 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.prover.bisection import Bisection, Culprit, Examined
 from hloopt.prover.checks import OUTCOMES, CheckedModule, CommandCheck
+from hloopt.prover.dumped_stages import DumpStage, read_stage
 from hloopt.prover.fuel_search import narrowed
-from hloopt.prover.stages import DumpStage, read_stage
 
 __all__ = ["StageCheck"]
 

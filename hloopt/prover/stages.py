@@ -1,95 +1,38 @@
 """Which stage of a compilation changes the results: the stages of a dump, run on the same inputs.
 
 Each stage is compared with the one before it that could be run, as the class of its pass allows
-(``pass_classes``).  A stage whose text is that of the one before it, but for metadata and donation, is not
-run again.  What cannot be read or run is left out, and said so: the next stage is then compared across it.
+(``pass_classes``).  Where there are many, those at the ends of an interval are run first: if they give the same
+bits, what is between them waits until nothing else was found.  What cannot be read or run is left out, and said
+so: the next stage is then compared across it.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import field, replace
-from hashlib import blake2b
-from pathlib import Path
-from time import monotonic
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import field
 from typing import Final
 
-import numpy as np
-
 from hloopt.dataclass import dataclass
-from hloopt.dumps import DumpModule, Stage
-from hloopt.errors import (
-    EvaluationError,
-    HlooptError,
-    ParseError,
-    SourceError,
-    UnsupportedError,
-    UsageError,
-)
-from hloopt.interpret import participant_counts
-from hloopt.interpret.partitioning import is_partitioned
+from hloopt.errors import EvaluationError, HlooptError, SourceError
 from hloopt.ir import Module
 from hloopt.ir.normal import normal_attributes, normal_shape
 from hloopt.ops import traits
-from hloopt.proto import read_snapshot
-from hloopt.proto.snapshot import Snapshot
 from hloopt.prover.bisection import Examined, SearchOutcome
-from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
+from hloopt.prover.comparing import RunsCompared, compare_runs
+from hloopt.prover.dumped_stages import DumpStage, compiler_of, is_about_running, read_stage
 from hloopt.prover.executor import Executor, Run
-from hloopt.prover.partitioned import PartitionedRuns
-from hloopt.prover.pass_classes import Compiler, PassClass, classes, pass_class
+from hloopt.prover.pass_classes import PassClass, pass_class
+from hloopt.prover.stage_runs import RunMark, StageRunner, StageRuns, same_results
 from hloopt.prover.trials import TrialInputs
-from hloopt.reading import bytes_of, read_file
 from hloopt.runtime.comparison import unlike
 from hloopt.runtime.tolerance import FREE, Tolerance
-from hloopt.types import Array, of_numpy
-from hloopt.verifier import verify_module
+from hloopt.types import of_numpy
 
-__all__ = [
-    "DumpStage",
-    "StagePair",
-    "StageSearch",
-    "compiler_of",
-    "is_about_running",
-    "read_stage",
-    "stages_of",
-    "starts_whole",
-]
+__all__ = ["StagePair", "StageSearch"]
 
-_PASS: Final = re.compile(r"\d+\.(?P<pipeline>[^.]+)\.after_(?P<name>.+)\.before_.+")
-_STEP: Final = re.compile(r"\d+\.(?P<name>[^.]+)\.(?P<step>.+)")
-_START: Final = "pipeline-start"
-_PARTITIONERS: Final = frozenset({"spmd-partitioning", "spmd-partitioner"})
-_TIMES: Final = 20
-_SHORTEST: Final = 20.0
-"""How much longer than the first stage a stage may run, and the seconds that each may."""
-# What differs in the text of modules that are run alike: metadata, tables of stack frames.
-_METADATA: Final = re.compile(rb', metadata=\{[^{}"]*(?:"(?:\\.|[^"\\])*"[^{}"]*)*\}')
-_TABLES: Final = re.compile(
-    rb"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d+ .*\n)*", re.MULTILINE
-)
-_DONATION: Final = re.compile(
-    rb", (?:input_output_alias|buffer_donor)=\{[^\n]*?\}(?=, [a-z_]+=|\n)"
-)
-
-
-@dataclass(frozen=True)
-class DumpStage:
-    """A stage of a dump.
-
-    label      what its file is called, without the module's name and the format
-    pass_name  the pass that made it; empty for the first, the last and the start of a pipeline
-    pipeline   the pipeline that the pass belongs to
-    file       the text or the protocol buffer; ``twin`` is a protocol buffer of the same stage
-    """
-
-    label: str
-    pass_name: str
-    pipeline: str
-    file: Path
-    twin: Path | None = None
+_FEW: Final = 16
+"""Stages that are all run, in their order."""
 
 
 @dataclass(frozen=True)
@@ -110,221 +53,168 @@ class StagePair:
     between: tuple[DumpStage, ...] = ()
 
 
-def stages_of(module: DumpModule, picked: Sequence[Stage] | None = None) -> list[DumpStage]:
-    """The stages of a module, or those ``picked``, in the order of compilation.
-
-    Those whose place in it is not known are left out, and what the frontend wrote before any pass (StableHLO).
-    """
-    stages = module.stages if picked is None else picked
-    return [
-        _stage_of(stage)
-        for stage in stages
-        if stage.kind in ("before", "pass", "after") and (stage.file("text") or stage.file("proto"))
-    ]
-
-
-def snapshot_of(module: DumpModule) -> Snapshot | None:
-    """The first snapshot of a module's runs in its dump.  Raises ``ParseError`` for one that is damaged."""
-    for stage in module.stages:
-        file = stage.file("snapshot")
-        if file is not None:
-            return read_snapshot(bytes_of(file.path), str(file.path))
-    return None
-
-
-def _stage_of(stage: Stage) -> DumpStage:
-    text, proto = stage.file("text"), stage.file("proto")
-    file = text or proto
-    assert file is not None, "a stage has a file"
-    match = _PASS.fullmatch(stage.label) or _STEP.fullmatch(stage.label)
-    name = match["name"] if match and stage.kind == "pass" else ""
-    pipeline = match.groupdict().get("pipeline", "") if match else ""
-    twin = proto.path if proto is not None and proto is not file else None
-    return DumpStage(stage.label, "" if name == _START else name, pipeline, file.path, twin)
-
-
-def compiler_of(stages: Sequence[DumpStage]) -> Compiler:
-    """Who wrote a dump: XLA, or hloopt, all of whose stages are its own passes' in one pipeline."""
-    made = [stage for stage in stages if stage.pass_name]
-    started = any(stage.pipeline and not stage.pass_name for stage in stages)
-    own = classes("hloopt")
-    ours = made and not started and all(stage.pass_name in own for stage in made)
-    return "hloopt" if ours and len({stage.pipeline for stage in made}) == 1 else "xla"
-
-
-def read_stage(stage: DumpStage) -> Module:
-    """The module of a stage, verified.
-
-    Raises ``ParseError``, ``VerifyError``, and ``UsageError`` where the file cannot be read.
-    """
-    module = read_file(stage.file, stage.twin).module
-    verify_module(module)
-    return module
-
-
-def starts_whole(stages: Sequence[DumpStage], first: Module) -> bool:
-    """Whether ``first``, of the first stage, is for whole arrays and a later stage for their parts.
-
-    Where no stage is the partitioner's, the last one that can be read decides by its shapes.
-    """
-    if participant_counts(first)[1] == 1 or _is_partitioner(stages[0]):
-        return False
-    if any(_is_partitioner(stage) for stage in stages[1:]):
-        return True
-    for stage in reversed(stages[1:]):
-        try:
-            return is_partitioned(first, read_stage(stage))
-        except HlooptError:
-            continue
-    return False
-
-
-def _is_partitioner(stage: DumpStage) -> bool:
-    return stage.pass_name in _PARTITIONERS or stage.pipeline == "spmd-cleanup"
-
-
-def is_about_running(error: HlooptError) -> bool:
-    """Whether a stage can be read, but not run on the inputs."""
-    return isinstance(error, UnsupportedError | EvaluationError | UsageError)
-
-
-def _digest(content: bytes) -> bytes:
-    """Of what a run depends on in a text."""
-    content = _TABLES.sub(b"", _METADATA.sub(b"", content))
-    head, end, body = content.partition(b"\n")
-    return blake2b(_DONATION.sub(b"", head + end) + body, digest_size=16).digest()
-
-
 @dataclass
 class StageSearch:
-    """Runs stages in order and finds those that change results.
+    """Runs stages and finds those that change results.
 
     trials     the inputs, each of which every stage is run on
     tolerance  what a user allows of every pass in place of what its class does
     every      find all stages that change results, not only the first
     is_whole   the first stage has not been partitioned: later ones may work on parts of its arrays
-    assumed    results whose parts no annotation places: they are put together as they agree best
     status     where the search is, for a progress line
-    last       the last stage that was run
+    runner     runs them, and knows what was run
     """
 
     stages: Sequence[DumpStage]
     trials: Sequence[TrialInputs]
     executor: Executor = field(default_factory=Executor)
     tolerance: Tolerance = FREE
-    excess_precision: bool = False
     every: bool = False
     is_whole: bool = False
-    examined: list[Examined] = field(default_factory=list)
     found: list[StagePair] = field(default_factory=list)
-    failures: list[HlooptError] = field(default_factory=list)
-    assumed: set[str] = field(default_factory=set)
     status: str = ""
-    last: StageRuns | None = None
+    _judged: dict[int, tuple[SearchOutcome, str]] = field(default_factory=dict)
+    _begun: int | None = None
+
+    def __post_init__(self) -> None:
+        self.runner = StageRunner(self.stages, self.trials, self.executor, self.is_whole)
+        self._compiler = compiler_of(self.stages)
 
     def run(self) -> None:
         """Examine the stages; ``examined``, ``found`` and ``failures`` say what came of it."""
-        self._compiler = compiler_of(self.stages)
-        skipped: list[DumpStage] = []
-        for number, stage in enumerate(self.stages):
-            self.status = (
-                f"stage {number + 1} of {len(self.stages)}, {stage.pass_name or stage.label}"
-            )
-            try:
-                ran = self._ran(stage, self.last)
-            except (
-                ParseError,
-                UsageError,
-                UnsupportedError,
-                EvaluationError,
-                HlooptError,
-            ) as error:
-                self._fail(stage, error)
-                skipped.append(stage)
+        self.status = f"stage 1 of {len(self.stages)}"
+        self._begun = self.runner.begin()
+        if self._begun is None:
+            return
+        last = len(self.stages) - 1
+        if last > _FEW and not self.every and not self.is_whole:
+            while last > self._begun and not self._tells(last):
+                last -= 1
+            self._halve(self._begun, last)
+        if self.every or not self.found:
+            self._walk(self._begun)
+
+    @property
+    def examined(self) -> list[Examined]:
+        """The stages that were run, in order, up to the first that changes results, unless all are wanted."""
+        rows: list[Examined] = []
+        marks = self.runner.marks
+        before: RunMark | None = None
+        for number in sorted(marks):
+            mark, label = marks[number], self.stages[number].label
+            outcome, note = self._judged.get(number, ("equal", ""))
+            if mark.error is not None and number not in self._judged:
+                rows.append(_failure(self.stages[number], mark.error))
                 continue
-            last, self.last = self.last, ran
-            if last is None:
-                self._note(stage, "first")
-            elif ran.runs is last.runs:
-                self._note(stage, "same")
-            else:
-                self._judge(last, ran, tuple(skipped))
-            skipped.clear()
+            if before is None:
+                outcome = "first"
+            elif number not in self._judged and before.digest == mark.digest:
+                outcome = "same"
+            rows.append(Examined(label, outcome, note))
+            before = mark if mark.error is None else before
+            if outcome == "differs" and not self.every:
+                break
+        return rows
+
+    @property
+    def failures(self) -> list[HlooptError]:
+        """Errors of the stages that cannot be read or run."""
+        marks = self.runner.marks
+        return [error for number in sorted(marks) if (error := marks[number].error) is not None]
+
+    @property
+    def last(self) -> StageRuns | None:
+        """The last stage that can be run, of those that were."""
+        good = [number for number, mark in self.runner.marks.items() if mark.error is None]
+        return self.runner.runs(max(good)) if good else None
+
+    @property
+    def between(self) -> int:
+        """How many stages before the last that was run were not: they lie between equal results."""
+        known = self.runner.marks
+        return sum(number not in known for number in range(max(known, default=0)))
+
+    def _say(self, number: int) -> None:
+        stage = self.stages[number]
+        name = stage.pass_name or stage.label
+        self.status = f"stage {number + 1} of {len(self.stages)}, {name}"
+
+    def _tells(self, number: int) -> bool:
+        """Run a stage unless it was; whether that tells something: its results, or that its run stops."""
+        if number not in self.runner.marks:
+            self._say(number)
+            for _ in self.runner.ask([number]):
+                pass
+        mark = self.runner.marks[number]
+        return mark.error is None or mark.stops
+
+    def _halve(self, low: int, high: int) -> None:
+        """Find the first change between two stages, as far as results at the ends of intervals show it."""
+        marks = self.runner.marks
+        while low < high and not self.found and marks[low].results != marks[high].results:
+            inner = [n for n in range(low + 1, high) if n not in marks or self._tells(n)]
+            if not inner:
+                self._judge(low, high)
+                return
+            middle = inner[len(inner) // 2]
+            if self._tells(middle):
+                self._halve(low, middle)
+                low = middle
+
+    def _walk(self, begun: int) -> None:
+        """Run all stages in their order, as far as wanted."""
+        last = begun
+        marks = self.runner.marks
+        for number in self._in_order(begun + 1):
+            self._say(number)
+            if self._tells(number):
+                if marks[number].results != marks[last].results and number not in self._judged:
+                    self._judge(last, number)
+                last = last if marks[number].stops else number
             if self.found and not self.every:
                 return
 
-    def _fail(self, stage: DumpStage, error: HlooptError) -> None:
-        place = ""
-        if isinstance(error, SourceError | EvaluationError) and error.line:
-            file = error.name if isinstance(error, SourceError) else str(stage.file)
-            place = f"{file}:{error.line}:{error.column}"
-        reason = error.reason if isinstance(error, EvaluationError) else error.message
-        outcome: SearchOutcome = "not run" if is_about_running(error) else "unreadable"
-        self.examined.append(Examined(stage.label, outcome, reason, place))
-        self.failures.append(error)
+    def _in_order(self, start: int) -> Iterator[int]:
+        """The numbers of stages, each when its mark is known."""
+        numbers = range(start, len(self.stages))
+        known = set(self.runner.marks)
+        asked = self.runner.ask(numbers)
+        for number in numbers:
+            if number not in known:
+                next(asked)
+            yield number
 
-    def _endless(
-        self, last: StageRuns, stage: DumpStage, skipped: tuple[DumpStage, ...], error: HlooptError
-    ) -> None:
-        """A stage that runs far longer than the one before it: a loop that does not end."""
-        before, inputs = last.runs[0], self.trials[0]
-        problem = f"there is none: {error.message}"
+    def _stopped(self, low: int, high: int) -> None:
+        """A stage whose run stops, or goes on far longer than that of the first one: it has no results."""
+        last, stage = self.runner.runs(low), self.stages[high]
+        error = self.runner.marks[high].error
+        assert error is not None, "what stops has an error"
+        before = last.runs[0]
+        reason = error.reason if isinstance(error, EvaluationError) else error.message
+        problem = f"there is none: {reason}"
         results = tuple(
             unlike(of_numpy(array.dtype), array.size, problem)
             for arrays in before.results
             for array in arrays
         )
+        skipped = self._between(low, high)
         runs = before, Run(read_stage(stage), before.results)
-        allowed = self._allowed(stage, skipped)
-        compared = RunsCompared(results)
-        self.found.append(
-            StagePair(last.stage, stage, allowed, inputs, runs, compared, self.tolerance, skipped)
-        )
-        self._note(stage, "differs", "it does not end")
+        pair = (last.stage, stage, self._allowed(stage, skipped), self.trials[0], runs)
+        self.found.append(StagePair(*pair, RunsCompared(results), self.tolerance, skipped))
+        self._judged[high] = "differs", reason
 
-    def _note(self, stage: DumpStage, outcome: SearchOutcome, note: str = "") -> None:
-        self.examined.append(Examined(stage.label, outcome, note))
+    def _between(self, low: int, high: int) -> tuple[DumpStage, ...]:
+        return tuple(self.stages[low + 1 : high])
 
-    def _ran(self, stage: DumpStage, last: StageRuns | None) -> StageRuns:
-        """A stage's runs, those of the last one where it is the same module."""
-        content = bytes_of(stage.file)
-        digest = _digest(content)
-        if last is not None and last.digest == digest:
-            return StageRuns(stage, digest, last.runs)
-        module = read_stage(stage)
-        start = monotonic()
-        runs = self._runs(module, stage, last)
-        if last is None and self.executor.seconds is None:
-            taken = monotonic() - start
-            self.executor = replace(self.executor, seconds=max(_SHORTEST, _TIMES * taken))
-        return StageRuns(stage, digest, runs)
-
-    def _runs(self, module: Module, stage: DumpStage, last: StageRuns | None) -> tuple[Run, ...]:
-        """A run on each trial.  Raises ``UsageError`` for a module that does not fit the stages before."""
-        name = str(stage.file)
-        if self.is_whole and last is None:
-            self._partitioned = [
-                PartitionedRuns(module, inputs, self.executor) for inputs in self.trials
-            ]
-        if last is not None:
-            given = last.runs[0].module
-            if not self.is_whole or not is_partitioned(self._partitioned[0].whole, module):
-                given = self._partitioned[0].whole if self.is_whole else given
-                check_alike(given, module, (last.stage.label, stage.label))
-        if not self.is_whole:
-            return tuple(self.executor.run(module, inputs, name) for inputs in self.trials)
-        for one in self._partitioned:
-            one.executor = self.executor
-        runs = tuple(one.run(module, name) for one in self._partitioned)
-        self.assumed.update(
-            name for run in runs if run.parts is not None for name in run.parts.assumed
-        )
-        return runs
-
-    def _judge(self, last: StageRuns, ran: StageRuns, skipped: tuple[DumpStage, ...]) -> None:
+    def _judge(self, low: int, high: int) -> None:
+        """Compare two stages, between which none can be run, as the later one's class allows."""
+        if self.runner.marks[high].stops:
+            self._stopped(low, high)
+            return
+        last, ran, skipped = self.runner.runs(low), self.runner.runs(high), self._between(low, high)
         allowed = self._allowed(ran.stage, skipped)
         if allowed.kind == "open":
-            self._note(ran.stage, "skipped", allowed.reason)
+            self._judged[high] = "skipped", allowed.reason
             return
         within = ""
         for inputs, before, after in zip(self.trials, last.runs, ran.runs, strict=True):
@@ -345,9 +235,9 @@ class StageSearch:
                         last.stage, ran.stage, allowed, inputs, runs, compared, tolerance, skipped
                     )
                 )
-                self._note(ran.stage, "differs", allowed.kind)
+                self._judged[high] = "differs", allowed.kind
                 return
-        self._note(ran.stage, "within" if within else "equal", within)
+        self._judged[high] = "within" if within else "equal", within
 
     def _allowed(self, stage: DumpStage, skipped: Sequence[DumpStage]) -> PassClass:
         """What the passes since the last stage that was run may do, the widest of them."""
@@ -369,15 +259,6 @@ class StageSearch:
         if _sums(before) != _sums(after):
             return FREE, "sums have another form, in which terms are added in another order"
         return Tolerance(bitwise=True), ""
-
-
-@dataclass(frozen=True)
-class StageRuns:
-    """A stage, the digest of its text, and its run on each trial."""
-
-    stage: DumpStage
-    digest: bytes
-    runs: tuple[Run, ...]
 
 
 _WIDTHS: Final = ("exact", "rounding", "type", "open")
@@ -406,25 +287,11 @@ def _sums(module: Module) -> Counter[str]:
     )
 
 
-def same_results(before: Run, after: Run) -> bool:
-    """Whether two runs gave the same values: all NaN being one value, and zeros of different sign different."""
-    pairs = [
-        *zip(
-            (array for arrays in before.results for array in arrays),
-            (array for arrays in after.results for array in arrays),
-            strict=True,
-        ),
-        *((array, after.written.get(name)) for name, array in before.written.items()),
-    ]
-    return len(before.written) == len(after.written) and all(_same(*pair) for pair in pairs)
-
-
-def _same(one: Array, other: Array | None) -> bool:
-    if other is None or one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    if one.tobytes() == other.tobytes():
-        return True
-    with np.errstate(all="ignore"):
-        numbers = (one == one) | (other == other)  # noqa: PLR0124 - false where both are NaN
-        alike = (one == other) & (np.signbit(one.real) == np.signbit(other.real))
-    return bool(np.all(alike | ~numbers))
+def _failure(stage: DumpStage, error: HlooptError) -> Examined:
+    place = ""
+    if isinstance(error, SourceError | EvaluationError) and error.line:
+        file = error.name if isinstance(error, SourceError) else str(stage.file)
+        place = f"{file}:{error.line}:{error.column}"
+    reason = error.reason if isinstance(error, EvaluationError) else error.message
+    outcome: SearchOutcome = "not run" if is_about_running(error) else "unreadable"
+    return Examined(stage.label, outcome, reason, place)

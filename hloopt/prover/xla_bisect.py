@@ -10,8 +10,8 @@ from hloopt.errors import DeviceError, HlooptError, UnsupportedError
 from hloopt.ir import Module
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.dump_bisect import DumpBisect
+from hloopt.prover.dumped_stages import stages_of
 from hloopt.prover.executor import Executor
-from hloopt.prover.stages import stages_of
 from hloopt.prover.trials import TrialOptions
 from hloopt.prover.xla_oracle import XlaOracle
 from hloopt.runtime.tolerance import FREE, Tolerance

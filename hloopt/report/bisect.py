@@ -34,6 +34,10 @@ _MOST: Final = 12
 _WIDTH: Final = 80
 _FOLDER: Final = re.compile(r"(?<=^          )\S*/(?=\S+:\d+:\d+$)")
 """The folder of the text that a line is in: a stage's name says which text that is."""
+_STAGE: Final = re.compile(
+    r"(?:\S*\.)?(?P<number>\d{4,})\.[^.]+\.(?P<after>after_\S+)\.before_[^.:]+(?:\.[\w.]+)?(?P<rest>:\d+:\d+|)"
+)
+"""The stage of a pass, or its file with a line."""
 
 
 def show_bisection(found: Bisection, console: Console, *, every: bool = False) -> None:
@@ -65,9 +69,9 @@ def _show_examined(
         first, *rest = group
         line = first.place.partition(f"{first.name}.")[2].partition(":")[2]
         why = f"line {line}: {note}" if line else note
-        made.add_row(first.name, _WORDS[outcome], why)
+        made.add_row(_short(first.name), _WORDS[outcome], why)
         if rest:
-            made.add_row(f"  and {len(rest)} more, to {rest[-1].name}", "", "")
+            made.add_row(f"  and {len(rest)} more, to {_short(rest[-1].name)}", "", "")
     if shown:
         console.print(made)
     if quiet:
@@ -77,13 +81,25 @@ def _show_examined(
         say(console, f"{count} {verb if passed else _gives(quiet)}")
 
 
+def _short(stage: str) -> str:
+    """What tells stages apart: the number and the pass, without the pipeline and the next pass."""
+    match = _STAGE.fullmatch(stage)
+    return f"{match['number']}.{match['after']}" if match else stage
+
+
+def _fitted(line: str) -> str:
+    """A line whose stage has no name of the module, pipeline and next pass where it is too long."""
+    return line if len(line) <= _WIDTH else _STAGE.sub(r"\g<number>.\g<after>\g<rest>", line)
+
+
 def _gives(count: int) -> str:
     return f"give{'s' * (count == 1)} equal results"
 
 
 def _show_culprit(culprit: Culprit, console: Console) -> None:
     say(console, "")
-    say(console, (culprit.name, "bold red"), f"  {culprit.where}")
+    gap = "  " if len(culprit.name) + len(culprit.where) + 2 <= _WIDTH else "\n  "
+    say(console, (culprit.name, "bold red"), f"{gap}{culprit.where}")
     _prose(console, culprit.reason)
     for name, compared in culprit.results:
         _prose(console, f"{name}: {compared.reason}")
@@ -91,7 +107,7 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
         _prose(console, line)
     for difference in culprit.differences:
         for line in difference_lines(difference):
-            _prose(console, _FOLDER.sub("", line))
+            _prose(console, _fitted(_FOLDER.sub("", line)))
     sides = {one.side for one in culprit.rewritten}
     for side in ("before", "after"):
         entries = [one for one in culprit.rewritten if one.side == side]

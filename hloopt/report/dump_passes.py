@@ -1,10 +1,11 @@
 """Writing a module as passes leave it, in files that are called as XLA calls its own.
 
     module_0001.NAME.before_optimizations.txt
-    module_0001.NAME.0003.PIPELINE.after_PASS.before_NEXT.txt
+    module_0001.NAME.0003.hloopt-PIPELINE.after_PASS.before_NEXT.txt
     module_0001.NAME.after_optimizations.txt
 
-The four digits before the pipeline are the number of the run.
+The four digits before the pipeline are the number of the run.  Some passes are called as XLA's are: the name of
+the pipeline says whose they were.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import field
 from pathlib import Path
 
 from hloopt.dataclass import dataclass
-from hloopt.dumps import parse_name
+from hloopt.dumps import OWN, parse_name
 from hloopt.ir import Module
 from hloopt.rewrite import Pass, PassRun, Watcher
 
@@ -59,8 +60,8 @@ class DumpPasses(Watcher):
     def _flush(self, following: str, module: Module) -> None:
         run, self.pending = self.pending, None
         if run is not None:
-            stage = f"{run.number:04d}.{self.pipeline}.after_{run.instance.name}.before_{following}"
-            self._put(stage, module)
+            passes = f"after_{run.instance.name}.before_{following}"
+            self._put(f"{run.number:04d}.{OWN}{self.pipeline}.{passes}", module)
 
     def _put(self, stage: str, module: Module) -> None:
         self.write(self.folder / f"{self.start}.{stage}.txt", self.show(module))

@@ -88,7 +88,7 @@ class FittedTable(Table):
                     cell: Any = column._cells[number]
                     if place and isinstance(cell, Text) and cell.plain:
                         cell = Text.assemble(f"{column.header} ", cell)
-                    if not place or cell.plain:
+                    if not isinstance(cell, Text) or cell.plain:
                         yield Padding(cell, (0, 0, 0, _INDENT))
         finally:
             self.rows, self.show_header = rows, True

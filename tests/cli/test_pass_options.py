@@ -54,7 +54,7 @@ def test_a_dump_directory_is_read_by_every_command(tmp_path: Path) -> None:
         assert made.exit_code == 0
     assert [module.number for module in read_dump(folder).modules] == [1, 2]
     listed = invoke("ls", str(folder), "--module", "module_0001")
-    assert "0001.passes.after_dce.before_simplify" in listed.stdout
+    assert "0001.hloopt-passes.after_dce.before_simplify" in listed.stdout
     again = invoke("optimize", str(folder), "--module", "0001", "--stage", "after_dce", "-O0")
     assert "exponential" not in again.stdout
     assert again.stdout.count("negate(") == 2
@@ -181,7 +181,7 @@ def test_a_dump_of_fast_math_is_named_after_the_pipeline_alone(tmp_path: Path) -
     words = ("--fast-math", "--dump-dir", str(folder), "-o", str(tmp_path / "m.hlo"))
     assert invoke("optimize", *words, stdin=TEXT).exit_code == 0
     stages = [path.name for path in folder.iterdir() if ".after_" in path.name]
-    assert any(".O2.after_simplify." in name for name in stages)
+    assert any(".hloopt-O2.after_simplify." in name for name in stages)
     assert not any("{" in name for name in stages)
 
 

@@ -23,7 +23,7 @@ from hloopt.dumps import read_dump
 from hloopt.errors import HlooptError
 from hloopt.prover.comparing import compare_runs
 from hloopt.prover.dump_bisect import DumpBisect
-from hloopt.prover.stages import read_stage, stages_of
+from hloopt.prover.dumped_stages import read_stage, stages_of
 from hloopt.prover.trials import TrialOptions
 from hloopt.prover.xla_oracle import XlaOracle
 from hloopt.text.parser import parse_module

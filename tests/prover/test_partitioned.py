@@ -10,7 +10,7 @@ import hloopt
 from hloopt.dumps import read_dump
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.dump_bisect import DumpBisect
-from hloopt.prover.stages import stages_of
+from hloopt.prover.dumped_stages import stages_of
 
 WHOLE = """HloModule f, num_partitions=4
 sum {

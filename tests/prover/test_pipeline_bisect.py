@@ -15,11 +15,11 @@ from hloopt.passes.dce import DeadCodeElimination
 from hloopt.pipelines import parse_pipeline
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.checks import CheckedModule, CommandCheck, ResultCheck
+from hloopt.prover.dumped_stages import DumpStage
 from hloopt.prover.executor import Executor
 from hloopt.prover.fuel_search import narrowed
 from hloopt.prover.pipeline_bisect import PipelineSearch
 from hloopt.prover.stage_check import StageCheck
-from hloopt.prover.stages import DumpStage
 from hloopt.prover.trials import Trial, made
 from hloopt.rewrite import Controls, Fix, Pass, Pipeline
 from tests.prover.broken_passes import (

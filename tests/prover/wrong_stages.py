@@ -32,8 +32,9 @@ from hloopt.ir.build import clone_module
 from hloopt.pipelines import make_pipeline
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.dump_bisect import DumpBisect
+from hloopt.prover.dumped_stages import stages_of
 from hloopt.prover.executor import Executor
-from hloopt.prover.stages import same_results, stages_of
+from hloopt.prover.stage_runs import same_results
 from hloopt.prover.trials import Trial, made
 from hloopt.report.dump_passes import DumpPasses
 from hloopt.rewrite import PassRun, Watcher

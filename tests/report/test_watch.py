@@ -152,8 +152,8 @@ def test_a_dump_is_found_by_the_reader_of_dumps(dump: DumpPasses) -> None:
     (found,) = read_dump(dump.folder).modules
     assert [(stage.kind, stage.label, stage.step) for stage in found.stages] == [
         ("before", "before_optimizations", -1),
-        ("pass", "0001.O1.after_dce.before_cse", 1),
-        ("pass", "0003.O1.after_simplify.before_dce", 3),
+        ("pass", "0001.hloopt-O1.after_dce.before_cse", 1),
+        ("pass", "0003.hloopt-O1.after_simplify.before_dce", 3),
         ("after", "after_optimizations", -1),
     ]
     assert (found.number, found.name) == (1, "m")
@@ -168,7 +168,7 @@ def test_the_last_stage_is_before_the_end(dump: DumpPasses) -> None:
     """As XLA calls it."""
     parse_pipeline(PIPELINE).run(hloopt.parse(TEXT), watchers=(dump,))
     labels = [stage.label for stage in read_dump(dump.folder).modules[0].stages]
-    assert labels[-2] == "0003.O1.after_simplify.before_pipeline-end"
+    assert labels[-2] == "0003.hloopt-O1.after_simplify.before_pipeline-end"
 
 
 def test_a_dump_takes_the_next_number(dump: DumpPasses) -> None:
