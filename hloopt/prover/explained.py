@@ -55,14 +55,13 @@ def explained(
     found: list[FirstDifference] = []
     while wrong and len(found) < _MOST_PLACES:
         try:
-            located = locate(
-                before.module,
-                after.module,
-                taken,
-                wrong,
-                tolerance=tolerance,
-                excess_precision=excess_precision,
+            search = partial(
+                locate, before.module, after.module, taken, excess_precision=excess_precision
             )
+            located = search(wrong, tolerance=tolerance)
+            if located is None and not found:
+                # The judge bounds results more closely than evaluations that round otherwise tell apart.
+                located = search(wrong, tolerance=Tolerance(ulp=0))
             if located is None:
                 break
             excess = partial(observe, before.module, taken, excess_precision=True)

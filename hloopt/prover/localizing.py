@@ -22,7 +22,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ops.traits import COLLECTIVE
 from hloopt.prover.both_runs import BothRuns, RunValue, UnequalPair
-from hloopt.prover.loop_search import LoopValues, control_apart, first_in_loops
+from hloopt.prover.loop_search import LoopValues, control_apart, ends_apart, first_in_loops
 from hloopt.prover.matching import Sides, alike, corresponding, is_telling, likeness
 from hloopt.prover.observing import Leaf, Place
 from hloopt.prover.trials import TrialInputs
@@ -84,6 +84,7 @@ class _Search:
     def __init__(self, runs: BothRuns) -> None:
         self._runs, self._pairing = runs, runs.pairing
         self._passed: set[Leaf] = set()
+        self._ended: set[Leaf] = set()
 
     @property
     def _sides(self) -> list[Sides]:
@@ -245,6 +246,11 @@ class _Search:
         """What differs before two values of one op, where an operand differs from the one in its place."""
         if before.place.instruction.opcode == after.place.instruction.opcode == "while":
             return self._from(first_in_loops(self._runs, number, (before.place, after.place)))
+        if after not in self._ended:
+            self._ended.add(after)
+            found = self._from(ends_apart(self._runs, number, before, after))
+            if found is not None:
+                return found
         pair: tuple[Leaf, Leaf] | None = (before, after)
         while pair is not None:
             read = (_read(leaf.place, leaf.place.instruction.operands) for leaf in pair)

@@ -15,7 +15,7 @@ from hloopt.prover.matching import corresponding
 from hloopt.prover.observing import HEAD, Leaf, Place, Trace
 from hloopt.runtime.inputs import positions
 
-__all__ = ["LoopValues", "control_apart", "first_in_loops"]
+__all__ = ["LoopValues", "control_apart", "ends_apart", "first_in_loops"]
 
 _STATES: Final = 32
 """Iterations whose states are kept in one run, when the first that differs is searched for."""
@@ -95,6 +95,30 @@ def control_apart(
             return LoopValues.of([(ways[0], ways[1])])
         if sides.before.trips.get(other) != sides.after.trips.get(place):
             return first_in_loops(runs, number, (other, place))
+    return None
+
+
+def ends_apart(runs: BothRuns, number: int, before: Leaf, after: Leaf) -> LoopValues | None:
+    """What ends the loops around two values, where one is of an iteration that the other module does not run.
+
+    That one differs from all that the other module computes though each iteration may be right.
+    """
+    sides = runs.sides[number]
+    partners = runs.pairing.after, runs.pairing.before
+    for side, leaf in ((1, after), (0, before)):
+        last = sides.trace(side).trips.get(leaf.place, 0) - 1  # of a loop whose end was not kept
+        path = (*leaf.place.path, (leaf.place.instruction, last))
+        inner = [caller for caller, _ in path[1:]]
+        for at, (caller, iteration) in enumerate(path):
+            if caller.opcode != "while":
+                continue
+            if at < len(inner) and inner[at].computation is caller.condition:
+                continue
+            place = Place(path[:at], caller)
+            other = corresponding(place, partners[side])
+            trips = None if other is None else sides.trace(1 - side).trips.get(other)
+            if other is not None and trips is not None and iteration >= trips:
+                return first_in_loops(runs, number, (other, place) if side else (place, other))
     return None
 
 

@@ -20,6 +20,8 @@ _MOST: Final = 12
 _STEPS: Final = 3
 """Steps from the first value that differs within which what was rewritten is taken to belong to it."""
 
+_PASSING: Final = frozenset({"get-tuple-element", "tuple"})
+
 
 def rewritten(
     before: Module, after: Module, located: Located | None
@@ -47,7 +49,11 @@ def rewritten(
         own = [(one.before, one.after) for one in listed if _is_own(one)]
         changed = sorted(
             (*_renamed(near, before), *changed),
-            key=lambda one: (near.steps(*one) > 0, one not in own, near.steps(*one)),
+            key=lambda one: (
+                min(max(near.steps(*one), -1), 1),
+                one not in own,
+                near.steps(*one),
+            ),
         )
         is_only = len(own) == 1
         changed = [one for one in changed if near.steps(*one) <= _STEPS or (is_only and one in own)]
@@ -80,7 +86,7 @@ class _Near:
     """How many steps instructions are from a value that differs.
 
     around  what it was made of and what reads it, with the calls, fusions and loops around it, by steps; what
-            was lost before it
+            was lost before it; below 0 what passed on an operand that it should not have
     bodies  computations that it runs; of loops around it what decides how often these run
     """
 
@@ -119,6 +125,9 @@ def _near(located: Located) -> _Near:
             around |= dict.fromkeys(_passing(trace, leaf), 0)
             for entry, step in _read(trace, leaf):
                 around.setdefault(entry, step)
+    for wrong in _wrong_operands(located):
+        read = _read(located.sides.after, wrong)
+        around |= {entry: -1 for entry, _ in read if entry.opcode in _PASSING}
     back, ahead = callers, [*own, *callers]
     for step in range(1, _STEPS + 1):
         back = [operand for entry in back for operand in entry.operands if operand not in around]
@@ -126,6 +135,18 @@ def _near(located: Located) -> _Near:
         ahead = [user for entry in ahead for user in entry.users if user not in around]
         around.update(dict.fromkeys(ahead, step))
     return _Near(around, frozenset(bodies))
+
+
+def _wrong_operands(located: Located) -> Iterator[Leaf]:
+    """What the second module's value reads in place of operands that it should read."""
+    if located.before is None:
+        return
+    own = [leaf for _, leaf in located.sides.before.operands(located.before.place)]
+    theirs = [leaf for _, leaf in located.sides.after.operands(located.after.place)]
+    if len(own) == len(theirs):
+        yield from (
+            right for left, right in zip(own, theirs, strict=True) if left in located.missing
+        )
 
 
 def _passing(trace: Trace, leaf: Leaf) -> Iterator[Instruction]:

@@ -145,6 +145,51 @@ def test_loops_that_run_another_number_of_times() -> None:
     assert names(found) == ("n", "n")
 
 
+NESTED = """HloModule m
+icond { s = (s32[], s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  ROOT c = pred[] compare(i, n), direction=LT }
+ibody { s = (s32[], s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  x = f32[4] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  y = f32[4] cosine(x)
+  ROOT r = (s32[], s32[], f32[4]) tuple(next, n, y) }
+ocond { s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT c = pred[] compare(i, n), direction=LT }
+obody { s = (s32[], f32[4]) parameter(0)
+  k = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  three = s32[] constant(3)
+  left = s32[] remainder(k, three)
+  n = s32[] add(left, three)
+  zero = s32[] constant(0)
+  t = (s32[], s32[], f32[4]) tuple(zero, n, x)
+  l = (s32[], s32[], f32[4]) while(t), condition=icond, body=ibody
+  z = f32[4] get-tuple-element(l), index=2
+  ROOT r = (s32[], f32[4]) tuple(next, z) }
+ENTRY e {
+  x = f32[4] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[4]) tuple(zero, x)
+  l = (s32[], f32[4]) while(s), condition=ocond, body=obody
+  ROOT g = f32[4] get-tuple-element(l), index=1 }
+"""
+
+
+@pytest.mark.parametrize("wrong", ["remainder(three, k)", "add(k, three)", "subtract(k, three)"])
+def test_what_sets_an_inner_loops_trip_count_is_named(wrong: str) -> None:
+    """Each iteration is right: what is computed in more of them differs from all that was."""
+    assert names(located(NESTED, NESTED.replace("remainder(k, three)", wrong))) == ("left", "left")
+
+
 @pytest.mark.parametrize("trips", [0, 2])
 def test_loops_of_few_iterations_that_run_another_number_of_times(trips: int) -> None:
     found = located(loop(trips=9), loop(trips=trips))
@@ -240,6 +285,30 @@ SLICED = """  part = f32[4] dynamic-slice(x, o), dynamic_slice_sizes={4}
   ROOT all = f32[4] all-reduce(part), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=sum
 }
 """
+
+
+HANDED_ON = """HloModule m
+body { a = f32[64] parameter(0)
+  n = f32[64] negate(a)
+  s = f32[64] sine(a)
+  ROOT t = (f32[64], f32[64]) tuple(n, s) }
+ENTRY e {
+  a = f32[64] parameter(0)
+  f = (f32[64], f32[64]) fusion(a), kind=kLoop, calls=body
+  g0 = f32[64] get-tuple-element(f), index=0
+  g1 = f32[64] get-tuple-element(f), index=1
+  p = f32[64] multiply(g0, g1)
+  ROOT r = f32[64] tanh(p) }
+"""
+
+
+def test_the_element_that_hands_on_another_result_is_shown() -> None:
+    """It passes on a value that is right elsewhere."""
+    wrong = HANDED_ON.replace("get-tuple-element(f), index=1", "get-tuple-element(f), index=0")
+    found = located(HANDED_ON, wrong)
+    assert found is not None
+    shown = rewritten(hloopt.parse(HANDED_ON), hloopt.parse(wrong), found)
+    assert "g1" in [one.name for one in shown if one.is_first][:5]
 
 
 def test_participants() -> None:
