@@ -13,6 +13,7 @@ from hloopt.ir import Module
 from hloopt.prover.compare import ModulesCompared, compare_modules
 from hloopt.prover.comparing import check_alike
 from hloopt.prover.executor import Executor
+from hloopt.prover.reordering import adapted
 from hloopt.prover.trials import TrialInputs, TrialOptions
 from hloopt.report.fusion_diff import FusionDifference, compare_kernels
 from hloopt.runtime.tolerance import Tolerance
@@ -75,13 +76,14 @@ def results_of(
     given: tuple[list[list[Array]], tuple[int, int], Host],
     *,
     excess_precision: bool,
-) -> list[list[Array]]:
-    """What the interpreter gives for the module in a file, on the inputs of another module.
+) -> tuple[list[list[Array]], tuple[str, ...]]:
+    """What the interpreter gives for the module in a file, on another module's inputs; what was done to run it.
 
     ``given`` are its inputs for each participant, replicas and partitions, and the host.
     Raises ``UsageError`` where the two take other inputs or give other results, and as ``read_task``.
     """
     other = read_task(path)
-    check_alike(other.module, module, (path, name))
+    taking, done = adapted(other.module, module, (path, name))
+    check_alike(taking, module, (path, name))
     executor = Executor(excess_precision=excess_precision)
-    return executor.run(other.module, TrialInputs(*given), path).results
+    return executor.run(taking, TrialInputs(*given), path).results, done

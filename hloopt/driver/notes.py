@@ -29,6 +29,7 @@ __all__ = [
     "on_host",
     "on_not_finite",
     "on_selection",
+    "on_untried",
     "open_numbers",
 ]
 
@@ -93,6 +94,14 @@ def on_differences(
         )
         return [f"{changes}: without it every bit is kept"]
     return []
+
+
+def on_untried(report: RunReport, options: RunOptions) -> list[str]:
+    """The note where two modules agree on one input, which says little of NaN, infinities and -0."""
+    passed = all(entry.passed for row in report.rows for _, entry in report.compared(row))
+    if options.against is None or options.inputs or not passed:
+        return []
+    return [f"special values were not tried ({report.inputs} only): hloopt compare tries them"]
 
 
 def on_not_finite(results: Outputs) -> list[str]:

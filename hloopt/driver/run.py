@@ -21,6 +21,7 @@ from hloopt.driver.notes import (
     on_host,
     on_not_finite,
     on_selection,
+    on_untried,
     open_numbers,
 )
 from hloopt.driver.options import RunOptions
@@ -163,7 +164,7 @@ class Runner:
         arrays, origin = self._inputs(task, counts)
         # Each run begins at the start of the same streams.
         host = load_host(Path(options.infeed) if options.infeed else None, options.seed or 0)
-        wanted, against = self._expected(task, counts, arrays, host)
+        wanted, against, done = self._expected(task, counts, arrays, host)
         reference = Reference(module, arrays, host, options, counts, self.stage.enter)
         first = self._interpreted(reference, arrays)
         report = RunReport(
@@ -189,6 +190,8 @@ class Runner:
         report.notes += [
             *on_not_finite(reference.results),
             *on_amended(filled, dropped),
+            *done,
+            *on_untried(report, options),
             *notes,
             *open_numbers(module, wanted),
             *on_selection(best.program),
@@ -278,30 +281,35 @@ class Runner:
 
     def _expected(
         self, task: Task, counts: tuple[int, int], arrays: Outputs, host: Host
-    ) -> tuple[Outputs | None, str]:
-        """The results of each participant to compare with, if any, and what they are called.
+    ) -> tuple[Outputs | None, str, tuple[str, ...]]:
+        """The results of each participant to compare with, if any, what they are called, and what was done for
+        them.
 
         Those of a snapshot belong to its own inputs.
         """
         options, snapshot = self.options, task.snapshot
         if options.expect:
-            return load_all_expected(Path(options.expect), task.module, prod(counts)), "expected"
+            return (
+                load_all_expected(Path(options.expect), task.module, prod(counts)),
+                "expected",
+                (),
+            )
         if options.against:
             from hloopt.driver.compare import results_of
 
             self.stage.enter(options.against)
             excess = options.excess_precision
             given = (arrays, counts, host)
-            found = results_of(
+            found, done = results_of(
                 options.against, task.module, task.name, given, excess_precision=excess
             )
-            return found, options.against
+            return found, options.against, done
         if task.expected is not None:
-            return [list(task.expected) for _ in range(prod(counts))], "expected"
+            return [list(task.expected) for _ in range(prod(counts))], "expected", ()
         others = options.inputs or task.inputs is not None or options.seed is not None
         if snapshot is None or others or not snapshot.results:
-            return None, ""
-        return [list(snapshot.results)], "snapshot"
+            return None, "", ()
+        return [list(snapshot.results)], "snapshot", ()
 
     def _interpreted(self, reference: Reference, arrays: Outputs) -> RunRow | None:
         """The interpreter's row, or none; a snapshot where it is wanted."""

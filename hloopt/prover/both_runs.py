@@ -65,7 +65,12 @@ class BothRuns:
             )
         self.sides = self._traced()
 
-    def differs(self, pair: UnequalPair) -> bool:
+    @property
+    def is_strict(self) -> bool:
+        """Whether the user allows something else than what rounding does."""
+        return self._tolerance.is_given
+
+    def differs(self, pair: UnequalPair, tolerance: Tolerance | None = None) -> bool:
         """Whether the values of a pair do not agree; also where one was not kept.
 
         What a loop came with into the first iteration that was kept agrees.
@@ -74,7 +79,7 @@ class BothRuns:
         sides = self.sides[number]
         if before not in sides.before.seen or after not in sides.after.seen:
             return any(leaf.place.instruction.opcode != "parameter" for leaf in (before, after))
-        return not sides.counterparts.compared(after, before).passed
+        return not sides.counterparts.compared(after, before, tolerance).passed
 
     def _run(self, side: int, way: int = 0) -> list[Trace]:
         """The traces of a module: by the definition, by another way to round, or on other inputs (-1).

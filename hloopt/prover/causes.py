@@ -61,6 +61,8 @@ class Evidence:
     want, got      all elements of either, flat, of one type
     operands       of ``before``, each flat
     above          what ``before`` was made of in two steps or more
+    others         the operands of ``after``
+    terms          what either value is the sum of, or the product, through all ops of the same kind
     excess         what ``before`` gives where bf16 and f16 chains keep f32; None where nothing changes
     """
 
@@ -70,6 +72,8 @@ class Evidence:
     got: Array
     operands: Sequence[Array]
     above: Sequence[Ancestor] = ()
+    others: Sequence[Array] = ()
+    terms: tuple[Sequence[Array], Sequence[Array]] = ((), ())
     excess: Array | None = None
 
     @property
@@ -128,8 +132,22 @@ def _exactly(given: Evidence, other: Array) -> bool:
 
 
 def _zero_signs(given: Evidence) -> str:
-    zeros = (given.want == 0) & (given.got == 0)
-    return f"zeros {_everywhere(given)}" if _is_float(given) and zeros[given.differ].all() else ""
+    """In the values, or in an operand of one op: 1 / 0 and 1 / -0 are infinities of other signs."""
+    if not _is_float(given):
+        return ""
+    if not (given.want[given.differ].any() or given.got[given.differ].any()):
+        return f"zeros {_everywhere(given)}"
+    pairs = zip(given.operands, given.others, strict=True)
+    if given.before.opcode != given.after.opcode or len(given.operands) != len(given.others):
+        return ""
+    for number, (one, other) in enumerate(pairs):
+        if one.dtype == other.dtype and one.shape == other.shape == given.want.shape:
+            left, right = one[given.differ], other[given.differ]
+            if not left.any() and not right.any() and not _same(left, right).any():
+                return (
+                    f"operand {number} is 0 in one module and -0 in the other {_everywhere(given)}"
+                )
+    return ""
 
 
 def _flushed(given: Evidence) -> str:
@@ -240,6 +258,11 @@ def _ties(given: Evidence) -> str:
 def _other_order(given: Evidence) -> str:
     """Sums in another order, within what that may change."""
     one = given.before
+    if len(given.terms[0]) > 2 and _is_float(given):
+        sides = (sorted(array.tobytes() for array in terms) for terms in given.terms)
+        if next(sides) == next(sides):
+            what = "terms" if one.opcode == "add" else "factors"
+            return f"both have the same {len(given.terms[0])} {what}"
     if not _is_float(given) or not (one.opcode == "dot" or one.opcode in REDUCING):
         return ""
     magnitudes = [np.abs(array.astype(np.float64)).max(initial=0.0) for array in given.operands[:2]]
@@ -352,7 +375,7 @@ _RULES: Final[tuple[tuple[str, str, _Check], ...]] = (
     ),
     (
         "reassociation",
-        "A sum was added up in another order.",
+        "A sum or product was computed in another order.",
         _other_order,
     ),
 )

@@ -59,7 +59,7 @@ def explained(
                 locate, before.module, after.module, taken, excess_precision=excess_precision
             )
             located = search(wrong, tolerance=tolerance)
-            if located is None and not found:
+            if located is None and not found and before.interpreted and after.interpreted:
                 # The judge bounds results more closely than evaluations that round otherwise tell apart.
                 located = search(wrong, tolerance=Tolerance(ulp=0))
             if located is None:

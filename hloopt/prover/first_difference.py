@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from hloopt.types import Array, of_numpy
 
 __all__ = ["FirstDifference", "OperandPair", "Site", "described", "first_difference"]
 
-_ABOVE = 3
+_SUMS: Final = frozenset({"add", "multiply"})
+_MOST_TERMS: Final = 64
+_ABOVE: Final = 3
 """Steps in which what is computed and undone again is looked for."""
 
 _MOST_LOST = 4
@@ -259,9 +261,29 @@ def _cause(found: Located, partner: Leaf, excess: Callable[[], Trace]) -> Cause 
             got.flat,
             [array.reshape(-1) for _, _, array in _arrays(trace, partner.place)],
             _above(trace, partner),
+            [array.reshape(-1) for _, _, array in _arrays(other, found.after.place)],
+            (_terms(trace, partner), _terms(other, found.after)),
             kept,
         )
     )
+
+
+def _terms(trace: Trace, leaf: Leaf) -> list[Array]:
+    """What a value is the sum or the product of, through all ops of its kind; none where one was not kept."""
+    opcode = leaf.place.instruction.opcode
+    if opcode not in _SUMS:
+        return []
+    found: list[Array] = []
+    pending = [leaf]
+    while pending and len(found) + len(pending) <= _MOST_TERMS:
+        one = pending.pop()
+        if one.place.instruction.opcode == opcode:
+            pending += [own for _, own in trace.operands(one.place)]
+        elif (seen := trace.seen.get(one)) is not None and seen.is_whole:
+            found.append(seen.flat)
+        else:
+            return []
+    return [] if pending else found
 
 
 def _near(trace: Trace, leaf: Leaf) -> list[Seen]:

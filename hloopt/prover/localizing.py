@@ -85,6 +85,7 @@ class _Search:
         self._runs, self._pairing = runs, runs.pairing
         self._passed: set[Leaf] = set()
         self._ended: set[Leaf] = set()
+        self._is_rounding = False
 
     @property
     def _sides(self) -> list[Sides]:
@@ -106,7 +107,19 @@ class _Search:
                 found = self._from(control_apart(self._runs, number, *read))
                 if found is not None:
                     return found
+        self._is_rounding = self._runs.is_strict and not any(map(self._is_apart, pairs))
         return self.first(pairs)
+
+    def _is_apart(self, pair: UnequalPair) -> bool:
+        """Whether values differ by more than what rounding allows."""
+        return self._runs.differs(pair, FREE)
+
+    def _are_others(self, number: int, before: Leaf, after: Leaf) -> bool:
+        """Whether results that roundings alone set apart are made of these two as of different values.
+
+        As those of ``(x + y) + z`` and ``x + (y + z)`` are of their sums.
+        """
+        return self._is_rounding and self._is_apart(((number, before), (number, after)))
 
     def first(self, pairs: Sequence[UnequalPair]) -> Located | None:
         """The first value that differs on the way to these pairs."""
@@ -139,7 +152,7 @@ class _Search:
         if not matched:
             return None
         _, partner, (number, found) = max(matched, key=lambda entry: entry[0])
-        if partner is None:
+        if partner is None or self._are_others(number, partner, found):
             return self._alone((number, found), ours, theirs, starts)
         deeper = self._deeper(number, partner, found)
         if deeper is not None:
@@ -168,7 +181,8 @@ class _Search:
         lost = tuple(leaf for at, leaf in self._order((n for n, end in theirs.items() if end), 0))
         place = corresponding(found.place, self._pairing.before)
         partner = None if place is None else Leaf(place, found.at)
-        if partner is not None and partner in sides.before.seen:
+        known = partner is not None and partner in sides.before.seen
+        if partner is not None and known and not self._are_others(number, partner, found):
             deeper = self._deeper(number, partner, found)
             if deeper is not None:
                 return deeper
@@ -235,7 +249,7 @@ class _Search:
         for node in order[order.index(start) + 1 :]:
             number, leaf = node
             _, partner = self._best(node, theirs, ends.get(node))
-            if number != start[0] or partner is None:
+            if number != start[0] or partner is None or self._are_others(number, partner, leaf):
                 continue
             same = partner.place.instruction.opcode == leaf.place.instruction.opcode
             if same or ends.get(node) == (number, partner):

@@ -244,14 +244,16 @@ class Matcher:
     def _spread(self, leaf: Leaf, other: Leaf, size: int) -> Array:
         return np.maximum(self._spreads[0].of(other, size), self._spreads[1].of(leaf, size))
 
-    def compared(self, leaf: Leaf, other: Leaf) -> OutputComparison:
+    def compared(
+        self, leaf: Leaf, other: Leaf, tolerance: Tolerance | None = None
+    ) -> OutputComparison:
         """A value of ``given`` beside one of ``known`` of the same type and number of elements."""
         got, want = same_part(self._given.seen[leaf], self._known.seen[other])
         spread = self._spread(leaf, other, want.size)
         # Of integers no more is known than how far a few evaluations moved them.
         beyond = spread if of_numpy(want.dtype).is_float else _FARTHER * spread
         allowance = Allowance(Movement(spread, beyond))
-        return compared(got, want, self._tolerance, allowance)[0]
+        return compared(got, want, tolerance or self._tolerance, allowance)[0]
 
 
 def _key(seen: Seen) -> _Key:

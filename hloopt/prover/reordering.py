@@ -12,13 +12,14 @@ from typing import Any, Final, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir.signatures import drop_parameters
 from hloopt.prover.trials import Arrays
 from hloopt.runtime.comparison import Allowance, compared
 from hloopt.runtime.inputs import positions
 from hloopt.runtime.tolerance import Tolerance
 from hloopt.types import Array
 
-__all__ = ["Reordered", "fitted", "parameter_orders", "result_order", "with_parameters"]
+__all__ = ["Reordered", "adapted", "fitted", "parameter_orders", "result_order", "with_parameters"]
 
 _PAIRS: Final = 15
 """Pairs of parameters that are swapped where names say nothing."""
@@ -65,24 +66,81 @@ def fitted(
     kinds = [[_types(one) for one in module.entry.parameters] for module in (before, after)]
     if kinds[0] == kinds[1]:
         return before, after, ()
-    order = _places(before, after)
-    if order is not None:
-        changed = with_parameters(after, before.entry.parameters, order)
-        return before, changed, tuple(_done(before, order, names))
-    order = _places(after, before)
-    if order is not None:
-        changed = with_parameters(before, after.entry.parameters, order)
-        return changed, after, tuple(_done(after, order, names[::-1]))
-    return before, after, ()
+    for whole, part, own in ((before, after, names), (after, before, names[::-1])):
+        order = _places(whole, part)
+        if order is not None:
+            changed = with_parameters(part, whole.entry.parameters, order)
+            done = (*_lacking(whole, order, own), *_by_name(order, own[1]))
+            return (changed, after, done) if part is before else (before, changed, done)
+    changed, done = adapted(after, before, names[::-1])
+    return before, changed, done
 
 
-def _done(whole: Module, order: Sequence[int], names: tuple[str, str]) -> Iterator[str]:
+def adapted(
+    other: Module, module: Module, names: tuple[str, str]
+) -> tuple[Module, tuple[str, ...]]:
+    """``other`` as a module that takes the parameters of ``module``, and what was done, in words.
+
+    ``other`` itself where its parameters are those, and where they differ in more than unused ones and order.
+    """
+    own, wanted = other.entry.parameters, module.entry.parameters
+    if [_types(one) for one in own] == [_types(one) for one in wanted]:
+        return other, ()
+    used = _used(other)
+    order = _places(module, used)
+    if order is None:
+        return other, ()
+    sides = [
+        {_named_type(one): one.parameter_number for one in entries} for entries in (own, wanted)
+    ]
+    both = sides[0].keys() & sides[1].keys()
+    kept = [one.parameter_number for one in own if _is_used(one) or _named_type(one) in both]
+    known = [*order, *(sides[1][each] for each in both)]
+    done = (
+        *_lacking(other, kept, names),
+        *_lacking(module, known, names[::-1]),
+        *_by_name(order, names[0]),
+    )
+    return with_parameters(used, wanted, order), done
+
+
+def _lacking(whole: Module, order: Sequence[int], names: tuple[str, str]) -> Iterator[str]:
     left = [one for one in whole.entry.parameters if one.parameter_number not in order]
     for one in left:
         number = one.parameter_number
         yield f"{names[1]} lacks parameter {number} (%{one.name}), which {names[0]} does not use"
+
+
+def _by_name(order: Sequence[int], name: str) -> Iterator[str]:
     if list(order) != sorted(order):
-        yield f"the parameters of {names[1]} are matched by name: they are in another order"
+        yield f"the parameters of {name} are matched by name: they are in another order"
+
+
+def _used(module: Module) -> Module:
+    """A copy without the parameters that nothing uses."""
+    copy = _open(module)
+    unused = [one.parameter_number for one in copy.entry.parameters if not _is_used(one)]
+    drop_parameters(copy.entry, unused)
+    return copy
+
+
+def _open(module: Module) -> Module:
+    """A copy that says nothing about its parameters."""
+    copy = build.clone_module(module)
+    copy.attributes = {
+        name: value
+        for name, value in copy.attributes.items()
+        if name not in ("entry_computation_layout", "input_output_alias", "buffer_donor")
+    }
+    return copy
+
+
+def _is_used(one: Instruction) -> bool:
+    return bool(one.users) or one.is_root
+
+
+def _named_type(one: Instruction) -> tuple[str, str]:
+    return one.name, str(_types(one))
 
 
 def _types(one: Instruction) -> _Types:
@@ -92,11 +150,11 @@ def _types(one: Instruction) -> _Types:
 def _places(whole: Module, part: Module) -> list[int] | None:
     """The number in ``whole`` of each parameter of ``part``; None where others than unused ones are left."""
     own, others = whole.entry.parameters, part.entry.parameters
-    used = [one for one in own if one.users or one.is_root]
+    used = [one for one in own if _is_used(one)]
     for found in (used, _named(own, others)):
         if [_types(one) for one in found] == [_types(one) for one in others]:
             left = set(own) - set(found)
-            if not any(one.users or one.is_root for one in left):
+            if not any(map(_is_used, left)):
                 return [one.parameter_number for one in found]
     return None
 
@@ -112,12 +170,7 @@ def with_parameters(
     module: Module, parameters: Sequence[Instruction], places: Sequence[int]
 ) -> Module:
     """A copy that takes ``parameters``: its own have ``places`` among them, the others are not used."""
-    copy = build.clone_module(module)
-    copy.attributes = {
-        name: value
-        for name, value in copy.attributes.items()
-        if name not in ("entry_computation_layout", "input_output_alias", "buffer_donor")
-    }
+    copy = _open(module)
     entry = copy.entry
     position = next(iter(entry))
     numbers = list(places)

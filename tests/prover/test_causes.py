@@ -216,3 +216,57 @@ def test_results_in_the_other_order_are_not_the_sign_of_zero() -> None:
     found = compared(first, second)
     assert found.verdict == "differ"
     assert found.first is None or found.first.cause is None
+
+
+XYZ = XY + "z = f32[64] parameter(2); "
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_a_sum_in_another_order_is_shown_where_both_have_all_terms(op: str) -> None:
+    """And not where both have a part of it that the other lacks, though these look alike."""
+    first = f"{XYZ}s = f32[64] {op}(x, y); t = f32[64] {op}(s, z); ROOT r = f32[64] {op}(t, x)"
+    other = f"{XYZ}s = f32[64] {op}(y, z); t = f32[64] {op}(x, x); ROOT r = f32[64] {op}(t, s)"
+    found = compared(first, other, bitwise=True).first
+    assert found is not None
+    assert found.cause is not None
+    assert found.before is not None
+    assert (found.before.name, found.after.name) == ("r", "r")
+    what = "terms" if op == "add" else "factors"
+    assert (found.cause.name, found.cause.evidence) == (
+        "reassociation",
+        f"both have the same 4 {what}",
+    )
+    wrong = compared(first, other.replace("(y, z)", "(y, x)"), bitwise=True).first
+    assert wrong is not None
+    assert wrong.cause is None
+
+
+def test_a_zero_of_the_other_sign_explains_infinities() -> None:
+    """1 / (x + 0) is not 1 / x where x is -0."""
+    one = "o = f32[] constant(1); u = f32[64] broadcast(o), dimensions={}; "
+    zero = "n = f32[] constant(0); z = f32[64] broadcast(n), dimensions={}; s = f32[64] add(x, z); "
+    found = compared(
+        f"{X}{one}{zero}ROOT r = f32[64] divide(u, s)",
+        f"{X}{one}ROOT r = f32[64] divide(u, x)",
+        special=("zero",),
+    ).first
+    assert found is not None
+    assert found.cause is not None
+    assert found.cause.name == "sign of zero"
+    assert found.cause.evidence.startswith(
+        "operand 1 is 0 in one module and -0 in the other in all"
+    )
+
+
+def test_flushing_is_found_though_other_roundings_would_hide_it() -> None:
+    """And no other order of one result is."""
+    found = compared(
+        f"{XY}ROOT r = f32[64] multiply(x, y)",
+        XY.replace("y = ", "b = ") + FLUSHED,
+        special=("subnormal",),
+        seed=3,
+    )
+    assert found.verdict == "differ"
+    assert found.first is not None
+    assert found.first.cause is not None
+    assert found.first.cause.name == "flushing of subnormals"

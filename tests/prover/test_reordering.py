@@ -55,6 +55,28 @@ def test_a_parameter_that_is_used_may_not_be_missing() -> None:
         compared(used, PRUNED)
 
 
+def test_either_module_may_lack_a_parameter_that_the_other_does_not_use() -> None:
+    """The inputs are those of the first; one that both have, and neither uses, is not mentioned."""
+    other = TEXT.replace("n = s32[3]", "m = u32[2]").replace(
+        "ENTRY e {", "ENTRY e {\n  k = s8[] parameter(3)"
+    )
+    found = compared(TEXT.replace("ENTRY e {", "ENTRY e {\n  k = s8[] parameter(3)"), other)
+    assert found.equal
+    assert [array.dtype.name for array in found.given.arrays[0]] == [
+        "float32",
+        "int32",
+        "float32",
+        "int8",
+    ]
+    assert found.notes == (
+        "m lacks parameter 1 (%m), which m does not use",
+        "m lacks parameter 1 (%n), which m does not use",
+    )
+    wrong = compared(TEXT, other.replace("add(a, b)", "add(a, a)"))
+    assert wrong.first is not None
+    assert (wrong.first.after.name, wrong.first.after.place) == ("d", "<text>:8:3")
+
+
 def test_parameters_of_other_types_are_matched_by_name() -> None:
     before = TEXT.replace("add(a, b)", "maximum(a, b)")
     after = before.replace("parameter(0)", "parameter(9)").replace("parameter(1)", "parameter(0)")
