@@ -132,6 +132,11 @@ def invalid(one: Instruction) -> bool:
     return one.opcode == "dot" and _exchanged(one)
 
 
+def alone(one: Instruction) -> bool:
+    """A sum over participants that each computes for itself."""
+    return one.opcode == "all-reduce" and _dropped(one)
+
+
 def _exchanged(one: Instruction) -> bool:
     left, right = one.operands[:2]
     if left is right:
@@ -144,7 +149,7 @@ KINDS: Mapping[str, Rewrite] = {
     rewrite.__name__: rewrite
     for rewrite in (
         subtract, select, divide, maximum, negate, exponential, product, shifted, initial, transposed, joined,
-        in_loops, direction, crash, invalid,
+        in_loops, direction, crash, invalid, alone,
     )
 }  # fmt: skip
 

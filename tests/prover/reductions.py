@@ -1,10 +1,11 @@
 """How small failing programs become: passes broken on purpose, after real programs of 200 to 5,000 instructions.
 
-    python -m tests.prover.reductions [--cases 50] [--jobs N] [--only TEXT] [--json FILE]
+    python -m tests.prover.reductions [--cases 50] [--jobs N] [--only TEXT] [--from N] [--json FILE]
 
-``HLOOPT_CORPUS`` names the folder of the programs.  Each kind of ``broken_rewrites`` takes its turn with the programs in
-which it changes a result, and each of them is reduced by the kinds that do, so that kinds and programs are as mixed as
-can be.  Every result is read again from its text, verified, and has to fail in the same way.
+``HLOOPT_CORPUS`` names the folder of the programs; where ``HLOOPT_XLA_PYTHON`` has JAX it writes those of
+``large_programs.py`` as well.  Each kind of ``broken_rewrites`` takes its turn with the programs in which it changes a
+result, and each of them is reduced by up to three kinds that do, so that kinds and programs are as mixed as can be.
+Every result is read again from its text, verified, and has to fail in the same way.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -29,8 +31,9 @@ from hloopt.ir import Module, build
 from hloopt.prover.reduction.search import SearchLimits
 from tests.prover.broken_rewrites import KINDS
 
+LARGE_PROGRAMS = Path(__file__).with_name("large_programs.py")
 BROKEN = Path(__file__).with_name("broken_rewrites.py")
-FEWEST, MOST = 200, 5000
+FEWEST, LARGE, MOST = 200, 2000, 5000
 LARGEST = (
     1 << 28
 )  # bytes of inputs: more are the weights of a model that the interpreter does not run in seconds
@@ -38,9 +41,16 @@ SECONDS = 180.0
 _SLOWEST = 20.0  # seconds that a program's first run may take: it is a measurement of reducing, not of programs
 
 
-def programs(folder: Path) -> list[Path]:
+def programs(corpus: str | None, made: Path) -> list[Path]:
     """Programs before optimisation, in an order that mixes their subjects."""
-    found = [*folder.glob("jax/*.before.hlo"), *folder.glob("models/*.hlo")]
+    found = (
+        []
+        if corpus is None
+        else [*Path(corpus).glob("jax/*.before.hlo"), *Path(corpus).glob("models/*.hlo")]
+    )
+    if jax := os.environ.get("HLOOPT_XLA_PYTHON"):
+        subprocess.run([jax, str(LARGE_PROGRAMS), str(made)], check=True)
+        found += made.glob("*.hlo")
     return sorted(found, key=lambda path: (hash_of(path.name), path.name))
 
 
@@ -113,23 +123,20 @@ def fits(module: Module, kind: str) -> bool:
         return True
 
 
-def pairs(folder: Path, only: str) -> Iterator[tuple[Path, Module, str]]:
-    """Programs and kinds: the kind that has had the fewest turns first."""
+def pairs(paths: list[Path], fewest: int) -> Iterator[tuple[Path, Module, str]]:
+    """Programs and kinds: each program once, again, a third time; the kind that has had the fewest turns first."""
     turns: Counter[str] = Counter()
-    for path in programs(folder):
-        if only and only not in path.name:
-            continue
+    tried: dict[Path, set[str]] = {path: set() for path in paths}
+    for path in [*paths] * 3:
         module = read(path)
-        if module is None:
+        if module is None or module.instruction_count() < fewest:
             continue
-        fitting = (
-            kind
-            for kind in sorted(KINDS, key=lambda name: (turns[name], name))
-            if fits(module, kind)
-        )
-        for kind in islice(fitting, 3):
-            turns[kind] += 1
-            yield path, module, kind
+        for kind in sorted(KINDS.keys() - tried[path], key=lambda name: (turns[name], name)):
+            tried[path].add(kind)
+            if fits(module, kind):
+                turns[kind] += 1
+                yield path, module, kind
+                break
 
 
 def main() -> None:
@@ -138,14 +145,24 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--from", dest="fewest", type=int, default=FEWEST)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    folder = os.environ.get("HLOOPT_CORPUS")
-    if not folder:
-        raise SystemExit("HLOOPT_CORPUS names no folder of programs")
+    with tempfile.TemporaryDirectory() as made:
+        paths = programs(os.environ.get("HLOOPT_CORPUS"), Path(made))
+        rows = measured([path for path in paths if given.only in path.name], given)
+    if not rows:
+        raise SystemExit(
+            "no program fails: HLOOPT_CORPUS names a folder of programs, HLOOPT_XLA_PYTHON a Python with JAX"
+        )
+    summed_up(rows)
+
+
+def measured(paths: list[Path], given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Reduce as many as are wanted, and print a line of each."""
     rows: list[dict[str, Any]] = []
     slow: set[Path] = set()
-    for path, module, kind in pairs(Path(folder), given.only):
+    for path, module, kind in pairs(paths, given.fewest):
         row = None if path in slow else reduced(path, module, kind, given.jobs, slow)
         if row is None:
             continue
@@ -159,11 +176,17 @@ def main() -> None:
             given.json.write_text(json.dumps(rows, indent=1))
         if len(rows) == given.cases:
             break
+    return rows
+
+
+def summed_up(rows: list[dict[str, Any]]) -> None:
+    """Print the figures, and fail where one is not met."""
     after = [row["after"] for row in rows]
     slowest = max(row["seconds"] for row in rows)
-    kinds = len({row["kind"] for row in rows})
+    kinds, names = (len({row[key] for row in rows}) for key in ("kind", "program"))
+    large = sum(row["before"] >= LARGE for row in rows)
     print(
-        f"{len(rows)} programs, {kinds} kinds: median {median(after):g} instructions, at most {max(after)}; "
+        f"{len(rows)} cases of {names} programs, {large} of {LARGE:,} instructions or more, {kinds} kinds: median {median(after):g} instructions, at most {max(after)}; "
         f"slowest {slowest:.0f} s, cpu {max(row['cpu'] for row in rows):.0f} s; complete {sum(row['complete'] for row in rows)}"
     )
     if median(after) > 12 or slowest > SECONDS + 30 or not all(row["fails"] for row in rows):

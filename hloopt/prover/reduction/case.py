@@ -49,9 +49,9 @@ class Case:
     def size(self) -> tuple[int, ...]:
         """What is to become small, the most important first.
 
-        Instructions, elements of all shapes, arrays of unusual element types, characters of the text, integers
-        that are constants (loops count to them), elements of the inputs that are not 0, and characters of
-        these (of the first thousand of an array).
+        Instructions, participants, elements of all shapes, arrays of unusual element types, characters of the
+        text, integers that are constants (loops count to them), elements of the inputs that are not 0, and
+        characters of these (of the first thousand of an array).
         """
         module = self.module
         shapes = [
@@ -63,6 +63,7 @@ class Case:
         arrays = [_facts(array) for given in self.inputs.arrays for array in given]
         return (
             module.instruction_count(),
+            prod(self.inputs.counts),
             sum(shape.elements for shape in shapes),
             sum(shape.dtype.name not in _USUAL for shape in shapes),
             len(self.text),
@@ -113,11 +114,15 @@ def _facts(array: Array) -> _ArrayFacts:
 
 
 class CaseDraft:
-    """A copy of a case that deltas change in place; ``finish`` makes a case of it again."""
+    """A copy of a case that deltas change in place; ``finish`` makes a case of it again.
+
+    ``arrays`` are of each parameter the arrays of each participant, ``counts`` the replicas and partitions.
+    """
 
     def __init__(self, case: Case) -> None:
         self.case = case
         self.module = build.clone_module(case.module)
+        self.counts = case.inputs.counts
         self.arrays: dict[Instruction, Leaves] = {}
         at = 0
         for parameter in self.entry.parameters:
@@ -199,12 +204,12 @@ class CaseDraft:
         except (VerifyError, ShapeError):
             return None
         inputs = self.case.inputs
-        count = prod(inputs.counts)
+        count = prod(self.counts)
         arrays: list[list[Array]] = [[] for _ in range(count)]
         for parameter in self.entry.parameters:
             for number, given in enumerate(self.arrays[parameter]):
                 arrays[number] += given
-        made = TrialInputs(arrays, inputs.counts, inputs.host, inputs.origin)
+        made = TrialInputs(arrays, self.counts, inputs.host, inputs.origin)
         return Case(self.module, made, self.case.kept)
 
     def _sweep(self) -> None:

@@ -10,7 +10,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -175,7 +175,10 @@ class Differs(Question):
         return Run(module, [self.server.run(module, inputs.arrays[0], seconds)])
 
     def _verdict(self, first: Run, second: Run, inputs: TrialInputs) -> CaseOutcome:
-        """What the judge says of the first result that is wrong; those furthest off are judged first."""
+        """What the judge says of the first result that is wrong; those furthest off are judged first.
+
+        Integers and NaN come behind: the judge evaluates more often before it knows that rounding decides none.
+        """
         known = [named(run.results, run.written) for run in (first, second)]
         judge = Judge.between(
             first.module,
@@ -196,7 +199,7 @@ class Differs(Question):
             return CaseOutcome("differs", f"one of the two alone gives {names}", inf)
         plain = Judge(tolerance=self.tolerance)
         far = {key: plain.compare(key, got[key], want[key]) for key in want}
-        for key in sorted(far, key=lambda name: -far[name].share):
+        for key in sorted(far, key=lambda name: (isinf(far[name].share), -far[name].share)):
             found = far[key] if far[key].passed else judge.compare(key, got[key], want[key])
             if not found.passed and not found.undecided:
                 values = [array[found.where] for array in (got[key], want[key]) if found.where]

@@ -9,8 +9,18 @@ from hloopt.prover.reduction.deltas.bodies import BODIES, ONCE, STATES, TRIPS
 from hloopt.prover.reduction.deltas.dimensions import DIMENSIONS
 from hloopt.prover.reduction.deltas.inputs import INPUTS
 from hloopt.prover.reduction.deltas.numbers import NUMBERS
+from hloopt.prover.reduction.deltas.participants import PARTICIPANTS
 from hloopt.prover.reduction.deltas.results import BACK, RESULTS, ROOT
-from hloopt.prover.reduction.deltas.values import ALIKE, CONSTANTS, FRONT, OPERANDS, PARAMETERS
+from hloopt.prover.reduction.deltas.tuples import TUPLES
+from hloopt.prover.reduction.deltas.values import (
+    ALIKE,
+    CONSTANTS,
+    EFFECTS,
+    FRONT,
+    OPERANDS,
+    PARAMETERS,
+)
+from hloopt.prover.reduction.deltas.variadic import VARIADIC
 from hloopt.prover.reduction.deltas.whole import ELEMENT_TYPES, SIMPLER
 from hloopt.prover.reduction.recording import Delta
 
@@ -18,6 +28,7 @@ __all__ = ["DELTAS", "LAST", "TRIPS"]
 
 DELTAS: Final[tuple[Delta, ...]] = (
     TRIPS,
+    PARTICIPANTS,
     ONCE,
     ATTRIBUTES,
     BODIES,
@@ -26,11 +37,14 @@ DELTAS: Final[tuple[Delta, ...]] = (
     FRONT,
     ROOT,
     STATES,
+    VARIADIC,
+    EFFECTS,
     PARAMETERS,
     OPERANDS,
     CONSTANTS,
     ALIKE,
     SIMPLER,
+    TUPLES,
     NUMBERS,
     DIMENSIONS,
     ELEMENT_TYPES,

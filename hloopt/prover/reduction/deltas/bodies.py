@@ -15,7 +15,7 @@ from hloopt.prover.reduction.case import Case, CaseDraft
 from hloopt.prover.reduction.recording import Delta, Site, ValueRecorder, opened
 from hloopt.types import ArrayShape, Literal, TupleShape, dtype
 
-__all__ = ["BODIES", "ONCE", "STATES", "TRIPS"]
+__all__ = ["BODIES", "ONCE", "STATES", "TRIPS", "nothing"]
 
 _FEW: Final = (1, 2)
 
@@ -165,7 +165,7 @@ def _drop(draft: CaseDraft, loop: Instruction, number: int) -> None:
     for place in state.states:
         for read in reads(place)[number]:
             if read.is_used:
-                edit.replace_uses(read, _nothing(read, shape))
+                edit.replace_uses(read, nothing(read, shape))
     before = state.init.operands[number]
     for read in reads(loop)[number]:
         edit.replace_uses(read, before)
@@ -192,10 +192,10 @@ def _bare(draft: CaseDraft, loop: Instruction) -> None:
     draft.drop(init)
 
 
-def _nothing(position: Instruction, shape: Any) -> Instruction:
+def nothing(position: Instruction, shape: Any) -> Instruction:
     """Zeros of a shape."""
     if isinstance(shape, TupleShape):
-        parts = tuple(_nothing(position, part) for part in shape.elements)
+        parts = tuple(nothing(position, part) for part in shape.elements)
         return build.make(position, "tuple", parts, shape=shape)
     if isinstance(shape, ArrayShape) and shape.dtype.is_array:
         return build.splat(position, shape, 0)

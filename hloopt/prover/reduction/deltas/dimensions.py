@@ -27,7 +27,7 @@ from hloopt.prover.reduction.deltas.agreeing import (
     arrays_of,
     size_of,
 )
-from hloopt.prover.reduction.deltas.resizing import resized_attributes
+from hloopt.prover.reduction.deltas.resizing import gathered, resized_attributes
 from hloopt.prover.reduction.recording import Delta, Site, ValueRecorder
 from hloopt.types import Array, ArrayShape, Shape, TupleShape
 
@@ -109,7 +109,7 @@ def resize(
     original = {one: one.shape for one in draft.module.instructions()}
     for _round in range(_ROUNDS):
         undo: list[tuple[Instruction, str, Any]] = []
-        if not _settle(order, classes, sizes, original, undo):
+        if not _settle(order, classes, sizes, original, undo, draft.counts):
             _cut_arrays(draft, original, classes, from_end)
             return
         for one, name, value in reversed(undo):
@@ -125,6 +125,7 @@ def _settle(
     sizes: dict[LeafDimension, int],
     original: dict[Instruction, Shape],
     undo: list[tuple[Instruction, str, Any]],
+    counts: tuple[int, int],
 ) -> bool:
     """Give all shapes their new sizes; whether a class had to follow, so that another round is needed.
 
@@ -134,7 +135,7 @@ def _settle(
     for computation in order:
         for one in computation:
             wanted = _wanted(one, original[one], classes, sizes)
-            got = _resized(one, original, wanted, undo)
+            got = _resized(one, original, wanted, undo, counts)
             edit.set_shape(one, got)
             for number, (shape, target) in enumerate(
                 zip(arrays_of(got), arrays_of(wanted), strict=True)
@@ -174,6 +175,7 @@ def _resized(
     original: dict[Instruction, Shape],
     wanted: Shape,
     undo: list[tuple[Instruction, str, Any]],
+    counts: tuple[int, int],
 ) -> Shape:
     """The shape that an op infers from its operands' new ones; what the text decides is as wanted."""
     if one.opcode == "tuple":
@@ -182,6 +184,8 @@ def _resized(
         return wanted
     if one.opcode == "reshape" and isinstance(wanted, ArrayShape):
         wanted = replace(wanted, dims=_reshaped(one, original, wanted))
+    elif one.opcode in ("all-gather", "reduce-scatter"):
+        wanted = gathered(one, wanted, counts)
     changed = resized_attributes(one, original[one], wanted)
     for name, value in changed.items():
         undo.append((one, name, one.attributes[name]))

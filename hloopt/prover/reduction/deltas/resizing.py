@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import ShapeError
+from hloopt.interpret.groups import groups_of
 from hloopt.ir import Instruction
 from hloopt.ops.traits import op_table
 from hloopt.types import (
@@ -14,12 +15,14 @@ from hloopt.types import (
     ConvNumbers,
     Shape,
     SliceRange,
+    TupleShape,
     Window,
     WindowDim,
     dilated,
+    parts_of,
 )
 
-__all__ = ["resized_attributes", "shrunk"]
+__all__ = ["gathered", "resized_attributes", "shrunk"]
 
 _Rule: TypeAlias = Callable[[Instruction, ArrayShape, ArrayShape], dict[str, Any]]
 
@@ -95,6 +98,28 @@ def _fft(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[str, 
         keeps = lengths[-1] // 2 + 1 == last
         last = lengths[-1] if keeps else max(2 * (last - 1), 1)
     return {"fft_length": (*dims[len(dims) - len(lengths) : -1], last)}
+
+
+def gathered(one: Instruction, wanted: Shape, counts: tuple[int, int]) -> Shape:
+    """The result of an ``all-gather`` or a ``reduce-scatter`` among so many replicas and partitions.
+
+    Raises ``ShapeError`` where the operands cannot be scattered.
+    """
+    try:
+        (size,) = {len(group) for group in groups_of(one, *counts)}
+    except ValueError as error:
+        raise ShapeError(f"{one.name}: its groups are not of one size") from error
+    (dim,) = one.dimensions
+    found: list[Shape] = []
+    for operand, part in zip(one.operands, parts_of(wanted), strict=True):
+        assert isinstance(part, ArrayShape)
+        dims = list(operand.array.dims)
+        given = dims[dim]
+        if one.opcode == "reduce-scatter" and given % size:
+            raise ShapeError(f"{one.name}: {given} are not scattered among {size}")
+        dims[dim] = given * size if one.opcode == "all-gather" else given // size
+        found.append(replace(part, dims=tuple(dims)))
+    return TupleShape(tuple(found)) if isinstance(wanted, TupleShape) else found[0]
 
 
 def _reshape(one: Instruction, before: ArrayShape, wanted: ArrayShape) -> dict[str, Any]:

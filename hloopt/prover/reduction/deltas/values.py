@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hloopt.ir import Instruction, build, edit
+from hloopt.ir.walk import has_side_effect
 from hloopt.prover.reduction.case import Case, CaseDraft, Leaves, ModulePlace
 from hloopt.prover.reduction.recording import Delta, Site, ValueRecorder, entry_chain
 from hloopt.runtime.inputs import positions
 from hloopt.types import ArrayShape, Shape, without_layout
 
-__all__ = ["ALIKE", "CONSTANTS", "FRONT", "OPERANDS", "PARAMETERS"]
+__all__ = ["ALIKE", "CONSTANTS", "EFFECTS", "FRONT", "OPERANDS", "PARAMETERS"]
 
 _GIVEN: Final = ("parameter", "constant")
 _JOINING: Final = ("and", "or")
@@ -182,6 +183,26 @@ def _to_constants(draft: CaseDraft, sites: Sequence[Site], recorder: ValueRecord
             draft.replace(one, build.splat(_position(one), one.shape, value), made=True)
 
 
+# ---- nothing in its place ---------------------------------------------------------------------------
+
+
+def _effect_sites(case: Case) -> list[Site]:
+    """What nothing reads, and what is there for its effect: collectives, messages, custom calls."""
+    return [
+        (home.name, one.name)
+        for home in case.module
+        for one in reversed(home)
+        if not one.is_used and has_side_effect(one)
+    ]
+
+
+def _drop_effects(draft: CaseDraft, sites: Sequence[Site], _: ValueRecorder) -> None:
+    for home, name in sites:
+        one = draft.find((home, name))
+        if one is not None:
+            draft.drop(one)
+
+
 # ---- another value in its place --------------------------------------------------------------------
 
 
@@ -220,4 +241,5 @@ FRONT: Final = Delta("beginning of the entry", _front_sites, _to_parameters, "pr
 PARAMETERS: Final = Delta("values to parameters", _parameter_sites, _to_parameters)
 OPERANDS: Final = Delta("values to operands", _operand_sites, _to_operands)
 CONSTANTS: Final = Delta("values to constants", _constant_sites, _to_constants)
+EFFECTS: Final = Delta("effects of values that nothing reads", _effect_sites, _drop_effects)
 ALIKE: Final = Delta("values to others of their shape", _alike_sites, _to_alike)
