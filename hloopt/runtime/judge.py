@@ -67,6 +67,7 @@ _ROUNDS: Final = (2, 4, 8, 16)
 
 
 _ENOUGH: Final = 4
+"""Evaluations after which a difference may be plain; a quick judge makes no more."""
 _FAR: Final = 1000.0
 
 
@@ -206,6 +207,7 @@ class Judge:
     ``own`` are the definition's results, ``sample`` gives those of the evaluation that rounds in the way of a
     number, None where it does not end as the first one did, ``bounds`` how far each element may be off at most.
     Without them an element's own magnitude decides.  A ``tolerance`` that is given takes the place of all this.
+    A ``quick`` judge makes few evaluations: it may blame on the module what rounding does now and then.
     """
 
     def __init__(
@@ -215,9 +217,11 @@ class Judge:
         *,
         bounds: Callable[[], Bounds] | None = None,
         tolerance: Tolerance = FREE,
+        quick: bool = False,
     ) -> None:
         self._sides = [_Side(own or {}, sample, bounds)]
         self.tolerance = tolerance
+        self._most = _ENOUGH if quick else _ROUNDS[-1]
 
     @staticmethod
     def of(
@@ -255,6 +259,7 @@ class Judge:
         excess_precision: bool = False,
         begin: Callable[[int], Progress] | None = None,
         tolerance: Tolerance = FREE,
+        quick: bool = False,
     ) -> Judge:
         """The judge of two modules that should compute the same, as those before and after a pass.
 
@@ -270,6 +275,7 @@ class Judge:
             ],
             (before_results, after_results),
             tolerance=tolerance,
+            quick=quick,
         )
 
     @staticmethod
@@ -278,9 +284,10 @@ class Judge:
         given: Sequence[Results | None] = (None, None),
         *,
         tolerance: Tolerance = FREE,
+        quick: bool = False,
     ) -> Judge:
         """As ``between``, of modules that are evaluated in ways of their own, with the results ``given``."""
-        judge = Judge(tolerance=tolerance)
+        judge = Judge(tolerance=tolerance, quick=quick)
         judge._sides = [
             _Side(own or way.results, way.sample, way.bounds)
             for own, way in zip(given, ways, strict=True)
@@ -304,7 +311,10 @@ class Judge:
                 return compared(got, want, self.tolerance, Allowance(bound=bound, alone=True))[0]
             moved = None
             for count in _ROUNDS:
-                if not still or (count > _ENOUGH and _is_plain(found, moved, sides)):
+                is_plain = count > self._most or (
+                    count > _ENOUGH and _is_plain(found, moved, sides)
+                )
+                if not still or is_plain:
                     break
                 moved = Movement.joined([side.moved(key, count) for side in sides])
                 found, still = compared(got, want, self.tolerance, Allowance(moved, bound))

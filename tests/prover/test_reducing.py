@@ -20,7 +20,7 @@ from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 from hloopt.prover.reduction.case import Case
 from hloopt.prover.reduction.children import asked
-from hloopt.prover.reduction.questions import CaseOutcome, CommandQuestion, Differs
+from hloopt.prover.reduction.questions import Asked, CaseOutcome, CommandQuestion, Differs
 from hloopt.prover.reduction.search import Search, SearchLimits
 from hloopt.types import Array
 from tests.properties.random_modules import module_text
@@ -159,6 +159,23 @@ def test_what_was_not_looked_at_is_asked_again() -> None:
     assert found[0] == found[1]
 
 
+def test_what_quick_answers_lead_to_is_asked_thoroughly() -> None:
+    """Quick answers take any dot for the failure; thorough ones want the tanh that reads it."""
+
+    class Hasty(Asked):
+        def quickly(self) -> Asked:
+            return Asked(lambda module, _: "dot" in [one.opcode for one in module.instructions()])
+
+    case = case_of(LOOP)
+    search = Search(Hasty(feeds("dot", "tanh")), SearchLimits(), lambda _: None, case)
+    assert search.begin().is_failure
+    assert "tanh" in opcodes(search.run())
+    assert search.complete
+    search = Search(Hasty(lambda *_: True), SearchLimits(), lambda _: None, case)
+    assert search.begin().is_failure
+    assert "dot" in opcodes(search.run()), "what quick answers lead to is kept where it fails"
+
+
 def test_limits_end_the_search() -> None:
     found = hloopt.reduce(hloopt.parse(LOOP), feeds("dot", "tanh"), limits=SearchLimits(tests=3))
     assert found.tests == 3
@@ -250,8 +267,6 @@ def test_dead_code_that_matters_stays() -> None:
 
 
 def _asked(function: Callable[[Module, list[Array]], bool]) -> Differs:
-    from hloopt.prover.reduction.questions import Asked
-
     return Asked(function)  # type: ignore[return-value]
 
 

@@ -92,6 +92,10 @@ class Question(ABC):
     def ask(self, case: Case, seconds: float | None) -> CaseOutcome:
         """The outcome.  What takes longer than ``seconds`` is stopped by the caller at the latest."""
 
+    def quickly(self) -> Question:
+        """The same with less certain answers, if that takes less time."""
+        return self
+
     def prepare(self) -> None:  # noqa: B027 - most have nothing to do
         """Called in this process before a case is asked in another one."""
 
@@ -122,6 +126,7 @@ class Differs(Question):
     after     what is done to it before the other run
     executor  of the other run; the first one is the interpreter's
     server    XLA, which makes the other run where it is given
+    quick     whether the judge evaluates a few times only where rounding may explain a difference
     """
 
     before: Change | None = None
@@ -129,6 +134,11 @@ class Differs(Question):
     executor: Executor = field(default_factory=Executor)
     server: XlaServer | None = None
     tolerance: Tolerance = FREE
+    quick: bool = False
+
+    def quickly(self) -> Differs:
+        """With a quick judge."""
+        return replace(self, quick=True)
 
     @property
     def most_jobs(self) -> int:
@@ -192,6 +202,7 @@ class Differs(Question):
             host=inputs.host,
             excess_precision=self.executor.excess_precision,
             tolerance=self.tolerance,
+            quick=self.quick,
         )
         want, got = known
         if want.keys() != got.keys():

@@ -81,7 +81,8 @@ class Search:
         """Ask the first case: what comes of it is what smaller ones have to show as well."""
         self._start = monotonic()
         self._seen: set[bytes] = set()
-        self._case = self.best
+        self._case = self._given = self.best
+        self._asking = self.question.quickly()
         self.doing, self._slower = "the module as given", _SLOWER
         for _ in range(self.limits.repeat):
             begin = monotonic()
@@ -105,15 +106,18 @@ class Search:
             return True
 
     def run(self) -> Case:
-        """Search; an interrupt or a limit ends it with the best case so far."""
+        """Search; an interrupt or a limit ends it with the best case so far.
+
+        What a quick question takes for the failure may be none in the end; then all is asked thoroughly.
+        """
         try:
-            # Before anything else, since all that is run takes so much less time then.
-            self._each_way(TRIPS)
-            if self._case is self.best:
-                self._keep_dead_code_that_matters()
-            while self._round(DELTAS) or self._round(LAST):
-                pass
-            self.complete = True
+            self._to_the_end()
+            if self._asking is not self.question and not self.fails_again():
+                self._asking = self.question
+                self._case = self.best = self._given
+                self._seen.clear()
+                self._to_the_end()
+            self.complete = not self.interrupted
         except _EnoughError:
             pass
         except KeyboardInterrupt:
@@ -121,6 +125,15 @@ class Search:
         finally:
             self.question.close()
         return self.best
+
+    def _to_the_end(self) -> None:
+        """Rounds until nothing is left to try."""
+        # Before anything else, since all that is run takes so much less time then.
+        self._each_way(TRIPS)
+        if self._case is self.best:
+            self._keep_dead_code_that_matters()
+        while self._round(DELTAS) or self._round(LAST):
+            pass
 
     def _keep_dead_code_that_matters(self) -> None:
         """Remove dead code; where the failure needs it, all that is there now stays."""
@@ -235,7 +248,7 @@ class Search:
         altogether = None if limits.test_seconds else max(_LEAST, self._slower * self._took)
         begin, cases = monotonic(), [case for _, case, _ in window]
         seconds = limits.test_seconds or altogether
-        with closing(asked(self.question, cases, seconds, altogether)) as outcomes:
+        with closing(asked(self._asking, cases, seconds, altogether)) as outcomes:
             for entry, outcome in zip(window, outcomes, strict=False):
                 if limits.tests is not None and self.tests >= limits.tests:
                     raise _EnoughError

@@ -29,8 +29,10 @@ __all__ = ["DELTAS", "LAST", "TRIPS"]
 DELTAS: Final[tuple[Delta, ...]] = (
     TRIPS,
     PARTICIPANTS,
-    ONCE,
     ATTRIBUTES,
+    BACK,
+    FRONT,
+    ONCE,
     BODIES,
     BACK,
     RESULTS,
@@ -50,7 +52,10 @@ DELTAS: Final[tuple[Delta, ...]] = (
     ELEMENT_TYPES,
     SINGLE,
 )
-"""Rounds of all of them, until a whole round changes nothing."""
+"""Rounds of all of them, until a whole round changes nothing.
+
+The ends of the entry go before calls are opened, of which there may be hundreds: each end takes few tests.
+"""
 
 LAST: Final[tuple[Delta, ...]] = (INPUTS,)
 """When nothing else is left: they make the inputs easy to read, which may make room for the others again."""
