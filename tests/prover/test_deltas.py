@@ -221,6 +221,14 @@ def test_dimensions_shrink_through_all_shapes() -> None:
     assert not any("8" in shape or "4" in shape for shape in shapes)
 
 
+def test_dimensions_of_a_state_that_no_iteration_reads() -> None:
+    text = LOOP.replace("e = f32[8,4] tanh(x)", "e = f32[8,4] tanh(k)")
+    case = case_of(text)
+    sites = [site for site in dimensions.DIMENSIONS.sites(case) if site[-2:] == (1, False)]
+    found = applied(dimensions.DIMENSIONS, case, *sites)
+    assert str(found.module.entry.by_name["w"].shape) == "(s32[], f32[1,1], f32[1,1])"
+
+
 SHAPES = """
 HloModule shapes
 

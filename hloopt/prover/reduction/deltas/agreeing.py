@@ -77,6 +77,9 @@ class AgreeingDimensions:
                     self._same(operand, parameter)
             if body.root.shape == one.shape:
                 self._same(one, body.root)
+        if one.opcode == "while":
+            # An element that no iteration reads is tied by nothing inside.
+            self._same(one, one.operands[0])
 
     def _tie_arrays(self, one: Instruction) -> None:
         results = range(len(arrays_of(one.shape)))
