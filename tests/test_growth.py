@@ -15,10 +15,10 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.ir.build import clone_module
 from hloopt.ir.canonical import canonical, fingerprint
+from hloopt.kernels.costs import kernel_costs
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import choose
 from hloopt.pipelines import PASSES, for_target, parse_pipeline
-from hloopt.report.cost import kernel_costs
 from hloopt.report.stats import module_stats
 from hloopt.targets import find_gpu
 from hloopt.verifier import verify_module

@@ -18,8 +18,8 @@ from hloopt.errors import (
     UnsupportedError,
     UsageError,
 )
+from hloopt.kernels.costs import kernel_costs
 from hloopt.kernels.selection import KernelSelection
-from hloopt.report.cost import kernel_costs
 from hloopt.report.study_cost import counts_of, predicted
 from hloopt.runtime.tolerance import Tolerance
 from hloopt.study.cells import Cell, Checked

@@ -14,7 +14,7 @@ from hloopt.fusion.barriers import find_barriers
 from hloopt.fusion.between import kept_arrays
 from hloopt.fusion.explanation import Explanation
 from hloopt.fusion.fusible import UNCOMPUTED, may_be_fused
-from hloopt.report.cost import runs_of
+from hloopt.kernels.costs import runs_of
 from hloopt.report.fusion import show_around, show_barriers, show_lost, show_pair
 from hloopt.report.fusion_between import kept_json, show_kept
 from hloopt.report.fusion_json import around_json, barriers_json, loops_json, lost_json, pair_json

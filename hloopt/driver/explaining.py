@@ -19,7 +19,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
 from hloopt.ir import Module, build
-from hloopt.report.cost import costs_by_place
+from hloopt.kernels.costs import costs_by_place
 from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
 from hloopt.targets import find_target
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from hloopt.kernels.costs import KernelCost, KernelCosts
     from hloopt.kernels.limits import Limits
     from hloopt.kernels.selection import Choice
     from hloopt.pipelines import Given
     from hloopt.report.console import Console
-    from hloopt.report.cost import KernelCost, KernelCosts
     from hloopt.report.measured import MeasuredTimes
 
 __all__ = ["ModuleExplained", "explain", "explain_module"]

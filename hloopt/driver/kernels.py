@@ -24,12 +24,12 @@ from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.kernels.costs import costs_by_place
 from hloopt.kernels.plan import KernelStep, function_name, walk_steps
 from hloopt.kernels.plan_json import dump_plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Launch
 from hloopt.report.console import say
-from hloopt.report.cost import costs_by_place
 from hloopt.report.kernels import choice_json, show_choices
 from hloopt.report.plan import memory_json, memory_line, show_plan
 from hloopt.report.stats import ModuleStats, module_stats
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hloopt.backends.nvrtc import Resources
+    from hloopt.kernels.costs import KernelCosts
     from hloopt.kernels.plan import Plan
     from hloopt.kernels.selection import Choice, KernelSelection
     from hloopt.pipelines import Given
     from hloopt.report.console import Console
-    from hloopt.report.cost import KernelCosts
 
 __all__ = ["ModuleKernels", "kernels_of", "select_kernels", "stats"]
 

@@ -17,10 +17,10 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.jax.modules import call_module, module_of, platform_of
 from hloopt.jax.primitive import Backend, bind, calls_in
+from hloopt.kernels.costs import costs_by_place
 from hloopt.kernels.selection import KernelSelection
 from hloopt.pipelines import Given, make_pipeline, optimize_module
 from hloopt.prover.compare import ModulesCompared, compare_modules
-from hloopt.report.cost import costs_by_place
 from hloopt.report.explain import summary
 from hloopt.report.stats import ModuleStats, module_stats
 from hloopt.runtime.program import NumpyOptions

@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from hloopt.kernels.costs import KernelCost, KernelCosts
 from hloopt.kernels.kernel import Verdict
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.candidate import Candidate
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.report.console import say, table
-from hloopt.report.cost import KernelCost, KernelCosts
 from hloopt.report.kernels import choice_json, estimate_json, launch_text
 from hloopt.report.numbers import amount, byte_size, seconds
 

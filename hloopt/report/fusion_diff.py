@@ -14,9 +14,9 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.costs import KernelCost, Totals, kernel_costs, totals
 from hloopt.ops.traits import PLUMBING
 from hloopt.report.console import say, table
-from hloopt.report.cost import KernelCost, Totals, kernel_costs, totals
 from hloopt.report.differences import differences_json, show_differences
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hloopt.kernels.costs import KernelCost, KernelCosts
 from hloopt.kernels.estimate import Estimate
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Copy, Fill, KernelPart, KernelSpec, Launch, Tile
 from hloopt.report.console import say, table
-from hloopt.report.cost import KernelCost, KernelCosts
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.report.prediction import iteration_notes, sum_word
 from hloopt.rewrite.source_lines import lines_text

@@ -13,11 +13,11 @@ from hloopt.analysis.measured import JoinedTimes, MeasuredInstruction, join, pro
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
+from hloopt.kernels.costs import KernelCost, kernel_costs
 from hloopt.profiles import read_profile
 from hloopt.profiles.spans import ProgramTimes, TraceProfile
 from hloopt.proto import read_proto
 from hloopt.report.console import TableColumn, records_table, say
-from hloopt.report.cost import KernelCost, kernel_costs
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import seconds
 from hloopt.report.prediction import By

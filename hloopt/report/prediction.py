@@ -10,8 +10,8 @@ from rich.console import Console
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import ROOFLINE
+from hloopt.kernels.costs import KernelCost
 from hloopt.report.console import TableColumn, records_table, say, table
-from hloopt.report.cost import KernelCost
 from hloopt.report.fit import FittedTable
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import byte_size, seconds

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from hloopt.dataclass import dataclass
-from hloopt.report.cost import launches_text
+from hloopt.kernels.costs import launches_text
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.spelling import first_of
 from hloopt.study.cells import Cell, Measured

@@ -9,7 +9,7 @@ from hloopt.cost_models.fused_loops import fused_loop_time
 from hloopt.cost_models.loop_time import LoopTime
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.ir import Module
-from hloopt.report.cost import KernelCost, totals
+from hloopt.kernels.costs import KernelCost, totals
 from hloopt.study.cells import Counts, Predicted, TimeParts
 
 __all__ = ["counts_of", "predicted"]

@@ -18,7 +18,7 @@ from hloopt.fusion.strategies import fusible_computations
 from hloopt.fusion.xla_history import XlaHistory
 from hloopt.ir import Instruction, Module, build
 from hloopt.kernels import is_kernel
-from hloopt.report.cost import KernelCost, kernel_costs
+from hloopt.kernels.costs import KernelCost, kernel_costs
 from hloopt.report.fusion_diff import computes
 from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.rewrite.spec import did_you_mean

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hloopt.fusion.decision import REASONS
 from hloopt.fusion.xla_history import Border, XlaDecision, readers
 from hloopt.ir import Instruction
-from hloopt.report.cost import kernel_costs
+from hloopt.kernels.costs import kernel_costs
 from hloopt.report.fusion_diff import computes
 from hloopt.report.xla_dump import XlaDump, kernel_facts
 

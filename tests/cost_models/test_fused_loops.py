@@ -13,11 +13,11 @@ from hloopt.cost_models.registry import model_for
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.costs import kernel_costs, totals
 from hloopt.kernels.estimate import estimate
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.report.cost import kernel_costs, totals
 from hloopt.targets import find_target
 
 H200 = find_target("h200")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.kernels.costs import kernel_costs
 from hloopt.kernels.selection import KernelSelection
-from hloopt.report.cost import kernel_costs
 from hloopt.rewrite import PassLog
 from tests.helpers.fake_device import fake_program
 from tests.helpers.plans import kernels, planned

@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import find_model, model_for
-from hloopt.report.cost import kernel_costs, totals
+from hloopt.kernels.costs import kernel_costs, totals
 from hloopt.report.prediction import prediction_json
 from hloopt.targets import find_target
 from tests.helpers.support import invoke
