@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from hloopt.driver.kernels import ModuleKernels, select_kernels, stats
     from hloopt.driver.options import RunOptions
     from hloopt.driver.reducing import ReduceOptions, Reduction, reduce
+    from hloopt.driver.why import why
+    from hloopt.findings import Finding, Findings
     from hloopt.fusion.user_rules import FusionRule
     from hloopt.interpret import Host
     from hloopt.ir import Module
@@ -58,6 +60,8 @@ __all__ = [
     "Equivalence",
     "EvaluationError",
     "ExportedFile",
+    "Finding",
+    "Findings",
     "Fix",
     "GateReport",
     "HlooptError",
@@ -99,6 +103,7 @@ __all__ = [
     "select_kernels",
     "stats",
     "verify",
+    "why",
 ]
 
 
@@ -400,4 +405,7 @@ _HOMES = {
     "export": "driver.exporting",
     "gate": "driver.gating",
     "reduce": "driver.reducing",
+    "why": "driver.why",
+    "Finding": "findings",
+    "Findings": "findings",
 }

@@ -51,6 +51,7 @@ FLOORS = {
     "runtime": 10,
     "backends": 11,
     "exports": 12,
+    "findings": 12,
     "study": 12,
     "prover": 12,
     "report": 13,

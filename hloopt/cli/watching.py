@@ -19,7 +19,7 @@ from hloopt.errors import UsageError
 from hloopt.rewrite.runner import check_names
 
 if TYPE_CHECKING:
-    from hloopt.report.remarks import Finding
+    from hloopt.report.remarks import PlacedRemark
     from hloopt.rewrite import Pipeline, PipelineReport, Watcher
 
 __all__ = ["WATCH", "Watching"]
@@ -83,7 +83,7 @@ class Watching:
     verify_each: bool = False
     remarks: str | None = None
     remarks_out: str | None = None
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[PlacedRemark] = field(default_factory=list)
 
     @classmethod
     def given(cls) -> Watching:

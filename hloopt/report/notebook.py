@@ -25,6 +25,7 @@ _MOST_OPERANDS: Final = 4
 _TABLES: Final[Mapping[str, str]] = {
     "Bisection": "bisect.show_bisection",
     "Equivalence": "comparing.show_equivalence",
+    "Findings": "findings.show_findings",
     "ModulesCompared": "comparing.show_compared",
 }
 """What prints a record of a room below, by its class; others have a method ``show``, or are a text."""

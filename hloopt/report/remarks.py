@@ -1,6 +1,6 @@
 """Remarks on the rewrites that passes made and missed: for people, for LLVM's tools, for editors.
 
-A finding is a remark with its places: that of the instruction in the HLO text, and the user's source line that
+A placed remark has its places: that of the instruction in the HLO text, and the user's source line that
 the metadata and the module's stack tables name.
 """
 
@@ -17,11 +17,11 @@ from hloopt.report.sarif import physical_location, sarif_log
 from hloopt.rewrite import LoggedRemark, PipelineReport
 from hloopt.types import Metadata
 
-__all__ = ["Finding", "findings", "lines", "remarks_file"]
+__all__ = ["PlacedRemark", "findings", "lines", "remarks_file"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PlacedRemark:
     """A rewrite that was ``passed`` or ``missed``.
 
     ``rule`` is its equation or step, ``instruction`` what it is about, ``run`` the first of the ``count`` runs
@@ -62,7 +62,7 @@ class Finding:
 
 def findings(
     report: PipelineReport, module: Module, name: str, kinds: str = "all"
-) -> list[Finding]:
+) -> list[PlacedRemark]:
     """The remarks of a report over ``module``; ``name`` is its file's, ``kinds`` passed, missed or all."""
     return [
         _finding(logged, module, name)
@@ -71,13 +71,13 @@ def findings(
     ]
 
 
-def _finding(logged: LoggedRemark, module: Module, name: str) -> Finding:
+def _finding(logged: LoggedRemark, module: Module, name: str) -> PlacedRemark:
     remark = logged.remark
     line, column = 0, 0
     if module.source is not None and remark.offset >= 0:
         line, column = module.source.line_column(remark.offset)
     fields = remark.metadata.fields if remark.metadata is not None else {}
-    return Finding(
+    return PlacedRemark(
         remark.kind,
         logged.pass_name,
         remark.rule,
@@ -114,7 +114,7 @@ def _source(module: Module, metadata: Metadata | None) -> tuple[str, int, int, s
     return file, int(line or 0), 0, ""
 
 
-def lines(found: Sequence[Finding], most: int = 10) -> Iterator[str]:
+def lines(found: Sequence[PlacedRemark], most: int = 10) -> Iterator[str]:
     """One line each: ``train.py:12: missed: %add.3 in %main: fold add: 4096 elements, limit 1024 [pass]``.
 
     Of each rule the first ``most``, and how many more there are.
@@ -131,7 +131,7 @@ def lines(found: Sequence[Finding], most: int = 10) -> Iterator[str]:
             yield f"{kind}: {rule}: {count - most} more [{name}] (--remarks-out FILE has all)"
 
 
-def _place(entry: Finding) -> str:
+def _place(entry: PlacedRemark) -> str:
     if entry.source_file:
         return (
             f"{entry.source_file}:{entry.source_line}" if entry.source_line else entry.source_file
@@ -139,7 +139,7 @@ def _place(entry: Finding) -> str:
     return f"{entry.hlo}:{entry.line}:{entry.column}" if entry.line else entry.hlo
 
 
-def remarks_file(found: Sequence[Finding], suffix: str, version: str, schema: int) -> str:
+def remarks_file(found: Sequence[PlacedRemark], suffix: str, version: str, schema: int) -> str:
     """A file's text, by the end of its name: ``.yaml``, ``.json`` or ``.sarif``; ``version`` is hloopt's."""
     if suffix == ".yaml":
         return "".join(map(_document, found))
@@ -150,7 +150,7 @@ def remarks_file(found: Sequence[Finding], suffix: str, version: str, schema: in
     return json.dumps({"schema": schema, "remarks": rows}, indent=2) + "\n"
 
 
-def _document(entry: Finding) -> str:
+def _document(entry: PlacedRemark) -> str:
     """A YAML document as LLVM writes its optimisation records: readers join the values of ``Args``."""
     rows = [f"--- !{entry.kind.capitalize()}", f"Pass:            {_scalar(entry.pass_name)}"]
     rows.append(f"Name:            {_scalar(entry.rule)}")
@@ -193,7 +193,7 @@ def _escape(code: int) -> str:
     return f"\\u{code:04X}"
 
 
-def _sarif(found: Sequence[Finding], version: str) -> dict[str, object]:
+def _sarif(found: Sequence[PlacedRemark], version: str) -> dict[str, object]:
     """What was missed is a note, what was done is information."""
     ids = list(dict.fromkeys(entry.rule_id for entry in found))
     index = {rule: number for number, rule in enumerate(ids)}
@@ -201,7 +201,7 @@ def _sarif(found: Sequence[Finding], version: str) -> dict[str, object]:
     return sarif_log(version, rules, [_result(entry, index[entry.rule_id]) for entry in found])
 
 
-def _result(entry: Finding, rule_index: int) -> dict[str, object]:
+def _result(entry: PlacedRemark, rule_index: int) -> dict[str, object]:
     missed = entry.kind == "missed"
     location: dict[str, object] = {
         "logicalLocations": [

@@ -10,7 +10,7 @@ import pytest
 
 import hloopt
 from hloopt.pipelines import parse_pipeline
-from hloopt.report.remarks import Finding, findings, lines, remarks_file
+from hloopt.report.remarks import PlacedRemark, findings, lines, remarks_file
 from hloopt.rewrite import Controls
 
 TEXT = """HloModule jit_f
@@ -39,13 +39,13 @@ ENTRY main {
   ROOT t = f32[4] abs(x)
 }
 """
-FINDING = Finding(
+FINDING = PlacedRemark(
     "missed", "cse", "a => b", "too large", "x", "add", "main", "m", "m.hlo", 3, 5,
     "train.py", 7, 2, "f", "jit(f)/add", 2, 3,
 )  # fmt: skip
 
 
-def found(kinds: str = "all") -> list[Finding]:
+def found(kinds: str = "all") -> list[PlacedRemark]:
     module = hloopt.parse(TEXT, "m.hlo")
     report = parse_pipeline("dce").run(module, controls=Controls(remarks=True))
     return findings(report, module, "m.hlo", kinds)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Instruction
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.regions import combiner_computation
 from hloopt.rewrite.site import Site, SitePass, row_major
 from hloopt.types import DTYPES, ArrayShape, DotDims, DType
 
-__all__ = ["DotStrengthReduction"]
+__all__ = ["DotStrengthReduction", "as_reduction"]
 
 _RULE = "dot => reduce(multiply)"
 
@@ -57,7 +57,7 @@ ENTRY main {
             return False
         reason, otherwise = self.why(instruction)
         log.hit(_RULE, instruction, reason, otherwise=otherwise)
-        _reduce(instruction, instruction.module)
+        as_reduction(instruction)
         return True
 
     def takes(self, dot: Instruction, log: PassLog) -> bool:
@@ -119,7 +119,9 @@ def _reaches(dot: Instruction) -> bool:
     return all(source.kind == result.kind and source.bits <= result.bits for source in sources)
 
 
-def _reduce(dot: Instruction, module: Module) -> None:
+def as_reduction(dot: Instruction) -> None:
+    """Replace a dot by a multiply and a reduce; narrow floats are multiplied and added in f32, then rounded."""
+    module = dot.module
     site, dims = Site(dot), DotDims.of(dot.attributes)
     kind = _sum_type(dot.array.dtype)
     lhs, rhs = (_converted(site, operand, kind) for operand in dot.operands)

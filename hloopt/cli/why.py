@@ -1,0 +1,112 @@
+"""``hloopt why``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.json_out import end
+from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.predicting import predictor, target_options
+from hloopt.cli.waiting import patience
+from hloopt.driver.why import why_module
+from hloopt.findings import KINDS
+from hloopt.report.console import product
+from hloopt.report.findings import kinds_table, show_findings
+
+__all__ = ["command"]
+
+_TARGET = "h200"
+
+
+def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        product().print(kinds_table())
+        ctx.exit()
+
+
+@click.command("why")
+@files_argument
+@click.option(
+    "-n",
+    "most",
+    default=10,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many findings to print, those that gain most.",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice([kind.name for kind in KINDS]),
+    help="Look for this kind alone (may be repeated).",
+)
+@click.option(
+    "--kinds",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_kinds,
+    help="List the kinds of findings.",
+)
+@click.option(
+    "--passes",
+    "pipeline",
+    metavar="PIPELINE",
+    help="The passes that stand for the target's compiler. [default: xla-gpu-2026 for a GPU, O2 for others]",
+)
+@target_options
+@strict_option()
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    most: int,
+    kinds: tuple[str, ...],
+    pipeline: str | None,
+    target: str | None,
+    cost_model: str,
+    as_json: bool,
+) -> None:
+    """Say what is slow, why, and what would help: the findings that gain most on --target (h200).
+
+    Each finding names the instruction and the line of the program, what it costs, the cause, the change that
+    helps, and its gain. That is not guessed: the change is made on a copy of the module, the results are
+    compared, and both are planned and priced for the target. A change without gain is not printed.
+
+    A module before optimisation is planned as XLA does it; one that is fused and scheduled is taken as it is.
+
+    \b
+    Example:
+      hloopt why dump.txt
+      hloopt why dump.txt --target a100 -n 3
+      hloopt why dump.txt --kind copy --kind not-donated
+      hloopt why --kinds
+    """
+    aim = target or _TARGET
+    predicting = predictor(aim, cost_model)
+    assert predicting is not None, "a target is given"
+    texts = open_texts(files)
+
+    def step(found: Input) -> dict[str, Any]:
+        doing = [""]
+        with patience("looking into", found.name, lambda: doing[0], alone=len(texts) == 1):
+            made = why_module(
+                found.module,
+                predicting,
+                aim,
+                kinds=kinds,
+                most=most,
+                pipeline=pipeline,
+                begin=lambda text: doing.__setitem__(0, text),
+            )
+        if not as_json:
+            show_findings(made, product(), file=found.name)
+        return made.to_json()
+
+    rows, code = each_input(texts, step, "looking into")
+    end(ctx, rows, code)

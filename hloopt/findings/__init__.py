@@ -1,0 +1,31 @@
+"""What is slow in a module, why, and what would help: each a ``Finding`` with a gain that was not guessed.
+
+``kinds.py`` is the table.  A kind's detector gives candidates: instructions, a cause, remedies, and a change.
+``trials.py`` makes the change on a copy, compares the results, has the compiler's passes (``planning.py``) plan
+both and prices both by the one cost model; of a large module it takes the part around the instructions
+(``parts.py``).  What gains nothing, or changes the results, is no finding.
+"""
+
+from hloopt.findings.finding import Finding, FindingRemedy, Gain, KernelShare, Measure, Spent
+from hloopt.findings.kinds import KINDS, FindingKind, KindExample, chosen_kinds, kind_examples
+from hloopt.findings.planning import Planner, ProgramPlan, pipeline_for
+from hloopt.findings.search import Findings, find
+
+__all__ = [
+    "KINDS",
+    "Finding",
+    "FindingKind",
+    "FindingRemedy",
+    "Findings",
+    "Gain",
+    "KernelShare",
+    "KindExample",
+    "Measure",
+    "Planner",
+    "ProgramPlan",
+    "Spent",
+    "chosen_kinds",
+    "find",
+    "kind_examples",
+    "pipeline_for",
+]

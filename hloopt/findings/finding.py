@@ -1,0 +1,172 @@
+"""What is found of a module: a record for each thing that costs, and the record of all of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from hloopt.dataclass import dataclass
+
+__all__ = ["Finding", "FindingRemedy", "Gain", "KernelShare", "Measure", "RemedyWay", "Spent"]
+
+Measure: TypeAlias = Literal["time", "memory", "compile time", "accuracy"]
+"""What a change makes less of: seconds of a run, bytes at the peak, elements that XLA evaluates while it
+compiles, the relative error of the worst element."""
+
+RemedyWay: TypeAlias = Literal["model", "flag", "hloopt"]
+"""Where a change is made: in the user's program, by a flag of XLA, by a pass or a lock file of hloopt."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRemedy:
+    """A change that helps, in the words of the one who makes it."""
+
+    way: RemedyWay
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"way": self.way, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What something costs on the target while the entry runs once.
+
+    seconds   of all its kernels, loop iterations included
+    bytes     that these read and write
+    launches  of these; ``exact`` says whether the module shows how often the loops around them run
+    bound     what the longest of them waits for: memory, compute, launch; empty where no kernel is concerned
+    share     of the module's whole time, 0 to 1
+    """
+
+    seconds: float = 0.0
+    bytes: int = 0
+    launches: int = 0
+    exact: bool = True
+    bound: str = ""
+    share: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "seconds": self.seconds,
+            "bytes": self.bytes,
+            "launches": self.launches,
+            "launches_known": self.exact,
+            "bound": self.bound,
+            "share": self.share,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What the change gave when it was made on a copy of the module, or on the part around it.
+
+    measure  what became less, from ``before`` to ``after``: seconds, bytes, elements or a relative error
+    how      ``predicted`` by the cost model, ``counted`` in the module, or ``measured`` by runs on this machine
+    seconds  the predicted times of a run before and after, whatever the measure
+    peak     the bytes alive at once before and after
+    verdict  of the judge on the results: ``equal``, ``within tolerance``; ``not verified`` with ``reason``
+    part     the instructions of the part that was changed and priced by itself; 0: the whole module was
+    """
+
+    measure: Measure
+    before: float
+    after: float
+    how: str
+    seconds: tuple[float, float]
+    peak: tuple[int, int]
+    verdict: str
+    reason: str = ""
+    part: int = 0
+
+    @property
+    def saved(self) -> float:
+        """How much less, in the unit of the measure."""
+        return self.before - self.after
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "measure": self.measure,
+            "before": self.before,
+            "after": self.after,
+            "how": self.how,
+            "seconds_before": self.seconds[0],
+            "seconds_after": self.seconds[1],
+            "peak_bytes_before": self.peak[0],
+            "peak_bytes_after": self.peak[1],
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "part": self.part or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that costs, why, what changes it, and what that change gave.
+
+    kind         its row in the table of kinds; ``title`` says it in a few words
+    instruction  the one that costs, in ``computation``, with its ``opcode`` and ``shape``
+    others       instructions of the same cause, which the change takes along
+    lines        of the user's program, the instruction's own first; ``op_name`` is its framework's name
+    why          one or two sentences with the cause; ``blocking`` are the instructions that stand in the way
+    """
+
+    kind: str
+    title: str
+    instruction: str
+    computation: str
+    opcode: str
+    shape: str
+    others: tuple[str, ...]
+    lines: tuple[str, ...]
+    op_name: str
+    cost: Spent
+    why: str
+    blocking: tuple[str, ...]
+    remedies: tuple[FindingRemedy, ...]
+    gain: Gain
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "kind": self.kind,
+            "title": self.title,
+            "instruction": self.instruction,
+            "computation": self.computation,
+            "opcode": self.opcode,
+            "shape": self.shape,
+            "others": list(self.others),
+            "line": next(iter(self.lines), ""),
+            "lines": list(self.lines),
+            "op_name": self.op_name,
+            "cost": self.cost.to_json(),
+            "why": self.why,
+            "blocking": list(self.blocking),
+            "remedies": [one.to_json() for one in self.remedies],
+            "gain": self.gain.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class KernelShare:
+    """One of the kernels that take longest: ``seconds`` of all launches, and the part of the whole."""
+
+    name: str
+    lines: tuple[str, ...]
+    bound: str
+    launches: str
+    seconds: float
+    share: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "name": self.name,
+            "line": next(iter(self.lines), ""),
+            "bound": self.bound,
+            "launches": self.launches,
+            "seconds": self.seconds,
+            "share": self.share,
+        }

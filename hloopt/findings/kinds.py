@@ -1,0 +1,83 @@
+"""The kinds of findings: a row each, with what looks for it, and modules in which it fires and in which not."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from hloopt.dataclass import dataclass
+from hloopt.errors import UsageError
+from hloopt.findings import donation, folding, loops, precision, products, temporaries
+from hloopt.findings.finding import Measure
+from hloopt.findings.trials import FindingCandidate, Subject
+from hloopt.spelling import nearest
+
+__all__ = ["KINDS", "FindingKind", "KindExample", "chosen_kinds", "kind_examples"]
+
+Detector: TypeAlias = Callable[[Subject], Iterable[FindingCandidate]]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """A kind of finding.
+
+    name     as ``--kind`` takes it
+    title    what is found, in a few words
+    measure  what the change makes less of
+    find     gives the candidates of a subject; those whose change gains are findings
+    """
+
+    name: str
+    title: str
+    measure: Measure
+    find: Detector
+
+
+@dataclass(frozen=True, slots=True)
+class KindExample:
+    """Two modules: in ``example`` the kind is found, in ``counterexample``, much like it, it is not."""
+
+    example: str
+    counterexample: str
+    target: str = "h200"
+
+
+KINDS: Final = tuple(
+    FindingKind(*row)
+    for row in (
+        ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
+        ("thin-product", "product too thin for a matrix unit", "time", products.thin),
+        ("loop-product", "product in a loop that needs no carried value", "time", loops.products),
+        ("loop-kernels", "loop of small kernels", "time", loops.kernels),
+        ("copy", "copy in memory", "time", donation.copies),
+        ("not-donated", "argument that could hold a result", "memory", donation.arguments),
+        ("f64", "f64 where f32 goes in and out", "time", precision.doubles),
+        ("folded", "constants that XLA computes while it compiles", "compile time", folding.folded),
+        ("temporary", "large array between kernels", "memory", temporaries.between),
+    )
+)
+"""All kinds, those of time first."""
+
+
+def chosen_kinds(names: Iterable[str]) -> tuple[FindingKind, ...]:
+    """The kinds of these names, all where there is none.  Raises ``UsageError`` for an unknown name."""
+    wanted = tuple(names)
+    known = {kind.name: kind for kind in KINDS}
+    for name in wanted:
+        if name not in known:
+            close = nearest(name, list(known))
+            meant = f"; did you mean '{close[0]}'?" if close else ""
+            raise UsageError(
+                f"no kind of finding is called '{name}' (known: {', '.join(known)}){meant}"
+            )
+    return tuple(known[name] for name in dict.fromkeys(wanted)) or KINDS
+
+
+@cache
+def kind_examples() -> Mapping[str, KindExample]:
+    """The example and the counterexample of each kind, by its name."""
+    text = Path(__file__).with_name("examples.toml").read_text(encoding="utf-8")
+    return {name: KindExample(**row) for name, row in tomllib.loads(text).items()}

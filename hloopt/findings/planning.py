@@ -1,0 +1,128 @@
+"""What a compiler makes of a module on the target, and what that costs: the plan before and after a change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+
+from hloopt.analysis.liveness import Peak, peak
+from hloopt.cost_models.predictor import Predictor
+from hloopt.dataclass import dataclass
+from hloopt.fusion.advice import Advice
+from hloopt.fusion.explanation import Explanation
+from hloopt.fusion.history import Histories
+from hloopt.fusion.lock_adviser import LockAdviser
+from hloopt.fusion.lock_file import Decisions, PairRow
+from hloopt.fusion.provenance import Provenance
+from hloopt.ir import Module
+from hloopt.ir.build import clone_module
+from hloopt.kernels.costs import KernelCost, Totals, kernel_costs, totals
+from hloopt.pipelines import parse_pipeline
+from hloopt.rewrite import Controls, Pipeline
+from hloopt.rewrite.entries import aimed, with_options
+from hloopt.rewrite.naming import parse_pattern
+from hloopt.targets import Target
+
+__all__ = ["Planner", "ProgramPlan", "is_planned", "pipeline_for"]
+
+_XLA = "xla-gpu-2026"
+_OTHERS = "O2"
+
+
+def pipeline_for(target: Target, name: str) -> tuple[Pipeline, str]:
+    """The passes that stand for the compiler of a target, and their name.
+
+    On a GPU XLA's own order, with the liberties that XLA takes by default (``fast_math``); O2 elsewhere.
+    ``name`` is what the target is called in options.
+    """
+    label = _XLA if target.kind == "cuda" else _OTHERS
+    entries = parse_pipeline(label).entries
+    if target.kind == "cuda":
+        entries = with_options(entries, label, (("fast_math", "true"),))
+    return Pipeline(aimed(entries, name, "hloopt.fusion.")), label
+
+
+def is_planned(module: Module) -> bool:
+    """Whether a compiler has fused and ordered the module already: it is priced as it is then."""
+    return bool(module.attributes.get("is_scheduled")) or any(
+        instruction.opcode == "fusion" for instruction in module.instructions()
+    )
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """A module after the compiler's passes, with the price of each kernel."""
+
+    module: Module
+    rows: tuple[KernelCost, ...]
+    provenance: Provenance
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """What fusion decided, and why."""
+        return Explanation(self.provenance)
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Of one run of the entry."""
+        return totals(self.module, self.rows)
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time of one run of the entry."""
+        return self.totals.seconds or 0.0
+
+    @cached_property
+    def peak(self) -> Peak:
+        """The most bytes that are alive at once, and what is alive there."""
+        return peak(self.module.entry)
+
+    def others_than(self, after: ProgramPlan) -> list[KernelCost]:
+        """The kernels that another plan does not have, those that take longest first."""
+        there = Counter(_signature(row) for row in after.rows)
+        found = []
+        for row in sorted(self.rows, key=lambda row: -row.seconds):
+            key = _signature(row)
+            if there[key]:
+                there[key] -= 1
+            else:
+                found.append(row)
+        return found
+
+
+def _signature(row: KernelCost) -> tuple[object, ...]:
+    """What is equal for kernels that cost the same for the same reason."""
+    kernel = row.instruction
+    shapes = tuple(str(operand.shape) for operand in kernel.operands)
+    body = (
+        tuple(sorted(Counter(one.opcode for one in kernel.calls).items()))
+        if kernel.opcode == "fusion"
+        else ()
+    )
+    return kernel.opcode, str(kernel.shape), shapes, body, row.counted
+
+
+class Planner:
+    """Makes plans of copies of modules by one pipeline, priced by one predictor."""
+
+    def __init__(self, pipeline: Pipeline, predictor: Predictor) -> None:
+        self.pipeline = pipeline
+        self.predictor = predictor
+
+    def plan(self, module: Module, wanted: Sequence[tuple[str, str]] = ()) -> ProgramPlan:
+        """The plan of a module, which stays as it is.
+
+        ``wanted`` are producers and consumers that fusion is to put into one kernel, as a lock file would.
+        """
+        copy, advice = clone_module(module), Advice()
+        if wanted:
+            rows = tuple(
+                PairRow("why", True, parse_pattern(one), parse_pattern(other))
+                for one, other in wanted
+            )
+            histories = Histories()
+            advice = Advice((LockAdviser(Decisions("why", pairs=rows), histories),), histories)
+        provenance = Provenance(advice.histories)
+        self.pipeline.run(copy, controls=Controls(advice=advice), watchers=(provenance,))
+        return ProgramPlan(copy, tuple(kernel_costs(copy, self.predictor)), provenance)

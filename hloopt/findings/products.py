@@ -1,0 +1,184 @@
+"""Products that cost more than what they compute: with one-hot matrices, and too thin for a matrix unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from hloopt.dataclass import dataclass
+from hloopt.findings.finding import FindingRemedy
+from hloopt.findings.trials import FindingCandidate, Subject
+from hloopt.ir import Instruction, Module
+from hloopt.passes.dots.strength_reduction import as_reduction
+from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.types import ArrayShape, DotDims
+
+__all__ = ["one_hot", "thin"]
+
+_VIEWS: Final = frozenset({"convert", "copy"})
+_THIN: Final = 16
+"""The least size of a tile's side: what is shorter leaves the rest of the tile idle."""
+
+
+@dataclass(frozen=True)
+class _OneHot:
+    """A matrix with a 1 in each row: ``dimension`` is the one that the 1 is searched along.
+
+    ``places`` has the indices of the ones; dimension k of it is dimension ``kept[k]`` of the matrix.
+    """
+
+    places: Instruction
+    kept: tuple[int, ...]
+    dimension: int
+
+
+def one_hot(subject: Subject) -> Iterator[FindingCandidate]:
+    """Products of one-hot matrices with tables: each row of the result is a row of the table."""
+    for dot in sites(subject.module, "dot"):
+        for side in (0, 1):
+            found = _one_hot(dot, side)
+            if found is None:
+                continue
+            rows = dot.operands[1 - side].array.dims[_contracted(dot, 1 - side)]
+            yield FindingCandidate(
+                (dot,),
+                f"%{dot.name} multiplies by a one-hot matrix {dot.operands[side].array}, of which it "
+                f"reads {rows:,} elements to pick one: each result is a row of "
+                f"%{dot.operands[1 - side].name}.",
+                (
+                    FindingRemedy(
+                        "model",
+                        "index the table: jnp.take(table, ids, axis=0) for one_hot(ids) @ table",
+                    ),
+                ),
+                partial(_pick_rows, side=side),
+                (dot.operands[side],),
+            )
+
+
+def _contracted(dot: Instruction, side: int) -> int:
+    dims = DotDims.of(dot.attributes)
+    return (dims.lhs_contracting, dims.rhs_contracting)[side][0]
+
+
+def _one_hot(dot: Instruction, side: int) -> _OneHot | None:
+    """The one-hot matrix on a side, contracted along the dimension of its ones."""
+    dims = DotDims.of(dot.attributes)
+    if dims.lhs_batch or len(dims.lhs_contracting) != 1 or dot.operands[1 - side].array.rank < 1:
+        return None
+    value = dot.operands[side]
+    while value.opcode in _VIEWS:
+        value = value.operands[0]
+    if value.opcode != "compare" or value.direction != "EQ" or dot.operands[side].array.rank < 2:
+        return None
+    for places, count in (value.operands, value.operands[::-1]):
+        if count.opcode != "iota" or places.opcode != "broadcast":
+            continue
+        dimension = count.iota_dimension
+        if dimension == _contracted(dot, side) and dimension not in places.dimensions:
+            kept = places.dimensions
+            if len(kept) == value.array.rank - 1 and list(kept) == sorted(kept):
+                return _OneHot(places.operands[0], kept, dimension)
+    return None
+
+
+def _pick_rows(module: Module, places: Sequence[Instruction], side: int) -> bool:
+    """Gather the rows of the table; 0 where an index is none of its rows, as in the product."""
+    for dot in places:
+        found = _one_hot(dot, side)
+        if found is None:
+            return False
+        site, table = Site(dot), dot.operands[1 - side]
+        along, rank = _contracted(dot, 1 - side), table.array.rank
+        rest = tuple(size for dim, size in enumerate(table.array.dims) if dim != along)
+        picks = found.places.array.dims
+        first = 0 if side == 1 else len(picks)
+        offsets = tuple(range(first, first + rank - 1))
+        shape = ArrayShape(
+            table.array.dtype, (*picks, *rest) if side == 0 else (*rest, *picks), dot.array.layout
+        )
+        rows = site.make(
+            "gather",
+            table,
+            found.places,
+            shape=shape,
+            offset_dims=offsets,
+            collapsed_slice_dims=(along,),
+            start_index_map=(along,),
+            index_vector_dim=len(picks),
+            slice_sizes=tuple(
+                1 if dim == along else size for dim, size in enumerate(table.array.dims)
+            ),
+        )
+        inside = _inside(site, found.places, table.array.dims[along])
+        mask = site.make(
+            "broadcast",
+            inside,
+            shape=row_major(ArrayShape(inside.array.dtype, shape.dims, shape.layout), shape.dims),
+            dimensions=tuple(range(len(picks)))
+            if side == 0
+            else tuple(range(len(rest), len(shape.dims))),
+        )
+        value = site.make("select", mask, rows, site.splat(shape, 0), shape=shape)
+        if shape.dtype is not dot.array.dtype:
+            value = site.make(
+                "convert", value, shape=ArrayShape(dot.array.dtype, shape.dims, shape.layout)
+            )
+        site.replace(value)
+    return True
+
+
+def _inside(site: Site, places: Instruction, rows: int) -> Instruction:
+    """Whether each index is a row of the table."""
+    shape = places.array
+    above = site.make("compare", places, site.splat(shape, 0), direction="GE")
+    below = site.make("compare", places, site.splat(shape, rows), direction="LT")
+    return site.make("and", above, below)
+
+
+def thin(subject: Subject) -> Iterator[FindingCandidate]:
+    """Products with a side shorter than a tile."""
+    for dot in sites(subject.module, "dot"):
+        dims = DotDims.of(dot.attributes)
+        lhs, rhs = (operand.array for operand in dot.operands)
+        if not dims.lhs_contracting or not dot.array.dtype.is_float:
+            continue
+        sides = {
+            "M": _size(lhs, dims.lhs_free(lhs.rank)),
+            "N": _size(rhs, dims.rhs_free(rhs.rank)),
+            "K": _size(lhs, dims.lhs_contracting),
+        }
+        short = {name: size for name, size in sides.items() if size < _THIN}
+        if not short or not dot.array.elements:
+            continue
+        listed = ", ".join(f"{name}={size}" for name, size in short.items())
+        yield FindingCandidate(
+            (dot,),
+            f"%{dot.name} is a product of M={sides['M']:,}, N={sides['N']:,}, K={sides['K']:,}: a tile of a "
+            f"matrix unit is {_THIN} or more on each side, and with {listed} most of it is idle.",
+            (
+                FindingRemedy(
+                    "model",
+                    "write it as (a[..., None] * b).sum(axis): products and sums fuse with "
+                    "what is around them",
+                ),
+                FindingRemedy(
+                    "hloopt", "dot-strength-reduction{fast_math=true}, before other passes"
+                ),
+            ),
+            _as_sums,
+        )
+
+
+def _size(shape: ArrayShape, dims: Sequence[int]) -> int:
+    size = 1
+    for dim in dims:
+        size *= shape.dims[dim]
+    return size
+
+
+def _as_sums(module: Module, places: Sequence[Instruction]) -> bool:
+    for dot in places:
+        as_reduction(dot)
+    return bool(places)

@@ -1,0 +1,208 @@
+"""What costs most in a module, why, and what would change it: every candidate of every kind, tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
+from hloopt.findings.finding import Finding, KernelShare
+from hloopt.findings.kinds import FindingKind
+from hloopt.findings.planning import Planner, is_planned
+from hloopt.findings.trials import FindingCandidate, Subject, Tried
+from hloopt.ir import Instruction, Module
+from hloopt.ir.build import clone_module
+from hloopt.pipelines import parse_pipeline
+from hloopt.rewrite import Pipeline
+from hloopt.rewrite.source_lines import kernel_lines
+
+__all__ = ["Findings", "find"]
+
+_OPENED: Final = "fix(call-inliner,tuple-simplifier,zero-sized,simplify,cse,dce)"
+"""Calls inlined, and what every compiler simplifies first: detectors see each pattern in one form."""
+_TRIED: Final = 2
+"""Candidates of a kind that are tried, for each paragraph wanted; the largest first."""
+
+
+@dataclass(frozen=True)
+class Findings(Displayed):
+    """What was found of a module on a target.
+
+    pipeline  the passes that stand for the compiler; ``as given`` where the module is planned already
+    kernels   those that take longest
+    rows      the findings, those that gain most first
+    useless   how many candidates were tried and gained nothing, or changed the results, by kind
+    untried   how many smaller candidates were left out, by kind
+    """
+
+    module: str
+    target: str
+    cost_model: str
+    pipeline: str
+    seconds: float
+    launches: int
+    peak_bytes: int
+    kernels: tuple[KernelShare, ...]
+    rows: tuple[Finding, ...]
+    useless: dict[str, int]
+    untried: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "module": self.module,
+            "target": self.target,
+            "cost_model": self.cost_model,
+            "pipeline": self.pipeline,
+            "seconds": self.seconds,
+            "launches": self.launches,
+            "peak_bytes": self.peak_bytes,
+            "kernels": [one.to_json() for one in self.kernels],
+            "findings": [one.to_json() for one in self.rows],
+            "without_gain": self.useless,
+            "untried": self.untried,
+        }
+
+
+def find(
+    module: Module,
+    planner: Planner,
+    label: str,
+    kinds: Sequence[FindingKind],
+    most: int = 10,
+    begin: Callable[[str], object] = str,
+) -> Findings:
+    """The ``most`` findings of these kinds that gain most; the module stays as it is.
+
+    ``label`` is what the planner's pipeline is called; ``begin`` is called with what is done next.  A module
+    that a compiler has planned already is priced as it stands, after changes too.
+    """
+    module = clone_module(module)
+    if is_planned(module):
+        planner, label = Planner(Pipeline(()), planner.predictor), "as given"
+    else:
+        parse_pipeline(_OPENED).run(module)
+    subject = Subject(module, planner)
+    begin("planning the module")
+    found = _Search(subject, most, begin)
+    for kind in kinds:
+        found.add(kind)
+    plan = subject.plan
+    return Findings(
+        module.name,
+        planner.predictor.target.name,
+        planner.predictor.model.name,
+        label,
+        plan.seconds,
+        plan.totals.launches,
+        plan.peak.byte_size,
+        _kernels(subject),
+        tuple(found.best()),
+        found.useless,
+        found.untried,
+    )
+
+
+class _Search:
+    """Candidates that gained, as findings."""
+
+    def __init__(self, subject: Subject, most: int, begin: Callable[[str], object]) -> None:
+        self.subject = subject
+        self.most = most
+        self.begin = begin
+        self.found: list[Finding] = []
+        self.useless: dict[str, int] = {}
+        self.untried: dict[str, int] = {}
+
+    def add(self, kind: FindingKind) -> None:
+        """Try the candidates of a kind."""
+        groups = _grouped(kind.find(self.subject))
+        groups.sort(key=lambda group: -self._weight(group))
+        tried = groups[: _TRIED * self.most]
+        if len(groups) > len(tried):
+            self.untried[kind.name] = len(groups) - len(tried)
+        for group in tried:
+            self.begin(f"{kind.name}: %{group[0].sites[0].name}")
+            made = self.subject.tried(group, kind.measure)
+            if made is None:
+                self.useless[kind.name] = self.useless.get(kind.name, 0) + 1
+            else:
+                self.found.append(self._finding(kind, group, made))
+
+    def _weight(self, group: Sequence[FindingCandidate]) -> float:
+        return sum(_bytes(one) * self.subject.runs(one.sites[0])[0] for one in group)
+
+    def _finding(
+        self, kind: FindingKind, group: Sequence[FindingCandidate], made: Tried
+    ) -> Finding:
+        first = group[0]
+        site, module = first.sites[0], self.subject.module
+        others = dict.fromkeys(one.name for entry in group for one in entry.sites)
+        others.pop(site.name)
+        return Finding(
+            kind.name,
+            kind.title,
+            site.name,
+            site.home.name,
+            site.opcode,
+            str(site.shape),
+            tuple(others),
+            _lines(module, first.sites),
+            str((site.metadata.fields if site.metadata else {}).get("op_name", "")),
+            made.cost,
+            first.why,
+            tuple(dict.fromkeys(one.name for one in first.blocking)),
+            first.remedies,
+            made.gain,
+        )
+
+    def best(self) -> list[Finding]:
+        """Those that gain most: the part of the whole that the change saves."""
+        plan = self.subject.plan
+        whole = {"time": plan.seconds, "memory": float(plan.peak.byte_size)}
+
+        def weight(row: Finding) -> float:
+            all_of_it = max(whole.get(row.gain.measure, row.gain.before), row.gain.before)
+            return row.gain.saved / all_of_it if all_of_it else 0.0
+
+        return sorted(self.found, key=lambda row: -weight(row))[: self.most]
+
+
+def _grouped(candidates: Iterable[FindingCandidate]) -> list[list[FindingCandidate]]:
+    """Candidates at the same line of the program, of the same op and shape: one change for all of them."""
+    groups: dict[tuple[object, ...], list[FindingCandidate]] = {}
+    for one in candidates:
+        site = one.sites[0]
+        line = site.module.user_line(site.metadata)
+        key = (line, site.opcode, str(site.shape), site.home.name) if line else (id(one),)
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _bytes(candidate: FindingCandidate) -> int:
+    site = candidate.sites[0]
+    return site.shape.byte_size + sum(operand.shape.byte_size for operand in site.operands)
+
+
+def _lines(module: Module, sites: Sequence[Instruction]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for one in sites:
+        found.update(dict.fromkeys(kernel_lines(module, one) or module.user_lines(one.metadata)))
+    return tuple(found)
+
+
+def _kernels(subject: Subject, most: int = 5) -> tuple[KernelShare, ...]:
+    plan = subject.plan
+    rows = sorted(plan.rows, key=lambda row: -row.seconds)[:most]
+    return tuple(
+        KernelShare(
+            row.instruction.name,
+            row.lines,
+            row.prediction.bound if row.prediction is not None else "",
+            row.launches_text,
+            row.seconds,
+            row.seconds / plan.seconds if plan.seconds else 0.0,
+        )
+        for row in rows
+    )

@@ -1,0 +1,104 @@
+"""Large arrays that one kernel writes and another reads: which refusal keeps them in memory, at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hloopt.findings.finding import FindingRemedy
+from hloopt.findings.trials import FindingCandidate, Subject
+from hloopt.fusion.between import ArrayBetween, kept_arrays
+from hloopt.fusion.explained import Edge, ExplainedRefusal
+from hloopt.fusion.provenance import FusionNode
+from hloopt.ir import Instruction, Module
+
+__all__ = ["between"]
+
+_SHARE: Final = 0.05
+"""The least part of the peak that an array is to be worth a trial."""
+_MOST: Final = 12
+
+
+def between(subject: Subject) -> Iterator[FindingCandidate]:
+    """Arrays between kernels that take a part of the peak, the largest first."""
+    if not subject.plan.provenance.history.plans:
+        return  # nothing was to be fused: no decision to explain
+    least = subject.plan.peak.byte_size * _SHARE
+    for row in kept_arrays(subject.plan.explanation)[:_MOST]:
+        site = _given(subject, row.node)
+        if site is None or row.node.byte_size < least or not row.readers:
+            continue
+        edges = [edge for _, edge in row.readers]
+        words = [edge.words[-1] for edge in edges if edge.words]
+        yield FindingCandidate(
+            (site,),
+            _why(row, edges, words),
+            _remedies(words),
+            _unchanged,
+            _blocking(subject, edges),
+            wanted=tuple((edge.producer.name, edge.consumer.name) for edge in edges),
+        )
+
+
+def _why(row: ArrayBetween, edges: Sequence[Edge], words: Sequence[ExplainedRefusal]) -> str:
+    readers = ", ".join(f"%{edge.consumer.name} ({edge.consumer.opcode})" for edge in edges[:3])
+    more = f" and {len(edges) - 3} more" if len(edges) > 3 else ""
+    text = f"%{row.node.name} is written to memory, {row.node.byte_size:,} bytes, and read by {readers}{more}"
+    if not words:
+        return f"{text}; no strategy looked at the pair."
+    last = words[0]
+    text += f": {last.pass_name} keeps them apart, since {last.decision.reason}"
+    known = last.comparison
+    if known is not None and last.decision.code not in ("slower", "triton-slower"):
+        text += f" (fused {known.fused_us:.3g} us, apart {known.unfused_us:.3g} us)"
+    return f"{text} [{last.decision.code}]."
+
+
+def _remedies(words: Sequence[ExplainedRefusal]) -> tuple[FindingRemedy, ...]:
+    found = [
+        FindingRemedy("hloopt", f"{option}")
+        for option in dict.fromkeys(one for row in words for one in row.options)
+    ]
+    if any(row.advisable for row in words):
+        row = words[0]
+        names = " and ".join(f"'{name}'" for name in (row.producer, row.consumer))
+        found.append(
+            FindingRemedy(
+                "hloopt",
+                f"a row of a lock file or a fusion rule that wants {names} fused, where memory "
+                "is scarcer than time",
+            )
+        )
+    found.append(
+        FindingRemedy(
+            "model",
+            "map over slices of the batch (jax.lax.map(f, xs, batch_size=...)): the array is as "
+            "large as a slice",
+        )
+    )
+    return tuple(found)
+
+
+def _blocking(subject: Subject, edges: Sequence[Edge]) -> tuple[Instruction, ...]:
+    found = (_given(subject, edge.consumer) for edge in edges)
+    return tuple(one for one in found if one is not None)
+
+
+def _given(subject: Subject, node: FusionNode) -> Instruction | None:
+    """The instruction of the subject that a node was, or the largest of the same line and op_name."""
+    home = subject.module.computations.get(node.computation)
+    if home is None or node.name in home.by_name:
+        return None if home is None else home.by_name[node.name]
+    same = (
+        one
+        for one in home
+        if one.metadata is not None
+        and str(one.metadata.fields.get("op_name", "")) == node.op_name
+        and subject.module.user_lines(one.metadata) == node.sources
+    )
+    return max(same, key=lambda one: one.shape.byte_size, default=None)
+
+
+def _unchanged(module: Module, places: Sequence[Instruction]) -> bool:
+    """The module stays as it is: fusion alone decides otherwise."""
+    return True

@@ -1,0 +1,217 @@
+"""The gain of a change: it is made on a copy, the results are compared, and both are priced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final, TypeAlias
+
+from hloopt.analysis.executions import executions
+from hloopt.dataclass import dataclass
+from hloopt.errors import HlooptError
+from hloopt.findings.finding import FindingRemedy, Gain, Measure, Spent
+from hloopt.findings.parts import cut_out
+from hloopt.findings.planning import Planner, ProgramPlan
+from hloopt.ir import Instruction, Module
+from hloopt.ir.build import clone_module
+from hloopt.prover.compare import compare_modules
+from hloopt.prover.executor import Executor
+from hloopt.prover.trials import TrialOptions
+from hloopt.runtime.tolerance import FREE, Tolerance
+from hloopt.verifier import verify_module
+
+__all__ = ["CountedFigure", "FindingCandidate", "ModuleChange", "Subject", "Tried"]
+
+ModuleChange: TypeAlias = Callable[[Module, Sequence[Instruction]], bool]
+"""Makes the change at instructions of a copy; False where it cannot be made there after all."""
+
+CountedFigure: TypeAlias = Callable[[Module], float]
+"""What is counted in a module where neither its time nor its memory is the matter."""
+
+_WHOLE: Final = 1500
+"""Instructions up to which a change is tried in the whole module; around it in larger ones."""
+_PART: Final = 120
+"""Instructions of a part, besides those that are changed."""
+_FLOPS: Final = 4e9
+_BYTES: Final = 2e9
+_LAUNCHES: Final = 50_000
+"""The most that a module may compute, move and launch for its results to be compared by running it here."""
+
+
+@dataclass(frozen=True)
+class FindingCandidate:
+    """What may be a finding: it is one if the change gains.
+
+    sites     instructions of the subject, all of one computation; the first is the one that costs
+    why       the cause, in one or two sentences
+    remedies  what the user can do, the best first
+    change    makes it on a copy, given the sites there
+    blocking  instructions that stand in the way
+    tolerance what the results may differ by, where the change itself rounds more coarsely
+    counted   of compile time and accuracy: the figure, counted in the module before and after
+    wanted    pairs of instructions that fusion is to put into one kernel, besides the change
+    """
+
+    sites: tuple[Instruction, ...]
+    why: str
+    remedies: tuple[FindingRemedy, ...]
+    change: ModuleChange
+    blocking: tuple[Instruction, ...] = ()
+    tolerance: Tolerance = FREE
+    counted: CountedFigure | None = None
+    wanted: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A change that gained: how much, and what the instructions cost before it."""
+
+    gain: Gain
+    cost: Spent
+
+
+class Subject:
+    """A module whose calls are inlined, and its plan: what kinds look through, and what changes are made on."""
+
+    def __init__(self, module: Module, planner: Planner) -> None:
+        self.module = module
+        self.planner = planner
+
+    @cached_property
+    def plan(self) -> ProgramPlan:
+        """The plan of the whole module."""
+        return self.planner.plan(self.module)
+
+    @cached_property
+    def _runs(self) -> dict[str, tuple[int, bool]]:
+        found = executions(self.module, lambda _: 0.0)
+        return {computation.name: (one.times, one.known) for computation, one in found.items()}
+
+    def runs(self, instruction: Instruction) -> tuple[int, bool]:
+        """How often an instruction runs while the entry runs once, and whether that is exact."""
+        return self._runs.get(instruction.home.name, (1, True))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether changes are tried in the whole module."""
+        return self.module.instruction_count() <= _WHOLE
+
+    def tried(self, group: Sequence[FindingCandidate], measure: Measure) -> Tried | None:
+        """What the changes of one cause gain together; None where none can be made or nothing is gained.
+
+        In a large module the first is tried, in the part around it, and counts as often as all of them run.
+        """
+        if self.is_small:
+            trial = _Trial(group, measure, self.module, self.plan, 1)
+            return self._compared(trial)
+        first = group[0]
+        part = cut_out(first.sites, _PART)
+        sites = tuple(part.found[one] for one in first.sites)
+        times = sum(self.runs(one.sites[0])[0] for one in group)
+        before = self.planner.plan(part.module)
+        moved = replace(first, sites=sites)
+        return self._compared(_Trial((moved,), measure, part.module, before, times))
+
+    def _compared(self, trial: _Trial) -> Tried | None:
+        changed = trial.changed()
+        if changed is None:
+            return None
+        before, after = trial.plan, self.planner.plan(changed, trial.wanted)
+        figures = trial.figures(changed, after)
+        if not _gains(trial.measure, *figures):
+            return None
+        first, times = trial.group[0], trial.times
+        verdict, reason = _verdict(trial.module, changed, before, first.tolerance)
+        if verdict == "differ":
+            return None
+        gain = Gain(
+            trial.measure,
+            *figures,
+            "predicted" if first.counted is None else "counted",
+            (before.seconds * times, after.seconds * times),
+            (before.peak.byte_size, after.peak.byte_size),
+            verdict,
+            reason,
+            0 if trial.module is self.module else trial.module.instruction_count(),
+        )
+        return Tried(gain, self._spent(before, after, times))
+
+    def _spent(self, before: ProgramPlan, after: ProgramPlan, times: int) -> Spent:
+        rows = before.others_than(after)
+        whole = self.plan.seconds
+        seconds = sum(row.seconds for row in rows) * times
+        return Spent(
+            seconds,
+            sum(row.cost.bytes_accessed * row.runs for row in rows) * times,
+            sum(row.counted for row in rows) * times,
+            all(row.known for row in rows),
+            next((row.prediction.bound for row in rows if row.prediction is not None), ""),
+            seconds / whole if whole else 0.0,
+        )
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Changes to try in a module whose plan runs ``times`` often."""
+
+    group: Sequence[FindingCandidate]
+    measure: Measure
+    module: Module
+    plan: ProgramPlan
+    times: int
+
+    def changed(self) -> Module | None:
+        """A copy with those of the changes that can be made; None without any."""
+        copy = clone_module(self.module)
+        found = [
+            [copy.computations[one.home.name].by_name[one.name] for one in entry.sites]
+            for entry in self.group
+        ]
+        made = False
+        for entry, places in zip(self.group, found, strict=True):
+            if all(one.computation is not None for one in places):
+                made |= entry.change(copy, places)
+        if made:
+            verify_module(copy)
+        return copy if made else None
+
+    @property
+    def wanted(self) -> tuple[tuple[str, str], ...]:
+        """The pairs that are to be fused."""
+        return tuple(pair for entry in self.group for pair in entry.wanted)
+
+    def figures(self, changed: Module, after: ProgramPlan) -> tuple[float, float]:
+        """What the measure is about, before and after."""
+        counted = self.group[0].counted
+        if counted is not None:
+            return counted(self.module), counted(changed)
+        if self.measure == "memory":
+            return float(self.plan.peak.byte_size), float(after.peak.byte_size)
+        return self.plan.seconds * self.times, after.seconds * self.times
+
+
+def _gains(measure: Measure, before: float, after: float) -> bool:
+    """Whether a change is worth a paragraph: 2 % of what it is about, and not within the model's rounding."""
+    least = 0.5e-6 if measure == "time" else 0.0
+    return before - after > max(0.02 * before, least)
+
+
+def _verdict(
+    before: Module, after: Module, plan: ProgramPlan, tolerance: Tolerance
+) -> tuple[str, str]:
+    """The judge's word on the results of both on random inputs, and why there is none."""
+    cost = plan.totals.cost
+    if cost.flops > _FLOPS or cost.bytes_accessed > _BYTES or plan.totals.launches > _LAUNCHES:
+        return "not verified", "a run takes too long here"
+    try:
+        found = compare_modules(
+            before,
+            after,
+            trials=TrialOptions(trials=1),
+            executor=Executor("cpu"),
+            tolerance=tolerance,
+        )
+    except HlooptError as error:
+        return "not verified", error.message
+    return found.verdict, ""

@@ -1,0 +1,155 @@
+"""The paragraphs of ``hloopt why``: what costs, why, what changes it, and what that gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from textwrap import fill
+from typing import Final
+
+from rich.console import Console
+
+from hloopt.findings import KINDS, Finding, Findings, Gain, KernelShare
+from hloopt.report.console import TableColumn, records_table, say, show_name, table
+from hloopt.report.fit import FittedTable
+from hloopt.report.numbers import amount, byte_size, seconds
+from hloopt.rewrite.source_lines import lines_text
+
+__all__ = ["kinds_table", "show_findings"]
+
+_WIDTH: Final = 80
+_INDENT: Final = "   "
+_HOW: Final = {"model": "in the program", "flag": "XLA flag", "hloopt": "hloopt"}
+
+
+def show_findings(found: Findings, console: Console, *, file: str = "") -> None:
+    """Print the whole, a paragraph for each finding, and the kernels that take longest."""
+    show_name(found.module, file, console)
+    width = min(console.width, _WIDTH)
+    launches = f"{found.launches:,} launch{'' if found.launches == 1 else 'es'}"
+    planned = "as it is planned" if found.pipeline == "as given" else f"after {found.pipeline}"
+    _paragraph(
+        console,
+        f"predicted {seconds(found.seconds)} on {found.target} by {found.cost_model}, {launches}, "
+        f"{byte_size(found.peak_bytes)} at the peak, {planned}",
+        width,
+    )
+    for number, row in enumerate(found.rows, 1):
+        console.print()
+        _show(number, row, console, width)
+    if not found.rows:
+        console.print()
+        _paragraph(console, _nothing(found), width)
+    if found.kernels:
+        console.print()
+        console.print(_kernels(found.kernels))
+    for note in _notes(found):
+        _paragraph(console, note, width)
+
+
+def _paragraph(console: Console, text: str, width: int, indent: str = "") -> None:
+    say(
+        console,
+        fill(
+            text,
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        ),
+    )
+
+
+def _show(number: int, row: Finding, console: Console, width: int) -> None:
+    place = f" at {lines_text(row.lines)}" if row.lines else ""
+    _headline(console, f"{number}. {row.title}{place}", width)
+    for text in _sentences(row):
+        _paragraph(console, text, width, _INDENT)
+
+
+def _headline(console: Console, text: str, width: int) -> None:
+    lines = fill(
+        text, width, subsequent_indent=_INDENT, break_on_hyphens=False, break_long_words=False
+    )
+    say(console, (lines, "bold"))
+
+
+def _sentences(row: Finding) -> Iterator[str]:
+    name = f"%{row.instruction} ({row.opcode} {row.shape})"
+    yield f"{name}{f', {row.op_name}' if row.op_name else ''}"
+    if row.cost.seconds:
+        cost = row.cost
+        launches = f"{cost.launches:,}{'' if cost.exact else '+'}"
+        yield (
+            f"costs {seconds(cost.seconds)} ({cost.share:.0%} of the whole), {byte_size(cost.bytes)}, "
+            f"{launches} launch{'' if cost.launches == 1 else 'es'}, bound by {cost.bound}"
+        )
+    yield row.why
+    if row.others:
+        shown = ", ".join(f"%{name}" for name in row.others[:3])
+        more = f" and {len(row.others) - 3} more" if len(row.others) > 3 else ""
+        yield f"with it: {shown}{more}"
+    for remedy in row.remedies:
+        yield f"{_HOW[remedy.way]}: {remedy.text}"
+    yield _gain_text(row.gain)
+
+
+def _gain_text(gain: Gain) -> str:
+    """``gain: 2.14 ms -> 95 us (predicted); results within tolerance``."""
+    said = f"gain ({gain.how}): {_figure(gain.measure, gain.before)} -> {_figure(gain.measure, gain.after)}"
+    if gain.measure == "time" and gain.after:
+        said += f", {gain.before / gain.after:.3g} times as fast"
+    elif gain.measure != "time":
+        before, after = gain.seconds
+        said += f"; a run takes {seconds(after)}" + (
+            f" instead of {seconds(before)}"
+            if abs(after - before) > 0.005 * before
+            else " as before"
+        )
+    reason = f" ({gain.reason})" if gain.reason else ""
+    part = f"; priced with {gain.part} instructions around it" if gain.part else ""
+    return f"{said}{part}; results {gain.verdict}{reason}"
+
+
+def _figure(measure: str, value: float) -> str:
+    if measure == "time":
+        return seconds(value)
+    if measure == "memory":
+        return byte_size(round(value))
+    return f"{amount(round(value))} elements" if measure == "compile time" else f"{value:.2g}"
+
+
+def _nothing(found: Findings) -> str:
+    tried = sum(found.useless.values())
+    if not tried:
+        return "nothing found that could be changed"
+    return f"nothing found that gains: {tried} change{'' if tried == 1 else 's'} tried"
+
+
+def _kernels(rows: Iterable[KernelShare]) -> FittedTable:
+    columns = (
+        TableColumn("longest kernels", "name"),
+        TableColumn("from", "line"),
+        TableColumn("bound by", "bound"),
+        TableColumn("launches", "launches"),
+        TableColumn("time", "seconds", seconds),
+        TableColumn("share", "share", "{:.0%}".format),
+    )
+    return records_table(columns, (row.to_json() for row in rows), left=3)
+
+
+def _notes(found: Findings) -> Iterator[str]:
+    if found.rows and found.useless:
+        tried = sum(found.useless.values())
+        yield f"- {tried} other change{'' if tried == 1 else 's'} tried without gain"
+    if found.untried:
+        left = sum(found.untried.values())
+        yield f"- {left} smaller candidates were not tried: a larger -n tries more"
+
+
+def kinds_table() -> FittedTable:
+    """The kinds of findings."""
+    made = table("kind", "what is found", "gain in", left=3)
+    for kind in KINDS:
+        made.add_row(kind.name, kind.title, kind.measure)
+    return made

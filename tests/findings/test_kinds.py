@@ -1,0 +1,68 @@
+"""Every kind is found in its example, with a gain whose results were compared; not in its counterexample."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import hloopt
+from hloopt.findings import KINDS, FindingKind, kind_examples
+
+NAMES = [kind.name for kind in KINDS]
+
+
+def test_every_kind_has_an_example() -> None:
+    """And every example a kind."""
+    assert sorted(kind_examples()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_it_is_found_in_its_example(kind: FindingKind) -> None:
+    """The gain is positive, and the results of both modules were compared."""
+    row = kind_examples()[kind.name]
+    found = hloopt.why(hloopt.parse(row.example, kind.name), row.target, kinds=[kind.name])
+    assert [one.kind for one in found.rows] == [kind.name]
+    gain = found.rows[0].gain
+    assert gain.saved > 0
+    assert gain.measure == kind.measure
+    assert gain.verdict in ("equal", "within tolerance"), gain.reason
+    assert found.rows[0].remedies
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_it_is_not_found_in_its_counterexample(kind: FindingKind) -> None:
+    """Which is much like the example."""
+    row = kind_examples()[kind.name]
+    found = hloopt.why(hloopt.parse(row.counterexample, kind.name), row.target, kinds=[kind.name])
+    assert not found.rows
+
+
+def test_json_is_that_of_the_record() -> None:
+    """It goes through JSON, and a finding names its place, cost, cause, remedies and gain."""
+    row = kind_examples()["one-hot-product"]
+    found = hloopt.why(hloopt.parse(row.example), kinds=["one-hot-product"])
+    made = json.loads(json.dumps(found.to_json()))
+    (finding,) = made["findings"]
+    assert finding["instruction"] == "r"
+    assert finding["computation"] == "main"
+    assert finding["cost"]["bound"] == "launch"
+    assert finding["cost"]["share"] == pytest.approx(1)
+    assert finding["gain"]["after"] < finding["gain"]["before"] / 5
+    assert {one["way"] for one in finding["remedies"]} == {"model"}
+    assert made["seconds"] == pytest.approx(sum(one["seconds"] for one in made["kernels"]))
+
+
+def test_the_module_stays_as_it_is() -> None:
+    """Passes and changes work on copies."""
+    module = hloopt.parse(kind_examples()["loop-product"].example)
+    before = module.to_text()
+    hloopt.why(module)
+    assert module.to_text() == before
+
+
+def test_unknown_kinds_are_refused() -> None:
+    """With the one that was meant."""
+    module = hloopt.parse(kind_examples()["copy"].example)
+    with pytest.raises(hloopt.UsageError, match="did you mean 'copy'"):
+        hloopt.why(module, kinds=["copi"])

@@ -1,0 +1,125 @@
+"""What changes gain: in the whole module and in a part of it, once and together, and never with other results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+import hloopt
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.findings import FindingKind, FindingRemedy, Planner, find, kind_examples, pipeline_for
+from hloopt.findings.parts import cut_out
+from hloopt.findings.trials import FindingCandidate, ModuleChange, Subject
+from hloopt.ir import Instruction, Module, edit
+from hloopt.targets import find_target
+
+LONG = """HloModule long
+ENTRY main {{
+  x = f32[256,256] parameter(0)
+  n0 = f32[256,256] negate(x)
+{chain}
+  ids = s32[128] parameter(1)
+  table = f32[3000,64] parameter(2)
+  rows = s32[128,3000] broadcast(ids), dimensions={{0}}
+  columns = s32[128,3000] iota(), iota_dimension=1
+  hit = pred[128,3000] compare(rows, columns), direction=EQ
+  picked = f32[128,3000] convert(hit)
+  d = f32[128,64] dot(picked, table), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT r = (f32[256,256], f32[128,64]) tuple(n{last}, d)
+}}
+"""
+
+
+def planner() -> Planner:
+    """What XLA does for an H200."""
+    target = find_target("h200")
+    return Planner(pipeline_for(target, "h200")[0], Predictor(model_for(DEFAULT, target)))
+
+
+def long_module(count: int) -> Module:
+    """A one-hot product behind a long chain."""
+    chain = "\n".join(
+        f"  n{at} = f32[256,256] {('sine', 'cosine')[at % 2]}(n{at - 1})" for at in range(1, count)
+    )
+    return hloopt.parse(LONG.format(chain=chain, last=count - 1))
+
+
+def test_a_large_module_is_tried_in_a_part() -> None:
+    """The gain is that of the whole small module, and the finding says how large the part was."""
+    kinds = ["one-hot-product"]
+    small = hloopt.why(long_module(4), kinds=kinds).rows[0].gain
+    large = hloopt.why(long_module(1600), kinds=kinds).rows[0].gain
+    assert small.part == 0
+    assert 0 < large.part < 20
+    assert large.saved == pytest.approx(small.saved)
+    assert large.verdict == "equal"
+
+
+def test_a_part_computes_the_same() -> None:
+    """Its parameters are what it reads of the rest, its results what the rest reads."""
+    module = long_module(40)
+    part = cut_out([module["n20"]], 5)
+    hloopt.verify(part.module)
+    assert part.found[module["n20"]].computation is part.module.entry
+    assert part.module.instruction_count() == 7
+    assert len(part.module.entry.parameters) == 1
+
+
+def _nothing(module: Module, places: Sequence[Instruction]) -> bool:
+    return True
+
+
+def _kind(change: ModuleChange) -> FindingKind:
+    def look(subject: Subject) -> list[FindingCandidate]:
+        sites = [one for one in subject.module.instructions() if one.opcode == "sine"]
+        remedies = (FindingRemedy("model", "change it"),)
+        return [FindingCandidate((one,), "it is a sine", remedies, change) for one in sites]
+
+    return FindingKind("test", "a sine", "time", look)
+
+
+def test_a_change_of_the_results_is_no_finding() -> None:
+    """However fast it is."""
+
+    def without(module: Module, places: Sequence[Instruction]) -> bool:
+        for one in places:
+            edit.replace_instruction(one, one.operands[0])
+        return True
+
+    text = "HloModule m\nENTRY e { x = f32[900000] parameter(0) ROOT r = f32[900000] sine(x) }"
+    found = find(hloopt.parse(text), planner(), "xla-gpu-2026", [_kind(without)])
+    assert not found.rows
+    assert found.useless == {"test": 1}
+
+
+def test_a_change_without_gain_is_no_finding() -> None:
+    """The price decides, not the detector."""
+    text = "HloModule m\nENTRY e { x = f32[900000] parameter(0) ROOT r = f32[900000] sine(x) }"
+    found = find(hloopt.parse(text), planner(), "xla-gpu-2026", [_kind(_nothing)])
+    assert not found.rows
+    assert found.useless == {"test": 1}
+
+
+def test_what_stands_at_one_line_is_one_finding() -> None:
+    """All of it is changed, and the finding lists the others."""
+    step = kind_examples()["one-hot-product"].example
+    body = step.split("{", 1)[1].rsplit("}", 1)[0].replace("ROOT r =", "r =")
+    tagged = body.replace(
+        "rhs_contracting_dims={0}",
+        'rhs_contracting_dims={0}, metadata={source_file="f.py" source_line=3}',
+    )
+    other = "\n".join(
+        line.replace("r = ", "r2 = ") for line in tagged.splitlines() if "dot(" in line
+    ).replace("table", "table2")
+    text = (
+        "HloModule m\nENTRY main {\n"
+        + tagged
+        + "  table2 = f32[3000,64] parameter(2)\n"
+        + other
+        + "\n  ROOT t = (f32[128,64], f32[128,64]) tuple(r, r2)\n}\n"
+    )
+    (row,) = hloopt.why(hloopt.parse(text), kinds=["one-hot-product"]).rows
+    assert (row.instruction, row.others) == ("r", ("r2",))
+    assert row.lines == ("f.py:3",)
