@@ -16,9 +16,9 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.driver.writing import write_text
 from hloopt.errors import UsageError
 from hloopt.ir import Module
+from hloopt.kernels.costs import kernel_costs
 from hloopt.pages.formats import dot_text, model_explorer, node_times, timeline
 from hloopt.pages.unfolding import Unfolding, spent_by
-from hloopt.report.cost import kernel_costs
 from hloopt.report.picture import draw
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.verifier import verify_module

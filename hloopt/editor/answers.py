@@ -12,8 +12,8 @@ from hloopt.dataclass import dataclass
 from hloopt.driver.explaining import ModuleExplained, explain
 from hloopt.editor.document import Named
 from hloopt.ir import Computation, Instruction, Module
+from hloopt.kernels.costs import KernelCost, kernel_costs
 from hloopt.report.console import capturing
-from hloopt.report.cost import KernelCost, kernel_costs
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.spelling import first_of
 from hloopt.types import TupleShape

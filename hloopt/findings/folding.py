@@ -11,7 +11,6 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
-from hloopt.ops.traits import CONTROL_FLOW
 from hloopt.types import ArrayShape, DotDims, parts_of
 
 __all__ = ["folded"]
@@ -20,10 +19,9 @@ _MOST: Final = 45_000_000
 """Elements of a result that XLA still folds (hlo_constant_folding.cc, ``kMaximumConstantSizeElements``)."""
 _LEAST: Final = 1_000_000
 """Elements read from which on the compilation is visibly slower; XLA warns after a second of it."""
-_NEVER: Final = CONTROL_FLOW | {
-    "constant", "parameter", "tuple", "get-tuple-element", "broadcast", "iota", "fft", "copy", "rng",
-    "custom-call", "rng-bit-generator", "rng-get-and-update-state", "after-all", "opt-barrier", "fusion",
-}  # fmt: skip
+_FAMILIES: Final = ("elementwise", "movement", "indexing", "reduction", "sort")
+_NEVER: Final = frozenset({"broadcast", "iota", "copy"})
+"""What XLA's evaluator is not asked for, since the constant would be larger or no cheaper."""
 
 
 def folded(subject: Subject) -> Iterator[FindingCandidate]:
@@ -73,7 +71,7 @@ def _folded(module: Module) -> dict[Instruction, int]:
     found: dict[Instruction, int] = {}
     for computation in open_computations(module):
         for instruction in computation:
-            if instruction.opcode in _NEVER or not instruction.operands or effects.has(instruction):
+            if not _is_evaluated(instruction) or effects.has(instruction):
                 continue
             if not all(_is_known(one, found) for one in instruction.operands):
                 continue
@@ -86,6 +84,13 @@ def _folded(module: Module) -> dict[Instruction, int]:
                 continue
             found[instruction] = _work(instruction)
     return found
+
+
+def _is_evaluated(instruction: Instruction) -> bool:
+    op = instruction.op
+    return bool(instruction.operands) and (
+        op.opcode == "dot" or (op.family in _FAMILIES and op.opcode not in _NEVER)
+    )
 
 
 def _is_running(instruction: Instruction) -> bool:

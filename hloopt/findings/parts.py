@@ -12,14 +12,14 @@ from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
-from hloopt.ops.traits import CONTROL_FLOW
+from hloopt.ops.traits import CONTRACTING, CONTROL_FLOW, LIBRARY, PLUMBING, TRANSFERS
 
 __all__ = ["ModulePart", "cut_out"]
 
 _CARRIED: Final = frozenset({"constant", "iota"})
 """Copied into the part rather than given to it: what they are decides about rewrites."""
-_ENDS: Final = CONTROL_FLOW | {"parameter", "get-tuple-element", "tuple", "custom-call", "infeed"}
-_APART: Final = frozenset({"dot", "convolution", "sort", "scatter", "fft", "cholesky"})
+_ENDS: Final = CONTROL_FLOW | TRANSFERS | PLUMBING - {"constant"} | {"custom-call"}
+_APART: Final = CONTRACTING | LIBRARY | {"sort", "scatter"}
 """In the part as neighbours, but nothing fuses through them."""
 
 

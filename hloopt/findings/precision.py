@@ -9,6 +9,7 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
+from hloopt.ops.traits import MOVING
 from hloopt.rewrite.regions import combiner_computation, named_combiner
 from hloopt.rewrite.site import is_replaceable
 from hloopt.types import DTYPES, ArrayShape, Literal
@@ -17,10 +18,7 @@ __all__ = ["doubles"]
 
 _WIDE: Final = "f64"
 _NARROW: Final = frozenset({"f32", "f16", "bf16", "s8", "u8", "s16", "u16", "pred"})
-_PLAIN: Final = frozenset({
-    "broadcast", "reshape", "transpose", "slice", "dynamic-slice", "reverse", "concatenate", "pad", "select",
-    "dot", "gather", "copy", "bitcast", "iota", "clamp",
-})  # fmt: skip
+_PLAIN: Final = MOVING | {"dot", "dynamic-slice", "gather"}
 
 
 def doubles(subject: Subject) -> Iterator[FindingCandidate]:
@@ -93,7 +91,10 @@ def _can_narrow(instruction: Instruction) -> bool:
         return instruction.operands[0].array.dtype.name in {*_NARROW, "s32", "u32"}
     if instruction.opcode == "reduce":
         return bool(named_combiner(instruction.to_apply))
-    return instruction.op.family == "elementwise" or instruction.opcode in _PLAIN
+    if instruction.op.family == "elementwise":
+        given = instruction.operands[instruction.opcode == "select" :]
+        return all(map(_is_wide, given))
+    return instruction.opcode in _PLAIN and _is_wide(instruction.operands[0])
 
 
 def _narrowed(module: Module, places: Sequence[Instruction]) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from hloopt.analysis.trip_count import counted_iterations
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ir.instruction import brief
+from hloopt.kernels.costs import KernelCost
 from hloopt.ops.traits import CONTROL_FLOW
 from hloopt.pages.unfolding import namespace, opened
-from hloopt.report.cost import KernelCost
 from hloopt.report.picture import COLOURS, box_of, is_written, kind_of
 from hloopt.rewrite.naming import op_name_of
 from hloopt.rewrite.source_lines import kernel_lines

@@ -13,8 +13,8 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.ir import Instruction
+from hloopt.kernels.costs import KernelCost, kernel_costs, totals
 from hloopt.report.console import say, table
-from hloopt.report.cost import KernelCost, kernel_costs, totals
 from hloopt.report.fusion_diff import (
     FusionDifference,
     compare_kernels,
