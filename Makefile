@@ -61,7 +61,7 @@ emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the e
 stablehlo: $(VENV)/.installed-dev  ## 67 programs of JAX in every form of StableHLO, and back (HLOOPT_XLA_PYTHON with JAX)
 	$(BIN)/python -m tests.frameworks.stablehlo_board --back
 
-tolerance: $(VENV)/.installed-dev  ## would the judge notice?  modules changed wrongly, and right ones after passes; 15 minutes
+tolerance: $(VENV)/.installed-dev  ## would the judge notice?  modules changed wrongly, and right ones after passes; 20 minutes
 	$(BIN)/python -m tests.prover.tolerance
 	$(BIN)/python -m tests.prover.tolerance --alarms
 

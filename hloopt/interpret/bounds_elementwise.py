@@ -86,7 +86,9 @@ def _inexact(step: BoundedStep, kind: DType, result: Array) -> Array:
             moved = moved + _rounding(step, moved, kind, result)
     size = np.abs(step.r)
     if np.isfinite(size).all():
-        return np.where(np.isnan(moved), np.inf, moved)
+        limit = float(ml_dtypes.finfo(kind.numpy).max)  # type: ignore[no-untyped-call]
+        unknown = np.isnan(moved) | ((size + moved > limit) & (np.asarray(moved) > 0))
+        return np.where(unknown, np.inf, moved)
     # What is infinite or NaN stays so where an operand is, and surely is.
     fixed = ~np.isfinite(size) & _stays(step)
     return np.where(fixed, 0.0, np.where(np.isnan(moved) | ~np.isfinite(size), np.inf, moved))

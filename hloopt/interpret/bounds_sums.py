@@ -75,7 +75,9 @@ def total_bound(
     floor = np.where((size < 2 * least) & (added + off > 0), least, 0.0)
     # Nothing is known where this is NaN, as of one unknown term: no comparison may make a zero of it.
     bound = np.where(moved <= 0, 0.0, moved + own * (2 * size + moved) + floor)
-    return np.where(np.isnan(bound), np.inf, bound)
+    # Past the largest number some orders go on the way, and others do not.
+    unknown = np.isnan(bound) | (added + moved > float(facts.max))
+    return np.where(unknown, np.inf, bound)
 
 
 def bounds_of(arrays: Sequence[Array], bounds: Sequence[ErrorBound]) -> list[Array]:

@@ -21,7 +21,7 @@ from hloopt.errors import UnsupportedError
 from hloopt.interpret.host import Host
 from hloopt.interpret.participant import Participant
 from hloopt.ir import Computation, Instruction
-from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, rounded
+from hloopt.types import Array, ArrayShape, DType, Shape, TupleShape, of_numpy, rounded
 
 if TYPE_CHECKING:
     from hloopt.interpret.bounding import Bounds
@@ -38,6 +38,7 @@ __all__ = [
     "arrays_of",
     "leaf_arrays",
     "map_arrays",
+    "map_floats",
     "token",
 ]
 
@@ -157,6 +158,16 @@ def map_arrays(function: Callable[..., Array], *values: Value) -> Value:
     if isinstance(first, tuple):
         return tuple(map_arrays(function, *parts) for parts in zip(*values, strict=True))
     return function(*values)
+
+
+def map_floats(function: Callable[[Array], Array], value: Value) -> Value:
+    """``function`` of the arrays of floats and of complex numbers at the leaves of a value; others stay."""
+
+    def each(array: Array) -> Array:
+        kind = of_numpy(array.dtype)
+        return function(array) if kind.is_float or kind.is_complex else array
+
+    return map_arrays(each, value)
 
 
 def leaf_arrays(value: Value) -> Iterator[Array]:

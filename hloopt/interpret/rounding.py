@@ -31,7 +31,9 @@ from hloopt.interpret.context import (
     arrays_of,
     leaf_arrays,
     map_arrays,
+    map_floats,
 )
+from hloopt.interpret.overflow import overflown
 from hloopt.interpret.perturbation import nudged, smeared, unit_roundoff
 from hloopt.interpret.regions import combiner, only_orders
 from hloopt.ir import Instruction
@@ -130,14 +132,6 @@ def moved_inputs(arrays: Sequence[Array], seed: int) -> list[Array]:
     return [each(array) for array in arrays]
 
 
-def _map(function: Callable[[Array], Array], value: Value) -> Value:
-    def each(array: Array) -> Array:
-        kind = of_numpy(array.dtype)
-        return function(array) if kind.is_float or kind.is_complex else array
-
-    return map_arrays(each, value)
-
-
 # ---- perturbations of results -------------------------------------------------------------------
 
 _Perturbation = Callable[[_Evaluation], Value]
@@ -222,7 +216,7 @@ _BOUNDED: Final = TRANSCENDENTAL & WITHIN_ONE
 
 
 def _magnitudes(value: Value) -> Value:
-    return _map(lambda array: np.asarray(np.abs(array), array.dtype), value)
+    return map_floats(lambda array: np.asarray(np.abs(array), array.dtype), value)
 
 
 def _sum(
@@ -235,6 +229,8 @@ def _sum(
     result, added = one.result(), one.magnitudes()
     if all(map(is_whole, one.values)) and all(map(is_small, leaf_arrays(added))):
         return result
+    if not all(np.isfinite(part).all() for part in leaf_arrays(added)):
+        result, added = overflown(one.instruction, one.values, one.of, one.seed, result, added)
     number = np.maximum(terms(one), 1)
 
     def each(array: Array, size: Array) -> Array:
@@ -288,7 +284,7 @@ def _kernel_size(one: _Evaluation) -> float:
 
 def _counted(one: _Evaluation) -> float | Array:
     """How many terms each element has: the sum of ones in their place."""
-    ones = one.of(_map(np.ones_like, value) for value in one.values)
+    ones = one.of(map_floats(np.ones_like, value) for value in one.values)
     counts: Array = np.abs(array_of(ones)).astype(np.float64)
     return counts
 
@@ -324,7 +320,7 @@ def _relative(value: Value, units: float, seed: int) -> Value:
         unit = unit_roundoff(of_numpy(array.dtype))
         return _smeared(array, units * unit * np.abs(array).astype(np.float64), seed)
 
-    return _map(each, value)
+    return map_floats(each, value)
 
 
 def _over_row(value: Value, seed: int) -> Value:
@@ -335,7 +331,7 @@ def _over_row(value: Value, seed: int) -> Value:
         moved = _relative(array, 2 * (1 + sqrt(length)), seed)
         return array_of(moved)
 
-    return _map(each, value)
+    return map_floats(each, value)
 
 
 def _over_matrix(value: Value, seed: int) -> Value:
@@ -352,13 +348,13 @@ def _over_matrix(value: Value, seed: int) -> Value:
             size = np.broadcast_to(size * 4 * sqrt(array.shape[-1]), array.shape)
         return smeared(array, unit_roundoff(of_numpy(array.dtype)) * size, seed)
 
-    return _map(each, value)
+    return map_floats(each, value)
 
 
 def _operands(one: _Evaluation, *, move: Callable[[Value, int], Value] = _over_row) -> Value:
     """An op of many steps: as if its operands had been a little different."""
     result = one.of(move(value, one.seed) for value in one.values)
-    return _map(lambda array: nudged(array, one.seed), result)
+    return map_floats(lambda array: nudged(array, one.seed), result)
 
 
 _SUMS: Final = ("__cublas", "__cudnn", "__onednn")

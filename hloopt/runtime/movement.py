@@ -122,8 +122,8 @@ class Movement:
 
         An integer is one that it has been; where a value was seen only once, others are likely (I. J. Good,
         Biometrika 40, 1953), and those are allowed that are no further away.  Where the definition has no
-        number, a number is allowed that is no further from those seen than they are from each other, or on the
-        side of an infinity that it may be, eight times as far.
+        number, a number is allowed that is no further from those seen than they are from each other, or eight
+        times as far where it may be an infinity, too: few of those seen are numbers then.
         """
         kind = of_numpy(got.dtype)
         if kind.is_integer or kind.is_pred:
@@ -139,8 +139,8 @@ class Movement:
         found: Array = (mine != theirs) & (mine & able != 0)
         if self.low is not None and self.high is not None:
             room = np.where(self.high > self.low, self.high - self.low, 0.0)
-            below, above = (np.where(able & end, _NEAR_POLE, 1) for end in (_BELOW, _ABOVE))
-            near = (line >= self.low - below * room) & (line <= self.high + above * room)
+            room = room * np.where(able & (_BELOW | _ABOVE), _NEAR_POLE, 1)
+            near = (line >= self.low - room) & (line <= self.high + room)
             found &= (mine != _NUMBER) | near
         return found
 

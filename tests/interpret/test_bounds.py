@@ -575,3 +575,41 @@ def test_a_fold_of_one_unknown_term_is_unknown(opcode: str, start: int) -> None:
     (found,) = bounds_of(text, np.full((2, 1, 1), 3, F32))
     assert found is not None
     assert np.isinf(found).all()
+
+
+MOST = float(np.finfo(F32).max)
+SUMS = {
+    "reduce": "ROOT s = f32[3] reduce(x, z), dimensions={1}, to_apply=add",
+    "dot": "o = f32[4] broadcast(one), dimensions={}\n  "
+    "ROOT s = f32[3] dot(x, o), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    "scatter": "n = f32[3] broadcast(z), dimensions={}\n  i = s32[3,4] iota(), iota_dimension=0\n  "
+    "ROOT s = f32[3] scatter(n, i, x), update_window_dims={}, inserted_window_dims={0}, "
+    "scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=add",
+}
+
+
+@pytest.mark.parametrize("opcode", SUMS)
+def test_sums_overflow_in_one_order_and_not_in_another(opcode: str) -> None:
+    """Any of what orders give is right there, a number besides the sum is not; elsewhere no infinity is."""
+    text = entry(
+        "x = f32[3,4] parameter(0)",
+        "z = f32[] constant(0)",
+        "one = f32[] constant(1)",
+        SUMS[opcode],
+        regions=ADDED,
+    )
+    module = hloopt.parse(text)
+    x = np.array([[MOST, MOST, -MOST, -MOST], [MOST, MOST, -MOST, 1e38], [MOST, -MOST, 1, 2]], F32)
+    want = hloopt.evaluate(module, [x])
+
+    def right(*values: float) -> list[bool]:
+        """Of each element alone."""
+        return [
+            judged(module, [x], [np.where(np.arange(3) == at, F32(value), want[0])], want)[0].passed
+            for at, value in enumerate(values)
+        ]
+
+    assert right(np.inf, np.inf, 3) == [True, True, True]
+    assert right(-np.inf, -np.inf, np.inf) == [True, False, False]
+    assert right(np.nan, np.nan, np.nan) == [True, False, False]
+    assert right(0.0, 1e38, 3e38) == [True, False, False]
