@@ -11,7 +11,6 @@ import click
 from click.core import ParameterSource
 
 from hloopt.cli.files import InputText, read_input
-from hloopt.cli.fusion_logs import module_before, read_log_file
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
 from hloopt.cli.options import PICK, Function
@@ -21,6 +20,7 @@ from hloopt.dataclass import dataclass
 from hloopt.dumps import matching_modules, read_dump
 from hloopt.errors import UsageError
 from hloopt.fusion.xla_history import XlaHistory
+from hloopt.fusion.xla_log import module_before, read_log_file
 from hloopt.ir import build
 from hloopt.report.console import product
 from hloopt.report.xla_dump import XlaDump

@@ -9,16 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, nan
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
-from hloopt.errors import FileError
+from hloopt.errors import FileError, UsageError
+from hloopt.ir import Module
+from hloopt.reading import bytes_of
 from hloopt.source import Source
 from hloopt.targets import Target
+from hloopt.text.encoding import decode
+from hloopt.text.parser import parse_module
 from hloopt.textproto import Message, ScalarField, read_textproto
+from hloopt.verifier import verify_module
 
-__all__ = ["Fused", "Ineligible", "Priced", "XlaLog", "XlaStep", "read_log"]
+__all__ = [
+    "Fused",
+    "Ineligible",
+    "Priced",
+    "XlaLog",
+    "XlaStep",
+    "module_before",
+    "read_log",
+    "read_log_file",
+]
 
 _WORDS: Final = {"inf": inf, "infinity": inf, "nan": nan}
 _PASSED_OVER: Final = frozenset({"gpu_device_info", "hlo_module_before_fusion"})
@@ -165,3 +180,18 @@ class _Reader:
         if value is None:
             raise self.fail(entry.offset, f"{name} is a number")
         return float(value)
+
+
+def read_log_file(path: Path) -> XlaLog:
+    """A fusion log, perhaps gzipped.  Raises as ``read_log`` does."""
+    return read_log(Source(decode(str(path), bytes_of(path)), str(path)))
+
+
+def module_before(log: XlaLog) -> Module:
+    """The module XLA began with.  Raises ``UsageError`` for a log without one."""
+    name = f"{log.source.name} (module before fusion)"
+    if not log.module_text:
+        raise UsageError(f"{log.source.name}: the log has no module before fusion")
+    module = parse_module(log.module_text, name)
+    verify_module(module)
+    return module

@@ -9,15 +9,16 @@ from rich.console import Console
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import FusionDifference, compare_kernels, figure_text, figures
 from hloopt.report.module_pairs import GivenModule, match_modules
 
-__all__ = ["DumpDifference", "compare_dumps", "dump_json", "show_dumps"]
+__all__ = ["DumpDifference", "compare_dumps", "show_dumps"]
 
 
 @dataclass(frozen=True)
-class DumpDifference:
+class DumpDifference(Displayed):
     """Pairs of modules with what differs, and the modules that only one side has."""
 
     pairs: tuple[tuple[GivenModule, GivenModule, FusionDifference], ...]
@@ -40,6 +41,23 @@ class DumpDifference:
                     side[name] = side.get(name, 0.0) + value
         return found
 
+    def to_json(self) -> dict[str, Any]:
+        """All pairs as JSON values."""
+        return {
+            "equal": self.equal,
+            "pairs": [
+                {
+                    "before_file": before.file,
+                    "after_file": after.file,
+                    "module": before.module.name,
+                    **difference.to_json(),
+                }
+                for before, after, difference in self.pairs
+            ],
+            "only_before": [one.file for one in self.before],
+            "only_after": [one.file for one in self.after],
+        }
+
 
 def compare_dumps(
     before: Sequence[GivenModule], after: Sequence[GivenModule], predictor: Predictor | None = None
@@ -54,24 +72,6 @@ def compare_dumps(
         tuple(left),
         tuple(right),
     )
-
-
-def dump_json(found: DumpDifference) -> dict[str, Any]:
-    """All pairs as JSON values."""
-    return {
-        "equal": found.equal,
-        "pairs": [
-            {
-                "before_file": before.file,
-                "after_file": after.file,
-                "module": before.module.name,
-                **difference.to_json(),
-            }
-            for before, after, difference in found.pairs
-        ],
-        "only_before": [one.file for one in found.before],
-        "only_after": [one.file for one in found.after],
-    }
 
 
 def show_dumps(found: DumpDifference, console: Console) -> None:

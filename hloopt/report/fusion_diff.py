@@ -12,6 +12,7 @@ from rich.console import Console
 from hloopt.analysis.differences import Difference, differences
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.costs import KernelCost, Totals, kernel_costs, totals
@@ -47,7 +48,7 @@ _STATUS: tuple[Status, ...] = (
 
 
 @dataclass(frozen=True)
-class FusionDifference:
+class FusionDifference(Displayed):
     """Two modules side by side: ``before`` and ``after`` are lists of the kernels with their costs.
 
     equal   whether the modules are the same but for names, metadata and order

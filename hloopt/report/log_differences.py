@@ -6,19 +6,37 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.fusion.log_differences import LogDifference, StepPair
 from hloopt.report.console import TableColumn, records_table, say
 from hloopt.report.xla_facts import moment_facts
 from hloopt.report.xla_history import last_word
 from hloopt.spelling import first_of
 
-__all__ = ["log_json", "show_logs"]
+__all__ = ["LogsCompared", "show_logs"]
 
 _MOST: Final = 12
 
 
-def log_json(found: LogDifference) -> dict[str, Any]:
-    """JSON values; times are in microseconds."""
+@dataclass(frozen=True)
+class LogsCompared(Displayed):
+    """Two logs by their names, and where they part."""
+
+    names: tuple[str, str]
+    difference: LogDifference
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return self.difference.equal
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; times are in microseconds."""
+        return {"logs": list(self.names), **_log_json(self.difference)}
+
+
+def _log_json(found: LogDifference) -> dict[str, Any]:
     return {
         "equal": found.equal,
         "steps_before": found.steps[0],
@@ -48,8 +66,9 @@ def _pair_json(pair: StepPair | None) -> dict[str, Any] | None:
     }
 
 
-def show_logs(found: LogDifference, console: Console) -> None:
+def show_logs(compared: LogsCompared, console: Console) -> None:
     """Print the first step that differs, the first decision, and what was fused otherwise in the end."""
+    found = compared.difference
     if found.equal:
         say(console, f"the logs are the same: {found.steps[0]} steps")
         return

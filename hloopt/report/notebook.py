@@ -24,9 +24,14 @@ _MOST_OPERANDS: Final = 4
 
 _TABLES: Final[Mapping[str, str]] = {
     "Bisection": "bisect.show_bisection",
+    "DumpDifference": "diff_dumps.show_dumps",
     "Equivalence": "comparing.show_equivalence",
     "Findings": "findings.show_findings",
+    "FusionDifference": "fusion_diff.show_difference",
+    "LogsCompared": "log_differences.show_logs",
     "ModulesCompared": "comparing.show_compared",
+    "RecompiledFunctions": "recompilation.show_functions",
+    "RecompiledPairs": "recompilation.show_pairs",
 }
 """What prints a record of a room below, by its class; others have a method ``show``, or are a text."""
 

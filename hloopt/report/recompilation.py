@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from rich.console import Console
 
 from hloopt.analysis.recompilation import REMEDIES, Recompilation
 from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
 from hloopt.report.console import TableColumn, records_table, say
 from hloopt.report.module_pairs import GivenModule
 
-__all__ = ["CompiledFunction", "RecompiledPairs", "show_functions", "show_pairs"]
+__all__ = [
+    "CompiledFunction",
+    "RecompiledFunctions",
+    "RecompiledPairs",
+    "show_functions",
+    "show_pairs",
+]
 
 _MOST: Final = 12
 _SAME: Final = "nothing"
@@ -37,7 +44,27 @@ class CompiledFunction:
 
 
 @dataclass(frozen=True)
-class RecompiledPairs:
+class RecompiledFunctions(Displayed):
+    """The functions of a dump that were compiled several times; ``compilations`` is the number of all."""
+
+    functions: tuple[CompiledFunction, ...]
+    compilations: int
+
+    @property
+    def same(self) -> bool:
+        """Whether no function was compiled again."""
+        return not self.functions
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "functions": [one.to_json() for one in self.functions],
+            "compilations": self.compilations,
+        }
+
+
+@dataclass(frozen=True)
+class RecompiledPairs(Displayed):
     """The modules of two sides that belong together, and what is left of either."""
 
     pairs: tuple[Recompilation, ...]
@@ -73,21 +100,17 @@ def show_pairs(found: RecompiledPairs, console: Console) -> None:
     _show_remedies(found.pairs, console)
 
 
-def show_functions(found: Sequence[CompiledFunction], compiled: int, console: Console) -> None:
-    """Print the functions that were compiled several times, the most often compiled first.
-
-    ``compiled`` is the number of all compilations in the dump.
-    """
-    for function in found:
+def show_functions(found: RecompiledFunctions, console: Console) -> None:
+    """Print the functions that were compiled several times, the most often compiled first."""
+    for function in found.functions:
         say(console, (f"{function.name}: compiled {function.compilations} times", "bold"))
         rows = [row for one in function.again for row in _rows(one) or [_same_row(one)]]
         console.print(_table(rows, of_dump=True))
         console.print()
-    again = sum(len(function.again) for function in found)
-    say(
-        console, f"{_count(compiled, 'compilation')}, {again} of them of a function compiled before"
-    )
-    _show_remedies([one for function in found for one in function.again], console)
+    again = [one for function in found.functions for one in function.again]
+    compiled = _count(found.compilations, "compilation")
+    say(console, f"{compiled}, {len(again)} of them of a function compiled before")
+    _show_remedies(again, console)
 
 
 def _count(number: int, what: str) -> str:

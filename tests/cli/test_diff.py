@@ -36,8 +36,15 @@ def test_python_gets_what_the_command_prints(files: tuple[str, str]) -> None:
         assert given.to_json().items() <= printed.items()
     assert given.totals[0].seconds is not None
     assert hloopt.diff(hloopt.parse(ONE), files[0]).equal
+    assert "exponential" in hloopt.diff(*files)._repr_mimebundle_()["text/html"]
+    dumps = hloopt.diff(DUMP, DUMP)
+    assert dumps.equal
+    assert dumps.to_json()["pairs"][0]["equal"]
     with pytest.raises(hloopt.UsageError, match="No such file"):
         hloopt.diff(files[0], "nowhere.hlo")
+    for why in (False, True):
+        with pytest.raises(hloopt.UsageError, match=r"two modules|give two"):
+            hloopt.diff(files[0], why_recompile=why)
 
 
 def found(*words: str) -> dict[str, Any]:

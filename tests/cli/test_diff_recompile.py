@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import hloopt
 from tests.helpers.support import invoke
 
 ONE = (
@@ -18,10 +19,16 @@ TWO = ONE.replace("f32[8]", "f32[9]")
 
 
 def found(*words: str, code: int) -> dict[str, Any]:
-    """The JSON of a command; the table says the same code."""
+    """The JSON of a command; the table says the same code, and Python gets the same."""
     result = invoke("diff", *words, "--json")
     assert result.exit_code == invoke("diff", *words).exit_code == code, result.output
     read: dict[str, Any] = json.loads(result.stdout)
+    paths = [word for word in words if not word.startswith("--")]
+    if "--module" not in words and "--stage" not in words:
+        given = hloopt.diff(*paths, why_recompile="--why-recompile" in words)
+        assert given.to_json().items() <= read.items()
+        shown = given._repr_mimebundle_()["text/plain"]
+        assert shown.split()[:2] == invoke("diff", *words).stdout.split()[:2]
     return read
 
 
