@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hloopt.driver.gating import gate
     from hloopt.driver.kernels import ModuleKernels, select_kernels, stats
     from hloopt.driver.options import RunOptions
+    from hloopt.driver.page import ModulePage, page
     from hloopt.driver.reducing import ReduceOptions, Reduction, reduce
     from hloopt.driver.why import why
     from hloopt.findings import Finding, Findings
@@ -69,6 +70,7 @@ __all__ = [
     "Module",
     "ModuleExplained",
     "ModuleKernels",
+    "ModulePage",
     "ModuleStats",
     "ParseError",
     "Pass",
@@ -95,6 +97,7 @@ __all__ = [
     "from_jax",
     "gate",
     "optimize",
+    "page",
     "parse",
     "parse_pipeline",
     "read",
@@ -391,6 +394,7 @@ _HOMES = {
     "GateReport": "report.gating",
     "ModuleExplained": "driver.explaining",
     "ModuleKernels": "driver.kernels",
+    "ModulePage": "driver.page",
     "ModuleStats": "report.stats",
     "ReduceOptions": "driver.reducing",
     "Reduction": "driver.reducing",
@@ -401,6 +405,7 @@ _HOMES = {
     "explain": "driver.explaining",
     "from_jax": "reading",
     "select_kernels": "driver.kernels",
+    "page": "driver.page",
     "stats": "driver.kernels",
     "export": "driver.exporting",
     "gate": "driver.gating",

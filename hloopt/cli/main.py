@@ -50,6 +50,7 @@ COMMANDS = {
     "optimize": ("optimize", "Run passes over modules and print them as HLO."),
     "passes": ("passes", "List passes and pipelines, or explain one."),
     "reduce": ("reduce", "Find the smallest module that still fails, with its inputs."),
+    "report": ("report", "Write a page about a module: what costs, why, and what would help."),
     "run": ("run", "Run a module as given and optimised, compare and time."),
     "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
     "study": ("study", "Compare pipelines: what each pass buys, with every result verified."),

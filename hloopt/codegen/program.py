@@ -32,6 +32,7 @@ __all__ = [
     "launched",
     "listed",
     "render",
+    "step_text",
     "text_of",
 ]
 
@@ -104,6 +105,13 @@ def render(plan: Plan, target: Target | None = None, limits: Limits | None = Non
     for step in kernel_steps(plan.steps):
         parts += [*_step(step, uses, target, limits), ProgramPart(())]
     return KernelProgram(uses.source(), uses.names(), tuple(parts))
+
+
+def step_text(step: KernelStep, target: Target | None = None, limits: Limits | None = None) -> str:
+    """The CUDA C of one instruction, without the device functions that it calls; as ``render`` otherwise."""
+    printer = Printer()
+    parts = _step(step, Uses(), target, limits)
+    return "\n".join(line for part in parts for line in part.lines(printer))
 
 
 def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:

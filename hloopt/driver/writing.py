@@ -25,7 +25,13 @@ _FORMATS = (
     *(".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt"),
     *(".mlir.bc", ".mlir"),
 )
-_ENDS = {"hlo": ".hlo", "proto": ".hlo.pb", "stablehlo": ".mlir", "mlir.bc": ".mlir.bc"}
+_ENDS = {
+    "hlo": ".hlo",
+    "proto": ".hlo.pb",
+    "stablehlo": ".mlir",
+    "mlir.bc": ".mlir.bc",
+    "page": ".html",
+}
 """The forms that modules are written in, and how the names of such files end."""
 
 

@@ -264,7 +264,10 @@ def _shown(group: _Group) -> list[_Item]:
     """What a view of a group shows: its own, with small groups unfolded while there is room."""
     while len(group.groups) == 1 and not group.own:
         group = next(iter(group.groups.values()))
-    items = _parts(group)
+    if len(group.own) + len(group.groups) <= MOST:
+        items: list[_Item] = [*group.own, *group.groups.values()]
+    else:
+        items = _parts(group)
     while True:
         room = MOST - len(items) + 1
         fitting = [

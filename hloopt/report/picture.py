@@ -33,6 +33,7 @@ __all__ = [
     "is_written",
     "kind_of",
     "picture",
+    "short_text",
 ]
 
 MOST_BOXES: Final = 60
@@ -40,6 +41,7 @@ MOST_BOXES: Final = 60
 
 _LETTER, _LINE, _PAD, _ROUND = 6.2, 14.0, 8.0, 3.0
 _LONGEST: Final = 40
+_LONG: Final = 2_000
 _PLAIN: Final = PrintOptions(metadata=False)
 
 COLOURS: Final = {
@@ -129,6 +131,14 @@ def is_written(instruction: Instruction) -> bool:
     return constant and instruction.array.elements == 1 and instruction.is_used
 
 
+def short_text(instruction: Instruction) -> str:
+    """An instruction as HLO without metadata; the values of a large constant, and a long end, are left out."""
+    if instruction.opcode == "constant" and instruction.shape.byte_size > _LONG:
+        return f"%{instruction.name} = {instruction.shape} constant({{...}})"
+    text = print_instruction(instruction, _PLAIN)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+
+
 def kind_of(opcode: str) -> str:
     """The key of ``COLOURS`` for an opcode."""
     return next((kind for opcodes, kind in _KINDS if opcode in opcodes), "elementwise")
@@ -145,7 +155,7 @@ def box_of(instruction: Instruction, *more: str) -> GraphBox:
     return GraphBox(
         tuple(map(_cut, (instruction.name, what, brief(instruction.shape), *more))),
         kind_of(instruction.opcode),
-        print_instruction(instruction, _PLAIN),
+        short_text(instruction),
         instruction.name,
         instruction.is_root,
     )

@@ -23,7 +23,7 @@ from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Paramet
 from hloopt.kernel_ir.types import VOID, Type
 from hloopt.kernels.plan import KernelStep, Plan, function_name
 
-__all__ = ["UNIT", "NativePrinter", "parts", "render"]
+__all__ = ["UNIT", "NativePrinter", "parts", "render", "step_text"]
 
 UNIT: Final = "\f"
 """The separator of translation units, which occurs in no comment or string that is written."""
@@ -100,6 +100,14 @@ def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
     )
     through = {name: wrappers[function.name] for name, function in called.items()}
     return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through)])
+
+
+def step_text(step: KernelStep) -> str:
+    """The C++ of one instruction, without the device functions that it calls."""
+    functions = _Functions(Uses(native=True))
+    functions.add(step)
+    lines = ((*one.comment, *_STATIC_PRINTER.function(one.function)) for one in functions.written)
+    return "\n".join(line for part in lines for line in part)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""``hloopt report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.help import GroupedCommand
+from hloopt.cli.json_out import end
+from hloopt.cli.kernel_options import KERNELS, kernel_options
+from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.outputs import check_output
+from hloopt.cli.pipeline_options import PASSES, chosen_passes
+from hloopt.driver.page import page_of
+from hloopt.driver.selecting import selecting
+from hloopt.driver.writing import write_text
+from hloopt.errors import UsageError
+
+__all__ = ["command"]
+
+
+@click.command(
+    "report",
+    cls=GroupedCommand,
+    groups={
+        "Passes": PASSES.names,
+        "Kernels": KERNELS.names,
+        "Input": ("module", "stage", "strict"),
+        "Output": ("output", "as_json"),
+    },
+)
+@files_argument
+@strict_option()
+@PASSES
+@KERNELS.only("target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen")
+@click.option(
+    "-o", "--output", metavar="OUT", help="Write the page to this file, or into this directory."
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], output: str | None, as_json: bool) -> None:
+    """Write a page about a module: what costs, why, and what each pass and decision did.
+
+    The page is one HTML file that needs no network: what the time goes to, by kernel and by line of the
+    program; the graph, which unfolds by namespace; the code of kernels beside their HLO; every decision about
+    fusion with both prices; what passes changed; the memory alive; the roofline. Each instruction has an
+    address.
+
+    The module is optimised (-O2 unless other passes are given); times are predicted for --target.
+
+    \b
+    Example:
+      hloopt report dump.txt -o report.html
+      hloopt report dump/ --module jit_step --target a100 -o pages/
+    """
+    if output is None and not as_json:
+        raise UsageError("a page is not printed: give -o FILE.html or -o DIR, or --json")
+    options = kernel_options()
+    selection = selecting(options, ctx.with_resource, predicted=True)
+    chosen = chosen_passes(options)
+    texts = open_texts(files)
+    if output is not None:
+        check_output(output, texts, form="page")
+
+    def step(found: Input) -> dict[str, Any]:
+        made = page_of(found.module, found.name, chosen, selection)
+        if output is not None:
+            write_text(output, made.to_html(), found.name, form="page")
+            where = Path(output)
+            click.echo(f"{found.name}: {where}", err=True)
+        return made.to_json() if as_json else {}
+
+    rows, code = each_input(texts, step, "reporting on")
+    end(ctx, rows, code)

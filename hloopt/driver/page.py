@@ -1,0 +1,195 @@
+"""Everything about one module, as a page: what ``hloopt report`` writes and ``hloopt.page`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from hloopt.backends.native.codegen import step_text as native_text
+from hloopt.codegen.program import kernel_steps
+from hloopt.codegen.program import step_text as cuda_text
+from hloopt.dataclass import dataclass
+from hloopt.driver.explain_fusion import Questions
+from hloopt.driver.kernels import ModuleKernels
+from hloopt.driver.options import KernelOptions, PassOptions
+from hloopt.driver.passes import Chosen, choose_passes
+from hloopt.driver.run import read_task
+from hloopt.driver.selecting import Selecting, selecting
+from hloopt.fusion.advice import Advice
+from hloopt.fusion.provenance import Provenance
+from hloopt.ir import Module, build
+from hloopt.kernels.costs import KernelCost, kernel_costs, runs_of, totals
+from hloopt.pages import content
+from hloopt.pages.page import page_html
+from hloopt.pages.pass_diffs import PassDiffs
+from hloopt.pages.unfolding import spent_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hloopt.cost_models.predictor import Predictor
+    from hloopt.kernels.selection import Choice
+    from hloopt.pipelines import Given
+    from hloopt.targets import Target
+
+__all__ = ["ModulePage", "page", "page_of"]
+
+_MOST_LOST: Final = 200
+_MOST_SOURCES: Final = 400
+_MOST_CODE: Final = 6 << 20
+"""Characters of the code of kernels that a page holds; those that cost most come first."""
+
+
+@dataclass(frozen=True)
+class ModulePage:
+    """A page about a module: ``overview`` is shown at once, ``parts`` when a section is opened."""
+
+    overview: Mapping[str, Any]
+    parts: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**self.overview, **self.parts}
+
+    def to_html(self) -> str:
+        """One file that needs no network."""
+        return page_html(self.overview, self.parts)
+
+
+def page(
+    module: Module | str | Path, *, pipeline: Given | None = None, target: str | None = None
+) -> ModulePage:
+    """What ``hloopt report`` shows: what is slow in a module, why, and what would help, as one page.
+
+    ``module`` is a module, which stays as it is, or the path of one; ``pipeline`` and ``target`` are as for
+    ``select_kernels``.  ``to_html()`` of the record is the page.
+
+    Raises ``UsageError`` for an unknown pass or target.
+    """
+    with ExitStack() as stack:
+        options = KernelOptions(target=target)
+        chosen = choose_passes(PassOptions(passes=pipeline), options)
+        selection = selecting(options, stack.enter_context, predicted=True)
+        task = read_task(module)
+        return page_of(build.clone_module(task.module), task.name, chosen, selection)
+
+
+def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> ModulePage:
+    """As ``page``, of a module that the passes change in place; ``name`` is its file's."""
+    predictor = selection.predictor()
+    given = _figures(module, kernel_costs(module, predictor))
+    advice = chosen.controls.advice
+    assert isinstance(advice, Advice), "there always is one"
+    provenance, diffs = Provenance(advice.histories), PassDiffs()
+    done = chosen.run(module, (provenance, diffs), remarks=True)
+    questions = Questions(module, provenance, predictor.target)
+    lost = questions.explanation.lost(_MOST_LOST, runs_of(module))
+    ready, rows, notes = module, list["Choice"](), done.notes
+    if selection.has_kernels:
+        ready, rows, more = selection.choose(module)
+        notes = [*notes, *more]
+    costs = kernel_costs(ready, predictor)
+    numbers = content.PageNumbers(ready)
+    spent = spent_by(ready, costs)
+    parts: dict[str, Any] = {
+        "instructions": content.instructions(ready, numbers, spent),
+        "kernels": content.kernels(
+            costs, {(row.computation, row.instruction): row for row in rows}, numbers
+        ),
+        "source": content.source_lines(costs, numbers),
+        "graph": content.graph_views(ready, numbers, spent),
+        "decisions": content.decisions(provenance.history.plans, lost, numbers),
+        "passes": {"runs": diffs.runs},
+        "memory": content.memory(ready, numbers),
+    }
+    if rows:
+        shown = ModuleKernels(ready, selection.instance, rows, predictor)
+        parts["code"] = _code(shown, costs, numbers)
+    overview = {
+        **_about(module, name, chosen, predictor),
+        "given": given,
+        "counts": {**_figures(ready, costs), "peak": parts["memory"]["peak"]},
+        "seconds": sum(row.seconds for row in costs),
+        "bounds": _bounds(costs),
+        "language": "C++" if selection.is_native else "CUDA C",
+        "notes": list(dict.fromkeys(notes)),
+    }
+    return ModulePage(overview, parts)
+
+
+def _about(module: Module, name: str, chosen: Chosen, predictor: Predictor) -> dict[str, Any]:
+    target = predictor.target
+    model = predictor.model.name
+    return {
+        "module": module.name,
+        "file": name,
+        "about": f"{name}, passes {chosen.label}, times predicted for {target.title} by {model}",
+        "cost_model": model,
+        "target": {
+            "name": target.name,
+            "title": target.title,
+            "calibrated": target.calibrated,
+            "bandwidth": target.memory_bandwidth,
+            "peaks": _peaks(target),
+        },
+    }
+
+
+def _peaks(target: Target) -> dict[str, float]:
+    """Flops a second, by what computes them."""
+    found = {
+        "f32": target.peak_flops("f32"),
+        "f32 products": target.peak_flops("f32", "matrix"),
+        "bf16 products": target.peak_flops("bf16", "matrix"),
+    }
+    return {name: rate for name, rate in found.items() if rate}
+
+
+def _figures(module: Module, costs: Sequence[KernelCost]) -> dict[str, Any]:
+    found = totals(module, costs)
+    return {
+        "kernels": found.kernels,
+        "launches": found.launches,
+        "instructions": found.instructions,
+        "bytes": found.cost.bytes_accessed,
+        "seconds": sum(row.seconds for row in costs),
+    }
+
+
+def _bounds(costs: Sequence[KernelCost]) -> dict[str, float]:
+    found = dict.fromkeys(("memory", "compute", "launch"), 0.0)
+    for row in costs:
+        assert row.prediction is not None, "costs of a page are predicted"
+        found[row.prediction.bound] += row.seconds
+    return found
+
+
+def _code(
+    shown: ModuleKernels, costs: Sequence[KernelCost], numbers: content.PageNumbers
+) -> dict[str, Any]:
+    """The code of kernels by their numbers, those that cost most; or why there is none."""
+    plan = shown.possible_plan
+    if plan is None:
+        none = [row.instruction for row in shown.rows if not row.kernel]
+        why = shown.plan_problem or f"no kernel fits {', '.join(none[:3])}"
+        return {"kernels": {}, "why": f"There is no code: {why}."}
+    spent = {row.instruction: row.seconds for row in costs}
+    steps = sorted(kernel_steps(plan.steps), key=lambda step: -spent.get(step.instruction, 0.0))
+    found, left = dict[int, str](), _MOST_CODE
+    selection = shown.selection
+    for step in steps[:_MOST_SOURCES]:
+        if selection.device == "native":
+            text = native_text(step)
+        else:
+            text = cuda_text(step, selection.described, selection.limits())
+        left -= len(text)
+        if left < 0:
+            break
+        place = step.instruction.home.name, step.instruction.name
+        if (number := numbers.at(*place)) is not None:
+            found[number] = text
+    return {
+        "kernels": found,
+        "why": "The code of this kernel is not in the page: hloopt kernels --source has it.",
+    }

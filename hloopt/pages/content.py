@@ -1,0 +1,239 @@
+"""What a page says of a module, as JSON values: instructions, kernels, lines of the program, decisions.
+
+Instructions are numbered through the module, computation after computation; everything else names them so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hloopt.analysis.liveness import Known, called_bytes, live_ranges, peak
+from hloopt.analysis.memory import memory_model
+from hloopt.ir import Instruction, Module
+from hloopt.ir.instruction import brief
+from hloopt.kernels.costs import KernelCost
+from hloopt.pages.unfolding import Unfolding
+from hloopt.report.kernels import kernel_text, launch_text
+from hloopt.report.picture import draw, kind_of, short_text
+from hloopt.rewrite.naming import op_name_of
+
+if TYPE_CHECKING:
+    from hloopt.fusion.explained import Lost
+    from hloopt.fusion.history import FusionPlan
+    from hloopt.kernels.selection import Choice
+
+__all__ = [
+    "PageNumbers",
+    "decisions",
+    "graph_views",
+    "instructions",
+    "kernels",
+    "memory",
+    "source_lines",
+]
+
+_MOST_DECISIONS: Final = 4_000
+_MOST_MOMENTS: Final = 2_000
+_MOST_ALIVE: Final = 60
+
+
+class PageNumbers:
+    """The number of each instruction of a module, and of those that have a name."""
+
+    def __init__(self, module: Module) -> None:
+        self.order = [one for computation in module for one in computation]
+        self.of = {one: number for number, one in enumerate(self.order)}
+        self._places = {(one.home.name, one.name): number for one, number in self.of.items()}
+
+    def at(self, computation: str, name: str) -> int | None:
+        """The number of what is called so; None where nothing is any more."""
+        return self._places.get((computation, name))
+
+
+def instructions(
+    module: Module, numbers: PageNumbers, spent: Mapping[Instruction, float]
+) -> dict[str, Any]:
+    """All instructions, a list for each property; ``spent`` are seconds of one run."""
+    order = numbers.order
+    return {
+        "computations": [[computation.name, len(computation)] for computation in module],
+        "entry": module.entry.name,
+        "names": [one.name for one in order],
+        "opcodes": [one.opcode for one in order],
+        "kinds": [kind_of(one.opcode) for one in order],
+        "shapes": [brief(one.shape) for one in order],
+        "op_names": [op_name_of(one) for one in order],
+        "lines": [list(module.user_lines(one.metadata)) for one in order],
+        "texts": [short_text(one) for one in order],
+        "operands": [[numbers.of[operand] for operand in one.operands] for one in order],
+        "calls": {str(numbers.of[one]): one.calls.name for one in order if one.opcode == "fusion"},
+        "seconds": {str(numbers.of[one]): seconds for one, seconds in spent.items() if seconds},
+    }
+
+
+def graph_views(
+    module: Module, numbers: PageNumbers, spent: Mapping[Instruction, float]
+) -> dict[str, Any]:
+    """The views of the graph by key, each with its picture; keys of boxes are instructions or views."""
+    found = {}
+    for view in Unfolding(module, spent).every():
+        found[view.key] = {
+            "title": view.title,
+            "above": view.above,
+            "opens": view.opens,
+            "members": [numbers.of[one] for one in view.members],
+            "svg": draw(view.graph, style=False),
+        }
+    return found
+
+
+def kernels(
+    costs: Sequence[KernelCost], choices: Mapping[tuple[str, str], Choice], numbers: PageNumbers
+) -> list[dict[str, Any]]:
+    """Kernels with their times, bounds and launches, those that take longest first."""
+    found = []
+    for row in sorted(costs, key=lambda row: -row.seconds):
+        predicted = row.prediction
+        assert predicted is not None, "costs of a page are predicted"
+        one = row.instruction
+        choice = choices.get((one.home.name, one.name))
+        found.append({
+            "at": numbers.of[one],
+            "seconds": row.seconds,
+            "one": predicted.seconds,
+            "launches": row.launches_text,
+            "counted": row.counted,
+            "bound": predicted.bound,
+            "by": predicted.by,
+            "coalesced": predicted.coalesced,
+            "read": row.cost.bytes_read,
+            "written": row.cost.bytes_written,
+            "flops": row.cost.flops + row.cost.transcendentals,
+            "lines": list(row.lines),
+            **(_choice(choice) if choice is not None else {}),
+        })  # fmt: skip
+    return found
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    if choice.spec is None:
+        return {"kernel": "", "reason": choice.reason}
+    return {
+        "kernel": kernel_text(choice.kernel, choice.tile, breakable=True),
+        "launch": launch_text(choice.spec),
+        "reason": choice.reason,
+    }
+
+
+def source_lines(costs: Sequence[KernelCost], numbers: PageNumbers) -> list[dict[str, Any]]:
+    """The user's lines: a kernel's time counts for its first line, as in ``hloopt stats --by source``."""
+    spent: dict[str, float] = defaultdict(float)
+    found: dict[str, dict[int, None]] = defaultdict(dict)
+    for row in costs:
+        spent[row.line] += row.seconds
+        for line in row.lines or ("",):
+            found[line][numbers.of[row.instruction]] = None
+    rows = [
+        {"line": line, "seconds": spent[line], "kernels": [*kernels]}
+        for line, kernels in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["seconds"], row["line"]))
+
+
+def decisions(
+    plans: Iterable[FusionPlan], lost: Iterable[Lost], numbers: PageNumbers
+) -> dict[str, Any]:
+    """What fusion did, with both times where a cost model decided: pairs that it joined, and refusals.
+
+    Refusals are those that cost time by the model, the costliest first.
+    """
+    joined = [row for plan in plans for row in _joined(plan)]
+    return {
+        "joined": joined[:_MOST_DECISIONS],
+        "joined_count": len(joined),
+        "refused": [_refused(row, numbers) for row in lost],
+    }
+
+
+def _joined(plan: FusionPlan) -> Iterator[dict[str, Any]]:
+    for step in plan.steps:
+        times = step.comparison
+        yield {
+            "pass": plan.strategy,
+            "computation": step.computation,
+            "producer": step.producer,
+            "consumer": step.consumer,
+            "fusion": step.fusion,
+            "duplicated": step.duplicated,
+            "multi_output": step.multi_output,
+            "apart": None if times is None else times.unfused_us,
+            "together": None if times is None else times.fused_us,
+        }
+
+
+def _refused(row: Lost, numbers: PageNumbers) -> dict[str, Any]:
+    word = row.word
+    comparison = word.comparison
+    return {
+        "pass": word.pass_name,
+        "computation": row.computation,
+        "producer": row.producer or word.names[0],
+        "consumer": row.consumer or word.names[1],
+        "at": numbers.at(row.computation, row.producer),
+        "with": numbers.at(row.computation, row.consumer),
+        "code": word.decision.code,
+        "reason": word.decision.reason,
+        "options": list(word.options),
+        "advisable": word.advisable,
+        "model": word.model,
+        "source": row.source,
+        "others": row.others,
+        "lost": row.lost_us,
+        "apart": None if comparison is None else comparison.unfused_us,
+        "together": None if comparison is None else comparison.fused_us,
+    }
+
+
+def memory(module: Module, numbers: PageNumbers) -> dict[str, Any]:
+    """The bytes alive at each instruction of the entry, and the buffers alive at the peak, largest first."""
+    entry = module.entry
+    known: Known = {}
+    found = peak(entry, known)
+    model = memory_model(entry)
+    change = [0] * (len(entry) + 1)
+    for buffer in live_ranges(entry):
+        change[buffer.start] += buffer.byte_size
+        change[buffer.end + 1] -= buffer.byte_size
+    alive, moments = 0, []
+    for place, one in enumerate(model.instructions):
+        alive += change[place]
+        moments.append((numbers.of[one], alive + called_bytes(one, known)))
+    return {
+        "peak": found.byte_size,
+        "at": None if found.instruction is None else numbers.of[found.instruction],
+        "called": found.called_bytes,
+        "moments": _thinned(moments),
+        "buffers": [
+            {
+                "at": numbers.of[buffer.instruction],
+                "index": list(buffer.index),
+                "bytes": buffer.byte_size,
+                "kind": buffer.kind,
+                "start": numbers.of[model.instructions[buffer.start]],
+                "end": numbers.of[model.instructions[buffer.end]],
+            }
+            for buffer in found.buffers[:_MOST_ALIVE]
+        ],
+        "others": len(found.buffers[_MOST_ALIVE:]),
+    }
+
+
+def _thinned(moments: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """So few of them that they can be drawn: the highest of each run."""
+    length = -(-len(moments) // _MOST_MOMENTS) or 1
+    return [
+        max(moments[start : start + length], key=lambda moment: moment[1])
+        for start in range(0, len(moments), length)
+    ]

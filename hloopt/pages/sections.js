@@ -1,0 +1,177 @@
+// The sections of the page, and the panel about one instruction.
+
+const kernelColumns = (whole) => [
+  { head: "kernel", kind: "wide main", cell: (row) => linkTo(row.at), sort: (row) => program.names[row.at], find: (row) => program.names[row.at] },
+  { head: "computes", kind: "opt wide", text: (row) => computes(row.at), sort: (row) => computes(row.at) },
+  { head: "from", kind: "opt wide", cell: (row) => h("span", {}, lineLink(row.lines[0] ?? ""), row.lines.length > 1 ? ` and ${row.lines.length - 1} more` : ""), sort: (row) => row.lines[0] ?? "", find: (row) => row.lines.join(" ") },
+  { head: "bound by", kind: "opt", text: (row) => row.bound + (row.coalesced ? "" : ", uncoalesced"), sort: (row) => row.bound },
+  { head: "launches", kind: "num opt2", text: (row) => row.launches, sort: (row) => row.counted },
+  { head: "bytes", kind: "num opt", text: (row) => bytesText(row.read + row.written), sort: (row) => row.read + row.written },
+  { head: "one", kind: "num opt", text: (row) => timeText(row.one), sort: (row) => row.one },
+  { head: "all", kind: "num", text: (row) => timeText(row.seconds), sort: (row) => row.seconds },
+  { head: "share", kind: "num share", cell: (row) => [shareText(row.seconds / whole), bar(row.seconds / whole)], sort: (row) => row.seconds },
+];
+
+// What a fusion computes: its ops by number, the most frequent first.
+function computes(number) {
+  const body = program.calls[number];
+  if (body === undefined) return program.opcodes[number];
+  const [from, to] = program.first[body] ?? [0, 0], counts = {};
+  for (let at = from; at < to; at += 1) {
+    const op = program.opcodes[at];
+    if (!["parameter", "constant", "tuple", "bitcast"].includes(op)) counts[op] = (counts[op] ?? 0) + 1;
+  }
+  const names = Object.entries(counts).sort((a, b) => b[1] - a[1]);
+  const text = names.slice(0, 4).map(([op, count]) => (count > 1 ? `${count} ${op}` : op)).join(", ");
+  return names.length > 4 ? `${text}, ${names.length - 4} more` : text;
+}
+
+const figure = (value, words, more) => h("div", { class: "figure" }, h("b", {}, value), h("span", {}, words), more ? h("small", {}, more) : "");
+const gain = (before, after) => (before && after && before !== after ? `${timeText(before)} as given` : "");
+
+async function overviewSection() {
+  const { seconds, given, counts, bounds } = overview;
+  const rows = await part("kernels");
+  await instructions();
+  const shares = Object.entries(bounds).filter(([, spent]) => spent > 0);
+  const spent = h("div", { class: "split", role: "img", "aria-label": shares.map(([bound, one]) => `${shareText(one / seconds)} ${bound}`).join(", ") },
+    shares.map(([bound, one]) => h("span", { class: bound, style: { flexGrow: (100 * one) / seconds } }, one / seconds > 0.12 ? `${bound} ${shareText(one / seconds)}` : "")));
+  return h("div", {},
+    h("div", { class: "figures" },
+      figure(timeText(seconds), `predicted on ${overview.target.title}`, gain(given.seconds, seconds)),
+      figure(counts.kernels.toLocaleString("en"), "kernels", `${given.kernels.toLocaleString("en")} as given`),
+      figure(counts.launches.toLocaleString("en"), "launches a run", given.launches !== counts.launches ? `${given.launches.toLocaleString("en")} as given` : ""),
+      figure(bytesText(counts.bytes), "read and written", `${bytesText(given.bytes)} as given`),
+      figure(bytesText(counts.peak), "alive at most", ""),
+      figure(counts.instructions.toLocaleString("en"), "instructions", `${given.instructions.toLocaleString("en")} as given`)),
+    seconds ? h("section", {}, h("h3", {}, "What the time is bound by"), spent) : "",
+    overview.findings ? findings(overview.findings) : "",
+    h("h3", {}, "What costs most"),
+    table(kernelColumns(seconds), rows.slice(0, 10), { open: (row) => inspect(row.at), empty: "no kernel runs" }),
+    rows.length > 10 ? h("p", {}, h("a", { href: "#kernels" }, `all ${plural(rows.length, "kernel")}`)) : "",
+    overview.notes.length ? h("section", {}, h("h3", {}, "Notes"), h("ul", { class: "soft" }, overview.notes.map((one) => h("li", {}, one)))) : "");
+}
+
+function findings(rows) {
+  return h("section", {}, h("h3", {}, "What would help"), rows.length ? h("ol", { class: "cards" }, rows.map((row) => h("li", {}, h("b", {}, row.title), h("p", {}, row.text), row.gain ? h("small", {}, row.gain) : "", h("p", {}, row.instructions.map((one) => [h("a", { href: hashOf("i", one) }, one.split("/").pop()), " "]))))) : note("No change that hloopt tried gains anything."));
+}
+
+async function sourceSection(wanted) {
+  const [rows, all] = [await part("source"), await part("kernels")];
+  await instructions();
+  const byNumber = new Map(all.map((row) => [row.at, row]));
+  const texts = hasPart("files") ? await part("files") : {};
+  const whole = overview.seconds;
+  const files = new Map();
+  for (const row of rows) {
+    const [file, at] = row.line ? [row.line.replace(/:\d+$/, ""), Number(/:(\d+)$/.exec(row.line)?.[1] ?? 0)] : ["", 0];
+    if (!files.has(file)) files.set(file, []);
+    files.get(file).push({ ...row, at });
+  }
+  const spentIn = (lines) => lines.reduce((sum, row) => sum + row.seconds, 0);
+  const ordered = [...files].sort((a, b) => spentIn(b[1]) - spentIn(a[1]));
+  return h("div", {}, note("A kernel's time counts for the first of the lines that it computes something of."),
+    ordered.map(([file, lines], number) => {
+      const isOpen = number < 3 || lines.some((row) => row.line === wanted);
+      const list = () => table([
+        { head: "line", kind: "num", text: (row) => String(row.at || ""), sort: (row) => -row.at },
+        { head: "program", kind: "wide", cell: (row) => h("code", {}, texts[file]?.[row.at] ?? ""), sort: (row) => row.line },
+        { head: "kernels", kind: "wide", cell: (row) => kernelsOf(row.kernels, byNumber) },
+        { head: "time", kind: "num", text: (row) => timeText(row.seconds), sort: (row) => row.seconds },
+        { head: "share", kind: "num share", cell: (row) => [shareText(row.seconds / whole), bar(row.seconds / whole)] },
+      ].filter((column) => column.head !== "program" || texts[file]), wanted ? [...lines].sort((a, b) => (b.line === wanted) - (a.line === wanted)) : lines);
+      const box = h("details", { open: isOpen, ontoggle: () => { if (box.open && box.children.length === 1) box.append(list()); } },
+        h("summary", {}, h("span", { class: "path", title: file }, file || "no line of the program"), h("span", { class: "soft" }, `${timeText(spentIn(lines))}, ${shareText(spentIn(lines) / whole)}`)));
+      if (isOpen) box.append(list());
+      return box;
+    }));
+}
+
+function kernelsOf(numbers, byNumber) {
+  const ordered = [...numbers].sort((a, b) => (byNumber.get(b)?.seconds ?? 0) - (byNumber.get(a)?.seconds ?? 0));
+  const shown = ordered.slice(0, 4).flatMap((one, at) => [at ? ", " : "", linkTo(one)]);
+  return h("span", {}, shown, ordered.length > 4 ? ` and ${ordered.length - 4} more` : "");
+}
+
+async function kernelsSection() {
+  const rows = await part("kernels");
+  await instructions();
+  return table(kernelColumns(overview.seconds), rows, { open: (row) => inspect(row.at), filter: true, empty: "no kernel runs" });
+}
+
+const microText = (value) => (value === null ? "" : timeText(value * 1e-6));
+const named = (computation, name) => {
+  const number = program.places.get(`${computation}/${name}`);
+  return number === undefined ? name : linkTo(number);
+};
+
+async function decisionsSection() {
+  const found = await part("decisions");
+  await instructions();
+  const prices = [
+    { head: "apart", kind: "num opt2", text: (row) => microText(row.apart), sort: (row) => row.apart ?? -1 },
+    { head: "together", kind: "num", text: (row) => microText(row.together), sort: (row) => row.together ?? -1 },
+  ];
+  const pair = [
+    { head: "producer", kind: "wide", cell: (row) => named(row.computation, row.producer), sort: (row) => row.producer, find: (row) => row.producer },
+    { head: "consumer", kind: "wide", cell: (row) => [named(row.computation, row.consumer), row.others ? ` and ${row.others} more` : ""], sort: (row) => row.consumer, find: (row) => row.consumer },
+  ];
+  return h("div", {}, h("h3", {}, "Kept apart, although one kernel would be faster by the model"),
+    table([...pair,
+      { head: "why", kind: "wide why", cell: (row) => [h("code", {}, row.code), ` ${row.reason}`], find: (row) => `${row.code} ${row.reason}` },
+      { head: "what lets them through", kind: "opt wide", text: (row) => row.options.join(" or ") || (row.advisable ? "a rule or a lock file" : "nothing") },
+      ...prices, { head: "lost", kind: "num", text: (row) => microText(row.lost), sort: (row) => row.lost },
+    ], found.refused, { filter: true, empty: "No refusal costs time by the model." }),
+    h("h3", {}, "Fused, in order"),
+    table([...pair,
+      { head: "into", kind: "wide opt2", cell: (row) => named(row.computation, row.fusion), sort: (row) => row.fusion, find: (row) => row.fusion },
+      { head: "by", kind: "opt", text: (row) => row.pass + (row.duplicated ? ", a copy" : "") + (row.multi_output ? ", more results" : ""), sort: (row) => row.pass },
+      ...prices,
+    ], found.joined, { filter: true, empty: "Nothing was fused." }),
+    found.joined_count > found.joined.length ? note(`and ${found.joined_count - found.joined.length} more`) : "");
+}
+
+async function passesSection() {
+  const found = await part("passes");
+  const changed = found.runs.filter((run) => run.changed);
+  const pane = h("div", { class: "pane" });
+  const show = (run, button) => {
+    for (const one of list.querySelectorAll("[aria-current]")) one.removeAttribute("aria-current");
+    button.setAttribute("aria-current", "true");
+    const hits = run.hits.map(([rule, count]) => h("li", {}, h("code", {}, rule), count > 1 ? ` ${count} times` : ""));
+    fill(pane, h("h3", {}, run.title), hits.length ? h("ul", { class: "hits" }, hits) : "",
+      run.diff.map((block) => h("section", {}, h("h4", {}, block.computation), h("pre", { class: "diff", tabindex: 0 }, block.lines.map((row) =>
+        h("span", { class: row[0] === "+" ? "plus" : "minus" }, `${row}\n`))))),
+      run.more ? note(`and ${plural(run.more, "line")} more`) : "");
+  };
+  const list = h("div", { class: "runs", role: "list" }, changed.map((run) => {
+    const made = run.diff.reduce((sum, block) => sum + block.lines.filter((row) => row[0] === "+").length, 0);
+    const button = h("button", { onclick: () => show(run, button) }, h("span", {}, `${run.number} ${run.name}`), h("small", {}, `${run.instructions.toLocaleString("en")} instructions, +${made} lines, ${timeText(run.seconds)}`));
+    return button;
+  }));
+  if (!changed.length) return note("No pass changed anything.");
+  show(changed[0], list.firstChild);
+  return h("div", {}, note(`${plural(changed.length, "run")} of ${found.runs.length} changed the module; the others are left out. An instruction is compared with the text it had.`), h("div", { class: "panes" }, list, pane));
+}
+
+async function memorySection() {
+  const found = await part("memory");
+  await instructions();
+  return h("div", {}, h("p", {}, h("b", {}, bytesText(found.peak)), " are alive at most", found.at === null ? "" : [", while ", linkTo(found.at), " runs"], found.called ? `: ${bytesText(found.called)} of them in the computations it calls` : "", "."),
+    memoryChart(found, inspect), h("h3", {}, "Alive at the peak"),
+    table([
+      { head: "buffer", kind: "wide", cell: (row) => [linkTo(row.at), row.index.length ? `{${row.index}}` : ""], sort: (row) => program.names[row.at], find: (row) => program.names[row.at] },
+      { head: "shape", kind: "opt wide", text: (row) => program.shapes[row.at], sort: (row) => program.shapes[row.at] },
+      { head: "kind", text: (row) => row.kind, sort: (row) => row.kind },
+      { head: "from", kind: "opt wide", cell: (row) => lineLink(program.lines[row.at][0] ?? "") },
+      { head: "until", kind: "opt wide", cell: (row) => linkTo(row.end) },
+      { head: "size", kind: "num", text: (row) => bytesText(row.bytes), sort: (row) => row.bytes },
+      { head: "share", kind: "num share", cell: (row) => [shareText(row.bytes / found.peak), bar(row.bytes / found.peak)] },
+    ], found.buffers, { filter: true, empty: "no buffer" }), found.others ? note(`and ${plural(found.others, "smaller buffer")}`) : "");
+}
+
+async function rooflineSection() {
+  const rows = await part("kernels");
+  await instructions();
+  return h("div", {}, note("Where a kernel is below the roof, by its predicted time: right of the knee products belong, left of it what moves bytes."), rooflineChart(rows, overview.target, inspect));
+}
