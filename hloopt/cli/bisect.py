@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ __all__ = ["command"]
 @PASSES
 @KERNELS.only("target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen")
 @click.option(
+    "--eager",
+    is_flag=True,
+    help="Find inputs on which the module gives NaN compiled as a whole (jit) and numbers one instruction at a "
+    "time (eager), or the reverse: the instruction, its operands either way, and what is merged before it.",
+)
+@click.option(
     "--check",
     metavar="CMD",
     help="Ask this command instead of comparing results, as git bisect run does: {} is the path of a module's "
@@ -71,6 +78,7 @@ def command(
     paths: tuple[str, ...],
     every: bool,
     show_all: bool,
+    eager: bool,
     custom_calls: tuple[str, ...],
     check: str | None,
     check_seconds: float | None,
@@ -94,7 +102,11 @@ def command(
     a Python with jaxlib. Where all stages agree, and the compiled program gave other results (--expect, a
     snapshot in the dump, --xla), code generation is to blame, and jaxlib shows the first value that is wrong.
 
-    With --check a command of yours decides, whatever it looks for, in either.
+    With --eager no pass is searched. Compiled as a whole, instructions that compute the same are merged: x / x
+    is then 1, or NaN where x is 0. Run one by one, each is rounded on its own. Inputs are tried whose sums are
+    0, whose elements are equal, and other classes, unless some are asked for.
+
+    With --check a command of yours decides, whatever it looks for, in passes and stages.
 
     \b
     Example:
@@ -104,17 +116,16 @@ def command(
       hloopt bisect dump
       hloopt bisect dump --module jit_step --inputs inputs.npz
       hloopt bisect dump --trials 8 --every
-      hloopt bisect model.hlo --xla --special largest
+      hloopt bisect model.hlo --xla --special huge
+      hloopt bisect model.hlo --eager
     """
     for call in custom_calls:
         load(call)
-    path = _only(paths, check, check_seconds)
+    path = _only(ctx, paths, check, check_seconds)
     if XLA.given()["xla"]:
         rows, code = bisect_by_xla(path, every=every, as_json=as_json, show_all=show_all)
         end(ctx, rows, code)
     if not Path(path).is_dir():
-        if every:
-            raise UsageError("--every is for a dump directory: of passes the first is found")
         rows, code = _bisect_file(ctx, path, check, check_seconds, show_all=show_all)
         end(ctx, rows, code)
     _check_dump_options(ctx)
@@ -123,7 +134,9 @@ def command(
     end(ctx, rows, code)
 
 
-def _only(paths: tuple[str, ...], check: str | None, check_seconds: float | None) -> str:
+def _only(
+    ctx: click.Context, paths: tuple[str, ...], check: str | None, check_seconds: float | None
+) -> str:
     """The path.  Raises ``UsageError`` for several, and for options that exclude each other."""
     if check is None and check_seconds is not None:
         raise UsageError("--check-seconds is for --check")
@@ -137,7 +150,17 @@ def _only(paths: tuple[str, ...], check: str | None, check_seconds: float | None
         raise UsageError(
             "--check and --xla exclude each other: bisect a dump of XLA's with --check"
         )
+    if ctx.params["eager"]:
+        _check_eager(ctx, path)
     return path
+
+
+def _check_eager(ctx: click.Context, path: str) -> None:
+    """Raise ``UsageError`` for what has no meaning with ``--eager``: passes, commands, devices, tolerances."""
+    if Path(path).is_dir():
+        raise UsageError("--eager is for a module: give the file before_optimizations of the dump")
+    others = ("check", "every", *XLA.names, *TOLERANCE.names, *EXECUTOR.names)
+    _refuse(ctx, (*others, *PASSES.names, *KERNELS.names), "has no meaning with --eager")
 
 
 def _bisect_file(
@@ -147,8 +170,11 @@ def _bisect_file(
 
     Raises ``UsageError`` for options that cannot be, before anything is read.
     """
+    if ctx.params["every"]:
+        raise UsageError("--every is for a dump directory: of passes the first is found")
     selected = (pass_options(), kernel_options(), trial_options(), executor(), given_tolerance())
-    bisecting = Bisecting.of(BisectOptions(*selected, check, seconds), ctx.with_resource)
+    options = BisectOptions(*selected, check, seconds, ctx.params["eager"])
+    bisecting = Bisecting.of(options, ctx.with_resource)
     codes = [0]
 
     def step(found: Input) -> dict[str, Any]:
@@ -206,10 +232,15 @@ def _dump_options(check: str | None, seconds: float | None, *, every: bool) -> B
 
 def _check_dump_options(ctx: click.Context) -> None:
     """Raise ``UsageError`` for options about passes: those of a dump have run."""
-    for name in (*PASSES.names, *KERNELS.names):
+    why = "is for a module: the passes of a dump directory have run"
+    _refuse(ctx, (*PASSES.names, *KERNELS.names), why)
+
+
+def _refuse(ctx: click.Context, names: Iterable[str], why: str) -> None:
+    for name in names:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = "-O" if name == "level" else f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} is for a module: the passes of a dump directory have run")
+            raise UsageError(f"{option} {why}")
 
 
 def _run(search: DumpBisect | StageCheck) -> Bisection:

@@ -35,8 +35,8 @@ TRIALS = OptionGroup(
         metavar="CLASS",
         shell_complete=complete("runtime.trial_inputs", "SPREADS"),
         help="Random inputs with special values of a class: zero, infinite, nan, subnormal, largest, "
-        "extreme (integers), cancelling, tied, stray (indices), negative, wide, lone; all is each of them in "
-        "its turn (may be repeated).",
+        "extreme (integers), cancelling, opposite (pairs whose sum is 0), same (all one number), huge, tiny, "
+        "tied, stray (indices), negative, wide, lone; all is each of them in its turn (may be repeated).",
     ),
     option(
         "--infeed",

@@ -23,6 +23,7 @@ from hloopt.prover.bisection import Bisection
 from hloopt.prover.checks import CommandCheck, ModuleCheck, ResultCheck
 from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.dumped_stages import snapshot_of, stages_of
+from hloopt.prover.eager import EagerSearch, eager_trials
 from hloopt.prover.executor import Executor
 from hloopt.prover.pipeline_bisect import PipelineSearch
 from hloopt.prover.stage_check import StageCheck
@@ -46,7 +47,10 @@ class BisectOptions:
     """What a bisection of a module is to do.
 
     ``executor`` has the device whose kernels are searched where passes are right.  ``check`` is a command that
-    decides in the place of results, ``check_seconds`` how long it may take.  The rest is for dump directories:
+    decides in the place of results, ``check_seconds`` how long it may take.  ``eager`` searches inputs on which
+    the module gives NaN as a whole and numbers one instruction at a time, or the reverse.
+
+    The rest is for dump directories:
     ``dumped`` is the module of one, as its files are called, ``every`` finds all stages that change results,
     ``expect`` is a file or folder with the results of the compiled program, ``xla_flags`` are ``XLA_FLAGS`` of
     compilations that try the remedy.
@@ -59,6 +63,7 @@ class BisectOptions:
     tolerance: Tolerance = FREE
     check: str | None = None
     check_seconds: float | None = None
+    eager: bool = False
     dumped: str | None = None
     every: bool = False
     expect: Path | None = None
@@ -72,7 +77,7 @@ class Bisecting:
     options: BisectOptions
     chosen: Chosen
     selection: KernelSelection | None
-    at: PipelineSearch | KernelSearch | None = None
+    at: PipelineSearch | KernelSearch | EagerSearch | None = None
 
     @classmethod
     def of(
@@ -106,6 +111,9 @@ class Bisecting:
         raises, ``UnsupportedError`` for what the device cannot run.
         """
         options, inputs = self.options, list[TrialInputs]()
+        if options.eager:
+            self.at = EagerSearch(module, eager_trials(module, options.trials))
+            return self.at.run(name)
         check: ModuleCheck
         if options.check is not None:
             check = CommandCheck(options.check, options.check_seconds)

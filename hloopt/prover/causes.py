@@ -192,7 +192,7 @@ def _narrowed(given: Evidence) -> str:
             ("first", given.got, given.want),
         ):
             rounded = one.astype(narrow).astype(one.dtype)
-            if _same(rounded, other).all():
+            if _same(rounded, other).all() and np.isfinite(rounded).any():
                 return f"rounded to {name}, all elements are those of the {side} module"
     return ""
 

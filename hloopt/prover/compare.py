@@ -41,8 +41,10 @@ _TIMES: Final = 20
 _SHORTEST: Final = 5.0
 """How much longer than on plain inputs a run on special values may take, and the seconds each may."""
 
-_OVERFLOWING: Final = frozenset({"largest"})
-"""Classes that are tried only where asked for: whether a sum of such terms overflows depends on their order."""
+_ORDERED: Final = frozenset({"largest", "huge", "tiny", "opposite", "same"})
+"""Classes that are tried only where asked for: whether a sum or a product of such numbers overflows, or a
+difference is 0, depends on the order of operations.
+"""
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ class _Runs:
         )
         for number, name in enumerate(there):
             left = _LONG - (monotonic() - self._started)
-            if endless or name in _OVERFLOWING or left < taken:
+            if endless or name in _ORDERED or left < taken:
                 self._untried.append(name)
                 continue
             seed = (options.seed or 0) + 1 + number

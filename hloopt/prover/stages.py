@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from typing import Final
 
+import numpy as np
+
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, HlooptError, SourceError
 from hloopt.ir import Module
@@ -228,6 +230,9 @@ class StageSearch:
                 tolerance=tolerance,
                 excess_precision=self.executor.excess_precision,
             )
+            if compared.equal and not self.tolerance.is_given and _loses_numbers(before, after):
+                tolerance = _FAR
+                compared = compare_runs(before, after, inputs, tolerance=_FAR)
             if not compared.equal:
                 runs = (before, after)
                 self.found.append(
@@ -274,6 +279,21 @@ def _no_pass(stage: DumpStage, pipelines: Collection[str]) -> PassClass | None:
     else:
         return None
     return PassClass(stage.pass_name or stage.label, "rounding", reason, known=False)
+
+
+_FAR: Final = Tolerance(rtol=1.0, atol=1.0)
+"""By which numbers are alike, and NaN and numbers are not."""
+
+
+def _loses_numbers(before: Run, after: Run) -> bool:
+    """Whether a result is NaN where it was a number: also where rounding explains it."""
+    with np.errstate(all="ignore"):
+        return any(
+            bool(np.any(np.isfinite(one) & np.isnan(other)))
+            for owns, others in zip(before.results, after.results, strict=True)
+            for one, other in zip(owns, others, strict=True)
+            if one.dtype.kind not in "biu"
+        )
 
 
 def _sums(module: Module) -> Counter[str]:

@@ -29,7 +29,7 @@ _WORDS: Final = {
     "fails": "wrong",
 }
 _QUIET: Final = frozenset({"first", "same", "equal", "passes"})
-_EXAMINED: Final = {"pipeline": "run", "kernels": "run"}
+_EXAMINED: Final = {"pipeline": "run", "kernels": "run", "eager": "input"}
 _MOST: Final = 12
 _WIDTH: Final = 80
 _FOLDER: Final = re.compile(r"(?<=^          )\S*/(?=\S+:\d+:\d+$)")
@@ -50,7 +50,10 @@ def show_bisection(found: Bisection, console: Console, *, every: bool = False) -
     for culprit in found.culprits:
         _show_culprit(culprit, console)
     for note in found.notes:
-        say(console, ("note", "yellow"), f" {note}")
+        first, *rest = _lines(f"note {note}", console)
+        say(console, ("note", "yellow"), first.removeprefix("note"))
+        for line in rest:
+            say(console, line)
     if not found.culprits:
         _prose(console, found.summary, "yellow" if found.failed else "green", indent="")
 
@@ -125,17 +128,21 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
 
 def _prose(console: Console, text: str, style: str = "", indent: str = "  ") -> None:
     """Print a sentence in lines of 80 columns, or fewer where the console has fewer."""
+    for line in _lines(text, console, indent):
+        say(console, (line, style))
+
+
+def _lines(text: str, console: Console, indent: str = "") -> list[str]:
     words = text.lstrip()
     indent += " " * (len(text) - len(words))
-    for line in textwrap.wrap(
+    return textwrap.wrap(
         words,
         min(console.width, _WIDTH),
         initial_indent=indent,
         subsequent_indent=indent + "  " * bool(indent),
         break_long_words=False,
         break_on_hyphens=False,
-    ):
-        say(console, (line, style))
+    )
 
 
 def _place(one: ChangedInstruction) -> str:

@@ -23,7 +23,8 @@ __all__ = ["SPREADS", "TRIALS", "Spread", "spread_inputs", "trial_inputs"]
 
 Spread: TypeAlias = Literal[
     "plain", "stray", "tied", "negative", "wide", "lone",
-    "zero", "infinite", "nan", "subnormal", "largest", "extreme", "cancelling",
+    "zero", "infinite", "nan", "subnormal", "largest", "extreme", "cancelling", "opposite", "huge", "tiny",
+    "same",
 ]  # fmt: skip
 
 SPREADS: Final[Mapping[Spread, str]] = {
@@ -39,6 +40,10 @@ SPREADS: Final[Mapping[Spread, str]] = {
     "negative": "numbers of -1 and below",
     "wide": "integers from -1000 to 1000, or as far as the type goes",
     "lone": "zeros but for one element",
+    "opposite": "floats in pairs whose sum is 0, and pred that is true, so that masks leave pairs alone",
+    "huge": "floats whose products overflow, and whose sum does not",
+    "tiny": "floats whose products underflow",
+    "same": "floats that are all one number",
 }
 """Each class of inputs but the plain one, and what is in it."""
 
@@ -123,7 +128,7 @@ def _special(kind: DType, spread: Spread) -> Array:
         return np.array(sorted(numbers), kind.numpy)
     if kind.is_pred:
         return np.zeros(0, np.bool_)
-    part = dtype("f32" if kind.name == "c64" else "f64") if kind.is_complex else kind
+    part = _part(kind)
     facts = ml_dtypes.finfo(part.numpy)  # type: ignore[no-untyped-call]
     low, normal = float(facts.smallest_subnormal), float(facts.smallest_normal)
     near: dict[str, list[float]] = {
@@ -153,7 +158,7 @@ def _spread(rng: np.random.Generator, array: Array, kind: DType, spread: Spread)
     if kind.is_integer:
         return _integers(rng, array, kind, spread)
     if kind.is_pred or kind.name == "f8e8m0fnu":
-        return array
+        return np.ones_like(array) if spread == "opposite" and kind.is_pred else array
     wide = array.astype(kind.compute)
     if spread == "tied":
         wide = np.round(wide)
@@ -161,6 +166,14 @@ def _spread(rng: np.random.Generator, array: Array, kind: DType, spread: Spread)
         wide = -np.abs(wide) - 1
     elif spread == "cancelling":
         wide = _cancelling(rng, wide, kind)
+    elif spread == "opposite":
+        flat = wide.reshape(-1).copy()
+        flat[1::2] = -flat[: flat.size - flat.size % 2 : 2]
+        wide = flat.reshape(wide.shape)
+    elif spread == "same":
+        wide = np.full_like(wide, wide.flat[0])
+    elif spread in ("huge", "tiny"):
+        wide = _scaled(wide, kind, spread)
     return wide.astype(array.dtype)
 
 
@@ -169,7 +182,7 @@ def _cancelling(rng: np.random.Generator, wide: Array, kind: DType) -> Array:
 
     Large is half of the bits of the type's significand, so that small ones beside it lose theirs.
     """
-    part = dtype("f32" if kind.name == "c64" else "f64") if kind.is_complex else kind
+    part = _part(kind)
     step = float(ml_dtypes.finfo(part.numpy).eps)  # type: ignore[no-untyped-call]
     flat = wide.reshape(-1).copy()
     pairs = flat.size // 2
@@ -178,6 +191,23 @@ def _cancelling(rng: np.random.Generator, wide: Array, kind: DType) -> Array:
     flat[: 2 * pairs : 2] = first
     flat[1 : 2 * pairs : 2] = -first * flat.real.dtype.type(1 + 4 * step)
     return flat.reshape(wide.shape)
+
+
+def _scaled(wide: Array, kind: DType, spread: Spread) -> Array:
+    """The array with its largest element near the least normal number, or so large that all add up to half of
+    the greatest at most.
+    """
+    facts = ml_dtypes.finfo(_part(kind).numpy)  # type: ignore[no-untyped-call]
+    target = float(facts.smallest_normal) * 16
+    if spread == "huge":
+        target = float(facts.max) / max(2 * wide.size, 4)
+    largest = float(np.max(np.abs(wide), initial=0.0))
+    return wide if not largest else wide / largest * target
+
+
+def _part(kind: DType) -> DType:
+    """The type of the real part."""
+    return dtype("f32" if kind.name == "c64" else "f64") if kind.is_complex else kind
 
 
 def _integers(rng: np.random.Generator, array: Array, kind: DType, spread: Spread) -> Array:

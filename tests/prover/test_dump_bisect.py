@@ -160,6 +160,28 @@ def test_recorded_results_that_agree_are_right(tmp_path: Path) -> None:
     assert search.run().exit_code == 0
 
 
+def test_numbers_that_become_nan_are_found_where_rounding_explains_them(tmp_path: Path) -> None:
+    """A product that overflows in the place of quotients: (a / b) / (c / d) as (a * d) / (b * c)."""
+    text = """HloModule jit_f
+ENTRY e {
+  a = f32[4] parameter(0)
+  b = f32[4] parameter(1)
+  q = f32[4] divide(a, b)
+  ROOT r = f32[4] divide(q, q)
+}
+"""
+    other = text.replace("q = f32[4] divide", "q = f32[4] multiply")
+    search = dump(tmp_path, ("0001.a.after_algsimp.before_x", other), first=text)
+    np.savez(
+        tmp_path / "in.npz", in_0=np.full(4, 3e38, np.float32), in_1=np.full(4, 9.0, np.float32)
+    )
+    assert not search.run().culprits
+    search.inputs = TrialOptions(str(tmp_path / "in.npz"))
+    (culprit,) = search.run().culprits
+    assert culprit.name == "algsimp"
+    assert {one.name for one in culprit.rewritten} >= {"q"}
+
+
 def test_a_dump_of_ours_is_known_by_its_pipeline(tmp_path: Path) -> None:
     """Names of passes would not do: XLA has a cse and a dce, too."""
     own = DumpPasses(tmp_path, "O1", Module.to_text, Path.write_text)

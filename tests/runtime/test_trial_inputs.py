@@ -87,7 +87,17 @@ def test_floats_have_the_special_values_of_their_type(kind: DType) -> None:
     wide = {spread: array.astype(np.float64) for spread, array in parts.items()}
     assert np.isinf(wide["infinite"]).any() == has_infinity
     assert np.isnan(wide["nan"]).any() == has_nan
-    for spread in ("zero", "subnormal", "largest", "tied", "negative", "cancelling"):
+    for spread in (
+        "zero",
+        "subnormal",
+        "largest",
+        "tied",
+        "negative",
+        "cancelling",
+        "huge",
+        "tiny",
+        "same",
+    ):
         assert np.isfinite(wide[spread]).all(), spread
     if kind.name == "f8e8m0fnu":
         return
@@ -111,6 +121,22 @@ def test_pairs_cancel() -> None:
     found = given(dtype("f32"), "cancelling").reshape(-1, 2).astype(np.float64)
     assert (np.abs(found.sum(1)) <= 1e-5 * np.abs(found[:, 0])).all()
     assert np.abs(found).max() > 1000 * np.median(np.abs(found))
+
+
+def test_sums_and_products_of_numbers_at_the_ends() -> None:
+    """Pairs add up to nothing under any mask; huge ones overflow when multiplied only, tiny ones are 0 then."""
+    opposite = given(dtype("f32"), "opposite").reshape(-1, 2)
+    assert (opposite.sum(1) == 0).all()
+    assert opposite[:, 0].all()
+    assert trial_inputs(
+        hloopt.parse("HloModule m\nENTRY e { ROOT x = pred[9] parameter(0) }"), 1, "opposite"
+    )[0].all()
+    huge, tiny = given(dtype("f32"), "huge"), given(dtype("f32"), "tiny")
+    with np.errstate(over="ignore"):
+        assert np.isfinite(np.abs(huge).sum())
+        assert np.isinf(huge[np.abs(huge).argmax()] * np.float32(huge.size * 4))
+    assert not (tiny * tiny).any()
+    assert np.unique(given(dtype("f32"), "same")).size == 1
 
 
 def test_one_element_is_special_at_least() -> None:
