@@ -3,8 +3,9 @@
 A trace names the instructions of the module that ran.  Where this is the module, or one with the same names,
 they are joined by name; kernels whose trace has only the names of functions by what XLA makes of an
 instruction's name.  Where the trace holds the module that ran, a name counts only for the same op and shape;
-what is left is joined through the pairing of the two modules, then by the place in the user's program that both
-carry in their metadata, then where only one instruction has that op and shape.
+what is left is joined through the pairing of the two modules, then a fusion by the last of its instructions
+that both have, then by the place in the user's program that both carry in their metadata, then where only one
+instruction has that op and shape.
 Costs are linear in instructions and in what was measured.
 """
 
@@ -219,6 +220,9 @@ class _Finder:
         here = self._pairs.get(there)
         if here is not None and here.opcode == there.opcode:
             return here, "pairing"
+        inside = self._named_inside(there)
+        if inside is not None:
+            return inside, "name"
         op = there.attributes["calls"].root.opcode if there.opcode == "fusion" else there.opcode
         alike = self._alike.get((op, normal_shape(there.shape)), ())
         for place in _places(self._there, there):
@@ -227,14 +231,33 @@ class _Finder:
                 return next((entry for entry in found if entry.opcode == op), found[0]), "metadata"
         return (alike[0], "pairing") if len(alike) == 1 else (None, "")
 
+    def _named_inside(self, there: Instruction) -> Instruction | None:
+        """What a fusion computes last of what the module has under the same name; the loop of this name."""
+        body = reversed(there.calls) if there.opcode == "fusion" else (there,)
+        return next((self._named[one.name] for one in body if self._does_the_same(one)), None)
+
+    def _does_the_same(self, there: Instruction) -> bool:
+        """Whether the module has an instruction of the same name that does work, and the same."""
+        here = self._named.get(there.name)
+        if here is None or here.opcode != there.opcode or here.opcode in FREE:
+            return False
+        if here.opcode in CONTROL_FLOW:
+            # Passes take elements from the state of a loop: its shape says nothing.
+            names = [_op_name(here), _op_name(there)]
+            return names[0] == names[1] or not all(names)
+        return normal_shape(here.shape) == normal_shape(there.shape)
+
+
+def _op_name(entry: Instruction) -> str:
+    return str(entry.metadata.fields.get("op_name", "")) if entry.metadata is not None else ""
+
 
 def _places(module: Module, entry: Instruction) -> list[object]:
     """Where in the user's program an instruction is from: by its full name, then by its line.
 
     What JAX calls an op in a loop or a function begins there until XLA inlines it.
     """
-    fields = entry.metadata.fields if entry.metadata is not None else {}
-    name = str(fields.get("op_name", ""))
+    name = _op_name(entry)
     line = module.user_line(entry.metadata)
     places: list[object] = [name] if name else []
     return [*places, (name.rpartition("/")[2], line)] if name and line else places

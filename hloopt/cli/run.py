@@ -32,12 +32,18 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-GPU = OptionGroup(
-    "gpu",
+PROFILING = OptionGroup(
+    "profiling",
+    option(
+        "--kernels",
+        is_flag=True,
+        help="Say how long each kernel of the optimised form takes, with its line; on gpu this is always said.",
+    ),
     option(
         "--trace",
         metavar="FILE",
-        help="On gpu: write a run's kernels for Perfetto (ui.perfetto.dev) as JSON.",
+        help="Write a run's kernels as JSON, gzipped where FILE ends in .gz, for Perfetto (ui.perfetto.dev) "
+        "and --profile of other commands. Implies --kernels.",
     ),
     option(
         "--cold-l2",
@@ -65,7 +71,8 @@ GPU = OptionGroup(
             "custom_calls",
             "ignore_callbacks",
         ),
-        "Devices": (*KERNELS.names, "allow_host", "unchecked", *GPU.names),
+        "Devices": (*KERNELS.names, "allow_host", "unchecked"),
+        "Where the time goes": PROFILING.names,
         "Comparison and output": (
             "expect",
             *TOLERANCE.names,
@@ -101,7 +108,7 @@ GPU = OptionGroup(
     help="On emulator: do not check each memory access; about ten times as fast.",
 )
 @KERNELS
-@GPU
+@PROFILING
 @click.option(
     "--inputs",
     metavar="PATH",
@@ -222,28 +229,29 @@ GPU = OptionGroup(
 def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Run a module as given and optimised, compare the results and time both.
 
-    The module as given is evaluated by the reference interpreter and executed on the device; the optimised
-    one is executed on the device and compared with the interpreter (and with --expect). An element may be off
-    by what rounding explains: by a bound on its error, which the interpreter computes beside its value; where
-    that is wide, by a few units of its own last place, or by what it moves when every op is rounded
-    otherwise. Exits with 1 when results differ, and when no result has a finite number, which
-    verifies nothing; with 0 where the interpreter is left out by an option: the verdict is then "not verified".
+    The module as given is evaluated by the reference interpreter; both forms are executed on the device and
+    compared with the interpreter (and with --expect). An element may be off by what rounding explains: by a
+    bound on its error, which the interpreter computes beside its value; where that is wide, by a few units of
+    its own last place, or by what it moves when every op is rounded otherwise. Exits with 1 when results
+    differ, and when no result has a finite number, which verifies nothing; with 0 where the interpreter is left
+    out by an option: the verdict is then "not verified".
 
-    The table says of each program how long a run takes, and two figures of memory: the peak that was measured
-    ("memory": resident, inputs and results included; on Linux), and what it would be if every result had a
-    buffer for as long as it is read ("liveness"); a program that computes by blocks may need less. A run of a
-    second or more is not repeated to warm up.
+    The table has the time of a run and two figures of memory: the measured peak ("memory": resident, inputs and
+    results included; on Linux), and what it would be if every result had a buffer for as long as it is read
+    ("liveness"); programs that compute by blocks may need less. A run of a second or more is not repeated to
+    warm up.
 
     Topics of hloopt help: inputs, devices, accuracy, participants, streams, custom-calls.
 
     \b
     Example:
       hloopt run dump.txt --inputs inputs.npz --expect outputs.npz -O2 --repeat 20
+      hloopt run dump.txt --device native --kernels --no-reference
     """
     if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
         given["seed"] = None
     watch = Watching.given()
-    records = (pass_options(), kernel_options(), Profiling(**GPU.given()))
+    records = (pass_options(), kernel_options(), Profiling(**PROFILING.given()))
     given |= TOLERANCE.given()
     options = RunOptions(*records, verify_each=watch.verify_each, **given)
     unused = dict.fromkeys(map(load, options.custom_calls))
@@ -277,8 +285,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     if rows:
         for target in unused:
             click.echo(f"note: no custom call that was run has the target {target}", err=True)
-    failed = [row for row in rows if row.get("verdict") in ("differs", "nothing verified")]
-    ctx.exit(max([code, *(1 for _ in failed)]))
+    ctx.exit(max([code, *(row.get("verdict") in ("differs", "nothing verified") for row in rows)]))
 
 
 def _world(ctx: click.Context) -> World:

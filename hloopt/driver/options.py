@@ -55,15 +55,26 @@ class KernelOptions:
 
 @dataclass(frozen=True)
 class Profiling:
-    """``trace`` is a file for Perfetto; ``cold_l2`` empties the GPU's cache before each kernel."""
+    """``kernels`` are timed, ``trace`` is a file for Perfetto; ``cold_l2`` empties the cache before each."""
 
+    kernels: bool = False
     trace: str | None = None
     cold_l2: bool = False
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether kernels are timed on a CPU; on a GPU they always are."""
+        return self.kernels or self.trace is not None
+
     def check(self, device: str) -> None:
         """Raise ``UsageError`` for options of another device, and for a trace that is not a file."""
-        if device != "gpu" and (self.trace is not None or self.cold_l2):
-            raise UsageError("--trace and --cold-l2 time kernels on --device gpu")
+        if device != "gpu" and self.cold_l2:
+            raise UsageError("--cold-l2 is for --device gpu")
+        if device == "emulator" and self.is_wanted:
+            raise UsageError(
+                "--kernels and --trace are for --device cpu, native and gpu: how long the emulator takes says "
+                "nothing of a GPU"
+            )
         if self.trace is not None and (self.trace in {"", "-"} or Path(self.trace).is_dir()):
             raise UsageError(f"--trace needs a file, not '{self.trace}'")
 
@@ -148,6 +159,10 @@ class RunOptions:
             raise UsageError(f"--exact is for --device cpu; {self.device} has its own functions")
         if self.spmd == "mpi" and self.device != "cpu":
             raise UsageError(f"--spmd mpi is for --device cpu, not {self.device}")
+        if self.spmd == "mpi" and self.profiling.is_wanted:
+            raise UsageError(
+                "--kernels and --trace time participants in threads: leave out --spmd mpi"
+            )
         written = {
             "--save-snapshot": self.save_snapshot,
             "--save-outputs": self.save_outputs,

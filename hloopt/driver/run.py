@@ -203,6 +203,8 @@ class Runner:
         _close(given.program, best.program)
         if options.device == "gpu":
             self._profile(report, best.program, arrays)
+        elif options.profiling.is_wanted:
+            self._time_kernels(report, best, arrays, host)
         report.notes += on_differences(module, report, options, is_fast=self._is_fast)
         return report
 
@@ -228,6 +230,14 @@ class Runner:
         self.stage.enter("timing of kernels")
         found = timed_kernels(self.options, program, arrays[0], fast_math=self._is_fast)
         report.profile = found
+
+    def _time_kernels(self, report: RunReport, form: _Form, arrays: Outputs, host: Host) -> None:
+        from hloopt.driver.host_profile import timed_kernels
+
+        self.stage.enter("timing of kernels")
+        (plain,) = (row.timing for row in report.rows if row.name == form.label and row.timing)
+        run = TimedRun(form.label, partial(form.program.run_participants, arrays), host)
+        report.kernel_times = timed_kernels(self.options, form.program, arrays, run, plain)
 
     def _amend(self, module: Module) -> tuple[int, list[str]]:
         """Change what options say may be changed: how many constants are invented, which calls are left out."""

@@ -1,19 +1,32 @@
 """Chrome's trace events as JSON: ``trace.json.gz`` of jax.profiler, what Perfetto shows, what we write.
 
 An event is of an instruction where ``args`` has ``hlo_op``; ``hlo_module``, ``program_id`` and ``run_id``
-beside it are the program's.
+beside it are the program's.  A trace that hloopt wrote holds the module that ran.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import isfinite
 from typing import Any, Final
 
 from hloopt.errors import FileError
-from hloopt.profiles.spans import MODULES, OPS, Span, SpanRow, TraceProfile, run_key, summed
+from hloopt.profiles.spans import (
+    MODULES,
+    OPS,
+    ProgramTimes,
+    Span,
+    SpanRow,
+    SpanTimes,
+    TraceProfile,
+    run_key,
+    summed,
+)
+from hloopt.profiles.trace_events import METADATA
 
 __all__ = ["read_chrome"]
 
@@ -37,7 +50,31 @@ def read_chrome(content: bytes, name: str) -> TraceProfile:
     if not isinstance(events, list):
         raise FileError("this JSON is no trace: it has no list 'traceEvents'", name=name)
     rows = _rows([event for event in events if isinstance(event, dict)])
-    return summed(name, "chrome", rows)
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    own = metadata.get(METADATA) if isinstance(metadata, dict) else None
+    if not isinstance(own, dict):
+        return summed(name, "chrome", rows)
+    try:
+        return _with_module(own, name, rows)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"'metadata' of this trace is damaged: {error}", name=name) from error
+
+
+def _with_module(own: Mapping[str, Any], name: str, rows: list[list[SpanRow]]) -> TraceProfile:
+    """The times of a trace that hloopt wrote; of one with more executions than events, its sums."""
+    key = str(own["program"]), str(own["program_id"])
+    module = b64decode(own["module"], validate=True)
+    profile = summed(name, "chrome", rows, {key: module} if module else {})
+    if not own["left_out"]:
+        return profile
+    sums: dict[str, SpanTimes] = {}
+    for one, participant, count, seconds in own["times"]:
+        times = sums.setdefault(str(one), SpanTimes(str(one), ""))
+        times.seconds[run_key(1, participant)] = float(seconds)
+        times.executions += int(count)
+    program = ProgramTimes(*key, tuple(sums.values()), module)
+    others = [one for one in profile.programs if (one.name, one.number) != key]
+    return replace(profile, programs=(program, *others))
 
 
 def _rows(events: Iterable[Mapping[str, Any]]) -> list[list[SpanRow]]:

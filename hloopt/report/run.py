@@ -22,6 +22,7 @@ from hloopt.runtime.timing import Timing
 
 if TYPE_CHECKING:
     from hloopt.backends.cuda.profile import Profile
+    from hloopt.report.kernel_times import KernelTimes
 
 __all__ = ["RunReport", "RunRow", "show_summary"]
 
@@ -69,9 +70,9 @@ class RunReport(Displayed):
     the text leaves out.
 
     ``pipeline`` is the text of the passes that ran; it is shown where no row has its name.  ``profile`` has
-    the kernels of the optimised program on a GPU.  ``outputs`` are the results of the optimised program, the
-    arrays of each participant; ``warnings`` are about files of host streams, each
-    after its file.
+    the kernels of the optimised program on a GPU, ``kernel_times`` those on a CPU, where they were timed.
+    ``outputs`` are the results of the optimised program, the arrays of each participant; ``warnings`` are
+    about files of host streams, each after its file.
     """
 
     module: str
@@ -84,6 +85,7 @@ class RunReport(Displayed):
     partitions: int = 1
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None
+    kernel_times: KernelTimes | None = None
     skipped: str = ""
     invented: int = 0
     warnings: list[tuple[str, str]] = field(default_factory=list)
@@ -152,6 +154,8 @@ class RunReport(Displayed):
                 console.print(made)
         if self.profile is not None:
             show_profile(self.profile, console)
+        if self.kernel_times is not None:
+            self.kernel_times.show(console)
         for note in [*self.notes, *self._unsteady()]:
             say(console, ("note", "yellow"), f" {note}")
         for row in self.rows:
@@ -230,6 +234,7 @@ class RunReport(Displayed):
             "notes": [*self.notes, *self._unsteady()],
             "rows": [self._row_json(row) for row in self.rows],
             **({"profile": profile_json(self.profile)} if self.profile is not None else {}),
+            **({"timed": self.kernel_times.to_json()} if self.kernel_times is not None else {}),
         }
 
     def _output(self, row: RunRow, number: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hloopt.dataclass import dataclass
+from hloopt.errors import UsageError
 from hloopt.types import Array
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from hloopt.interpret.progress import Progress
     from hloopt.ir import Module
     from hloopt.kernels.selection import KernelSelection
+    from hloopt.runtime.timing import StepClock
 
 __all__ = [
     "DeviceOptions",
@@ -48,6 +50,13 @@ class Program(ABC):
         for each other.
         Raises ``EvaluationError`` when the inputs do not fit the parameters, or the host's what is read.
         """
+
+    def timed(self) -> tuple[Program, StepClock]:
+        """The same program, compiled with a clock that is called around its steps.
+
+        Raises ``UsageError`` on devices where the host's clock says nothing of steps.
+        """
+        raise UsageError("steps are timed on the devices cpu, native and gpu")
 
     @abstractmethod
     def run_participants(

@@ -1,17 +1,34 @@
-"""Timing: several runs, those of programs that are compared in turn; their median, minimum and spread."""
+"""Timing: several runs, those of programs that are compared in turn; their median, minimum and spread.
+
+And what is recorded of a program's steps while it runs on the CPU.  A back end numbers them and calls a clock
+around them.  Sums are complete; spans, which a trace shows one by one, are those of one run and limited: of
+what runs in loops, so many as there is room for.
+"""
 
 from __future__ import annotations
 
 import gc
 import statistics
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
+from typing import Final, NamedTuple
 
 from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
 
-__all__ = ["Timing", "measure", "measure_in_turn"]
+__all__ = [
+    "MOST_SPANS",
+    "ClockSpan",
+    "RecordedRun",
+    "StepClock",
+    "TimedStep",
+    "Timing",
+    "measure",
+    "measure_in_turn",
+]
 
 _FEW = 3  # the least number of runs for a ratio
 _UNSTEADY = 0.2  # of the median
@@ -134,3 +151,70 @@ def _timed(step: Callable[[], object]) -> float:
     finally:
         if collecting:
             gc.enable()
+
+
+MOST_SPANS: Final = 100_000
+"""How many spans of one run are kept; those of steps of the entry are kept in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """A step: the instructions that it computes, the one after which it is called last.
+
+    kernel  what computes it: the kernel's family, a library, ``loop`` or ``conditional``
+    """
+
+    instructions: tuple[Instruction, ...]
+    kernel: str
+
+    @property
+    def instruction(self) -> Instruction:
+        """The one after which it is called."""
+        return self.instructions[-1]
+
+
+class ClockSpan(NamedTuple):
+    """One execution of step number ``step``, or one iteration of the loop that it is; times in nanoseconds."""
+
+    step: int
+    participant: int
+    begin: int
+    end: int
+    is_iteration: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """What one participant's run took, by the numbers of steps.
+
+    own         nanoseconds of all executions, without those of the steps inside it
+    executions  how often each ran
+    iterations  how often the body of each loop ran
+    """
+
+    own: Sequence[int]
+    executions: Sequence[int]
+    iterations: Sequence[int]
+
+
+class StepClock(ABC):
+    """The clock of one program; ``steps`` are what its numbers mean, known once the program is compiled."""
+
+    steps: list[TimedStep]
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin another run: all counts are 0."""
+
+    @abstractmethod
+    def taken(self) -> list[RecordedRun]:
+        """What the last run of each participant took."""
+
+    @abstractmethod
+    def spans(self) -> Iterator[ClockSpan]:
+        """The spans of the last run that were kept, in the order of their ends."""
+
+    @property
+    @abstractmethod
+    def left_out(self) -> int:
+        """How many spans of the last run were not kept."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from math import prod
 from statistics import median
-from types import MappingProxyType
 
 from hloopt.analysis.region import region_of
 from hloopt.backends.cuda.device import CudaDevice
@@ -26,6 +25,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import Launch
+from hloopt.profiles.trace_events import TraceEvent, chrome_trace
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.timing import Timing
 from hloopt.targets import Target
@@ -33,8 +33,6 @@ from hloopt.types import Array
 
 __all__ = [
     "Profile",
-    "TimedLaunch",
-    "chrome_trace",
     "profile",
 ]
 
@@ -189,7 +187,7 @@ def _moved(kind: str, entries: Sequence[RecordedEvent], runs: int) -> KernelTime
     return KernelTime(kind, "", timing, mean, 0, launches=len(entries) // runs)
 
 
-def _bar(entry: RecordedEvent, kernel: KernelTime | None) -> TimedLaunch:
+def _bar(entry: RecordedEvent, kernel: KernelTime | None) -> TraceEvent:
     arguments: dict[str, str | int | float] = {}
     if kernel is not None:
         arguments = {
@@ -202,53 +200,4 @@ def _bar(entry: RecordedEvent, kernel: KernelTime | None) -> TimedLaunch:
             arguments["registers"] = kernel.resources.registers
     elif entry.bytes:
         arguments = {"bytes": entry.bytes}
-    return TimedLaunch(entry.name, entry.start, entry.seconds, entry.kind, arguments=arguments)
-
-
-_Argument = str | int | float
-
-
-@dataclass(frozen=True, slots=True)
-class TimedLaunch:
-    """Something that ran: ``start`` and ``seconds`` from the beginning of the run.
-
-    name       what the bar is called
-    category   what it is coloured by: the kernel's family, ``copy``, ``library`` ...
-    row        the line it stands in: one a stream, or ``host``
-    arguments  what a click on it shows
-    """
-
-    name: str
-    start: float
-    seconds: float
-    category: str = "kernel"
-    row: str = "GPU"
-    arguments: Mapping[str, _Argument] = field(default_factory=lambda: MappingProxyType({}))
-
-
-def chrome_trace(launches: Sequence[TimedLaunch], title: str) -> dict[str, object]:
-    """The trace's JSON object; times are in microseconds, to the nanosecond.
-
-    Rows stand in the order in which they first occur; ``title`` is what the process is called.
-    """
-    rows = {name: number for number, name in enumerate(dict.fromkeys(one.row for one in launches))}
-    events: list[dict[str, object]] = [_named("process_name", 0, title)]
-    events += [_named("thread_name", number, name) for name, number in rows.items()]
-    events += [
-        {
-            "ph": "X",
-            "name": one.name,
-            "cat": one.category,
-            "pid": 0,
-            "tid": rows[one.row],
-            "ts": round(one.start * 1e6, 3),
-            "dur": round(one.seconds * 1e6, 3),
-            "args": dict(one.arguments),
-        }
-        for one in launches
-    ]
-    return {"displayTimeUnit": "ns", "traceEvents": events}
-
-
-def _named(what: str, row: int, name: str) -> dict[str, object]:
-    return {"ph": "M", "name": what, "pid": 0, "tid": row, "args": {"name": name}}
+    return TraceEvent(entry.name, entry.start, entry.seconds, entry.kind, arguments=arguments)

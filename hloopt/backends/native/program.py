@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hloopt.backends.native.calls import NumpyCall, SingleInstructions, call_of
+from hloopt.backends.native.clock import PlanClock
 from hloopt.backends.native.codegen import render
 from hloopt.backends.native.codegen.driver import called_steps, loops
 from hloopt.backends.native.memory import Placed, PlanMemory
@@ -27,6 +28,9 @@ from hloopt.kernels.plan import HostStep, KernelStep, Plan
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.planned_program import PlannedProgram
 from hloopt.types import Array
+
+if TYPE_CHECKING:
+    from hloopt.runtime.timing import StepClock
 
 __all__ = ["HostSide", "NativeProgram"]
 
@@ -59,6 +63,7 @@ class HostSide(ctypes.Structure):
         ("threads", ctypes.c_int),
         ("ends", ctypes.c_int),
         ("runner", ctypes.c_void_p),
+        ("times", ctypes.c_void_p),
     )
 
 
@@ -87,15 +92,23 @@ class NativeProgram(PlannedProgram):
     """A module, made ready and planned, in the form of a shared object.
 
     ``threads`` is how many threads share large loops, ``thread_count`` unless given; results do not depend
-    on it.  ``source`` is the result of ``render``, where the caller has it.  Raises what ``build_library``
+    on it.  ``source`` is the result of ``render``, where the caller has it.  ``clock`` is called around steps.
+    Raises what ``build_library``
     raises, ``UsageError`` for several participants.
     """
 
     def __init__(
-        self, module: Module, plan: Plan, *, threads: int | None = None, source: str = ""
+        self,
+        module: Module,
+        plan: Plan,
+        *,
+        threads: int | None = None,
+        source: str = "",
+        clock: PlanClock | None = None,
     ) -> None:
         super().__init__(module, plan)
-        self.source = source or render(plan)
+        self.source = source or render(plan, is_timed=clock is not None)
+        self._threads, self._clock = threads, clock
         self._memory = PlanMemory(module, plan)
         self._placed: Placed = []
         self._numpy = SingleInstructions(module)
@@ -108,6 +121,7 @@ class NativeProgram(PlannedProgram):
             ctypes.cast(shared_pool(), ctypes.c_void_p),
             threads=thread_count(threads),
             done=-1,
+            times=None if clock is None else ctypes.addressof(clock.times),
         )
         self.progress = _Progress(self._host, len(plan.steps))
         self._addresses = (ctypes.addressof(self._memory.table), ctypes.addressof(self._host))
@@ -125,6 +139,11 @@ class NativeProgram(PlannedProgram):
                 self._run(*self._addresses)
             self.launches = self._host.launches
             return self._memory.results(placed)
+
+    def timed(self) -> tuple[NativeProgram, StepClock]:
+        """The same program with a driver that calls a clock around its steps; compiled anew."""
+        clock = PlanClock(self.plan)
+        return NativeProgram(self.module, self.plan, threads=self._threads, clock=clock), clock
 
     def _run_with_calls(self, placed: Placed, host: Host | None) -> None:
         self._numpy.host = host or Host()

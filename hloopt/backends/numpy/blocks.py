@@ -150,6 +150,9 @@ def _step(line: Line, plan: RegionPlan, region: BlockRegion, threads: int) -> St
         fills=True,
         writes=plan.written,
         choose=running.writing,
+        owners=tuple(
+            dict.fromkeys(owner for member in region.members for owner in member.step.owners)
+        ),
     )
 
 

@@ -29,6 +29,7 @@ from hloopt.ops.traits import LIBRARY, SEQUENTIAL
 from hloopt.types import TupleShape
 
 if TYPE_CHECKING:
+    from hloopt.backends.numpy.clock import LineClock
     from hloopt.backends.numpy.loop_plan import Blocking
 
 __all__ = ["LineCompiler"]
@@ -52,10 +53,12 @@ class LineCompiler(Interpreter, Lines):
         blocking: Blocking | None,
         exact: bool = False,
         threads: int = 1,
+        clock: LineClock | None = None,
     ) -> None:
         super().__init__(module, EVALUATORS, excess_precision=excess_precision)
         self.exact = exact
         self.threads = threads
+        self.clock = clock
         self.regions = 0
         self.launches = launches
         self.blocking = blocking
@@ -77,7 +80,7 @@ class LineCompiler(Interpreter, Lines):
         """The entry as a function that says how far it has come; ``keeps``: see ``compile_line``."""
         line = self.cut(self.line(self._module.entry, counted=True))
         self.own_results = own_results(line)
-        return compile_line(line, self.launches, progress, keeps=keeps)
+        return compile_line(line, self.launches, progress, keeps=keeps, clock=self.clock)
 
     def function(self, computation: Computation, *, counted: bool) -> Function:
         """The computation as a function from flat arrays to a tuple of flat arrays.
@@ -87,7 +90,7 @@ class LineCompiler(Interpreter, Lines):
         key = (computation, counted)
         if key not in self._functions:
             line = self.cut(self.line(computation, counted=counted))
-            self._functions[key] = compile_line(line, self.launches)
+            self._functions[key] = compile_line(line, self.launches, clock=self.clock)
         return self._functions[key]
 
     def line(self, computation: Computation, *, counted: bool) -> Line:
@@ -123,9 +126,12 @@ class LineCompiler(Interpreter, Lines):
         for instruction in execution_order(computation):
             if instruction.opcode != "parameter":
                 operands = [slots[operand] for operand in instruction.operands]
+                first = len(builder.line.steps)
                 slots[instruction] = self._add(builder, instruction, operands, counted=counted)
-                if counted and is_kernel(instruction):
-                    builder.line.kernels += 1
+                if counted:
+                    builder.line.kernels += is_kernel(instruction)
+                    for step in builder.line.steps[first:]:
+                        step.owners = step.owners or (instruction,)
         return slots[computation.root]
 
     def _add(

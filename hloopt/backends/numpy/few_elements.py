@@ -193,7 +193,10 @@ class _Rewritten:
             if plan is None:
                 self.steps.append(step)
             else:
+                first = len(self.steps)
                 self._write(step, plan)
+                for made in self.steps[first:]:
+                    made.owners = step.owners
 
     def _write(self, step: Step, plan: _Plan) -> None:
         line, (out,) = self._line, step.outs

@@ -102,6 +102,7 @@ class Step:
     operands   operands, not yet stretched
     reshapes   the out is the operand with dimensions of size 1 added or taken away
     moves      the out has elements of the ins, by their positions alone: ``function`` says which
+    owners     the instructions that it is a part of, those that launch counts: whose time it takes
     """
 
     function: Function | None
@@ -124,6 +125,7 @@ class Step:
     operands: tuple[int, ...] = ()
     reshapes: bool = False
     moves: bool = False
+    owners: tuple[Instruction, ...] = ()
 
     @property
     def key(self) -> Hashable | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hloopt.backends.numpy.clock import LineClock
 from hloopt.backends.numpy.compiler import LineCompiler
 from hloopt.backends.numpy.plan import unpack
 from hloopt.backends.numpy.threads import thread_count
@@ -25,6 +26,7 @@ from hloopt.types import Array, ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
     from hloopt.backends.numpy.loop_plan import Blocking
+    from hloopt.runtime.timing import StepClock
 
 __all__ = ["NumpyProgram"]
 
@@ -35,7 +37,7 @@ class NumpyProgram(Program):
     ``loops`` says of each fused loop, by its name, in which blocks it runs, or why whole; ``blocking``
     what blocks are worth while.  ``exact`` has functions of f32 computed as the interpreter does, which errs
     less and takes longer (``quick_math``).  ``threads`` share large elementwise work (``blocks``): as many
-    as ``threads.thread_count`` says.
+    as ``threads.thread_count`` says.  ``clock`` is called between steps.
 
     Raises ``UnsupportedError`` for the first instruction that cannot be run.
     """
@@ -45,8 +47,9 @@ class NumpyProgram(Program):
         module: Module,
         options: NumpyOptions | None = None,
         blocking: Blocking | None = None,
+        clock: LineClock | None = None,
     ) -> None:
-        options = options or NumpyOptions()
+        self._options = options = options or NumpyOptions()
         replicas, partitions = options.replicas, options.partitions
         threads = thread_count(options.threads)
         supported(module, replicas, partitions)
@@ -62,7 +65,9 @@ class NumpyProgram(Program):
             blocking=blocking,
             exact=options.exact,
             threads=threads,
+            clock=clock,
         )
+        self._clock = clock
         self._blas = blas_threads(module, threads)
         self.loops = self._compiler.loops
         with np.errstate(all="ignore"):
@@ -124,6 +129,13 @@ class NumpyProgram(Program):
 
     def _enter(self, participant: Participant, host: Host) -> None:
         self._compiler.participant, self._compiler.host = participant, host
+        if self._clock is not None:
+            self._clock.switch(participant.number)
+
+    def timed(self) -> tuple[NumpyProgram, StepClock]:
+        """The same program with a clock that is called between its steps."""
+        clock = LineClock()
+        return NumpyProgram(self.module, self._options, clock=clock), clock
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         entry = self.module.entry

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +23,10 @@ from hloopt.backends.numpy.plan import Cases, Function, Line, LineLoop, Step
 from hloopt.backends.numpy.sharing import choose_memory, deaths
 from hloopt.backends.numpy.writer import FunctionSource
 from hloopt.interpret.progress import Progress
+
+if TYPE_CHECKING:
+    from hloopt.backends.numpy.clock import LineClock
+    from hloopt.ir import Instruction
 
 __all__ = ["compile_line"]
 
@@ -38,14 +45,15 @@ def compile_line(
     *,
     looped: bool = False,
     keeps: bool = False,
+    clock: LineClock | None = None,
 ) -> Function:
     """The line as a function from arrays to a tuple of arrays.
 
     ``launches[0]`` is increased by ``kernels`` on each run; ``progress`` is kept up to date, if not to the
     step; ``looped`` says that it runs many times, ``keeps`` that it may keep memory from run to run: there is
-    one run at a time.
+    one run at a time.  ``clock`` is called between steps of different instructions.
     """
-    source = FunctionSource(launches)
+    source = FunctionSource(launches, clock)
     names = [source.variable() for _ in line.inputs]
     block = _Block(source, line, 1, looped=looped)
     for slot, name in zip(line.inputs, names, strict=True):
@@ -82,10 +90,14 @@ class _Block:
             self._told = True
             self.source.scope["progress"] = progress
             self._add(f"progress.begin({len(line.steps)})")
+        laps = _Laps(self)
         for number, step in enumerate(line.steps):
             if self._told and (number % _REPORT_EVERY == 0 or isinstance(step.inner, LineLoop)):
                 self._add(f"progress.done = {number}")
+            laps.before(step)
             self._step(step, dead[number])
+            laps.after(step)
+        laps.end()
         if line.kernels:
             self.source.counts = True
             self._add(f"launched += {line.kernels}")
@@ -202,10 +214,13 @@ class _Block:
     def _outlined(self, step: Step) -> Function:
         """A loop or conditional nested too deeply, outlined as a separate function."""
         line = self.line
-        alone = Line(kinds=line.kinds, dims=line.dims, steps=[step], results=list(step.outs))
+        inner = replace(step, owners=())  # whose time is taken around the call
+        alone = Line(kinds=line.kinds, dims=line.dims, steps=[inner], results=list(step.outs))
         alone.inputs = list(dict.fromkeys(step.ins))
         alone.owned = frozenset(step.ins[at] for at in step.own)
-        function = compile_line(alone, self.source.launches, looped=self.looped)
+        function = compile_line(
+            alone, self.source.launches, looped=self.looped, clock=self.source.clock
+        )
         ins = alone.inputs
         if ins == list(step.ins):
             return function
@@ -231,7 +246,7 @@ class _Block:
         self._give(step, names)
         # The initial state is dead once the loop's variables have it.
         self._delete([slot for slot in dead if slot in step.ins])
-        self._iterations(loop, names, changing)
+        self._iterations(loop, names, changing, step.owners)
 
     def _give(self, step: Step, names: Sequence[str]) -> None:
         """Say which variables hold the results of a step, in the form in which loops carry them."""
@@ -245,14 +260,20 @@ class _Block:
         value = f"{self.source.bind(kept)}({self.array(slot)})"
         return f"{value}[()]" if self.line.is_scalar(slot) else value
 
-    def _iterations(self, loop: LineLoop, names: Sequence[str], changing: Sequence[int]) -> None:
+    def _iterations(
+        self,
+        loop: LineLoop,
+        names: Sequence[str],
+        changing: Sequence[int],
+        owners: Sequence[Instruction],
+    ) -> None:
         source = self.source
         if loop.trip_count is not None:
             if loop.condition.kernels:
                 source.counts = True
                 self._add(f"launched += {loop.condition.kernels * (loop.trip_count + 1)}")
             self._for(self.depth, str(loop.trip_count), str(loop.trip_count), loop.trip_count)
-            self._iteration(loop, names, changing, self.depth + 1)
+            self._iteration(loop, names, changing, owners, self.depth + 1)
             self._leave()
             return
         watching = ", ".join(source.variable() for _ in range(3))
@@ -263,7 +284,7 @@ class _Block:
         again = self._inlined(loop.condition, names, self.depth + 2)
         truth = again.scalar(loop.condition.results[0])
         self._add(f"        if not {truth}: break")
-        self._iteration(loop, names, changing, self.depth + 2)
+        self._iteration(loop, names, changing, owners, self.depth + 2)
         self._add("    else:")
         state = "".join(f"{names[at]}, " for at in changing)
         watched = f"{source.bind(watch)}({source.bind(loop.stuck)}, ({state}), {watching})"
@@ -287,12 +308,23 @@ class _Block:
             self._add("progress.leave()")
 
     def _iteration(
-        self, loop: LineLoop, names: Sequence[str], changing: Sequence[int], depth: int
+        self,
+        loop: LineLoop,
+        names: Sequence[str],
+        changing: Sequence[int],
+        owners: Sequence[Instruction],
+        depth: int,
     ) -> None:
+        clock = self.source.clock if owners else None
+        if clock is not None:
+            begin, called = self.source.variable(), self.source.bind(clock)
+            self.source.add(depth, f"{begin} = {called}.begin()")
         block = self._inlined(loop.body, names, depth)
         after = [block.held(loop.body.results[at], loop.kept[at]) for at in changing]
         targets = ", ".join(names[at] for at in changing)
         self.source.add(depth, f"{targets} = {', '.join(after)}" if after else "pass")
+        if clock is not None:
+            self.source.add(depth, f"{called}.iterated({clock.number(owners)}, {begin})")
 
     def _inlined(
         self, line: Line, names: Sequence[str], depth: int, *, looped: bool = True
@@ -353,3 +385,47 @@ class _Block:
         after = [block.held(slot, kept) for slot, kept in pairs]
         text = f"{', '.join(names)} = {', '.join(after)}" if names else "pass"
         self.source.add(depth, text)
+
+
+class _Laps:
+    """Writes a block's calls of the clock: a lap is of steps in a row that belong to the same instructions."""
+
+    def __init__(self, block: _Block) -> None:
+        source, line = block.source, block.line
+        self._clock = source.clock if any(step.owners for step in line.steps) else None
+        self._owners: tuple[Instruction, ...] = ()
+        self._write = partial(source.add, block.depth)
+        if self._clock is not None:
+            self._called, self._time = source.bind(self._clock), source.variable()
+            self._write(f"{self._time} = {self._called}.begin()")
+
+    def before(self, step: Step) -> None:
+        """What precedes a step; those without owners belong to what comes before them."""
+        if self._clock is None or not step.owners:
+            return
+        if step.owners != self._owners or _contains_steps(step):
+            self.end()
+        if _contains_steps(step):
+            self._write(f"{self._time} = {self._called}.enter()")
+        else:
+            self._owners = step.owners
+
+    def after(self, step: Step) -> None:
+        """What follows it."""
+        if self._clock is not None and step.owners and _contains_steps(step):
+            self._call("leave", step.owners)
+
+    def end(self) -> None:
+        """The end of a lap, if one has begun."""
+        if self._owners:
+            self._call("lap", self._owners)
+            self._owners = ()
+
+    def _call(self, method: str, owners: Sequence[Instruction]) -> None:
+        assert self._clock is not None
+        number = self._clock.number(owners)
+        self._write(f"{self._time} = {self._called}.{method}({number}, {self._time})")
+
+
+def _contains_steps(step: Step) -> bool:
+    return step.inner is not None or step.owners[-1].opcode == "call"

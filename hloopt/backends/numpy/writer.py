@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hloopt.backends.numpy.plan import Code, Function
+
+if TYPE_CHECKING:
+    from hloopt.backends.numpy.clock import LineClock
 
 __all__ = ["FunctionSource", "code_function"]
 
@@ -38,8 +41,9 @@ def code_function(code: Code) -> Function:
 class FunctionSource:
     """A function being written."""
 
-    def __init__(self, launches: list[int]) -> None:
+    def __init__(self, launches: list[int], clock: LineClock | None = None) -> None:
         self.launches = launches
+        self.clock = clock
         self.scope: dict[str, Any] = {"launches": launches}
         self.head: list[str] = []
         self.lines: list[str] = []

@@ -143,13 +143,12 @@ def test_fast_math_says_its_flags(module: Path) -> None:
     ("options", "message"),
     [
         (
-            ["--device", "cpu", "--trace", "t.json"],
-            "--trace and --cold-l2 time kernels on --device gpu",
+            ["--device", "emulator", "--trace", "t.json"],
+            "--kernels and --trace are for --device cpu",
         ),
-        (
-            ["--device", "emulator", "--cold-l2"],
-            "--trace and --cold-l2 time kernels on --device gpu",
-        ),
+        (["--device", "emulator", "--kernels"], "--kernels and --trace are for --device cpu"),
+        (["--device", "cpu", "--kernels", "--spmd", "mpi"], "leave out --spmd mpi"),
+        (["--device", "emulator", "--cold-l2"], "--cold-l2 is for --device gpu"),
         (["--device", "gpu", "--trace", "."], "--trace needs a file, not '.'"),
         (["--device", "gpu", "--trace", "-"], "--trace needs a file, not '-'"),
     ],

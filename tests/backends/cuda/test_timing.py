@@ -7,9 +7,9 @@ import json
 import pytest
 
 from hloopt.backends.cuda import CudaDevice
-from hloopt.backends.cuda.profile import TimedLaunch, chrome_trace
 from hloopt.backends.cuda.timing import KernelTime, StepSpan, Stopwatch
 from hloopt.backends.nvrtc import Resources
+from hloopt.profiles.trace_events import TraceEvent, chrome_trace
 from hloopt.runtime.timing import Timing
 from hloopt.targets import target
 from tests.backends.cuda.fake_cupy import FakeCupy
@@ -134,11 +134,11 @@ def test_a_trace_has_a_bar_for_each_launch() -> None:
     """Microseconds, rows by name in the order they occur, and what a click shows."""
     trace = chrome_trace(
         [
-            TimedLaunch(
+            TraceEvent(
                 "fusion_1", 0.0, 2e-6, "loop", arguments={"bytes": 64, "instruction": "fusion.1"}
             ),
-            TimedLaunch("rng", 1e-6, 5e-7, "host", "host"),
-            TimedLaunch("fusion_2", 2.5e-6, 1.2345678e-6),
+            TraceEvent("rng", 1e-6, 5e-7, "host", "host"),
+            TraceEvent("fusion_2", 2.5e-6, 1.2345678e-6),
         ],
         "m.hlo on H200",
     )

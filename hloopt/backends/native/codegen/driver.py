@@ -48,6 +48,7 @@ __all__ = ["called_steps", "driver", "loops"]
 _PLACES: Final = Array("a", Type("char* const", "pointer"), (), "global")
 _HOST: Final = Array("host", struct("hloopt::Host"), (), "global")
 _BYTES: Final = struct("hloopt::Bytes")
+_CONTAINING: Final = struct("hloopt::Containing")
 _POINTER: Final = pointer(VOID)
 _ANYTHING: Final = (_POINTER, pointer(VOID, is_read=True))
 
@@ -70,8 +71,13 @@ def loops(plan: Plan) -> list[WhileStep]:
     ]
 
 
-def driver(plan: Plan, functions: Mapping[str, Function]) -> tuple[Function, Function]:
-    """What runs the steps, and ``hloopt_run``; ``functions`` are what a launch of each name calls."""
+def driver(
+    plan: Plan, functions: Mapping[str, Function], *, is_timed: bool = False
+) -> tuple[Function, Function]:
+    """What runs the steps, and ``hloopt_run``; ``functions`` are what a launch of each name calls.
+
+    ``is_timed`` has each step's time recorded, under its number in ``walk_steps``.
+    """
     names = Names(reserved=frozenset((_PLACES.name, _HOST.name)))
     writer = _Driver(
         Scope(names),
@@ -79,6 +85,9 @@ def driver(plan: Plan, functions: Mapping[str, Function]) -> tuple[Function, Fun
         {id(step): number for number, step in enumerate(called_steps(plan))},
         {id(step): number for number, step in enumerate(loops(plan))},
         functions,
+        {id(step): number for number, step in enumerate(walk_steps(plan.steps))}
+        if is_timed
+        else {},
     )
     for number, step in enumerate(plan.steps):
         if number:
@@ -100,13 +109,14 @@ def _host_member(name: str, type: Type = LONG, at: int | None = None) -> Member:
 
 @dataclass
 class _Driver:
-    """Writes steps into ``scope``; the other fields have the numbers of allocations, calls and loops."""
+    """Writes steps into ``scope``; others have numbers: of allocations, calls, loops, steps that are timed."""
 
     scope: Scope
     allocations: dict[int, int]
     calls: dict[int, int]
     loops: dict[int, int]
     functions: Mapping[str, Function]
+    timed: Mapping[int, int]
 
     def at(self, buffer: PlanBuffer) -> Expr:
         place = _PLACES[self.allocations[id(buffer.allocation)]]
@@ -134,14 +144,31 @@ class _Driver:
 
     def steps(self, steps: Iterable[PlanStep]) -> None:
         for step in steps:
-            if isinstance(step, KernelStep):
-                self.kernel(step)
-            elif isinstance(step, HostStep):
-                self.call(step)
-            elif isinstance(step, WhileStep):
-                self.loop(step)
-            else:
-                self.select(step)
+            with self.clocked(step):
+                if isinstance(step, KernelStep):
+                    self.kernel(step)
+                elif isinstance(step, HostStep):
+                    self.call(step)
+                elif isinstance(step, WhileStep):
+                    self.loop(step)
+                else:
+                    self.select(step)
+
+    @contextmanager
+    def clocked(self, step: PlanStep, *, iteration: bool = False) -> Iterator[None]:
+        """Have what is written meanwhile timed as a step, or as an iteration of one, where steps are."""
+        number = self.timed.get(id(step))
+        if number is None:
+            yield
+            return
+        contains = not isinstance(step, KernelStep | HostStep) and not iteration
+        if contains:
+            end, made = "leave", Call("hloopt::enter", (ArrayValue(_HOST),), _CONTAINING)
+        else:
+            end, made = "iterated" if iteration else "lap", Call("hloopt::now", (), LONG)
+        begin = self.scope.declare(made.type, made, "begin")
+        yield
+        self.do(f"hloopt::{end}", ArrayValue(_HOST), number, begin)
 
     def kernel(self, step: KernelStep) -> None:
         self.moves(step.before)
@@ -189,7 +216,7 @@ class _Driver:
         scope = self.scope
         if step.iterations is not None:
             block, _ = scope.loop(0, step.iterations, "iteration", LONG)
-            with self.within(block):
+            with self.within(block), self.clocked(step, iteration=True):
                 self.check_stop()
                 self.steps(step.body)
             return
@@ -206,7 +233,8 @@ class _Driver:
             with self.within(block.when(both([is_watched, repeats]))) as stuck:
                 stuck.set(_host_member("iterations"), iteration)
                 self.fail("hloopt::call", _host_member("stuck", _POINTER, self.loops[id(step)]))
-            self.steps(step.body)
+            with self.clocked(step, iteration=True):
+                self.steps(step.body)
             block.set(iteration, 1, "+")
 
     def select(self, step: ConditionalStep) -> None:

@@ -74,8 +74,10 @@ def parts(plan: Plan) -> list[ProgramPart]:
     return [ProgramPart(tuple(one.comment), one.function) for one in functions.written]
 
 
-def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
-    """The source text of a program against ``backends/native/include``.
+def render(
+    plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT, *, is_timed: bool = False
+) -> str:
+    """The source text of a program against ``backends/native/include``; ``is_timed`` as ``driver`` takes it.
 
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
@@ -86,7 +88,7 @@ def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
     library = "".join(f'#include "{header}"\n' for header in uses.headers()), uses.source()
     written, called = functions.written, functions.called
     if len(written) <= functions_of_a_unit:
-        return _unit(library, written) + _driver(plan, called)
+        return _unit(library, written) + _driver(plan, called, is_timed=is_timed)
     wrappers = {one.function.name: _wrapper(one.function) for one in written}
     units = []
     for start in range(0, len(written), functions_of_a_unit):
@@ -99,7 +101,7 @@ def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
         f"{_EXTERNAL_PRINTER.prototype(wrapper)}\n" for wrapper in wrappers.values()
     )
     through = {name: wrappers[function.name] for name, function in called.items()}
-    return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through)])
+    return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through, is_timed=is_timed)])
 
 
 def step_text(step: KernelStep) -> str:
@@ -192,8 +194,8 @@ def _wrapper(function: Function) -> Function:
     return Function(f"{function.name}_door", tuple(parameters), (call,))
 
 
-def _driver(plan: Plan, called: Mapping[str, Function]) -> str:
-    run, entry = driver(plan, called)
+def _driver(plan: Plan, called: Mapping[str, Function], *, is_timed: bool) -> str:
+    run, entry = driver(plan, called, is_timed=is_timed)
     lines = [*NativePrinter("static int").function(run), *NativePrinter(_ENTRY).function(entry)]
     return "\n".join([*lines, ""])
 

@@ -15,6 +15,21 @@ typedef void Range(void* context, long long begin, long long end);
 
 // The Python side: what the driver calls, and what it reports.  A program runs without Python's lock and
 // takes it to call; an exception stays where Python keeps it, and is raised when the program has returned.
+// What a timed program records: sums by the numbers of steps, and spans of one run, as far as there is room.
+struct Times {
+  struct Span {
+    long long step, begin, end, is_iteration;
+  };
+  long long* own;                     // ns, without those of steps inside
+  long long* executions;
+  long long* iterations;
+  Span* spans;
+  long long count, room, reserve;     // spans so far; how many fit, `reserve` of them steps of the entry only
+  long long left_out;
+  long long inside;                   // ns of what the present step contains, with the clock's own work
+  long long depth;
+};
+
 struct Host {
   void* (*release)();                // give Python's lock away; returns what `take` wants
   void (*take)(void* state);
@@ -33,6 +48,7 @@ struct Host {
   int threads;
   int ends;                          // whether what handles signals has raised
   const void* runner;                // the thread that has begun this run, by the address of its `helped`
+  Times* times;                      // of a timed program
 };
 
 // The run that this thread has begun, or has a range of.
@@ -95,6 +111,61 @@ inline int share(Host* host, long long count, const Body& body) {
 template <auto function, class... Given>
 inline int share(Host* host, long long count, Given... given) {
   return share(host, count, [=](long long begin, long long end) { function(begin, end, given...); });
+}
+
+inline long long now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000ll + time.tv_nsec;
+}
+
+__attribute__((noinline)) inline void keep(Times* times, long long step, long long begin, long long end, bool iteration) {
+  const long long room = times->room - (times->depth ? times->reserve : 0);
+  if (times->count < room)
+    times->spans[times->count++] = {step, begin, end, iteration};
+  else
+    ++times->left_out;
+}
+
+// A step that contains no others has ended.
+inline void lap(Host* host, long long step, long long begin) {
+  Times* times = host->times;
+  const long long end = now();
+  times->own[step] += end - begin;
+  ++times->executions[step];
+  keep(times, step, begin, end, false);
+  times->inside += now() - begin;
+}
+
+// A step that contains others.
+struct Containing {
+  long long begin, outside;
+};
+
+inline Containing enter(Host* host) {
+  Times* times = host->times;
+  const long long outside = times->inside;
+  times->inside = 0;
+  ++times->depth;
+  return {now(), outside};
+}
+
+inline void leave(Host* host, long long step, Containing entered) {
+  Times* times = host->times;
+  const long long end = now();
+  times->own[step] += end - entered.begin - times->inside;
+  ++times->executions[step];
+  --times->depth;
+  keep(times, step, entered.begin, end, false);
+  times->inside = entered.outside + (now() - entered.begin);
+}
+
+inline void iterated(Host* host, long long step, long long begin) {
+  Times* times = host->times;
+  const long long end = now();
+  ++times->iterations[step];
+  keep(times, step, begin, end, true);
+  times->inside += now() - end;
 }
 
 // What the process calls.
