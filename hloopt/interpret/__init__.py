@@ -133,7 +133,8 @@ def evaluate_bounds(
     """How far each element of each participant's results may be off in an evaluation that is as right.
 
     Arguments and errors are those of ``evaluate_participants``; the results are those of ``interpret.bounds``:
-    None where nothing may be off, infinite where nothing is known.
+    None where nothing may be off, infinite where nothing is known.  ``host.written_bounds`` has those of what
+    the host is sent.
     """
     from hloopt.interpret.bounding import Bounds
 
@@ -142,9 +143,11 @@ def evaluate_bounds(
     hosts = host or Host()
 
     def evaluate(participant: Participant) -> list[ErrorBound]:
-        interpreter = _interpreter(module, hosts.of(participant.number), participant)
+        own = hosts.of(participant.number)
+        interpreter = _interpreter(module, own, participant)
         interpreter.bounds = bounds = Bounds()
         value = _entered(interpreter, module.entry, inputs[participant.number], progress)
+        own.bound(bounds.of)
         return [bounds.of(array) for array, _ in array_leaves(value, module.entry.result_shape)]
 
     check_inputs(inputs, replicas, partitions)

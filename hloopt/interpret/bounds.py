@@ -9,7 +9,7 @@ exact adds nothing: a copy is off by nothing, a product of 4,096 terms by what t
 rounds.
 
 A truth or an integer that rounding decides is off by infinity, and so is all of which no bound is known: of a
-loop whose trip count is not decided, of factors of matrices.
+loop whose trip count is not decided, of vectors of eigenvalues.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from hloopt.interpret.bitcast import bitcast
 from hloopt.interpret.bounding import Bounding, Bounds
 from hloopt.interpret.bounds_collective import exchanged
 from hloopt.interpret.bounds_elementwise import ErrorBound, elementwise_bound
+from hloopt.interpret.bounds_factors import cholesky_factors, routine_results, triangular_solutions
 from hloopt.interpret.bounds_linear import compares, picked_sums, scaled_products
+from hloopt.interpret.bounds_norm import normalized
 from hloopt.interpret.bounds_sums import (
     folded,
     product,
@@ -243,6 +245,11 @@ def _topk(one: Bounding) -> Value:
     return one.close(result, found)
 
 
+def _called(one: Bounding) -> Value:
+    is_choice = one.instruction.custom_call_target in ("TopK", "__gpu$TopK")
+    return _topk(one) if is_choice else routine_results(one)
+
+
 RULES: Final[Mapping[str, _BoundRule]] = op_table(
     {
         **dict.fromkeys(ELEMENTWISE, _elementwise),
@@ -250,14 +257,19 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
         **dict.fromkeys(PLUMBING | SEQUENTIAL | CONSTRAINTS | {"map"}, _inside),
         **dict.fromkeys(RANDOM - {"rng"} | {"bitcast-convert"}, _exact),
         **dict.fromkeys(SOURCES | DEVICE_NUMBERS, _given),
-        **dict.fromkeys(COLLECTIVE - {"ragged-all-to-all"}, exchanged),
+        **dict.fromkeys(COLLECTIVE, exchanged),
         **dict.fromkeys(DONES & COLLECTIVE, _inside),
         **dict.fromkeys(("ragged-dot", "scaled-dot"), scaled_products),
         **dict.fromkeys(("after-all", "get-dimension-size", "infeed"), _given),
+        **dict.fromkeys(
+            ("batch-norm-grad", "batch-norm-inference", "batch-norm-training"), normalized
+        ),
         "bitcast": _bitcast,
+        "cholesky": cholesky_factors,
         "conditional": _conditional,
         "convolution": _product,
         "copy": _elementwise,
+        "custom-call": _called,
         "dot": _product,
         "fft": _transform,
         "reduce": _fold,
@@ -266,13 +278,18 @@ RULES: Final[Mapping[str, _BoundRule]] = op_table(
         "select-and-scatter": picked_sums,
         "sort": _sort,
         "topk": _topk,
+        "triangular-solve": triangular_solutions,
         "while": _while,
     },
     ALL,
-    "no bound is known: factors of matrices, library calls, draws, what is sent from device to device",
+    "no bound is known: draws, what is sent from device to device",
 )
 
 _BY_ELEMENT: Final = (
+    _called,
+    cholesky_factors,
+    normalized,
+    triangular_solutions,
     _elementwise,
     exchanged,
     _moved,

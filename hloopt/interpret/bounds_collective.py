@@ -10,8 +10,15 @@ import numpy as np
 from hloopt.interpret.bounding import Bounding
 from hloopt.interpret.bounds_elementwise import ErrorBound
 from hloopt.interpret.bounds_sums import bounds_of, size_of, total_bound
-from hloopt.interpret.collective import summed
-from hloopt.interpret.context import Context, Value, leaf_arrays, map_arrays
+from hloopt.interpret.collective import exchange, ragged_all_to_all, summed
+from hloopt.interpret.context import (
+    Context,
+    Value,
+    array_of,
+    arrays_of,
+    leaf_arrays,
+    map_arrays,
+)
 from hloopt.interpret.perturbation import unit_roundoff
 from hloopt.interpret.regions import combiner, only_orders
 from hloopt.ir import Instruction
@@ -28,6 +35,8 @@ def exchanged(one: Bounding) -> Value:
     if "slice_sizes" in instruction.attributes:
         return one.unknown()
     result = one.run()
+    if instruction.opcode == "ragged-all-to-all":
+        return one.close(result, [_ragged(one)])
     if instruction.opcode in _REDUCING:
         own = list(leaf_arrays(result))
         found = _reduced(instruction, *one.arrays(), own, one.context)
@@ -36,6 +45,23 @@ def exchanged(one: Bounding) -> Value:
     assert isinstance(parts, tuple)
     moved = leaf_arrays(one.run(parts))
     return one.close(result, [part if part.any() else None for part in moved])
+
+
+def _ragged(one: Bounding) -> ErrorBound:
+    """Rows are as far off as where they come from, while all members know which rows go where."""
+    arrays, bounds = one.arrays()
+    parts = [_dense(bound, array) for bound, array in zip(bounds[:2], arrays[:2], strict=True)]
+    doubt = np.array(any(bound is not None for bound in bounds[2:]))
+
+    def give(members: Sequence[Sequence[Value]]) -> Sequence[Value]:
+        given = [arrays_of(tuple(member)) for member in members]
+        if any(member[-1].any() for member in given):
+            return [np.broadcast_to(np.inf, member[1].shape) for member in given]
+        return ragged_all_to_all([member[:-1] for member in given])
+
+    values = (*parts, *arrays[2:], doubt)
+    moved = array_of(exchange(one.instruction, values, one.context, give))
+    return moved if moved.any() else None
 
 
 def _dense(bound: ErrorBound, array: Array) -> Array:

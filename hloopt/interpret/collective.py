@@ -30,6 +30,7 @@ __all__ = [
     "all_gather",
     "all_to_all",
     "combined",
+    "exchange",
     "ragged_all_to_all",
     "scattered",
     "summed",
@@ -131,9 +132,7 @@ def _group(instruction: Instruction, context: Context) -> DeviceGroup:
     return known
 
 
-def _exchange(
-    instruction: Instruction, operands: _Operands, context: Context, give: _Give
-) -> Value:
+def exchange(instruction: Instruction, operands: _Operands, context: Context, give: _Give) -> Value:
     group = _group(instruction, context)
     if not group:
         raise failure(instruction, f"no group has participant {context.participant.number}")
@@ -151,7 +150,7 @@ def _all_reduce(instruction: Instruction, operands: _Operands, context: Context)
         total = _listed(instruction, _totals(instruction, members, context))
         return [total] * len(members)
 
-    return _exchange(instruction, operands, context, give)
+    return exchange(instruction, operands, context, give)
 
 
 def _reduce_scatter(instruction: Instruction, operands: _Operands, context: Context) -> Value:
@@ -159,7 +158,7 @@ def _reduce_scatter(instruction: Instruction, operands: _Operands, context: Cont
         totals = _totals(instruction, members, context)
         return [_listed(instruction, parts) for parts in _cut(instruction, totals, len(members))]
 
-    return _exchange(instruction, operands, context, give)
+    return exchange(instruction, operands, context, give)
 
 
 def _cut(
@@ -182,7 +181,7 @@ def summed(instruction: Instruction, arrays: Sequence[Array], context: Context) 
         totals = [np.add.reduce(arrays_of(parts)) for parts in zip(*members, strict=True)]
         return _cut(instruction, totals, len(members))
 
-    found = _exchange(instruction, tuple(arrays), context, give)
+    found = exchange(instruction, tuple(arrays), context, give)
     assert isinstance(found, tuple)
     return arrays_of(found)
 
@@ -219,7 +218,7 @@ def _gathered(instruction: Instruction, operands: _Operands, context: Context) -
         whole = tuple(all_gather(arrays_of(parts), axis) for parts in zip(*members, strict=True))
         return [whole] * len(members)
 
-    found = _exchange(instruction, operands, context, give)
+    found = exchange(instruction, operands, context, give)
     assert isinstance(found, tuple)
     return found
 
@@ -249,11 +248,11 @@ def _all_to_all(instruction: Instruction, operands: _Operands, context: Context)
         parts = all_to_all([array_of(member[0]) for member in members], dimensions[0])
         return [_listed(instruction, [part]) for part in parts]
 
-    return _exchange(instruction, operands, context, give)
+    return exchange(instruction, operands, context, give)
 
 
 def _ragged_all_to_all(instruction: Instruction, operands: _Operands, context: Context) -> Value:
-    return _exchange(
+    return exchange(
         instruction,
         operands,
         context,
@@ -267,7 +266,7 @@ def _broadcast(instruction: Instruction, operands: _Operands, context: Context) 
     alone = participant.count == 1
     if not (_names_first(instruction) if alone else _group(instruction, context)):
         return zeros(instruction.shape, context)
-    return _exchange(
+    return exchange(
         instruction,
         operands,
         context,

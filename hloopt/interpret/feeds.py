@@ -16,7 +16,7 @@ from hloopt.errors import EvaluationError
 from hloopt.interpret import transfers
 from hloopt.interpret.context import Context, Evaluator, Value, token
 from hloopt.interpret.failures import failure
-from hloopt.interpret.values import flatten_results, from_storage
+from hloopt.interpret.values import array_leaves, flatten_results, from_storage
 from hloopt.ir import Instruction
 from hloopt.ops.traits import TRANSFERS, op_table
 from hloopt.types import Array, ArrayShape, Shape, TupleShape
@@ -32,7 +32,7 @@ def _infeed(instruction: Instruction, operands: tuple[Value, ...], context: Cont
 
 
 def _outfeed(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    for array in flatten_results(operands[0], instruction.operands[0].shape, context):
+    for array in _written(instruction, operands, context):
         context.host.outfeed(array)
     return token()
 
@@ -42,9 +42,21 @@ def _send(instruction: Instruction, operands: tuple[Value, ...], context: Contex
     if not _is_host_transfer(instruction):
         return transfers.send(instruction, operands, context)
     channel = transfers.channel(instruction)
-    for array in flatten_results(operands[0], instruction.operands[0].shape, context):
+    for array in _written(instruction, operands, context):
         context.host.send(channel, array)
     return (operands[0], np.zeros((), np.uint32), token())
+
+
+def _written(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> list[Array]:
+    """The arrays of the first operand as the host keeps them, as far off as they are."""
+    shape = instruction.operands[0].shape
+    arrays = flatten_results(operands[0], shape, context)
+    if context.bounds is not None:
+        for array, (own, _) in zip(arrays, array_leaves(operands[0], shape), strict=True):
+            context.bounds.record(array, context.bounds.of(own))
+    return arrays
 
 
 def _send_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:

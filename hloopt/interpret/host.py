@@ -16,8 +16,8 @@ always the same, so that all forms of a module read the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,9 @@ _READ = re.compile(
 # The words beside seed and number that distinguish infeed and recv from any participant's parameters.
 _INFEED, _RECV = (1 << 40) + 1, (1 << 40) + 2
 _WORD = (1 << 64) - 1
+
+
+_T = TypeVar("_T")
 
 
 class Host:
@@ -55,6 +58,7 @@ class Host:
         self._streams = _streams(given or {})
         self._positions: dict[str, int] = {}
         self._written: dict[str, Array] = {}
+        self._bounds: dict[str, Array | None] = {}
         self._others: dict[int, Host] = {}
 
     def of(self, number: int) -> Host:
@@ -95,16 +99,26 @@ class Host:
         """Keep an array that is sent over a channel."""
         self._put(f"send_{channel}", array)
 
+    def bound(self, of: Callable[[Array], Array | None]) -> None:
+        """Keep how far each array that was written may be off; None is nothing."""
+        self._bounds = {name: of(array) for name, array in self._written.items()}
+
     @property
     def written(self) -> dict[str, Array]:
         """All that was written, by name: by participant, in order of execution."""
+        return self._all(lambda host: host._written)
+
+    @property
+    def written_bounds(self) -> dict[str, Array | None]:
+        """How far what was written may be off, by the same names, where ``bound`` was called."""
+        return self._all(lambda host: host._bounds)
+
+    def _all(self, part: Callable[[Host], dict[str, _T]]) -> dict[str, _T]:
         if not self._others:
-            return dict(self._written)
+            return dict(part(self))
         hosts = sorted(self._hosts(), key=lambda host: host.number)
         return {
-            f"{name}.{host.number}": array
-            for host in hosts
-            for name, array in host._written.items()
+            f"{name}.{host.number}": array for host in hosts for name, array in part(host).items()
         }
 
     @property

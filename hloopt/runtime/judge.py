@@ -177,21 +177,26 @@ class Evaluation:
         return named(arrays if self.parts is None else self.parts.joined(arrays), own.written)
 
     def bounds(self) -> Bounds:
-        """How far each element of the results may be off; of what the host is sent nothing is said."""
+        """How far each element of the results and of what the host is sent may be off.
+
+        With excess precision the definition is itself off by as much, from that which rounds each op.
+        """
         from hloopt.interpret import Host, evaluate_bounds
 
-        if self.excess_precision:
-            return {}
         own = Host() if self.host is None else self.host.restarted()
         progress = None if self.begin is None else self.begin(0)
         found = evaluate_bounds(self.module, self.inputs, *self.counts, host=own, progress=progress)
         if self.parts is not None:
             found = self.parts.joined_bounds(found)
-        return {
+        named: dict[Hashable, Array | None] = dict(own.written_bounds.items())
+        named |= {
             (number, output): bound
             for number, bounds in enumerate(found)
             for output, bound in enumerate(bounds)
         }
+        if not self.excess_precision:
+            return named
+        return {key: None if bound is None else 2 * bound for key, bound in named.items()}
 
     def sample(self, number: int) -> Results | None:
         """What it gives where it rounds otherwise; None where it then fails."""
